@@ -9,7 +9,7 @@ out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
 # These are asked for by name.
-by_name='nets batches hosts recovery merging'
+by_name='nets batches ladder hosts recovery merging'
 # Sections that other commands made, each of which it names: kept as they are.
 others='byhand'
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
@@ -39,6 +39,7 @@ beside one PyTorch, and at most ten beside two:
 and by name alone:
   nets       eleven small networks beside PyTorch's best form $(expected nets) s
   batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
+  ladder     seconds to 90, 92, 93 % of Fashion-MNIST      $(expected ladder) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
   recovery   a worker or a host lost, beside torchrun      $(expected recovery) s
   merging    what identical bits cost, beside MPI's        $(expected merging) s
@@ -86,6 +87,7 @@ expected()
     resnet) echo $(((110 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
     nets) echo 700 ;;
     batches) echo 800 ;;
+    ladder) echo 2400 ;;
     lanes | ring) echo 5 ;;
     paper) echo 15 ;;
     python) echo 10 ;;
@@ -237,6 +239,25 @@ batches()
     section "LeNet and ResNet-18 by rows a step, images/s" "bench/nets.py batches"
     printf '![rates by rows a step](batches.svg)\n\n'
     beside batches
+}
+
+# Draws bench/ladder.svg.
+ladder()
+{
+    section "Seconds of training to a test accuracy on Fashion-MNIST" "bench/ladder.py"
+    printf '![accuracy over seconds of training](ladder.svg)\n\n'
+    cat <<'TEXT'
+Configs: `examples/ladder`. A run ends with the first evaluation, after an epoch, that reaches its target. The start,
+compilation and evaluations do not count as training time; CPU time includes the evaluations. PyTorch: the same network
+and recipe, one process of 2 threads, malloc tuned, in the fastest of eager and compiled, channels last or not. Seeds in
+turns; medians, ratios pair by pair.
+
+TEXT
+    set --
+    for python in $TORCH_PYTHON; do
+        set -- --python "$python" # the last one that is named
+    done
+    python3 bench/ladder.py "$@" --json "$out/ladder.json" --picture bench/ladder.svg
 }
 
 lanes()
@@ -465,6 +486,7 @@ case ${1-} in
     resnet) resnet ;;
     nets) nets ;;
     batches) batches ;;
+    ladder) ladder ;;
     lanes) lanes ;;
     startup) startup ;;
     allreduce) allreduce ;;

@@ -37,7 +37,7 @@ def module(layer, shape):
     if "kernel" in layer:
         window = {"kernel_size": pair(layer["kernel"]), "padding": pair(layer.get("padding", 0))}
         window["stride"] = pair(layer.get("stride", 1 if kind == "conv2d" else layer["kernel"]))
-    make = {"conv2d": lambda: nn.Conv2d(shape[1], layer["out"], **window),
+    make = {"conv2d": lambda: nn.Conv2d(shape[1], layer["out"], bias=layer.get("bias", True), **window),
             "dense": lambda: nn.Linear(shape[1], layer["out"]),
             "max_pool": lambda: nn.MaxPool2d(**window), "avg_pool": lambda: nn.AvgPool2d(**window),
             "global_avg_pool": lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()),

@@ -6,8 +6,8 @@
  *     ls_trainer_options o = {.size = sizeof o, .config_path = "config.json", .cluster = &cluster};
  *
  * The processes of a run are its *members*. An *engine* is the transport that carries messages
- * between them. The engine "tcp" is part of the library, "mpi" is a plugin, and a program can
- * supply its own as the table of <lockstep/sys/wire.h>.
+ * between the members. The engine "tcp" is part of the library, and the engine "mpi" is a plugin. A
+ * program can supply an engine of its own, as a table of functions (<lockstep/sys/wire.h>).
  */
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define LS_MEMBERS_MAX 4096 /* most members of a run */
+#define LS_MEMBERS_MAX 4096 /* largest number of members of a run */
 
 /* A transport between members, called an engine (<lockstep/sys/wire.h>). */
 typedef struct ls_wire_type ls_wire_type;
@@ -32,8 +32,9 @@ typedef struct ls_trainer_cluster {
      * for "tcp" an ls_tcp_place. It is read while the trainer is opened. NULL: all processes that
      * the launcher started. */
     const void *comm;
-    /* Number of processes that a launcher started, if the caller knows it; 0: unknown. With
-     * cluster.engine "auto" an engine is looked for if it is 2 or more. */
+    /* Number of processes that a launcher (such as mpirun) has started, if the caller knows it; 0:
+     * unknown. If the config's cluster.engine is "auto", the trainer looks for an engine only if
+     * this number is at least 2. */
     int launched;
 } ls_trainer_cluster;
 
@@ -77,7 +78,7 @@ typedef struct ls_tcp_place {
     const char *advertise;
 } ls_tcp_place;
 
-#define LS_TCP_SECRET_LEAST 16 /* least length of the secret in bytes */
+#define LS_TCP_SECRET_LEAST 16 /* smallest length of the secret in bytes */
 
 #pragma GCC visibility push(default)
 /* Returns the built-in engine "tcp", for ls_trainer_cluster.wire with an ls_tcp_place as `comm`.

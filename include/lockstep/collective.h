@@ -13,8 +13,9 @@
  *     ls_pool_run(pool, job, &state, LS_FOREVER, &err);
  *     ls_collective_destroy(group);
  *
- * The trainer merges gradients with the same implementation. Each round has one commit point:
- * either every rank returns LS_OK with the complete sum in its own memory, or none does.
+ * The trainer sums gradients with the same implementation. A *round* is one all-reduce, in which
+ * every rank makes one call. Each round has one commit point: either every rank returns LS_OK with
+ * the complete sum in its own memory, or none does.
  */
 #ifndef LOCKSTEP_COLLECTIVE_H
 #define LOCKSTEP_COLLECTIVE_H
@@ -34,10 +35,12 @@ typedef struct ls_collective_options {
     size_t size;   /* sizeof(ls_collective_options) */
     int ranks;     /* number of ranks that take part in each round, 1 … 65535 */
     size_t floats; /* length of every array in floats, ≥ 1 */
-    /* "ordered": every rank sums one chunk, in the order of a binary tree over the ranks, and
-     * copies the other chunks. "naive": rank 0 sums everything, in the order of the ranks, and the
-     * other ranks copy the result. With both, the bits of the result depend only on the input
-     * values and on the rank that each array came from. NULL: "ordered". */
+    /* "ordered": the arrays are cut into one chunk per rank. Each rank computes the sum of its
+     * chunk, with the additions in the order of a binary tree over the ranks, and copies the sums
+     * of the other chunks from the ranks that have computed them. "naive": rank 0 computes the
+     * whole sum, in the order of the ranks, and the other ranks copy it. With both algorithms, the
+     * bits of the result depend only on the input values and on which rank passed which array.
+     * NULL: "ordered". */
     const char *algorithm;
     ls_timeout timeout;  /* longest wait for other ranks in one call (see pool.h); 0: LS_FOREVER */
     const ls_host *host; /* outlives the group; NULL: the defaults */
@@ -55,14 +58,15 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
  *   caller. They may be the same array. If they are different arrays and `floats` is a multiple of
  *   16, the rank does not need to copy `in` into a buffer of its own first.
  *
- * A rank allocates memory in its first call, and in its first call that needs that buffer; later
+ * A rank allocates memory in its first call, and in its first call that has to copy `in`; later
  * calls allocate nothing. After success no rank reads `in` any more. After an error another rank
- * may still read it, until that rank has returned too. Errors: LS_EABORTED (another rank failed or
- * called ls_collective_abort), LS_ETIMEDOUT (the message names the missing ranks), LS_EUNSUPPORTED
- * (the device does not share the host's memory), LS_ENOMEM, LS_EINVAL. Any error aborts the group
- * permanently, so that no rank waits for one that failed; the contents of `out` are undefined then.
- * To continue, create a new group of the remaining ranks. Threads: the thread that the device is
- * bound to. */
+ * may still read `in`, until that other rank has returned too.
+ * Errors: LS_EABORTED (another rank failed or called ls_collective_abort), LS_ETIMEDOUT (the
+ * message names the missing ranks), LS_EUNSUPPORTED (the device does not share the host's memory),
+ * LS_ENOMEM, LS_EINVAL. Any error aborts the group permanently, so that no rank waits for one that
+ * failed; the contents of `out` are undefined then. To continue, create a new group of the
+ * remaining ranks.
+ * Threads: the thread that the device is bound to. */
 int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err);
 

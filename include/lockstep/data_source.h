@@ -45,13 +45,13 @@ typedef struct ls_data_source {
     /* Number of training rows, which one epoch visits once each. 0 is allowed if `streamed` is set:
      * then ls_trainer_step alone trains, and there are no epochs. */
     uint32_t train_rows;
-    uint32_t test_rows; /* number of test rows; 0: there is nothing to evaluate on */
+    uint32_t test_rows; /* number of test rows; 0: the model is not evaluated */
     int streamed;       /* non-zero: training rows are read when they are needed */
     /* Reads `count` rows and their targets.
      *
      * - test: non-zero for test rows, zero for training rows
-     * - rows: [count] row numbers, each below test_rows or train_rows; the output has the same
-     *   order
+     * - rows: [count] row numbers, each below test_rows or train_rows. The rows in `values` and
+     *   `targets` have the order of `rows`
      * - values: output buffer [count][channels][height][width], uint8_t or float as `dtype` says
      * - targets: output buffer, int32_t [count] or float [count][targets]
      *

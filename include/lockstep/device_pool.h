@@ -37,25 +37,29 @@ extern "C" {
  * other call may run during ls_registry_add and ls_registry_destroy. */
 typedef struct ls_registry ls_registry;
 
-/* Creates a registry of the back ends that this library was built with. `host` may be NULL and must
- * outlive the registry. Any thread. Errors: LS_ENOMEM. */
+/* Creates a registry of the back ends that this library was built with. `host` is the allocator and
+ * log of the embedding program (host.h); it may be NULL and must outlive the registry. Any thread.
+ * Errors: LS_ENOMEM. */
 int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err);
 
-/* Appends a back end, which must outlive the registry. Any thread, alone. Errors: LS_EINVAL (the
- * back end has another ABI, no name or a name that is taken, or the registry is full). */
+/* Appends a back end, which must outlive the registry. Any thread, while no other thread uses this
+ * registry. Errors: LS_EINVAL (the back end has another ABI, no name or a name that is taken, or
+ * the registry is full). */
 int ls_registry_add(ls_registry *registry, const ls_backend *backend, ls_error *err);
 
 /* Returns back end number `index`, from 0 in order, or NULL if there are no more. Any thread. */
 const ls_backend *ls_registry_at(const ls_registry *registry, int index);
 
-/* Frees the registry. NULL is allowed. Any thread, alone. */
+/* Frees the registry. NULL is allowed. Any thread, while no other thread uses this registry. */
 void ls_registry_destroy(ls_registry *registry);
 
 /* ---- the pool ------------------------------------------------------------------------------- */
 
-/* Value of ls_device_pool_options.threads: if max_devices shortens the list of CPU devices, each
- * worker's team of threads gets an equal share of all allowed cores; otherwise a team has one
- * thread. Results do not depend on it. */
+/* Value of ls_device_pool_options.threads that also uses the CPUs for which there is no worker. A
+ * CPU worker computes with a team of threads. If options.max_devices has reduced the number of CPU
+ * workers, the CPUs that the process may use are divided equally among the workers' teams, one
+ * thread per CPU. If max_devices has reduced nothing, each team has one thread. Results do not
+ * depend on the size of the teams. */
 #define LS_TEAMS_OF_THE_REST (-1)
 
 /* Options of ls_device_pool_create. */
@@ -66,7 +70,8 @@ typedef struct ls_device_pool_options {
      * there is no GPU), "cpu" or "cuda" (all devices of that kind), "cpu:4" (four of them),
      * "cuda:0,1" (these two; the same one twice gives two workers that share it). NULL: "auto". */
     const char *devices;
-    int max_devices;        /* most devices that "auto" or a bare kind selects; 0: no limit */
+    int max_devices;        /* largest number of devices that "auto", "cpu" or "cuda" selects; 0:
+                             * no limit */
     int threads;            /* threads of each CPU worker's team; 0: 1; or LS_TEAMS_OF_THE_REST */
     ls_precision precision; /* precision of products, on devices that offer more than fp32 */
     const char *cache_dir;  /* directory in which devices cache their choices of kernels between
@@ -83,11 +88,12 @@ typedef struct ls_device_pool_options {
     const char *name;    /* prefix of thread names, as in pool.h; NULL: the back end's name */
     int no_pinning;      /* non-zero: CPU workers are not pinned; workers of GPUs never are */
     int caller_works;    /* non-zero: the owner is worker 0, as in pool.h */
-    int borrowed;        /* number of workers, the last ones, on threads that the host program
-                          * lends, as in pool.h; a lent thread opens its device in ls_pool_serve.
-                          * −1: all workers except the owner; ls_pool_size then tells how many there
-                          * are */
-    int time_jobs;       /* non-zero: measure how long jobs take, as in pool.h */
+    /* Number of workers that run on threads of the host program, which calls ls_pool_serve on them,
+     * as in pool.h. The workers with the highest indices are the borrowed ones. A lent thread opens
+     * its worker's device in ls_pool_serve. −1: all workers are borrowed, except worker 0 if
+     * caller_works is set; ls_pool_size returns the number of workers. */
+    int borrowed;
+    int time_jobs; /* non-zero: measure how long jobs take, as in pool.h */
 } ls_device_pool_options;
 
 /* Creates a pool with one worker per device. Each worker opens its device on its own thread; the

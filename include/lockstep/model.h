@@ -26,9 +26,9 @@ extern "C" {
 /* Options of ls_model_open. */
 typedef struct ls_model_options {
     size_t size; /* sizeof(ls_model_options) */
-    /* Device of each predicting thread, in the syntax of ls_device_pool_options.devices: "cpu:1" or
-     * "cuda:0". Each thread that predicts at the same time gets one. NULL: "cpu:1", one core
-     * each. */
+    /* Device on which a thread predicts, in the syntax of ls_device_pool_options.devices: "cpu:1"
+     * or "cuda:0". Threads that predict at the same time each open such a device of their own.
+     * NULL: "cpu:1", a device of one core. */
     const char *device;
     const ls_registry *registry; /* outlives the model; NULL: all built-in back ends */
     const ls_host *host;         /* outlives the model; NULL: the defaults */
@@ -45,8 +45,8 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 
 /* Form of the outputs of ls_model_run. */
 typedef enum ls_output {
-    /* The probability of each class; with the loss "bce" the probability of each bit; with the loss
-     * "mse" the predicted values. */
+    /* The probability of each class; with the loss "bce" the probability of each yes/no label; with
+     * the loss "mse" the predicted values. */
     LS_OUTPUT_PROBABILITIES = 0,
     /* The outputs of the last layer. If the model predicts classes, the softmax of these outputs
      * gives the probabilities. */
@@ -58,7 +58,7 @@ typedef enum ls_output {
  * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, raw as in
  *   the user's data. Each row is preprocessed as in training: the numbers of a table are
  *   standardised, and NaN is replaced by the value that training used for missing numbers.
- * - form: what an output is
+ * - form: probabilities or logits
  * - outputs, capacity: output buffer [n][classes], and its size in floats
  *
  * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form.

@@ -42,8 +42,8 @@ typedef struct ls_picture_options {
  * becomes three equal channels if the model reads three. Alpha is ignored, and 16-bit samples are
  * reduced to their upper 8 bits.
  * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
- * may have at most 16384 pixels a side and 2^26 in all; a JPEG, which is decoded at a reduced size,
- * at most 65500 and 2^30.
+ * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG, which is decoded at a
+ * reduced size, may have 65500 pixels per side and 2^30 in total.
  * Errors: all messages name the image. LS_EDATA (damaged, truncated, not an image, or too large;
  * the message has the offset), LS_EUNSUPPORTED (the model reads floats, or rows of neither 1 nor 3
  * channels; an image format that is not supported, which the message names; PNG, JPEG or WebP in a

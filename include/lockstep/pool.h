@@ -16,9 +16,9 @@
  * Worker threads: a worker runs on a thread that the pool starts; or on a thread that the host
  * program lends to the pool (options.borrowed, ls_pool_serve); or, for worker 0 with
  * options.caller_works, on the owner's thread inside ls_pool_run and ls_pool_wait.
- * Errors: the first job that returns a negative status has its error latched. Later jobs are still
- * run, and later errors are dropped. ls_pool_wait and ls_pool_run report the latched error every
- * time until ls_pool_clear is called.
+ * Errors: the pool keeps ("latches") the error of the first job that returns a negative status.
+ * Later jobs still run, and their errors are dropped. ls_pool_wait and ls_pool_run return the
+ * latched error every time until ls_pool_clear is called.
  * Stalls: a job that never returns cannot be stopped, but its worker can be abandoned. Waits have
  * time limits, and ls_pool_abandon lets the pool go on without that worker. When the pool is
  * destroyed, the thread of such a worker is left running, and the small part of the pool's memory
@@ -26,13 +26,13 @@
  * Jobs: a job or a hook must not call the owner's functions on its own pool. They return LS_EINVAL
  * and do nothing, because they would wait for the calling thread itself. A job may call them on any
  * other pool, such as one that the job has created.
- * Waiting: idle workers sleep. A thread that has to wait, a worker or the owner, first spins for
- * 0.1 ms before it sleeps. It does not spin if the process has fewer CPUs than threads, or if its
- * last spins were in vain; then it tries again from time to time. The owner sleeps at once if it
- * has just woken a worker that is not pinned: the kernel starts that worker soonest on the CPU that
- * the owner gives up. For jobs at long intervals `pinned` = 0 is therefore faster. For work that
- * keeps every CPU busy `pinned` = 1 is faster, because each worker finds its data in the cache of
- * its own CPU.
+ * Waiting: a thread that has to wait (a worker for a job, or the owner for results) first spins for
+ * 0.1 ms, and then sleeps. A thread does not spin if the process has fewer CPUs than the pool has
+ * threads. It also stops spinning if its last spins ended without success, and tries a spin again
+ * from time to time. The owner sleeps at once if it has just woken a worker that is not pinned: the
+ * kernel starts that worker soonest on the CPU that the owner gives up. For jobs at long intervals
+ * `pinned` = 0 is therefore faster. For work that keeps every CPU busy `pinned` = 1 is faster,
+ * because each worker finds its data in the cache of its own CPU.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF, so signals that
  * are sent to the process are handled on the host program's threads. Lent threads and the owner
@@ -61,9 +61,9 @@ extern "C" {
 /* A pool of workers. */
 typedef struct ls_pool ls_pool;
 
-/* A time limit in nanoseconds from now. Time during which the whole process was stopped (SIGSTOP, a
- * frozen container) hardly counts: the wait continues with about as much time as it had left. Time
- * during which a worker lacks a CPU counts. */
+/* A time limit in nanoseconds from now. Time during which the whole process is stopped (SIGSTOP, a
+ * frozen container) hardly counts: afterwards the wait has about as much time as before the stop.
+ * Time during which a worker lacks a CPU counts. */
 typedef uint64_t ls_timeout;
 #define LS_FOREVER UINT64_MAX /* no time limit */
 
@@ -85,8 +85,9 @@ typedef struct ls_pool_options {
     int inbox;   /* capacity of an inbox in jobs, ≤ 2²⁰, rounded up to a power of two; 0: 64 */
     int pinned;  /* non-zero: each worker is confined to CPUs of its own; see ls_pool_create */
     int cpus_per_worker; /* number of CPUs of a pinned worker; 0: an equal share of all */
-    const char *name;    /* threads are named "<name>/<index>", with the name cut so that the whole
-                          * has at most 15 bytes; copied; NULL: "lockstep" */
+    /* Prefix of the names of the pool's threads, "<name>/<index>". It is truncated so that a
+     * thread's name has at most 15 bytes. The pool copies it. NULL: "lockstep". */
+    const char *name;
     /* Hook that runs first on each worker's thread; may set worker->local. A negative status makes
      * ls_pool_create fail with that error, after the stop hooks of the workers that did start.
      * NULL: none. */
@@ -104,8 +105,8 @@ typedef struct ls_pool_options {
      * With this option, a pool with as many workers as CPUs keeps every CPU busy and has no thread
      * too many. Worker 0 cannot be abandoned. */
     int caller_works;
-    /* Number of workers, the last ones, that run on threads of the host program (ls_pool_serve).
-     * The pool does not pin or name those threads. */
+    /* Number of workers that run on threads of the host program (ls_pool_serve). The workers with
+     * the highest indices are the borrowed ones. The pool does not pin or name their threads. */
     int borrowed;
     int time_jobs; /* non-zero: measure how long jobs take (ls_pool_stats.busy_ns), which costs two
                     * readings of the clock per job */
@@ -119,7 +120,7 @@ typedef struct ls_pool_stats {
     uint64_t failed;    /* number of jobs that have returned an error */
     uint64_t dropped;   /* number of jobs that were dropped unstarted, by a cancel or an abandon */
     uint64_t waits;     /* number of times that the worker found its inbox empty */
-    uint64_t sleeps;    /* number of those times when the worker then went to sleep */
+    uint64_t sleeps;    /* number of those waits in which the worker went to sleep */
     uint64_t busy_ns;   /* total time in jobs that have returned; 0 unless options.time_jobs */
 } ls_pool_stats;
 
@@ -135,10 +136,10 @@ int ls_allowed_cores(void);
  * borrowed ones have returned. The calling thread is the owner.
  * Pinning: with options.pinned, the affinity mask of the calling thread is cut into equal, disjoint
  * parts, one for each worker, keeping cores whole where possible. A worker on a thread of the
- * pool's own is confined to its part, or to `cpus_per_worker` CPUs of it. The whole mask is divided
- * even if a CPU quota allows fewer CPUs than the mask has: if each container on a machine used only
- * the first CPUs of the mask, all containers would use the same ones. If the mask has too few CPUs,
- * no worker is pinned, and the host's log says so.
+ * pool's own is confined to its part, or to `cpus_per_worker` CPUs of that part. The whole mask is
+ * divided even if a CPU quota allows fewer CPUs than the mask has: if each container on a machine
+ * used only the first CPUs of the mask, all containers would use the same ones. If the mask has too
+ * few CPUs, no worker is pinned, and the host's log says so.
  * Errors: LS_EINVAL, LS_ENOMEM, LS_ESYSTEM (no thread could be started), or the start hook's. */
 int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err);
 

@@ -18,9 +18,10 @@
  * a prediction first needs them. All snapshots of a trainer share the devices, later callers reuse
  * them, and they are freed together with the last snapshot.
  *
- * Batching: on the CPU, up to 8 rows cost in proportion to their number, and 9 to 16 rows cost as
- * much as 16. A batch of 16 is cheaper than 16 single rows, so predict requests that arrive
- * together in one call. In a child process after fork, prediction fails with LS_EINVAL.
+ * Batching: on the CPU, n ≤ 8 rows take n times as long as one row, and 9 to 15 rows take as long
+ * as 16. More rows are computed in groups of 16 or of 64. A group of 16 rows takes less time than
+ * 16 single rows, so predict requests that arrive together in one call.
+ * Fork: in a child process that fork has created, prediction fails with LS_EINVAL.
  */
 #ifndef LOCKSTEP_SNAPSHOT_H
 #define LOCKSTEP_SNAPSHOT_H
@@ -42,8 +43,11 @@ typedef struct ls_snapshot_info {
     int channels, height, width; /* shape of an input row */
     int classes;                 /* number of outputs of a row */
     size_t parameters;           /* number of learned parameters, in floats */
-    int floats;                  /* non-zero: input rows are floats, else bytes */
-    int targets;                 /* non-zero: the outputs are `classes` numbers, not classes */
+    int floats;                  /* flag. Non-zero: the values of an input row are floats, else
+                                  * bytes */
+    int targets;                 /* flag. Zero: the outputs of a row are the scores of classes, one
+                                  * for each class. Non-zero: they are independent values, such as
+                                  * predicted quantities or yes/no labels */
 } ls_snapshot_info;
 
 /* Describes the model of the snapshot in `out`. Any thread. */
@@ -58,13 +62,13 @@ void ls_snapshot_release(ls_snapshot *snapshot);
  * - images: [n][channels][height][width], floats if ls_snapshot_info.floats is set, else bytes; raw
  *   as in the user's data. They are preprocessed as in training, but not augmented.
  * - scores, capacity: output buffer [n][classes], and its size in floats. If the model predicts
- *   classes, a row's scores are the logits of the classes: the largest one is the prediction, and
- *   their softmax gives the probabilities. With the loss "bce" they are the logits of bits, and
- *   with the loss "mse" the predicted values.
+ *   classes, a row's scores are the logits of the classes: the class with the largest score is the
+ *   prediction, and the softmax of the scores gives the probabilities. With the loss "bce" each
+ *   score is the logit of one yes/no label, and with the loss "mse" a predicted value.
  *
- * On the CPU the bits of a row's scores do not depend on the number or the contents of the other
- * rows; on a GPU the last bits may vary with n. Nothing is allocated if as many threads have
- * predicted at the same time before.
+ * On the CPU a row's scores are bit-identical whatever the number and the contents of the other
+ * rows; on a GPU the scores may differ by rounding if n differs. The function allocates memory only
+ * when the number of threads that predict at the same time reaches a new maximum.
  * Errors: LS_EINVAL (also if `capacity` is too small), LS_EDATA (NaN in a table column that had a
  * value in every training row), LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE,
  * LS_EUNSUPPORTED.

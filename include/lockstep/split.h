@@ -1,5 +1,6 @@
 /* Partitioning: which rows of a minibatch belong to which part. The trainer uses these functions to
- * cut minibatches into shards and to assign shards to workers.
+ * cut minibatches into shards (the parts for which gradients are computed) and to assign the shards
+ * to workers.
  *
  *     uint32_t first, count;                       // this worker's rows of a minibatch
  *     ls_split_batch(&first, &count, rows_of_x, rows_of_y, w->workers, w->index, &err);

@@ -33,14 +33,15 @@
  * Errors: some errors leave the trainer usable: LS_EINVAL (the call broke a rule, and nothing has
  * happened), LS_ENOENT, LS_EDATA, LS_ECONFIG and LS_EIO. After any other error the trainer does not
  * train any more: each further step, evaluation and load returns that first error again. The
- * weights can still be read and saved as long as a device is left.
+ * weights can still be read and saved as long as at least one device works.
  * Every function that returns a status returns LS_EINVAL and does nothing if it is called in a
  * callback of the trainer, during another call, in a job of options.pool, in a forked child, or
- * with too little stack; and LS_ECANCELED while options.pool is cancelled (call ls_pool_wait, then
- * ls_pool_clear). A cancel in the middle of a call ends the training with LS_ECANCELED. If a device
- * is lost during a call, the trainer emits a metrics record of the loss: it calls the `record`
- * callback and writes a line to the metrics file. So any of these functions may also return the
- * record callback's error, or LS_EIO if the metrics file cannot be written.
+ * with too little stack. It returns LS_ECANCELED while options.pool is cancelled (call
+ * ls_pool_wait, then ls_pool_clear). A cancel in the middle of a call ends the training with
+ * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about the
+ * failed device: it calls the `record` callback and writes a line to the metrics file. So any of
+ * these functions may also return the record callback's error, or LS_EIO if the metrics file cannot
+ * be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
@@ -60,8 +61,8 @@ typedef struct ls_trainer ls_trainer;
 
 /* Progress of a run, as the progress callback receives it. */
 typedef struct ls_progress {
-    int epoch, epochs;    /* current epoch, from 1, and number of epochs */
-    uint32_t step, steps; /* finished steps of this epoch, and total steps of an epoch */
+    int epoch, epochs;    /* current epoch, from 1; number of epochs of the run */
+    uint32_t step, steps; /* number of finished steps of this epoch; number of steps of an epoch */
     double loss;          /* mean loss over this epoch's rows so far */
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
     double images_per_s;  /* training rows per second in this epoch so far */
@@ -81,9 +82,11 @@ typedef struct ls_summary {
     int synthetic;    /* non-zero: the data was generated, not read */
     const char *devices;                      /* "[cpu(0), cpu(1)]" */
     const char *device_model, *isa, *library; /* as in ls_device_info of sys/plugin.h */
-    int workers, threads, shards; /* workers, threads of each CPU worker, shards of a minibatch */
-    int batch_size;               /* rows of a minibatch, over all devices and members */
-    int batch_per_device;         /* rows of a minibatch on the device with the largest share */
+    /* numbers of workers, of threads of each CPU worker, and of shards: the parts into which each
+     * minibatch is cut, and which the workers compute */
+    int workers, threads, shards;
+    int batch_size;       /* number of rows of a minibatch, over all devices and members */
+    int batch_per_device; /* largest number of rows of a minibatch that one device computes */
     size_t parameters, parameter_bytes; /* number of learned parameters, and their size */
     /* memory of each device for weights, gradients, optimizer state and activations, and for its
      * copy of the data if it has one, in bytes */
@@ -94,8 +97,8 @@ typedef struct ls_summary {
     uint64_t resumed_steps;   /* number of steps that had been done at that checkpoint */
     int member, members;      /* this process's number, from 0, and the number of processes */
     int images;               /* non-zero: rows are bytes, else floats */
-    const char *judged_by;    /* rows that are evaluated: "test", or "validation" if some training
-                               * rows are held out */
+    const char *judged_by;    /* name of the rows on which the model is evaluated: "test", or
+                               * "validation" if some training rows are held out for this */
 } ls_summary;
 
 /* Result of a run so far. The trainer owns the texts. */
@@ -104,8 +107,8 @@ typedef struct ls_result {
     uint64_t steps;                  /* number of finished steps */
     double test_loss, test_accuracy; /* results of the last evaluation; NaN if none */
     double seconds_per_epoch; /* mean training time of finished epochs; NaN if there was none */
-    /* the devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run those that were left at the end
-     * of the run, before that those of ls_summary */
+    /* the devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run those that still worked at the
+     * end of the run, before that those of ls_summary */
     const char *devices;
     char weights_sha256[65]; /* hash of the weights in hex; "" if they could not be read */
     const char *checkpoint;  /* file of the newest checkpoint that was saved; "": none */
@@ -142,10 +145,11 @@ typedef struct ls_trainer_options {
     int data_dir_count;
     const char *cache_dir; /* directory in which devices cache their choices of kernels between
                             * runs; NULL: no cache */
-    /* The run to continue: its directory, or "latest". "latest" is the config's run_dir, if a
-     * config with a run_dir is given; otherwise it is the run in runs/ that began last, among those
-     * that have a checkpoint and, if a config is given, whose name is the config's `name`. Without
-     * a config, the run's own config is used. NULL: a new run. */
+    /* The run to continue: its directory, or "latest". If a config with a run_dir is given,
+     * "latest" means that directory. Otherwise it means the run below runs/ that began last, among
+     * the runs that have a checkpoint. If a config without a run_dir is given, only runs with the
+     * config's `name` are considered. If no config is given, the run's own config is used. NULL: a
+     * new run. */
     const char *resume;
     /* The back ends to choose devices from; outlives the trainer and its snapshots. NULL: all
      * built-in back ends. */
@@ -213,8 +217,8 @@ const ls_result *ls_trainer_result(const ls_trainer *trainer);
  * are needed: the parameters one after another in model order, each row-major. Running statistics
  * of batch norm are not included. A device that fails during the call is excluded, as in a step.
  * Called by the owner.
- * Errors: LS_EINVAL (`capacity` is too small), LS_EDIVERGED, LS_EDEVICE (also if no device is
- * left), LS_ESTALLED, LS_ENOMEM. */
+ * Errors: LS_EINVAL (`capacity` is too small), LS_EDIVERGED, LS_EDEVICE (also if no device works
+ * any more), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
 
 /* ---- training step by step ------------------------------------------------------------------ */
@@ -223,7 +227,7 @@ int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_erro
 typedef struct ls_step_result {
     uint64_t number; /* number of the step, from 1 */
     double loss;     /* mean loss over the step's rows */
-    double accuracy; /* share of the step's rows whose largest score was the label's */
+    double accuracy; /* share of correct predictions among the step's rows */
     double lr;       /* learning rate of the update */
     int skipped;     /* non-zero: no update, because the loss was not finite and the config's
                       * on_nonfinite is "skip" */

@@ -1,7 +1,7 @@
-/* Augmentation of training images (ls_gather in <lockstep/sys/plugin.h>), with positions and
- * weights computed with integers, so that every back end produces the same pixels. Each change
- * depends only on the dataset row's two blocks of random words. All functions are pure and may be
- * called from any thread, and from CUDA kernels.
+/* Augmentation of training images (ls_gather in <lockstep/sys/plugin.h>). Positions and weights are
+ * computed with integers, so that every back end produces the same pixels. The changes of an image
+ * depend only on two blocks of random words, which are drawn for its dataset row. All functions are
+ * pure and may be called from any thread, and from CUDA kernels.
  */
 #ifndef BASE_AUGMENT_H
 #define BASE_AUGMENT_H
@@ -17,9 +17,10 @@ typedef struct ls_augment {
     int crop, flip, rotate, erase, brightness, mixup;
 } ls_augment;
 
-/* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or the
- * first row of the shard for its last row. `rows` [count] are the batch's dataset rows, a part of
- * the shard's, of which `before` rows lie in front of rows[0] and `after` rows after the last. */
+/* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or, for
+ * the last row of the shard, its first row. `rows` [count] are the dataset rows of the batch. They
+ * lie inside a larger array, the rows of the shard: `before` rows of the shard precede rows[0], and
+ * `after` rows follow rows[count − 1]. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
                                   uint32_t after)
 {
@@ -33,7 +34,8 @@ typedef struct ls_change {
     int turned, sine, cosine; /* non-zero: the image is rotated; sine and cosine in 65536ths */
     int top, left, side;      /* position and side of the erased square in pixels */
     int factor;               /* factor of the brightness in 256ths */
-    int other, other_label;   /* share of the other image in 256ths; non-zero: its class is used */
+    int other, other_label;   /* share of the mixed-in image in 256ths; non-zero: the result has the
+                               * class of the mixed-in image */
 } ls_change;
 
 /* Returns non-zero if there are changes other than crop and flip, for which back ends have faster
@@ -62,8 +64,8 @@ LS_ANYWHERE void ls_change_turn(ls_change *c, int angle)
     c->cosine = (int)((one - x2 / 2 + x4 / 24 - x6 / 720) >> 14);
 }
 
-/* Draws the changes of an image of h × w pixels from the dataset row's random words of
- * LS_STREAM_AUGMENT, `v`, and of LS_STREAM_AUGMENT_MORE, `more`. */
+/* Draws the changes of an image of h × w pixels. `v`: the dataset row's random words of
+ * LS_STREAM_AUGMENT; `more`: those of LS_STREAM_AUGMENT_MORE. */
 LS_ANYWHERE void ls_change_draw(ls_change *c, const ls_augment *a, int h, int w,
                                 const uint32_t v[4], const uint32_t more[4])
 {
@@ -127,13 +129,14 @@ LS_ANYWHERE float ls_changed_float(const float *plane, const ls_change *c, int i
     return sum * ((float)c->factor / 256);
 }
 
-/* Mixes two bytes, pixel `a` of the row itself and `b` of the other row, rounded to a byte. */
+/* Mixes two bytes, pixel `a` of the row itself and pixel `b` of the mixed-in row; rounds to a
+ * byte. */
 LS_ANYWHERE int ls_mixed_byte(int a, int b, const ls_change *c)
 {
     return (a * (256 - c->other) + b * c->other + 128) >> 8;
 }
 
-/* Mixes two floats, pixels or targets: `a` of the row itself and `b` of the other row. */
+/* Mixes two floats, pixels or targets: `a` of the row itself and `b` of the mixed-in row. */
 LS_ANYWHERE float ls_mixed_float(float a, float b, const ls_change *c)
 {
     return c->other ? a + (b - a) * ((float)c->other / 256) : a;

@@ -23,7 +23,7 @@ typedef struct ls_buffer {
 /* Initialises an empty buffer. `host` may be NULL and outlives the buffer. */
 void ls_buffer_init(ls_buffer *b, const ls_host *host);
 
-/* Frees the contents; the buffer is empty then. */
+/* Frees the contents. Afterwards the buffer is empty and can be used again. */
 void ls_buffer_fini(ls_buffer *b);
 
 /* Returns LS_OK, or LS_ENOMEM if memory ran out and the contents are incomplete. */

@@ -14,23 +14,26 @@ uint64_t ls_now_ns(void);
  * which is also the result if the sum overflows. */
 uint64_t ls_deadline_ns(uint64_t timeout);
 
-/* Attended time: the part of the elapsed time that a watching thread may count against the threads
- * that it watches.
+/* Attended time: elapsed time without the time during which the process was stopped. A time limit
+ * for other threads must be one of attended time, because stopped threads do not hang.
  *
  * A process can be stopped (SIGSTOP, Ctrl-Z, a frozen container, a suspended machine), and no clock
- * of the system stops with it. But a watcher sleeps in short naps. If much more time has passed
- * than a nap, the watcher was stopped itself, and the watched threads may have been stopped as
- * well. So of the time between two looks of a watcher at most LS_ATTENTION_NS counts, whatever
- * happened meanwhile. */
-#define LS_NAP_NS 20000000u       /* time between two looks of a watcher */
-#define LS_ATTENTION_NS 50000000u /* longest nap that counts fully: a busy machine wakes late */
+ * of the system stops with the process. But a thread that watches other threads sleeps in short
+ * naps and looks at the clock between two naps. If much more time has passed than a nap takes, the
+ * watching thread was stopped itself, and the watched threads may have been stopped as well. So at
+ * most LS_ATTENTION_NS of the time between two looks counts as attended, whatever the reason. */
+#define LS_NAP_NS 20000000u /* time between two looks of a watching thread */
+/* Largest attended time between two looks. It is longer than a nap because a busy machine wakes
+ * threads late. */
+#define LS_ATTENTION_NS 50000000u
 
-/* Returns the attended part of the time since *seen_ns, and sets *seen_ns to the present time.
- * `queued_ns` is the part of that time for which the watcher is known to have only waited for a
- * CPU, which counts in addition; 0 if unknown. */
+/* Returns the attended time since *seen_ns, and sets *seen_ns to the present time. `queued_ns` is
+ * the time for which the watching thread is known to have waited for a CPU since *seen_ns (0 if
+ * unknown). It was not stopped during that time, so the result may exceed LS_ATTENTION_NS by up to
+ * `queued_ns`. */
 uint64_t ls_attended_ns(uint64_t *seen_ns, uint64_t queued_ns);
 
-/* A time limit that only attended time consumes:
+/* A time limit that is measured in attended time:
  *
  *     ls_patience p = ls_patience_of(timeout);
  *     do

@@ -13,16 +13,16 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
 
 #define LS_REASON 128 /* size of a text of ls_reason in bytes */
 
-/* Writes the meaning of an errno value to `out`, which it returns. Unlike strerror, it uses no
- * buffer that threads share. */
+/* Writes the meaning of an errno value to `out` and returns `out`. Unlike strerror, the function
+ * uses no buffer that threads share. */
 const char *ls_reason(char out[LS_REASON], int error);
 
 /* Returns the candidate that is nearest to `word`, for messages such as "did you mean …?", or NULL
  * if none is near. A candidate is near if it can be reached by at most two edits, or a third of the
  * word's letters if that is more; for words of up to three letters, by one edit. An edit inserts,
  * drops or replaces a letter, or swaps two adjacent letters. The case of ASCII letters is ignored.
- * Of equally near candidates the first is returned. Words of more than 63 bytes are near nothing.
- * Allocates nothing. */
+ * Of equally near candidates the first is returned. No candidate is near a word of more than 63
+ * bytes. Allocates nothing. */
 const char *ls_closest(const char *word, const char *const *candidates, size_t count);
 
 #endif

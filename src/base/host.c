@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_STACK ((size_t)1 << 20) /* least stack size of a thread in bytes */
+#define LEAST_STACK ((size_t)1 << 20) /* smallest stack size of a thread in bytes */
 
 static size_t rounded_up(size_t bytes)
 {

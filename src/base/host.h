@@ -36,8 +36,8 @@ char *ls_strdup(const ls_host *host, const char *text);
  * name of NAME_MAX bytes in it. */
 #define LS_PATH_BYTES (4096 + 256)
 
-/* Writes "folder/name" to `out`, which it returns. A path that is too long is truncated; the system
- * refuses the truncated path because of its length, as it would the whole one. */
+/* Writes "folder/name" to `out` and returns `out`. A path that is too long is truncated to a path
+ * that the system refuses, because it is still longer than PATH_MAX. */
 const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char *name);
 
 /* Copies a path to *out, which the caller frees with ls_free. Errors: LS_ENOMEM. */

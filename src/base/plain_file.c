@@ -89,8 +89,8 @@ static bool has_room(void **out, size_t *room, size_t bytes, const ls_host *host
     return *out;
 }
 
-/* Reads up to `most` bytes into memory of *room bytes. If `whole`, a file with more bytes is an
- * error. */
+/* Reads up to `most` bytes into *memory, which is enlarged if necessary. If `whole` is true, a file
+ * of more than `most` bytes is an error. */
 static int read_file(void **out, size_t *room, size_t *count, const char *path, const char *what,
                      int wrong, size_t most, bool whole, const ls_host *host, ls_error *err)
 {
@@ -133,9 +133,9 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
     return read_new(out, count, path, what, wrong, most, true, host, err);
 }
 
-/* Reads a file that is smaller than the memory, which saves the system call for its size. Returns
- * false if the file cannot be opened, fails to be read, is empty, or fills the memory and may thus
- * be longer. */
+/* Reads a whole file without asking the system for its size, which saves a system call. Returns
+ * false if the file cannot be opened or read, or is empty. Also returns false if the file fills
+ * the memory, because it may then be longer than the memory. */
 static bool read_short(void *memory, size_t room, size_t *count, int folder, const char *name)
 {
     int fd;

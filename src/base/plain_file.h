@@ -15,24 +15,26 @@
  *
  * - fd, size: receive the descriptor and the file's size in bytes; *fd is −1 after an error
  * - what: the expected kind of file, for messages: "a JSON file"
- * - wrong: the status to return if it is not a regular file
+ * - wrong: the status to return if `path` is not a regular file
  *
- * Errors: LS_ENOENT (there is no such file), LS_EIO (it cannot be read), `wrong`. */
+ * Errors: LS_ENOENT (there is no such file), LS_EIO (the file cannot be read), `wrong`. */
 int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what, int wrong,
                     ls_error *err);
 
 /* Reads a whole file of 1 to `most` bytes into *out, which the caller frees with ls_free(host,
  * *out). *count receives the number of bytes, which is less than the file's size if the file became
  * shorter meanwhile.
- * Errors: as ls_open_to_read; `wrong` also for an empty file and for one that is too large;
- * LS_ENOMEM. */
+ * Errors: as ls_open_to_read; `wrong` also for an empty file and for a file of more than `most`
+ * bytes; LS_ENOMEM. */
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
-/* Does the same as ls_read_plain_file with memory that the caller keeps for many files. *memory has
- * *room bytes, at first NULL and 0; it is replaced if it is too small. The caller frees it, also
- * after an error. `folder` is a descriptor of the directory of `path`, if the file is known to be a
- * regular file, else AT_FDCWD. */
+/* Does the same as ls_read_plain_file with memory that the caller keeps for many files.
+ *
+ * - memory, room: *memory is a block of *room bytes, at first NULL and 0. A block that is too small
+ *   is replaced, and *room updated. The caller frees *memory, also after an error
+ * - folder: AT_FDCWD; or, if the file is known to be a regular file, a descriptor of the directory
+ *   to which `path` is relative */
 int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int folder,
                             const char *path, const char *what, int wrong, size_t most,
                             const ls_host *host, ls_error *err);

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* Computes one round: two multiplications of 32 × 32 bits, whose 64-bit products are split into
- * halves, swapped, and combined with the key. */
+/* Computes one round of Philox: multiplies two pairs of 32-bit words, splits the two 64-bit
+ * products into halves, swaps the halves, and combines them with the key. */
 static void philox_round(uint32_t c[4], const uint32_t k[2])
 {
     uint64_t p0 = (uint64_t)0xD2511F53u * c[0];

@@ -34,8 +34,8 @@ float ls_rng_uniform(uint64_t seed, uint32_t stream, uint32_t epoch, uint64_t in
 /* Draws a standard normal number by the Box-Muller transform of two words, computed in double. */
 float ls_rng_normal(uint64_t seed, uint32_t stream, uint32_t epoch, uint64_t index);
 
-/* Writes a permutation of 0 … n − 1, drawn by the Fisher-Yates shuffle from (seed, epoch), to
- * `out`, which has n elements. */
+/* Writes a permutation of the numbers 0 … n − 1 to `out`, which has n elements. It is drawn by the
+ * Fisher-Yates shuffle with the random numbers of (seed, LS_STREAM_SHUFFLE, epoch). */
 void ls_rng_permutation(uint32_t *out, uint32_t n, uint64_t seed, uint32_t epoch);
 
 #endif

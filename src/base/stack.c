@@ -10,7 +10,8 @@
 /* Addresses of the calling thread's stack, set by the first check. A stack never moves. */
 static _Thread_local struct {
     bool known;
-    uintptr_t low, high; /* equal: unknown to the C library */
+    uintptr_t low, high; /* first address, and first address after the stack; equal: the C library
+                          * does not know the stack */
 } extent;
 
 static void find_extent(void)

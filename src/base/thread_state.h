@@ -8,10 +8,11 @@
 #include <locale.h>
 
 /* Switches to the floating-point environment in which Lockstep computes, and returns the previous
- * one, for fesetenv. It is the environment in which a C program starts: rounding to nearest, with
- * subnormal numbers. A host may have set another one on its threads (another rounding; a library
- * built with -ffast-math flushes subnormal numbers to zero), which new threads inherit, and on
- * which results would depend. */
+ * environment, for fesetenv. Lockstep computes in the environment in which a C program starts:
+ * rounding to nearest, with subnormal numbers. The host program's threads may have another
+ * environment: another rounding mode, or subnormal numbers flushed to zero, as a library built with
+ * -ffast-math sets it. New threads inherit the environment of their creator, and results would
+ * depend on it. */
 static inline fenv_t ls_arithmetic_enter(void)
 {
     fenv_t before;
@@ -20,14 +21,14 @@ static inline fenv_t ls_arithmetic_enter(void)
     return before;
 }
 
-/* First statement of a public function that computes: it switches to Lockstep's floating-point
- * environment until the function returns, on whatever path. The host's environment, including its
- * exception flags, is restored then. */
+/* First statement of a public function that computes: switches to Lockstep's floating-point
+ * environment until the function returns. Every return restores the host program's environment,
+ * exception flags included. */
 #define LS_OWN_ARITHMETIC                                                                          \
     __attribute__((cleanup(fesetenv))) const fenv_t ls_environment_of_host = ls_arithmetic_enter()
 
-/* State of a switch to the "C" locale, which lasts while numbers are read or printed. It affects
- * neither the process's locale nor other threads. */
+/* State of a switch of the calling thread to the "C" locale, for reading or printing numbers. The
+ * switch affects neither the process's locale nor other threads. */
 typedef struct ls_c_locale {
     locale_t own;    /* the "C" locale; 0: memory ran out, and nothing was switched */
     locale_t before; /* the thread's previous locale */

@@ -1,3 +1,4 @@
+/* checkpoint.h explains the position, the standing and the state of a run. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -16,8 +17,8 @@
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
-/* Fails if a value is not finite. Such a checkpoint would replace one from which a run can go
- * on. */
+/* Fails if a value is not finite. A checkpoint with such a value would replace a checkpoint from
+ * which a run can go on. */
 static int check_finite(const float *values, size_t count, ls_error *err)
 {
     for (size_t i = 0; i < count; i++)
@@ -68,8 +69,8 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
         group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
     int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
                                             host, err);
-    /* If the weights are a moving average, the trained weights have the same running statistics,
-     * which are not stored twice. */
+    /* If the weights are a moving average, the trained weights are stored as well. Both have the
+     * same running statistics, which are stored once. */
     for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)
         memcpy(values->slot[ls_optimizer_average(optimizer)] + model->stat[i]->offset,
                values->weights + model->stat[i]->offset,
@@ -79,9 +80,9 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
-/* Adds labels to the checksum as one byte each. It is used if all labels fit into a byte. The first
- * versions had only such labels and computed checksums in this way, and the checksum of a data set
- * must not change from version to version. */
+/* Adds labels to the checksum as one byte each. The function is used if all labels fit into a byte:
+ * the first versions of Lockstep had only such labels and computed checksums in this way, and the
+ * checksum of a data set must not change from version to version. */
 static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
 {
     uint8_t byte[1024];
@@ -188,7 +189,7 @@ static uint64_t read_count(ls_fields *f, const char *key, double most)
     return (uint64_t)value;
 }
 
-/* Reads a number; null means that there is none, and becomes NaN. */
+/* Reads a number. A JSON null, which means that there is no number, becomes NaN. */
 static double read_optional(ls_fields *f, const char *key)
 {
     double value = NAN;
@@ -408,8 +409,9 @@ static int open_one(char **state, const char *path, const ls_host *host, ls_erro
     return status;
 }
 
-/* Fails because a directory has no checkpoints. Versions before 0.2 had a directory for each
- * checkpoint, "step-000000469" with a manifest.json; these are reported. */
+/* Fails because a directory has no checkpoints. Versions before 0.2 wrote each checkpoint as a
+ * directory, "step-000000469" with a manifest.json; if there are such directories, the message says
+ * so. */
 static int fail_without_any(const char *directory, ls_error *err)
 {
     char old[LS_CHECKPOINT_NAME] = "", path[LS_PATH_BYTES];

@@ -1,4 +1,5 @@
-/* Resuming a run after an interrupt, a crash, or a loss of power. */
+/* Resuming a run after an interrupt, a crash, or a loss of power. checkpoint.h explains the
+ * position and the state of a run. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -73,8 +74,8 @@ static bool has_checkpoints(const char *run)
     return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
 }
 
-/* Returns the time at which the run's config was written, that is the start of the run; zero: it
- * has no config. */
+/* Returns the time at which the run's config was written, which is the start of the run. Returns
+ * zero if the run has no config. */
 static struct timespec config_time(const char *run)
 {
     char path[LS_PATH_BYTES];
@@ -85,9 +86,9 @@ static struct timespec config_time(const char *run)
 }
 
 /* Returns whether run a began later than run b; b_run NULL: there is no run b. Records give the
- * time of the beginning in seconds. If both began in the same second, the run whose config was
- * written later is the later one. If the configs have the same time too, it is the run with the
- * longer name, because names are NAME, NAME-2 … NAME-10. */
+ * time of the beginning in seconds. If both runs began in the same second, the later run is the one
+ * whose config was written later. If both configs were written at the same time too, the later run
+ * is the one with the longer name, because names are NAME, NAME-2 … NAME-10. */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
@@ -104,7 +105,7 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
     return n != m ? n > m : strcmp(a_run, b_run) > 0;
 }
 
-/* Replaces the latest run so far by this one if it is later. */
+/* Replaces the latest run found so far by this run if this run began later. */
 static void consider(char **latest, beginning *begun, const char *run, const char *name,
                      bool resumable, const ls_host *host)
 {
@@ -307,8 +308,8 @@ int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, cons
     return status ? status : check_position(r, run, err);
 }
 
-/* Called when the devices are open. All results depend on the library, and some on the instruction
- * set. */
+/* All results depend on the library, and some on the instruction set. They are known when the
+ * devices are open. */
 void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const char *library,
                                  const ls_host *host)
 {

@@ -105,7 +105,8 @@ int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *conf
     int n = snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d",
                      config->run_dir ? config->run_dir : "", config->run_dir ? "" : "runs/",
                      config->run_dir ? "" : config->name, member);
-    /* A directory that this member made after an earlier loss of others is not used again. */
+    /* If other members were lost before in this run, this member has already made such a directory.
+     * The new directory then gets a name that ends with -2, -3 and so on. */
     for (int i = 2; trace_of_a_run(wanted) && i < MOST_APART; i++)
         snprintf(wanted + n, sizeof wanted - (size_t)n, "-%d", i);
     return ls_run_dir_make(files, wanted, config, host, err);

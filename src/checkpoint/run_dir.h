@@ -27,45 +27,51 @@ typedef struct ls_run_files {
 } ls_run_files;
 
 /* Writes the default name of a run's directory, such as runs/20240131-093000-lenet, with the time
- * of its beginning in UTC. For n ≥ 2, "-n" is appended, for the case that the names for smaller n
- * are taken. */
+ * at which the run began, in UTC. For n ≥ 2, "-n" is appended; callers try n = 1, 2, … until a name
+ * is not taken. */
 void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, int n);
 
-/* Creates the directory durably, takes its lock, and writes the config into it. `wanted`: path of
- * the directory, which may exist; NULL: a new runs/<UTC time>-<name>. Errors: LS_EIO (also if it
- * already holds a run), LS_EAGAIN (another process trains there), LS_ENOMEM. */
+/* Creates the directory of a new run durably, takes its lock, and writes the config into it.
+ * `wanted`: path of the directory, which may exist; NULL: a new runs/<UTC time>-<name>. Errors:
+ * LS_EIO (also if the directory already contains a run), LS_EAGAIN (another process trains there),
+ * LS_ENOMEM. */
 int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *config,
                     const ls_host *host, ls_error *err);
-/* Does the same for a member of a run over several hosts, beside the usual path of the run's
- * directory on its host: DIR.member-N. */
+/* Does the same for a member that continues a run over several hosts on its own host's disk. If the
+ * usual path of the run's directory is DIR, the member's directory is DIR.member-N, where N is
+ * `member`. */
 int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *config,
                           const ls_host *host, ls_error *err);
 
 /* ---- resume.c: resuming a run --------------------------------------------------------------- */
 
-/* Finds the directory of the run that `wanted` names, or of the latest run if it is "latest", and
- * sets files->path; locks the directory, and reads the state of its newest complete checkpoint into
- * files->resumed. `config` NULL: the caller has none, and *config_path becomes the path of the
- * run's own config, which the caller frees. Errors: LS_ENOENT, LS_EDATA, LS_EIO, LS_EAGAIN (another
- * process trains there), LS_ENOMEM. */
+/* Finds the directory of the run to resume, locks it, and reads the state of its newest complete
+ * checkpoint.
+ *
+ * - files: receives the directory (path, lock) and the state (resumed)
+ * - wanted: path of the directory, or "latest" for the latest run
+ * - config: the caller's config; NULL: the caller has none, and *config_path receives the path of
+ *   the config in the run's directory, which the caller frees
+ *
+ * Errors: LS_ENOENT, LS_EDATA, LS_EIO, LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
                    const ls_config *config, const ls_host *host, ls_error *err);
-/* Finds the run in runs/ that has a checkpoint and began last according to its records, and returns
- * its directory, which the caller frees. `name` NULL: runs of any config. Errors: LS_ENOENT,
- * LS_ENOMEM. */
+/* Finds, among the runs in runs/ that have a checkpoint, the run that began last according to its
+ * records, and returns its directory, which the caller frees. `name`: only runs whose config has
+ * this name; NULL: all runs. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
-/* Does the same for runs with records, whether they have a checkpoint or not. */
+/* Finds the run in runs/ that began last, with a checkpoint or without, in the same way. */
 int ls_run_latest(char **out, const ls_host *host, ls_error *err);
 
-/* Reads the verified state of the checkpoint `path`. The caller must call ls_resumed_fini even
- * after a failure. Errors: LS_EDATA, LS_ENOMEM. */
+/* Parses `state`, the state of the checkpoint `path`, whose file the caller has verified. The
+ * caller must call ls_resumed_fini even after a failure. Errors: LS_EDATA, LS_ENOMEM. */
 int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const ls_host *host,
                     ls_error *err);
 /* Frees the contents. A zeroed struct is allowed. */
 void ls_resumed_fini(ls_resumed *resumed, const ls_host *host);
 
-/* The run that is to continue from a checkpoint. Its recipe and data must be those of the
- * checkpoint. */
+/* The run that is to continue from a checkpoint. Its recipe (the keys of the config on which the
+ * weights depend) and its data must be those of the checkpoint. */
 typedef struct ls_successor {
     const ls_config *config;
     int shards;
@@ -74,14 +80,14 @@ typedef struct ls_successor {
     const ls_host *host;
 } ls_successor;
 
-/* Checks that the recipe and the data of `run` are those of the checkpoint, reads weights and
- * optimizer states into `values`, and checks that the checkpoint's position is possible in the run.
- * After a failure nothing but `values` may have changed. Errors:
+/* Checks that the recipe and the data of `run` are those of the checkpoint. Reads weights and
+ * optimizer states into `values`. Checks that the run can have the checkpoint's position (its
+ * numbers of steps and epochs). After a failure nothing but `values` may have changed. Errors:
  * LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *resumed,
                    const ls_successor *run, ls_error *err);
-/* Warns if the library or the instruction set differs from the one with which the run began,
- * because results depend on them. */
+/* Writes a warning to the host's log if the library or the instruction set of the devices differs
+ * from the one that the checkpoint names, because results depend on both. */
 void ls_resume_compare_libraries(const ls_resumed *resumed, const char *isa, const char *library,
                                  const ls_host *host);
 

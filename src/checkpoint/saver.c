@@ -1,8 +1,9 @@
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
  *
  * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
- * saver's own then writes the copy, and training goes on. The copy belongs to that thread until the
- * save is done, so the coordinator waits for it (ls_saver_wait) before it makes the next copy.
+ * saver then writes the copy to the file, and training goes on. The copy belongs to that thread
+ * until the save is done. So the coordinator waits for the end of a save (ls_saver_wait) before it
+ * makes the next copy.
  */
 #include "checkpoint/saver.h"
 #include "base/clock.h"
@@ -23,7 +24,7 @@ struct ls_saver {
     ls_pool *pool;   /* the writing thread */
     char *directory; /* <run>/checkpoints */
     bool busy;       /* a save was begun, and wait_until_idle has not seen its end yet */
-    bool hangs;      /* a save took longer than LONGEST_SAVE_NS: no wait for it any more */
+    bool hangs; /* a save took longer than LONGEST_SAVE_NS; no function waits for it any more */
     /* Data being saved; the writing thread owns it while `busy` is set. */
     ls_checkpoint_values values;
     ls_json_writer state;
@@ -35,11 +36,11 @@ struct ls_saver {
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
-    /* Error of a save in the background that has failed, until the next call of ls_saver_save
-     * clears it; status 0: no such error. */
+    /* Error of a save in the background that has failed; status 0: no such error. The next call of
+     * ls_saver_save clears it. */
     ls_error unsaved;
-    /* Position and results of the run (ls_standing) as JSON text: those of the save that was begun
-     * last, and those of the last save that succeeded. */
+    /* The run's standing (ls_standing) as JSON text: at the save that was begun last, and at the
+     * last save that succeeded. */
     ls_json_writer standing, saved;
     bool saved_any;  /* `saved` is valid */
     char path[4200]; /* path of the last checkpoint that was saved; "": none was */
@@ -59,8 +60,8 @@ static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer
                                         run->host, err);
 }
 
-/* The job of the writing thread: writes the checkpoint and removes old ones. If an old one cannot
- * be removed, this is logged, and the save counts as successful. */
+/* The job of the writing thread: writes the checkpoint and removes old checkpoints. If an old
+ * checkpoint cannot be removed, the failure is logged, and the save counts as successful. */
 static int save(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -82,8 +83,8 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* Waits until nothing is being written. s->status and s->error are then the result of that save;
- * s->status is LS_OK if there was none. */
+/* Waits until the save in progress, if there is one, has ended. s->status and s->error are then the
+ * result of that save; s->status is LS_OK if no save was in progress. */
 static int wait_until_idle(struct ls_saver *s, ls_error *err)
 {
     if (!s->busy) {
@@ -134,8 +135,8 @@ const char *ls_saver_path(const struct ls_saver *s)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-/* Writes a standing without its durations, as text for a comparison. Durations grow even while
- * nothing is trained; if nothing else has changed, no new checkpoint is needed. */
+/* Writes a standing as text for a comparison, without its durations. Durations grow even while
+ * nothing is trained; if only durations have changed, no new checkpoint is needed. */
 static void write_standing(ls_json_writer *out, const ls_standing *standing)
 {
     ls_standing still = *standing;
@@ -161,8 +162,8 @@ static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing 
     return saved ? LS_OK : LS_ENOMEM;
 }
 
-/* Flushes the records, and writes the run's state as JSON text. The state contains the length that
- * the metrics file has then. */
+/* Flushes the records, and writes the run's state as JSON text. The state contains the length of
+ * the metrics file after the flush. */
 static int write_state(ls_json_writer *out, const ls_saver_desc *run, const ls_state *state,
                        ls_error *err)
 {

@@ -25,41 +25,44 @@ typedef struct ls_saver_desc {
  * LS_ESYSTEM, LS_EIO. */
 int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_desc *run,
                     ls_error *err);
-/* Waits for the save in progress, whose failure is logged, and ends the saver's thread. NULL is
- * allowed. Returns LS_ESTALLED if the save hangs. */
+/* Waits for the save in progress and ends the saver's thread. If the save failed, the failure is
+ * logged. NULL is allowed. Returns LS_ESTALLED if the save hangs. */
 int ls_saver_stop(struct ls_saver *saver);
 /* Stops and frees the saver. Returns LS_ESTALLED if the save hangs; the saver's memory is then
  * kept. */
 int ls_saver_destroy(struct ls_saver *saver);
 
-/* Waits for the save in progress. If it failed, that is logged. NULL is allowed. Errors:
- * LS_ESTALLED. */
+/* Waits for the save in progress. If the save failed, the failure is logged. NULL is allowed.
+ * Errors: LS_ESTALLED (the save hangs). */
 int ls_saver_wait(struct ls_saver *saver, ls_error *err);
 
-/* Returns the error of the last save if it was written in the background, and NULL if that save
- * succeeded, is still in progress, or had its error returned by ls_saver_save, or if `saver` is
- * NULL. The error belongs to the saver. */
+/* Returns the error of the last save, if the save was made in the background and failed. Returns
+ * NULL if the last save succeeded or is in progress, if ls_saver_save has returned its error, or if
+ * `saver` is NULL. The error belongs to the saver. */
 const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
-/* Saves a checkpoint, unless the last one that was saved has the same state, durations excepted.
- * The caller leaves state->recipe, state->metrics and state->data_crc32 unset; they are added here.
- * `values` are read until the save is done (ls_saver_wait). With `wait` the checkpoint is on the
- * disk on return. Otherwise it is written while training goes on, and a failure is only logged,
- * because the next one may succeed. Errors: those of the sinks, of ls_checkpoint_write,
- * LS_ESTALLED. */
+/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same state; durations are
+ * not compared.
+ *
+ * - state: without recipe, metrics and data_crc32, which the saver adds
+ * - values: the saver reads them until the save is done (ls_saver_wait)
+ * - wait: true: the checkpoint is on the disk on return. False: the checkpoint is written while
+ *   training goes on, and a failure is only logged, because the next save may succeed
+ *
+ * Errors: those of the sinks, of ls_checkpoint_write, LS_ESTALLED. */
 int ls_saver_save(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,
                   bool wait, ls_error *err);
 
-/* Returns the path of the last checkpoint that was saved; "": none was. The text belongs to the
- * saver. */
+/* Returns the path of the checkpoint that was saved last, or "" if none was saved. The text belongs
+ * to the saver. */
 const char *ls_saver_path(const struct ls_saver *saver);
 
 /* Declares that weights or position were changed other than by training, so that the next
  * checkpoint of the same step is saved. NULL is allowed. */
 void ls_saver_forget(struct ls_saver *saver);
 
-/* Saves a checkpoint to the file `path`, which is on the disk on return. Needs no saver. Errors:
- * LS_EINVAL (a directory), those of ls_saver_save. */
+/* Saves a checkpoint to the file `path`, without a saver. The file is on the disk on return.
+ * Errors: LS_EINVAL (`path` is a directory), those of ls_saver_save. */
 int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
                     const ls_checkpoint_values *values, ls_error *err);
 

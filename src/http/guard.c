@@ -1,10 +1,11 @@
 /* Threads of a server: libmicrohttpd's own threads, called the daemon, report connections and their
- * phases. The thread `watch` closes connections that exceed a time limit, or that are too many. The
- * thread `acceptor` accepts connections while fewer than the largest number are open. All of them
- * use the list of connections under `lock`. `changed` is signalled when a connection is added, when
- * one is removed from a full list, and when the server stops.
+ * phases. The thread `watch` closes a connection that exceeds a time limit, or one if there are too
+ * many connections. The thread `acceptor` accepts connections while fewer than the largest number
+ * are open. All these threads use the list of connections under `lock`. The condition `changed` is
+ * signalled when a connection is added, when one is removed from a full list, and when the server
+ * stops.
  *
- * To close a connection, this file shuts its socket down. The daemon owns the descriptor; it
+ * To close a connection, this file shuts its socket down. The daemon owns the file descriptor. It
  * notices the shutdown and closes the descriptor. */
 #include "http/guard.h"
 
@@ -28,8 +29,8 @@ enum {
     SPARE = 8,      /* connections beyond options.connections that are accepted, so that a new
                      * client need not wait until an answer is complete */
     CLIENTS = 1024, /* number of values of the hash by which client addresses are distinguished */
-    KEPT = 24,      /* descriptors that are left for the rest of the program, such as log files
-                     * and files that are saved */
+    KEPT = 24,      /* number of file descriptors that the server does not use, for the rest of the
+                     * program: log files, files that are saved */
     /* time limits when the server stops: for answers that are being computed, and for requests and
      * answers in transfer */
     ANSWERS_MS = 10000,
@@ -43,23 +44,27 @@ enum {
 typedef enum phase { IDLE, SENDING_BODY, ANSWERING, RECEIVING, SHUT_DOWN } phase;
 
 typedef struct connection {
-    struct connection *next, **at;
-    int fd;
+    struct connection *next,
+        **at;        /* next of the list; the pointer that points to this connection */
+    int fd;          /* the socket, owned by the daemon */
     unsigned client; /* hash of the client's address, below CLIENTS */
     phase phase;
-    double since;
+    double since; /* time at which the phase began, in seconds */
 } connection;
 
 struct http_guard {
     http_guard_options options;
     struct MHD_Daemon *daemon;
-    int listening;
+    int listening; /* the listening socket */
     pthread_t watch, acceptor;
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    connection *first; /* newest connection of the list */
-    int count, in[SHUT_DOWN + 1], stopping, ending;
-    unsigned admitted; /* number of connections since the start */
+    connection *first;     /* newest connection of the list */
+    int count;             /* number of connections in the list */
+    int in[SHUT_DOWN + 1]; /* number of connections in each phase */
+    int stopping;          /* http_guard_stop was called: no connection is accepted any more */
+    int ending;            /* the thread `watch` has to return */
+    unsigned admitted;     /* number of connections since the start */
 };
 
 static double seconds(void)
@@ -91,7 +96,8 @@ static void set_phase(http_guard *g, connection *v, phase to)
     v->since = seconds();
 }
 
-/* Shuts a connection's socket down. The daemon notices that later and closes the descriptor. */
+/* Shuts a connection's socket down. The daemon notices the shutdown later and closes the
+ * descriptor. */
 static void shut_down(http_guard *g, connection *v)
 {
     shutdown(v->fd, SHUT_RDWR);
@@ -116,9 +122,9 @@ static bool server_waits(const connection *v)
 }
 
 /* Shuts down one connection on which the server waits for the client. It chooses the client with
- * the most connections, and of these the one that has been waited for longest. A connection whose
- * phase began less than GRACE_S seconds ago is not shut down. Returns 0 if a connection was shut
- * down, else the time at which one may be. */
+ * the most connections, and of that client's connections the one on which the server has waited
+ * longest. A connection whose phase began less than GRACE_S seconds ago is not shut down. Returns 0
+ * if a connection was shut down, else the earliest time at which one can be. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
@@ -149,7 +155,7 @@ static unsigned number_client(const struct sockaddr *from)
     return (unsigned)(address * 0x9e3779b97f4a7c15u >> 54);
 }
 
-/* Sets *what to 1 under the lock and wakes up all threads that wait for `changed`. */
+/* Sets *what to 1 under the lock and signals `changed` to all threads that wait. */
 static void set_flag(http_guard *g, int *what)
 {
     pthread_mutex_lock(&g->lock);
@@ -251,9 +257,9 @@ void http_guard_leave(http_guard *g, struct MHD_Connection *c)
 
 /* ---- the thread that enforces time limits ---------------------------------------------------- */
 
-/* Shuts down the connections that have exceeded the time limit of their phase. Returns the time at
- * which the next connection can exceed it; all phases have the same limit, so a phase that begins
- * after this call cannot exceed it earlier. */
+/* Shuts down the connections that have exceeded the time limit of their phase. Returns the earliest
+ * time at which another connection can exceed the limit. All phases have the same limit, so no
+ * phase that begins after this call exceeds it before that time. */
 static double close_late(http_guard *g, double now)
 {
     const double patience = g->options.patience_s;
@@ -300,8 +306,8 @@ static void *watch(void *user)
 
 /* ---- the thread that accepts connections, only while there is room --------------------------- */
 
-/* Accepts a connection, gives it to the daemon, and waits up to 50 ms until the daemon has reported
- * it. The daemon closes a connection that it has no resources for. */
+/* Accepts a connection and gives it to the daemon. Waits at most 50 ms until the daemon has
+ * reported the connection. A daemon that has no resources for the connection closes it. */
 static void accept_one(http_guard *g)
 {
     http_place from;

@@ -1,14 +1,17 @@
-/* Protects an HTTP server: starts libmicrohttpd such that no client can prevent others from being
- * answered, and such that no web page of another server can make a browser send requests to it.
+/* Protects an HTTP server: starts libmicrohttpd such that no client can prevent other clients from
+ * being answered, and such that no web page of another server can make a browser send requests to
+ * this server.
  *
- * - A request must name the server by one of its own names (Host and Origin); other requests are
- *   refused.
- * - A client has patience_s seconds to send the headers of a request, as long again to send the
- *   body, and as long again to receive the answer. A connection may be idle for as long.
- * - A new connection is never refused. If there are then too many, the server closes one on which
- *   it waits for the client: of the client with the most connections, the one that has been waited
- *   for longest. Further connections are accepted when closed ones have been removed.
- * - Descriptors are left for the rest of the program.
+ * - A request must name the server by one of its own names (in the headers Host and Origin). The
+ *   server refuses other requests.
+ * - There is a time limit of patience_s seconds for each of these: sending the headers of a
+ * request, sending its body, receiving the answer, and leaving a connection idle.
+ * - A new connection is never refused. If there are too many connections after it was accepted, the
+ *   server closes one of those on which it waits for the client. It chooses the client with the
+ * most connections, and of its connections the one on which the server has waited longest. Further
+ *   connections are accepted when closed ones have been removed.
+ * - The server uses only as many file descriptors as leave KEPT (guard.c) for the rest of the
+ *   program.
  *
  * Threads: one thread enforces the time limits, one accepts connections, and libmicrohttpd has
  * threads of its own.
@@ -31,19 +34,20 @@ typedef union http_place {
     struct sockaddr_storage room;
 } http_place;
 
-/* The names by which a server may be addressed in a request's Host header and in the Origin of a
- * page that sends requests. Without this check a web page could give the server's address a name of
- * its own (DNS rebinding), and a browser would let it read and write there. */
+/* The names by which a server may be addressed, in the Host header of a request and in the Origin
+ * header that a browser sends for a page. Without this check, the owner of a web page could let a
+ * name of his own lead to the server's address (DNS rebinding), and browsers would let the page
+ * read and write on the server. */
 typedef struct http_names {
     /* allowed names, besides those of loopback and the address to which the client connected */
     const char *const *given;
     int count;
-    const char
-        *option; /* command-line option that adds a name; the message of a refusal mentions it */
+    const char *option; /* command-line option that adds a name, for the message of a refusal */
 } http_names;
 
-/* Checks Host and Origin of a request. Returns 0, or 403 and a line in `why`, `room` bytes, that
- * says why. A request without a Host is allowed: no browser sends one. */
+/* Checks Host and Origin of a request. Returns 0 if the request is allowed. Otherwise returns 403
+ * and writes the reason to `why`, one line of at most `room` bytes. A request without a Host header
+ * is allowed, because no browser sends such a request. */
 unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why,
                           size_t room);
 
@@ -62,9 +66,9 @@ typedef struct http_guard_options {
     void *user;                          /* argument of both callbacks */
 } http_guard_options;
 
-/* Starts the server. Its threads are created by this function and block all signals. *out is set
- * before the first request can arrive. Returns 0 or an errno; EMFILE means that there are too few
- * free descriptors for one connection and the rest of the program. */
+/* Starts the server and its threads, which block all signals. *out is set before the first request
+ * can arrive. Returns 0 or an errno; EMFILE means that there are too few free file descriptors for
+ * one connection and the rest of the program. */
 int http_guard_start(http_guard **out, const http_guard_options *options);
 /* Returns the port on which the server listens, or 0 if it is unknown. */
 int http_guard_port(const http_guard *guard);
@@ -73,14 +77,16 @@ int http_guard_port(const http_guard *guard);
  * options.connections if too few descriptors are free. */
 int http_guard_connections(const http_guard *guard);
 
-/* To be called in on_request's first call for a request. Returns 0, or the HTTP status with which
- * to refuse the request and a line in `why`, `room` bytes, that says why. */
+/* Checks a request; on_request must call it when it is first called for a request. Returns 0 if the
+ * request is allowed. Otherwise returns the HTTP status with which on_request must refuse it, and
+ * writes the reason to `why`, one line of at most `room` bytes. */
 unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t room);
 
-/* Mark the begin and the end of the work for a request that has arrived completely, in a server
- * with a thread for each connection. http_guard_enter returns the number of connections that are
- * being answered, this one included. If it is more than http_guard_connections, on_request must
- * answer 503, so that the client tries again later, unless it can answer without blocking. */
+/* http_guard_enter marks the beginning, and http_guard_leave the end, of the work for a request
+ * that has arrived completely, in a server with a thread for each connection. http_guard_enter
+ * returns the number of connections that are being answered, this one included. If that number is
+ * greater than http_guard_connections, on_request must answer 503, so that the client tries again
+ * later. A request that on_request can answer without blocking need not be refused. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);
 

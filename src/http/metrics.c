@@ -37,7 +37,7 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
     return m;
 }
 
-/* ---- measuring; atomics are relaxed, because no other memory is accessed depending on them --- */
+/* ---- measuring; atomics are relaxed: they publish no other memory ---------------------------- */
 
 static double number(uint64_t bits)
 {
@@ -124,9 +124,9 @@ static void put_name(writer *w, const metric *m, const char *behind)
         put(w, "{%s}", m->labels);
 }
 
-/* Writes a histogram. A bucket counts all values up to its bound, those of earlier buckets
- * included. The histogram's count is computed as the last bucket's, so that the two are equal even
- * if other threads observe values at the same time. */
+/* Writes a histogram. The text of a bucket counts all values up to its bound, those of earlier
+ * buckets included. The histogram's count is the number in the last bucket's text, so the two are
+ * equal even if other threads observe values at the same time. */
 static void put_histogram(writer *w, const metric *m)
 {
     const char *labels = m->labels ? m->labels : "", *comma = m->labels ? "," : "";

@@ -5,8 +5,8 @@
  *     metric_add(steps, 1);                                // any thread
  *     size_t length = metrics_write(&all, buffer, sizeof buffer);
  *
- * It allocates nothing and is independent of any server. One thread registers all metrics before
- * other threads see them. Metrics with one name and different labels must be registered one after
+ * These functions allocate nothing and need no server. One thread registers all metrics before
+ * other threads use them. Metrics with one name and different labels must be registered one after
  * another, with the same help text. All other functions may be called by any thread at any time. */
 #ifndef HTTP_METRICS_H
 #define HTTP_METRICS_H
@@ -34,18 +34,19 @@ typedef struct metrics {
     int count;
 } metrics;
 
-/* Register a metric and return it. Texts and bounds are not copied. At most METRICS_MOST metrics
- * and METRICS_BUCKETS bounds are allowed; more are a programming error (asserted). */
+/* These functions register a metric and return it. Texts and bounds are not copied. At most
+ * METRICS_MOST metrics and METRICS_BUCKETS bounds are allowed; more are a programming error
+ * (asserted). */
 metric *metrics_counter(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_gauge(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_histogram(metrics *all, const char *name, const char *labels, const char *help,
                           const double *bounds, int bound_count);
 
-void metric_add(metric *m, double amount);    /* counters and gauges */
-void metric_set(metric *m, double value);     /* gauges */
-void metric_hide(metric *m);                  /* gauges: omitted until they are set again */
-void metric_observe(metric *m, double value); /* histograms */
-double metric_value(const metric *m);         /* histograms: the sum */
+void metric_add(metric *m, double amount); /* adds to a counter or a gauge */
+void metric_set(metric *m, double value);  /* sets a gauge */
+void metric_hide(metric *m);               /* omits a gauge from the text until it is set again */
+void metric_observe(metric *m, double value); /* counts a value in a histogram */
+double metric_value(const metric *m);         /* returns the value; of a histogram, the sum */
 
 /* Writes all metrics and a terminating zero to `out`, as far as `size` bytes allow. Returns the
  * length of the whole text without the zero, as snprintf does. */

@@ -38,8 +38,8 @@ static bool is_loopback(const char *name)
     return strcasecmp(name, "localhost") == 0;
 }
 
-/* Returns whether `name` is the address to which the client connected. It is an address of this
- * host, so no other server can have it as its name. */
+/* Returns whether `name` is the address to which the client connected. That is an address of this
+ * host, so it cannot be the name of another server. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
     http_place here;
@@ -96,8 +96,8 @@ static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const cha
     return a->wrong ? MHD_NO : MHD_YES;
 }
 
-/* Checks an Origin header. A page of another server on this host is also foreign, because its port
- * differs. */
+/* Checks an Origin header. A page of another server on this host is refused as well: its port
+ * differs from that of this server. */
 static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const char *key,
                                     const char *value)
 {

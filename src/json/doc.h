@@ -10,11 +10,11 @@
  * `first`, the first column 1. */
 void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column);
 
-/* The origin of a node: where its text is, for messages. */
+/* The origin of a node: the position of its text, for messages. */
 typedef struct ls_json_origin {
     const cJSON *node; /* NULL: the node has been replaced */
-    /* NULL: the node is from the document's text. Otherwise the assignment "--set a.b=v" that
-     * created the node; `key` and `value` are then not used in messages. */
+    /* The assignment "--set a.b=v" that created the node; `key` and `value` are not used then.
+     * NULL: the node was read from the document's text. */
     const char *label;
     uint32_t key;   /* byte offset of the member's key; LS_JSON_NO_KEY: an array's element, or the
                      * root */

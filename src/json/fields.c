@@ -23,7 +23,8 @@ static const char *number_text(char out[NUMBER_TEXT], double value)
     return out;
 }
 
-/* Formats a value for messages: a number or a short string itself, else its kind. */
+/* Formats a value for messages: a number or a short string as it is, any other value as its kind,
+ * such as "an array". */
 static const char *found_text(char out[SHOWN_TEXT], const cJSON *node)
 {
     char number[NUMBER_TEXT];
@@ -44,7 +45,8 @@ static void put_list(char out[LIST_TEXT], const char *const *words, int count)
         n += (size_t)snprintf(out + n, LIST_TEXT - n, "%s%s", i ? ", " : "", words[i]);
 }
 
-/* Formats "did you mean \"a\"?" or, if no word is close, "ALL: a, b, c". */
+/* Formats "did you mean \"a\"?" or, if no word is close, the list "ALL: a, b, c", where ALL is a
+ * parameter. */
 static const char *hint_text(char out[HINT_TEXT], const char *word, const char *all,
                              const char *const *words, int count)
 {
@@ -109,7 +111,8 @@ const cJSON *ls_field_any(ls_fields *f, const char *key)
     return f->status == LS_OK ? cJSON_GetObjectItemCaseSensitive(f->object, key) : NULL;
 }
 
-/* Returns the member like ls_field_any; records a key that is absent and `required`. */
+/* Returns the member as ls_field_any does. If the member is absent and `required`, stores the key
+ * in f->missing. */
 static const cJSON *needed(ls_fields *f, const char *key, bool required)
 {
     const cJSON *node = ls_field_any(f, key);
@@ -118,7 +121,7 @@ static const cJSON *needed(ls_fields *f, const char *key, bool required)
     return node;
 }
 
-/* Records the failure that the member is not what it must be. Returns false. */
+/* Records the failure that the member is not the expected value. Returns false. */
 __attribute__((format(printf, 4, 5))) static bool refuse(ls_fields *f, const char *key,
                                                          const cJSON *node, const char *format, ...)
 {

@@ -7,10 +7,11 @@
  *     status = ls_fields_end(&f);                            // unknown keys, first error
  *
  * After the first failure every further call only marks its key as known. A caller may therefore
- * read all fields and check the status once, in ls_fields_end. A reader always writes *out: after a
- * failure it writes the fallback, or zero if there is none. All errors are LS_ECONFIG, and the
- * messages begin with "FILE:LINE:COLUMN:
- * ". One thread at a time. Texts that are returned belong to the document. */
+ * read all fields and check the status once, in ls_fields_end. The functions that read a member
+ * always write *out: after a failure they write the fallback, or zero if there is none. All errors
+ * are LS_ECONFIG, and the messages begin with the position, "FILE:LINE:COLUMN: ". Texts that are
+ * returned belong to the document.
+ * Threads: one thread at a time uses an ls_fields. */
 #ifndef JSON_FIELDS_H
 #define JSON_FIELDS_H
 
@@ -29,14 +30,14 @@ typedef struct ls_fields {
     ls_error *err;
 } ls_fields;
 
-/* Begins to read `object`. If it is not a JSON object, ls_fields_end reports that. `what` and
- * `err` must outlive `f`. */
+/* Begins to read `object`. If `object` is not a JSON object, ls_fields_end returns an error. `what`
+ * and `err` must outlive `f`. */
 void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, const char *what,
                      ls_error *err);
 
-/* Read a number from `min` to `max`, a boolean or a text. `fallback` NULL: the member is required.
- * Return true if the member is present and valid. If the member is absent, *out becomes the
- * fallback. */
+/* These functions read a member: a number from `min` to `max`, a boolean or a text. `fallback`
+ * NULL: the member is required. They return true if the member is present and valid. If the member
+ * is absent, *out becomes the fallback. */
 bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
                   long *out);
 bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
@@ -44,30 +45,31 @@ bool ls_field_double(ls_fields *f, const char *key, double min, double max, cons
 bool ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out);
 bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out);
 
-/* Reads one of `choices` (NULL-terminated); *out becomes its index. The message for any other word
- * has "did you mean" or the list of choices. */
+/* Reads a text that is one of `choices` (NULL-terminated); *out becomes the index of the choice.
+ * The message for any other text has "did you mean" or the list of choices. */
 bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
                      int *out);
 
-/* Reads an integer for both values, or an array of two: [height, width]. `fallback` is for both. */
+/* Reads an array of two integers, [height, width], or one integer that is both. `fallback` is the
+ * default of both. */
 bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
                    int out[2]);
 
-/* Checks that `node`, the value of the member or part of it, is an integer from `min` to `max`;
- * otherwise records a failure and returns false. */
+/* Returns whether `node` is an integer from `min` to `max`, and records a failure if it is not.
+ * `node` is the value of the member `key`, or a part of that value. */
 bool ls_field_is_int(ls_fields *f, const char *key, const cJSON *node, long min, long max);
 
 /* Returns the member's value, or NULL if it is absent; marks the key as known. */
 const cJSON *ls_field_any(ls_fields *f, const char *key);
-/* Returns whether a reader has marked the key as known. */
+/* Returns whether an earlier call has marked the key as known. */
 bool ls_fields_know(const ls_fields *f, const char *key);
 
-/* Records an error at a member (at the object if `node` is NULL), unless there has
+/* Records an error with the position of `node` (of the object if `node` is NULL), unless there has
  * been a failure before. */
 void ls_fields_fail(ls_fields *f, const cJSON *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Does the same at the member's key. */
+/* Does the same with the position of the key of `member`. */
 void ls_fields_fail_key(ls_fields *f, const cJSON *member, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

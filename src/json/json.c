@@ -99,7 +99,7 @@ const char *ls_json_name(const ls_json *doc)
     return doc->name;
 }
 
-/* Finds the origin of a node by searching all of them, because positions are needed only for
+/* Finds the origin of a node. It searches all origins, which is slow; positions are needed only for
  * messages. */
 static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
 {

@@ -1,4 +1,4 @@
-/* A strict JSON reader that knows line and column of every node.
+/* A strict JSON reader that records line and column of every node.
  *
  *     ls_json *doc;
  *     int status = ls_json_read_file(&doc, "examples/x.json", host, &err);
@@ -8,10 +8,11 @@
  *                           ls_json_kind(lr));                // "examples/x.json:4:3: expected …"
  *     ls_json_destroy(doc);
  *
- * The tree consists of cJSON's nodes. cJSON's own parser is lenient. This one refuses everything
- * that RFC 8259 does not allow, and also duplicate keys, numbers that a double cannot represent,
- * invalid UTF-8, a byte order mark, zero characters, and texts beyond the limits. Numbers may have
- * any number of digits, are rounded once, and do not depend on the process's locale.
+ * The tree consists of cJSON's nodes. cJSON's own parser is lenient. This parser refuses everything
+ * that RFC 8259 does not allow. It also refuses duplicate keys, numbers that are too large for a
+ * double, invalid UTF-8, a byte order mark, zero characters, and texts beyond the limits. A number
+ * may have any number of digits; it is rounded once to a double. The process's locale has no
+ * effect.
  *
  * Memory: the document is allocated by the host's allocator, cJSON's nodes by malloc, because
  * cJSON's allocator can be replaced for the whole process only.
@@ -31,7 +32,7 @@
 
 typedef struct ls_json ls_json;
 
-/* Limits of a text; beyond them reading fails. */
+/* Limits of a text. Reading a text that exceeds a limit fails. */
 enum {
     LS_JSON_BYTES = 16 << 20, /* size in bytes */
     LS_JSON_DEPTH = 64,       /* nesting of arrays and objects */
@@ -44,7 +45,7 @@ enum {
 int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
                   const ls_host *host, ls_error *err);
 
-/* Parses a text that is one line of a file: `line` is its line number in messages. */
+/* Does the same for a text that is line number `line` of a file. */
 int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t len, int line,
                        const ls_host *host, ls_error *err);
 
@@ -61,15 +62,16 @@ const cJSON *ls_json_root(const ls_json *doc);
 /* Returns the document's name in messages. */
 const char *ls_json_name(const ls_json *doc);
 
-/* Computes the position of a node, line and column counted from 1, columns in characters: that of
- * its value if `of_value` is set, else that of the member's key if it has one. Returns LS_EINVAL
- * and writes nothing if the node is not of this document or does not come from its text. */
+/* Computes the position of a node in the text: line and column, both from 1, columns counted in
+ * characters. If `of_value` is true, it is the position of the value. Otherwise it is the position
+ * of the member's key, or of the value if the node has no key. Returns LS_EINVAL and writes nothing
+ * if the node is not of this document or was not read from its text. */
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column);
 
-/* Report an error at a node: "FILE:LINE:COLUMN: message"; or "--set a.b=v: message" for a value
- * that ls_json_set has set; or "FILE: message" for a node without a position, such as NULL.
- * ls_json_fail reports the position of a member's key, ls_json_fail_value that of its value.
- * Both return `status`. */
+/* These functions report an error at a node: "FILE:LINE:COLUMN: message"; or "--set a.b=v: message"
+ * for a value that ls_json_set has set; or "FILE: message" for a node without a position, such as
+ * NULL. ls_json_fail reports the position of the member's key, and ls_json_fail_value the position
+ * of the value. Both return `status`. */
 int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int status,
@@ -79,12 +81,13 @@ int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int
  * object"; "nothing" for NULL. The text is static. */
 const char *ls_json_kind(const cJSON *node);
 
-/* Applies `--set` with "a.b=v": replaces the member b of the object a, and creates objects that are
- * missing on the path. A number selects an array's element ("model.layers.0.units=64"). A value
- * that is valid JSON is read as JSON, any other as a string; a value that begins with '{', '[' or
- * '"' must be valid JSON. Errors: LS_EINVAL (no '=', an empty key, too many keys), LS_ECONFIG (the
- * path leads through a value that is neither object nor array, or the value is malformed),
- * LS_ENOMEM. After an error the document is unchanged, except for objects created on the path. */
+/* Applies the argument of `--set`, such as "a.b=v": replaces the member b of the object a. Objects
+ * that are missing on the path a.b are created. A number in the path selects an element of an array
+ * ("model.layers.0.units=64"). A value that is valid JSON is read as JSON, any other value as a
+ * string; but a value that begins with '{', '[' or '"' must be valid JSON. Errors: LS_EINVAL (no
+ * '=', an empty key, too many keys), LS_ECONFIG (the path leads through a value that is neither
+ * object nor array, or the value is malformed), LS_ENOMEM. After an error the document is
+ * unchanged, except for objects that were created on the path. */
 int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err);
 
 /* Writes a tree. `key`: as for the writer's other functions. */

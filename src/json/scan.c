@@ -101,7 +101,7 @@ static const char *found(const scan *s, size_t offset, char out[48])
     return out;
 }
 
-/* Returns whether the last byte before this position, spaces excluded, is a comma. */
+/* Returns whether the last byte before the next one, spaces excluded, is a comma. */
 static bool after_comma(const scan *s)
 {
     size_t i = s->at;
@@ -314,8 +314,8 @@ static char *put_utf8(char *out, uint32_t c)
     return out + n;
 }
 
-/* Decodes the escape at its 'u', which has been checked, and appends the character to *out. Returns
- * the offset after the escape. */
+/* Decodes the \u escape whose 'u' is at the given offset, and appends the character to *out. The
+ * escape has been checked before. Returns the offset after the escape. */
 static size_t unescape(const scan *s, size_t at, char **out)
 {
     const uint32_t code = (uint32_t)hex4(s, at + 1);
@@ -326,8 +326,8 @@ static size_t unescape(const scan *s, size_t at, char **out)
     return at + (pair ? 11 : 5);
 }
 
-/* Returns the decoded string, which has been checked and begins with the quote at `start`. It is
- * freed by cJSON; NULL if memory ran out. */
+/* Decodes the string whose opening quote is at `start`. The string has been checked before. Returns
+ * a copy, which cJSON frees, or NULL if memory ran out. */
 static char *string_at(const scan *s, size_t start)
 {
     static const char escape[] = "bfnrt", meant[] = "\b\f\n\r\t";
@@ -351,8 +351,8 @@ static char *string_at(const scan *s, size_t start)
     return string;
 }
 
-/* Adds a node for the value that begins here, as the last child of `parent` or as the root. It is a
- * null node until the value has been scanned. */
+/* Adds a node for the value that begins at the next byte, as the last child of `parent` or as the
+ * root. Until the value has been scanned, the node is a JSON null. */
 static int add_node(scan *s, cJSON **out, cJSON *parent, uint32_t key)
 {
     const uint32_t before = s->doc->count;
@@ -448,8 +448,8 @@ static void skip_space(scan *s)
         s->at++;
 }
 
-/* Fails with a message about comments if a comment of another language begins here, because this
- * message is more helpful than any other. */
+/* Fails with a message about comments if the next bytes begin a comment of another language. This
+ * message is more helpful than the general one. */
 static int fail_if_comment(scan *s)
 {
     int c = peek(s);

@@ -39,8 +39,8 @@ static int add_label(assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Checks that keys and value are UTF-8. Keys that differ only in invalid bytes would be
- * written as the same. */
+/* Checks that keys and value are UTF-8. Without the check, keys that differ only in invalid bytes
+ * would become equal when they are written. */
 static int check_utf8(const assignment *a, const char *text)
 {
     const size_t n = strlen(text);
@@ -54,8 +54,8 @@ static int check_utf8(const assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Splits "a.b=v" into keys and value: each dot becomes a zero byte that ends a key; the last key is
- * ended by the zero that ls_alloc has left. */
+/* Splits "a.b=v" into keys and value. Each dot becomes a zero byte that ends a key. The last key
+ * ends with a zero byte of the memory, which ls_alloc has zeroed. */
 static int split_path(assignment *a, const char *text)
 {
     const char *equals = strchr(text, '=');

@@ -6,10 +6,10 @@
  * Method: value · 10^p, with p such that the digits wanted are an integer, is a quotient of two
  * integers. If both fit into 128 bits, two results can be computed exactly: the quotient rounded to
  * d digits (half to even, as in the C library), and whether these digits read back as the same
- * number. They do if their distance from the value is less than half of the distance to the next
- * number. Numbers for which 128 bits are too few, about those below 10^-6 or above
- * 10^15 (floats: below 10^-22 or above 10^15), are left to the C library, which is tried with
- * one more digit at a time. */
+ * number. The digits do so if their distance from the value is less than half of the distance from
+ * the value to the next number. If 128 bits are too few (about below 10^-6 or above 10^15; floats:
+ * below 10^-22 or above 10^15), this file uses snprintf and strtod with one more digit at a
+ * time. */
 #include "json/shortest.h"
 
 #include "base/thread_state.h"
@@ -207,7 +207,7 @@ static int put_digits(char *text, uint64_t n, int digits, int exponent)
             *to++ = '.';
         *to++ = i < digits ? digit[i] : '0';
     }
-    if (scientific) { /* two digits; numbers with three are left to the C library */
+    if (scientific) { /* two digits; for exponents of three digits the C library is used */
         *to++ = 'e';
         *to++ = exponent < 0 ? '-' : '+';
         *to++ = (char)('0' + abs(exponent) / 10);
@@ -217,8 +217,8 @@ static int put_digits(char *text, uint64_t n, int digits, int exponent)
     return (int)(to - text);
 }
 
-/* Splits a number that is not 0 into value = m / 2^shift. Returns false for subnormal numbers,
- * which are left to the C library. */
+/* Splits a number that is not 0 into value = m / 2^shift. Returns false for subnormal numbers, for
+ * which the C library is used. */
 static bool take_apart(number *v, double value, bool is_float)
 {
     const float narrow = (float)value;
@@ -236,7 +236,7 @@ static bool take_apart(number *v, double value, bool is_float)
     return exponent > 0;
 }
 
-/* Returns the length of the text, or 0 if the number is left to the C library. */
+/* Returns the length of the text, or 0 if the C library must be used for the number. */
 static int exactly(char text[LS_SHORTEST], double value, bool is_float)
 {
     number v;

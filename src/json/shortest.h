@@ -1,5 +1,5 @@
-/* Formats numbers with the fewest digits that read back as the same number, in
- * the form of printf's %g.
+/* Formats numbers with the fewest digits that read back as the same number, in the form of printf's
+ * %g.
  *
  *     char text[LS_SHORTEST];
  *     int n = ls_shortest(text, 0.1, false);   → "0.1", 3

@@ -150,9 +150,9 @@ static void append_string(ls_json_writer *w, const char *s)
 
 enum { SHORT_KEY = 60 };
 
-/* Writes comma, key and colon of a member in one pass, because a record has many. Works if
- * the text is on one line and the key is short and needs no escapes; otherwise writes
- * nothing and returns false. */
+/* Writes comma, key and colon of a member in one pass, which is faster, because a record has many
+ * members. If the text is indented, or the key is long or needs escapes, writes nothing and returns
+ * false. */
 static bool put_plain_key(ls_json_writer *w, const char *key)
 {
     char *const start = w->indent == 0 ? ls_buffer_room(&w->out, SHORT_KEY + 4) : NULL;
@@ -174,7 +174,7 @@ static bool put_plain_key(ls_json_writer *w, const char *key)
     return true;
 }
 
-/* Writes what precedes a value: comma, line break, key. */
+/* Writes the text that precedes a value: comma, line break, key. */
 static void begin_value(ls_json_writer *w, const char *key)
 {
     bool in_object = w->depth > 0 && w->close[w->depth - 1] == '}';

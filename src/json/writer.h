@@ -14,10 +14,10 @@
  *     }
  *     ls_json_writer_fini(&w);
  *
- * `key` is the member's name inside an object, and NULL inside an array and for the outermost
- * value; anything else is a programming error (asserted). Numbers have the fewest digits that read
- * back as the same value, and '.' as decimal separator in every locale. A number that is not finite
- * becomes null. Strings are UTF-8; invalid bytes are replaced by U+FFFD.
+ * `key` must be the member's name inside an object, and NULL inside an array and for the outermost
+ * value (asserted). Numbers have the fewest digits that read back as the same value, and '.' as
+ * decimal separator in every locale. A number that is not finite becomes null. Strings are UTF-8;
+ * invalid bytes are replaced by U+FFFD.
  *
  * The functions do not return errors. If memory runs out, the writer records the failure until
  * ls_json_writer_reset, and ls_json_writer_text returns it. Once the buffer is large enough,
@@ -65,8 +65,8 @@ void ls_json_open_array(ls_json_writer *w, const char *key);
 /* Closes the innermost array or object. */
 void ls_json_close(ls_json_writer *w);
 
-/* These functions write a value: ls_json_put_string a string, or null if `value` is NULL; the
- * others a number, a boolean or null. */
+/* These functions write a value: a string (or null if `value` is NULL), a number, a boolean or
+ * null. */
 void ls_json_put_string(ls_json_writer *w, const char *key, const char *value);
 void ls_json_put_double(ls_json_writer *w, const char *key, double value);
 void ls_json_put_float(ls_json_writer *w, const char *key, float value);
@@ -82,7 +82,7 @@ void ls_json_put_null(ls_json_writer *w, const char *key);
 size_t ls_json_utf8_length(const unsigned char *p, size_t available);
 
 /* Replaces each byte that is a control character or invalid UTF-8 by '?'. A message that quotes
- * input is then one line of valid UTF-8, wherever it was cut. */
+ * input is then one line of valid UTF-8, even if it was truncated within a character. */
 void ls_json_tidy(char *text);
 
 /* Calls ls_json_tidy for the text of `err` after a failure, unless it is NULL. Returns `status`. */

@@ -1,3 +1,6 @@
+/* The common part of all communicators. group.h explains the terms: a rank *shows* the pointers to
+ * its arrays, a *meeting* is a passage of the barrier, the *rest of the tree* is the additions that
+ * combine the ranks' partial sums, and a *part* is a partial sum in the list of these additions. */
 #include "merge/group.h"
 
 #include "base/clock.h"
@@ -8,8 +11,8 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* The memory orders of the flag `reading` (group.h has the argument). They are macros so that a
- * test can weaken each one and check that ThreadSanitizer reports it
+/* The memory orders of the flag `reading` (group.h has the proof). They are macros so that a test
+ * can weaken each one and check that ThreadSanitizer reports it
  * (tests/sync/weakened_orders.sh). */
 #ifndef LS_READING_RELEASE /* reading rank: it has finished its reads of other ranks' arrays */
 #define LS_READING_RELEASE memory_order_release
@@ -67,8 +70,9 @@ uint64_t ls_merge_deadline(const ls_merge_group *group)
 int ls_merge_may_read(const ls_comm_group *base, int rank)
 {
     const ls_merge_group *group = (const ls_merge_group *)base;
-    /* The order of the two loads matters: once the abort bit is set, no rank that sets `reading`
-     * will read (group.h). */
+    /* The abort bit must be loaded before the flag. A rank that sets the flag after the abort is
+     * refused at the meeting that follows, and reads nothing. So a clear flag that is loaded after
+     * the abort bit was found means that the rank reads no more (proof in group.h). */
     if (!ls_merge_aborted(group))
         return 1;
     return atomic_load_explicit(&group->rank[rank].reading, LS_READING_ACQUIRE);
@@ -110,10 +114,11 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     ls_merge_rank *rank = &group->rank[comm->rank];
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
-    /* After an abort the shown data must not change, because other ranks may still be inside the
-     * merge that was aborted. If this rank's previous merge failed, the group is aborted, and this
-     * check finds it. If it was completed, all ranks have arrived at its last meeting, after which
-     * they read nothing that this rank has shown. */
+    /* This function overwrites the pointers that the rank has shown in its previous merge, so no
+     * other rank may still read them. If the previous merge was completed, all ranks have arrived
+     * at its last meeting, and read nothing of that merge after their arrival. If the previous
+     * merge failed, other ranks may still be inside it; the group is then aborted, and this check
+     * finds that. */
     if (ls_merge_aborted(group))
         return ls_fail(err, LS_EABORTED, "the group was aborted");
     for (int i = 0; i < count; i++)
@@ -214,8 +219,8 @@ static ls_span span_of(const ls_merge_group *group)
     return ls_merge_has_members(group) ? group->desc.span : (ls_span){0, group->desc.shards};
 }
 
-/* Returns whether the program is still right: its parts are the partial sums that the ranks show,
- * and together they are the shards `all`. */
+/* Returns whether the list of parts in *rest still fits: its parts are the partial sums that the
+ * ranks show now, and the parts together contain exactly the shards `all`. */
 static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span all)
 {
     for (int i = 0; i < rest->count; i++) {
@@ -229,8 +234,9 @@ static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span 
            rest->sum[rest->sums - 1].hi == all.hi;
 }
 
-/* Finds the partial sum whose first shard is `shard`. The search begins at rank `from`, which has
- * the shard before `shard`: usually the same rank or the next one has this shard. */
+/* Finds the partial sum whose first shard is `shard`, and writes it to *part. The search begins at
+ * rank `from`, which has the shard before `shard`, because usually that rank or the next one has
+ * `shard`. Returns false if no rank has it. */
 static bool find(ls_tree_rest_part *part, const ls_merge_group *group, int shard, int from)
 {
     const int ranks = group->base.ranks;
@@ -314,8 +320,8 @@ int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_erro
     return status;
 }
 
-/* Number of floats for which the program is run at a time. It is small enough that the temporary
- * sums of the whole stack stay in the first-level cache. */
+/* Number of floats for which the list of parts is executed at a time. It is small enough that the
+ * temporary sums of the evaluation stack stay in the first-level cache. */
 #define REST_PIECE 256
 
 /* Computes out = left + right. The two loops are separate because compilers vectorise each of them,
@@ -330,9 +336,9 @@ static void add(float *out, const float *left, const float *right, size_t count)
             out[i] = left[i] + right[i];
 }
 
-/* Runs the program on one piece of at most REST_PIECE floats, which begins at float `first` of the
- * parts. A sum at a stack position that is left at the end is computed directly in `out`; sums at
- * higher positions are computed in `temporary`. */
+/* Executes the list for one piece of at most REST_PIECE floats, which begins at float `first` of the
+ * parts. The stack contains rest->sums sums at the end, at its lowest positions. Additions at these
+ * positions write directly to `out`; additions at higher positions write to `temporary`. */
 static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first, size_t count,
                       float temporary[LS_PARTIALS_MAX][REST_PIECE])
 {
@@ -385,15 +391,15 @@ void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size
 #define PIECE ((size_t)1 << 14)
 #define PERIOD ((size_t)1021) /* period of the integers; prime, so that chunks differ */
 
-/* Returns the integer that each partial sum of `rank` has at float `i`. It is at most 61, and there
- * are at most LS_SHARDS_MAX partial sums, so all sums are below 2²⁴. */
+/* Returns the integer that each partial sum of `rank` contains at float number `i`. The integer is
+ * at most 61, and there are at most LS_SHARDS_MAX partial sums, so all sums are below 2²⁴. */
 static uint32_t addend(int rank, size_t i)
 {
     return 1 + (uint32_t)(i % PERIOD * 31 + (size_t)rank * 57) % 61;
 }
 
-/* Writes the nodes that cover the shards of `rank` if the shards are split evenly. The check may
- * use this split whatever the real one is. */
+/* Writes the cover of the shards that an even split would give to `rank`. The check uses an even
+ * split even if the run splits the shards unevenly. */
 static int spans_of(ls_span spans[LS_PARTIALS_MAX], const ls_merge_check *c, int rank)
 {
     uint32_t first, count;
@@ -418,8 +424,8 @@ static int write_addends(const ls_merge_check *c, float *piece, uint32_t factor,
     return status;
 }
 
-/* Merges `scratch` of all ranks into `total`. A rank shows its `scratch` as each of its partial
- * sums. */
+/* Merges `scratch` of all ranks into `total`. A rank passes its `scratch` as the array of each of
+ * its partial sums. */
 static int merge(const ls_merge_check *c, ls_error *err)
 {
     ls_span spans[LS_PARTIALS_MAX];
@@ -432,7 +438,7 @@ static int merge(const ls_merge_check *c, ls_error *err)
                                             err);
 }
 
-/* Computes one period of the expected sum over all ranks. */
+/* Computes the expected sums over all ranks, for one period of the integers. */
 static void expected_sums(uint32_t sum[PERIOD], const ls_merge_check *c)
 {
     ls_span spans[LS_PARTIALS_MAX];
@@ -495,10 +501,10 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
         status = merge(c, err);
     if (status == LS_OK)
         status = verify(c, piece, err);
-    if (status == LS_OK) /* after the merge no rank reads the integers any more */
+    if (status == LS_OK) /* zeros; after the merge above no rank reads the integers any more */
         status = write_addends(c, piece, 0, err);
     if (status == LS_OK)
-        status = merge(c, err); /* succeeds on all ranks or on none */
+        status = merge(c, err); /* sets `total` to 0; succeeds on all ranks or on none */
     ls_free(c->host, piece);
     if (status)
         type->abort(group); /* no rank may train with this group; others may still be checking */

@@ -1,7 +1,12 @@
-/* The common part of all communicators (<lockstep/sys/communicator.h>): a group of ranks that show
- * each other their partial sums, meet at barriers, and abort. A rank is one worker with its device;
- * all ranks of a group are threads of one process. A communicator builds on this file as a derived
- * class does on a base class, and adds only how sums are computed:
+/* The common part of all communicators. <lockstep/sys/communicator.h> explains the terms group,
+ * rank, arena, shard, partial sum, total and shard tree.
+ *
+ * A rank is one worker with its device; all ranks of a group are threads of one process. A *merge*
+ * is one addition of the partial sums of all ranks, that is, one call of all_reduce on every rank.
+ * In a merge each rank *shows* its partial sums and its total to the other ranks: it writes the
+ * pointers to these arrays into the group's memory. Each passage of the group's barrier is a
+ * *meeting*. A communicator builds on this file as a derived class does on a base class, and adds
+ * only how sums are computed:
  *
  *     struct my_group { ls_merge_group merge; … };       its first member
  *     ls_merge_group_init(&mine->merge, desc, &err)      in the slot group_create
@@ -10,24 +15,24 @@
  *
  * The phases of a merge, for one rank:
  *
- *     show the partial sums and the total; first barrier     all are complete before any is read
+ *     show the partial sums and the total; first meeting     all are complete before any is read
  *     work                                                   reads what the other ranks show
- *     stop reading; last barrier                             the commit point
+ *     stop reading; last meeting                             the commit point
  *
- * A communicator may place the commit point earlier, at a barrier after which no rank needs the
+ * A communicator may place the commit point earlier, at a meeting after which no rank needs the
  * other ranks' cooperation to obtain the sum (sums by pieces in comm/comm.h).
  *
- * Each passage of a barrier is called a meeting in the names of this file. The barrier
- * (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is visible to all
- * ranks after it, and each meeting ends in the same way for all ranks.
+ * The barrier (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is
+ * visible to all ranks after the meeting. Each meeting ends in the same way for all ranks.
  *
- * Abandoned ranks. A rank R that sleeps inside a merge, and wakes after it was abandoned, may still
- * read what the other ranks have shown, until it looks at the barrier. The flag `reading` of R says
- * whether this is possible. R sets the flag before it arrives at the first meeting of a merge, and
- * clears it with release order after its last read in that merge. Another thread Q that wants to
- * reuse or free shown memory calls ls_merge_may_read(R). That function first loads the barrier's
- * word with acquire order and checks that the abort bit is set, and then loads the flag with
- * acquire order. If the flag is 0, R has finished all its reads and will begin no other. The proof:
+ * Abandoned ranks. A rank R may sleep inside a merge, be abandoned by the other ranks, and wake
+ * later. R may then still read the arrays that the other ranks have shown, until its next meeting.
+ * The flag `reading` of R says whether this is possible. R sets the flag before it arrives at the
+ * first meeting of a merge, and clears the flag with release order after its last read in that
+ * merge. Another thread Q that wants to reuse or free a shown array calls ls_merge_may_read(R).
+ * That function first loads the barrier's word with acquire order and checks that the abort bit is
+ * set, and then loads the flag with acquire order. If the flag is 0, R has finished all its reads
+ * and will begin no other. The proof:
  *
  * 1. Let B be the modification of the barrier's word that sets the abort bit. The word never
  *    changes after B, and every arrival after B is refused.
@@ -37,20 +42,21 @@
  *    nothing.
  * 3. R sets its flag for merge k, and then A follows in the same thread. A has release order. All
  *    modifications of the word are read-modify-writes, so B belongs to the release sequence headed
- *    by A. Q's load finds the abort bit, so because of 1 it has read the value of B. Hence it
- *    synchronizes with A, and R's setting of the flag for merge k happens before Q's load of the
- *    flag.
- * 4. By coherence Q's load of the flag returns the value of that setting, which is 1, or of a later
- *    store to the flag. Only R stores to it. So if Q loads 0, R has cleared the flag after that
- *    setting. The clearing has release order and follows R's last read in merge k, and Q's load has
- *    acquire order. Therefore all reads of R happen before what Q does next, and because of 2 R
- *    begins no other read.
+ *    by A. Q's load of the word finds the abort bit, so because of 1 it has read the value of B.
+ *    Hence A synchronizes with this load, and R's setting of the flag for merge k happens before
+ *    Q's load of the flag.
+ * 4. By coherence Q's load of the flag returns the value of that setting, which is 1, or the value
+ *    of a later store to the flag. Only R stores to the flag. So if Q loads 0, R has cleared the
+ *    flag after that setting. The clearing has release order and follows R's last read in merge k,
+ *    and Q's load has acquire order. Therefore all reads of R happen before what Q does next, and
+ *    because of 2 R begins no other read.
  *
- * (If R sets the flag for a merge after k, and is refused then, Q may load 1 although R does not
- * read. Q then waits longer than necessary, until R has called ls_merge_stop_reading.)
+ * (R may set the flag for a merge after k and be refused at its first meeting. Q may then load 1
+ * although R does not read, and waits longer than necessary, until R has called
+ * ls_merge_stop_reading.)
  *
  * The proof does not cover the group's own total (the field `total` of ls_merge_group). Ranks read
- * it after a merge as well; it exists as long as the group.
+ * it after a merge as well, but it exists as long as the group.
  */
 #ifndef MERGE_GROUP_H
 #define MERGE_GROUP_H
@@ -63,9 +69,9 @@
 typedef struct ls_merge_rank {
     ls_partial partials[LS_PARTIALS_MAX]; /* [count] the rank's partial sums */
     int count;
-    float *total;            /* array in which the rank receives the sum */
-    atomic_bool reading;     /* the rank, or its device, may be reading what other ranks show */
-    char name[16];           /* name of the rank's device; the communicator sets it in join */
+    float *total;        /* array in which the rank receives the sum */
+    atomic_bool reading; /* the rank, or its device, may be reading arrays that other ranks show */
+    char name[16];       /* name of the rank's device; the communicator sets it in join */
     bool in_startup_check;   /* the rank is inside ls_merge_check_group */
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } ls_merge_rank;
@@ -95,9 +101,9 @@ static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
 }
 
 /* Returns whether a merge also sums over the other processes of the run. (The processes of a run
- * are its members; a group's ranks are threads of one of them.) It is called between the first
- * meeting of a merge and its commit point. The merges of the start-up check never include other
- * processes, because this process repeats the check whenever it loses a device. */
+ * are its *members*; a group's ranks are threads of one process.) A rank calls it between the first
+ * meeting of a merge and the commit point. The merges of the start-up check never include other
+ * processes, because this process repeats the check whenever one of its devices fails. */
 static inline bool ls_merge_has_members(const ls_merge_group *group)
 {
     return group->desc.members && !group->rank[0].in_startup_check;
@@ -109,28 +115,31 @@ static inline bool ls_merge_has_members(const ls_merge_group *group)
 void ls_merge_set_timeout(ls_comm_group *base, uint64_t timeout_ns);
 /* The slot abort. Any thread. */
 void ls_merge_abort(ls_comm_group *base);
-/* The slot may_read. Any thread. */
+/* The slot may_read: returns whether `rank` is possibly still reading arrays that other ranks have
+ * shown. Any thread. */
 int ls_merge_may_read(const ls_comm_group *base, int rank);
 
 /* ---- for a communicator, on the rank's thread ----------------------------------------------- */
 
 /* The work of a merge between the first meeting and the commit point. It may contain further
- * meetings if all ranks have the same ones. */
+ * meetings if all ranks make the same number of them. */
 typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
 
-/* Runs a merge: shows `count` partial sums and `total`, meets, calls `work`, meets again. Adds the
- * times of the merge to `times`. After an error the rank counts as reading until it calls
+/* Runs a merge: shows `count` partial sums and `total`, waits for the first meeting, calls `work`,
+ * waits for the last meeting. Adds the times of the merge to `times`. After an error other threads
+ * must assume that the rank is still reading (ls_merge_may_read) until it calls
  * ls_merge_stop_reading.
  * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, and those of `work`. */
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
 /* The parts of ls_merge_run before and after `work`, for a merge whose work continues after the
- * communicator has returned to its caller: ls_merge_begin shows and meets, ls_merge_end stops
- * reading and meets. Errors: as ls_merge_run, without those of `work`. */
+ * communicator has returned to its caller. ls_merge_begin shows and waits for the first meeting;
+ * ls_merge_end stops reading and waits for the last meeting. Errors: as ls_merge_run, without those
+ * of `work`. */
 int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
                    ls_comm_times *times, ls_error *err);
 int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
-/* Declares that the rank and its device have finished reading what the other ranks show. */
+/* Declares that the rank and its device have finished reading the arrays that other ranks show. */
 void ls_merge_stop_reading(const ls_comm *comm);
 
 /* Waits until every rank is at this meeting, and adds the time of the wait to times->wait. Errors:
@@ -145,15 +154,17 @@ int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
  * the function has returned LS_OK, each rank may copy the total from ls_members_ops.total. Errors:
  * as ls_merge_meet and ls_members_ops.sum. */
 int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err);
-/* Passes the status of rank 0's all_reduce to ls_members_ops.commit, if the run has several
- * processes. Each rank calls it at the end of each all_reduce. If the sum over the processes was
- * completed but the last meeting of this process's ranks was aborted, the other processes apply a
- * step that this process does not. Their replicas then differ from those here, and this process
- * leaves the run. */
+/* Reports to ls_members_ops.commit whether this process has committed the merge. `status` is the
+ * result of this rank's all_reduce; LS_OK means committed. Each rank calls the function at the end
+ * of each all_reduce; only the call of rank 0 has an effect, and only if the run has several
+ * processes. If the sum over the processes was complete but the last meeting of this process's
+ * ranks was aborted, the other processes apply a step that this process does not apply. The
+ * replicas of the other processes then differ from those of this process, and this process leaves
+ * the run. */
 void ls_merge_committed(const ls_comm *comm, int status);
 
-/* Returns whether the group is aborted. A rank checks it between two pieces of work: after an abort
- * the rest of the work is useless, and arrays that other ranks have shown may soon be freed. Any
+/* Returns whether the group is aborted. A rank calls it between two pieces of work: after an abort
+ * the remaining work is useless, and arrays that other ranks have shown may soon be freed. Any
  * thread. */
 bool ls_merge_aborted(const ls_merge_group *group);
 
@@ -167,61 +178,64 @@ void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *f
                     size_t *count);
 
 /* ---- the rest of the tree --------------------------------------------------------------------- *
- * The additions of the shard tree that remain after each rank has summed its own shards.
+ * Each rank has added the gradients of its own shards: these are its partial sums. The *rest of the
+ * tree* is all other additions of the shard tree, those that combine partial sums.
  *
- * They are stored as a program for a stack of sums. The parts of the program are the ranks' partial
- * sums in the order of their shards, each with a number of joins:
+ * The rest of the tree is stored as a list of instructions for an evaluation stack, whose elements
+ * are sums. The list has one *part* for each partial sum, in the order of the shards, with a number
+ * of joins. The list is executed in this way:
  *
  *     for each part: push the partial sum; `joins` times: replace the two topmost sums by their sum
  *
- * If the ranks have all shards, the stack holds one sum at the end: the sum over all shards, added
- * in the order of the tree. If this process has only some of the shards (ls_comm_group_desc.span),
- * the stack holds several sums at the end: those of the process's cover, the fewest nodes of the
- * tree that together contain exactly these shards.
+ * If the ranks of this process have all shards, the stack contains one sum at the end: the sum over
+ * all shards. If this process has only some of the shards (ls_comm_group_desc.span), the stack
+ * contains several sums at the end: those of the nodes in the process's cover (merge/tree.h).
  * Threads: one rank's thread, between two meetings of a merge. */
 
-/* One step of the program: a partial sum and its joins. */
+/* One part of the list: a partial sum and its joins. */
 typedef struct ls_tree_rest_part {
     int rank, index;   /* identifies the partial sum: number `index` of those that `rank` shows */
     ls_span span;      /* shards of the partial sum */
-    int joins;         /* number of additions after it is pushed */
+    int joins;         /* number of additions after the partial sum is pushed */
     const float *data; /* the partial sum's arena */
 } ls_tree_rest_part;
 
+/* The rest of the tree. */
 typedef struct ls_tree_rest {
-    ls_tree_rest_part *part;      /* [count], with room for `room` */
+    ls_tree_rest_part *part;      /* [room] the first `count` are used */
     int count;                    /* number of parts */
     int depth;                    /* largest number of sums on the stack */
     int room;                     /* capacity of `part` */
     int sums;                     /* number of sums on the stack at the end */
-    ls_span sum[LS_PARTIALS_MAX]; /* [sums] shards of each of them */
+    ls_span sum[LS_PARTIALS_MAX]; /* [sums] shards of each sum on the stack at the end */
 } ls_tree_rest;
 
-/* Makes *rest the program for the partial sums that the ranks show. *rest must be zeroed before its
- * first use. The spans change only when the split of the shards changes, so in most steps the
- * program is the same as before, and nothing is allocated. Errors: LS_EINVAL (a shard is in no
- * partial sum, or a span is not a node of the tree), LS_ENOMEM. */
+/* Makes *rest the list for the partial sums that the ranks show. *rest must be zeroed before its
+ * first use. The spans of the partial sums change only when the split of the shards changes. So in
+ * most steps the list is the same as before, and nothing is allocated. Errors: LS_EINVAL (a shard
+ * is in no partial sum, or a span is not a node of the tree), LS_ENOMEM. */
 int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_error *err);
 
-/* Begins a program for `parts` parts, which ls_tree_rest_push then adds one by one: the manual form
- * of ls_tree_rest_update. Errors: LS_ENOMEM. */
+/* Begins a list with room for `parts` parts. The caller then adds the parts one by one with
+ * ls_tree_rest_push. For callers that do not use ls_tree_rest_update. Errors: LS_ENOMEM. */
 int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_error *err);
 
-/* Adds a part, in the order of the shards, and computes its joins. The tree has `shards` leaves.
- * Returns false if the program has no room for the part, or if too many sums would be left on the
- * stack. */
+/* Adds a part and computes its joins. The caller adds the parts in the order of their shards. The
+ * tree has `shards` leaves. Returns false if the list has no room for the part, or if the stack
+ * would contain too many sums. */
 bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part);
 
-/* Runs the program on the floats first … first + count − 1: writes sum i to the same floats of
- * out[i], for each of the rest->sums sums. out[0] may be the arena of the first part, and no other
- * out[i] may be the arena of a part. */
+/* Executes the list for the floats first … first + count − 1 of the arenas: writes these floats of
+ * sum i to the same positions of the array out[i], for each of the rest->sums sums that the stack
+ * contains at the end. out[0] may be the arena of the first part; no other out[i] may be the arena
+ * of a part. */
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
 
-/* Does the same for a program that has a single sum, and writes `count` floats of it from out[0]
- * on. `out` has `count` floats and is not part of an arena. */
+/* Executes a list that leaves a single sum on the stack. Writes the `count` floats of this sum from
+ * float `first` on to out[0 … count − 1], an array that is not part of an arena. */
 void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size_t count);
 
-/* Frees the program. */
+/* Frees the list. */
 void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host);
 
 /* ---- the start-up check ----------------------------------------------------------------------- *
@@ -245,11 +259,11 @@ typedef struct ls_merge_check {
  * - the communicator's own check, if it has one (ls_comm_type.check_reads);
  * - a merge of integers that depend on the rank and on the position in the arena, so that a float
  *   from a wrong position, from a wrong rank or from old memory changes the sum. All sums are below
- *   2²⁴, and therefore exact in any order;
- * - a merge of zeros. A rank that has found an error before aborts the group and does not take part
- *   in this merge, which therefore fails on every other rank: either all ranks return LS_OK from
- *   the check, or none does. After LS_OK both arrays are all zero. They are used as arenas later,
- *   whose padding must be zero.
+ *   2²⁴, and therefore exact whatever the order of the additions;
+ * - a merge of zeros, for two reasons. It makes the result of the check the same on all ranks: a
+ *   rank that has found an error aborts the group and does not take part, so this merge fails on
+ *   every other rank. And it sets `scratch` and `total` to zero; the caller uses both as arenas
+ *   later, and the padding of an arena must be zero.
  *
  * Errors: LS_EDEVICE ("cpu(1) (rank 1) got 7 as the sum of integers at float 12345: expected 8";
  * the group is aborted), LS_EABORTED, LS_ETIMEDOUT, LS_ENOMEM. */

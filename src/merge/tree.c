@@ -33,8 +33,8 @@ bool ls_tree_joins(int shards, ls_span left, ls_span right)
            ls_tree_middle(left.lo, right.hi) == left.hi;
 }
 
-/* Appends the maximal nodes inside `range` that belong to the subtree `node`. Returns the new
- * count. */
+/* Appends to `out`, which has `count` nodes, the largest nodes of the subtree `node` that lie
+ * inside `range`. Returns the new number of nodes. */
 static int cover(ls_span out[LS_PARTIALS_MAX], int count, ls_span node, ls_span range)
 {
     if (node.hi <= range.lo || range.hi <= node.lo)
@@ -65,7 +65,8 @@ void ls_buckets_cut(ls_buckets *b, const size_t *param_offsets, int param_count,
         least = floats / LS_BUCKETS + 1;
     b->count = 0;
     for (int p = 0; p < param_count; p++)
-        /* The rest of the arena must be large enough for another bucket. */
+        /* A bucket ends before parameter p if the bucket is large enough, and if the floats from p
+         * on are enough for another bucket. */
         if (param_offsets[p] - begin >= least && floats - param_offsets[p] >= least) {
             begin = param_offsets[p];
             b->end[b->count++] = begin;

@@ -2,8 +2,8 @@
  *
  * Only open and close may block in a function of MPI. poll tests transfers with MPI_Testsome and
  * sleeps between two tests, so that it returns after its caller's time limit. After abort this file
- * calls no function of MPI any more, MPI_Finalize included, because MPI_Finalize may not return if
- * a member has been lost. */
+ * calls no function of MPI any more, not even MPI_Finalize: if a member has been lost, MPI_Finalize
+ * may never return. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -76,8 +76,9 @@ function search(points, x) {
   return a;
 }
 
-/* Returns the points from x = lo to hi, merged so that there are at most `columns`. A merged point has the mean of
- * its points and their common range. A point is {from, x, sum, weight, lo, hi}; its value is sum/weight. */
+/* Returns the points from x = lo to hi, merged so that there are at most `columns` points. A point is {from, x, sum,
+ * weight, lo, hi}: it stands for values between from and x, its value is sum / weight, and lo and hi are the smallest
+ * and the largest of these values. A merged point stands for all values of the points that were merged. */
 function decimate(points, lo, hi, columns) {
   const first = Math.max(0, search(points, lo) - 1), end = Math.min(points.length, search(points, hi) + 2);
   const each = Math.max(1, Math.ceil((end - first) / columns)), out = [];
@@ -100,7 +101,8 @@ function decimate(points, lo, hi, columns) {
 /* Returns a point of a curve whose points have no ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
-/* Returns the smallest value such that the points up to it have at least `share` of the total weight. */
+/* Returns the smallest value for which this holds: the points whose values are not larger have at least `share` of the
+ * total weight. */
 function quantile(points, share) {
   const ranked = [...points].sort((p, q) => p.y - q.y);
   let left = share * ranked.reduce((sum, p) => sum + p.weight, 0);
@@ -246,9 +248,9 @@ class Chart {
     this.draw();
   }
 
-  /* Returns the range and the step of the y axis. The top of the axis is above all means and ranges. With of_time it is
-   * above the values of 98 % of the time only: if two steps are reported together, the second one seems to have taken no
-   * time, and its rate is far too high. */
+  /* Returns the range and the step of the y axis. The top of the axis is above all means and ranges. With the option
+   * of_time, the top is only above the values of 98 % of the time: if two steps are reported together, the second step
+   * seems to have taken no time, and its rate is far too high. */
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
@@ -343,8 +345,8 @@ class Chart {
     return group;
   }
 
-  /* Returns the point of a curve that belongs to the point p of another one: one in p's range or, if the option `near` is
-   * set, also the nearest one within a few pixels. */
+  /* Returns the point of a curve that belongs to the point p of another curve: a point between p.from and p.x, or, if
+   * the option `near` is set and there is none, the nearest point if it is within a few pixels. */
   at(points, p) {
     const inside = points.find(q => q.x >= p.from && q.x <= p.x);
     if (inside || !this.near || !points.length) return inside;

@@ -182,7 +182,8 @@ static ls_compared_row *find_row(ls_comparison *c, const char *key)
     return add_row(c, true, key);
 }
 
-/* Returns whether a value is one row: anything but an object, or an array that contains one. */
+/* Returns whether a value of a config is shown in one row. That is the case unless it is an object,
+ * or an array that contains an object. */
 static bool is_leaf(const cJSON *node)
 {
     if (cJSON_IsObject(node))
@@ -257,8 +258,8 @@ static bool is_of_model(const ls_compared_row *row)
     return row->config && strncmp(row->name, "model.", 6) == 0;
 }
 
-/* Removes those rows, from index `from` on, for which `wanted` returns false. The order of the
- * other rows does not change. */
+/* Removes the rows from index `from` on for which `wanted` returns false. The other rows stay in
+ * order. */
 static void keep_rows(ls_comparison *c, size_t from,
                       bool (*wanted)(const ls_comparison *, const ls_compared_row *))
 {
@@ -278,7 +279,8 @@ static bool is_not_of_model(const ls_comparison *c, const ls_compared_row *row)
     return !is_of_model(row);
 }
 
-/* Replaces the rows of models that differ in many keys by one row with the numbers of layers. */
+/* If the models differ in many keys, replaces the rows of these keys by one row with the numbers of
+ * layers. */
 static int shorten_model(ls_comparison *c, size_t from)
 {
     char text[TEXT];

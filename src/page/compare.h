@@ -16,10 +16,11 @@
  * on the page. */
 enum { LS_COMPARED = 8, LS_COMPARED_STEPS = 4096 };
 
+/* A row of a table: one key or figure, with the values of all runs. */
 typedef struct ls_compared_row {
     bool config;              /* true: a key in which the configs differ; false: a figure */
     char *name;               /* "optimizer.lr" or "accuracy" */
-    char *value[LS_COMPARED]; /* texts, one for each run; "": the run has none */
+    char *value[LS_COMPARED]; /* one text for each run; "": the run has no value */
 } ls_compared_row;
 
 typedef struct ls_comparison {

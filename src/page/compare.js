@@ -27,7 +27,7 @@ function short_names() {
 
 /* ---- the x axis ------------------------------------------------------------------------------------------- */
 
-/* The x axes of curves of steps. `of` returns a function that returns the x of a step record: the number of the step, the
+/* The x axes of curves of steps. `of` returns a function from a step record to its x: the number of the step, the
  * number of epochs so far, or the seconds of training so far. */
 const axes = {
   step: { name: 'step', digits: 0, of: () => r => r.step },
@@ -45,7 +45,7 @@ const axes = {
 };
 let axis = 'step';
 
-/* Returns the points of a run's step records. `of` returns the value and the weight of a record. */
+/* Returns a point for each step record of a run. `of` returns the value and the weight of a record. */
 function step_points(run, of) {
   const x = axes[axis].of(run), list = [];
   let from = 0;

@@ -85,7 +85,7 @@ static void take_resume(ls_run_facts *f, const cJSON *r)
 {
     const double epochs = number(r, "epochs");
     f->resumed++;
-    f->state = LS_RUN_KILLED; /* it stays so if no last record follows */
+    f->state = LS_RUN_KILLED; /* the state unless a record of the run's end follows */
     f->hash[0] = '\0';
     if (epochs >= 0 && epochs < 1e9)
         f->of_epochs = (int)epochs;

@@ -1,4 +1,5 @@
-/* The facts of a run that a table shows, found in its records.
+/* The facts of a run that a table of runs shows, such as its state and its best accuracy. They are
+ * found in the run's records.
  *
  *     ls_run_log_init(&log, 0, host);
  *     log.brief = true;                      // a table needs no steps
@@ -16,18 +17,18 @@ typedef enum ls_run_state {
     LS_RUN_FINISHED, /* all epochs are done, or `patience` has ended the run */
     LS_RUN_INTERRUPTED,
     LS_RUN_FAILED,
-    LS_RUN_KILLED /* the process has ended without writing a last record */
+    LS_RUN_KILLED /* the process has ended without writing the record of the run's end */
 } ls_run_state;
 
 /* Names of the states. */
 extern const char *const ls_run_states[];
 
-/* Facts of a run. Numbers that do not exist are NaN, and such texts are "". */
+/* Facts of a run. A number that the run does not have is NaN, and a text is "". */
 typedef struct ls_run_facts {
     ls_run_state state;
     char name[128], data[128]; /* name of the run and of its data, from the config */
     char metric[16];           /* "accuracy", "R²" or "AUC": the metric of the evaluations */
-    char judged[16];           /* "test" or "validation": the rows that are evaluated */
+    char judged[16];           /* "test" or "validation": rows on which the model is evaluated */
     double value, best;        /* the metric at the newest and at the best evaluation */
     double loss;               /* loss of the newest evaluation */
     double train_loss;         /* mean loss of the newest epoch's training rows */

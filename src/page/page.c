@@ -304,16 +304,16 @@ static int check_directory(const char *dir, ls_error *err)
     return LS_OK;
 }
 
-/* Adds a line, without its newline. If the last line is not a record, it was cut off: it is
- * skipped, and log->cut_line is set. */
+/* Adds a line, without its newline. If the last line is not a complete record, it is skipped, and
+ * log->cut_line is set. */
 static int take_line(ls_run_log *log, const char *path, int number, const char *line, size_t length,
                      int last, ls_error *err)
 {
     char name[201]; /* leaves room for the reason */
     snprintf(name, sizeof name, "%s", path);
     int status = ls_run_log_line(log, name, number, line, length, err);
-    /* After a loss of power, a lost part near the end of the file reads as zeros if a part after it
-     * was kept. */
+    /* After a loss of power, a part near the end of the file may be lost although a later part is
+     * present. The lost part reads as zeros. */
     if (status == LS_EDATA && (last || memchr(line, '\0', length))) {
         log->cut_line = number;
         return LS_OK;
@@ -321,8 +321,9 @@ static int take_line(ls_run_log *log, const char *path, int number, const char *
     return status;
 }
 
-/* Adds all complete lines of `text` and removes them from it; at the end of the file also the last
- * line. A line is known to be the last one only if nothing follows it. */
+/* Adds all complete lines of `text` to the log and removes them from `text`. A line that may be the
+ * last one of the file, because no byte after it was read yet, stays in `text` until the end of the
+ * file is reached. */
 static int take_lines(ls_run_log *log, const char *path, int *number, ls_buffer *text, int ended,
                       ls_error *err)
 {
@@ -415,8 +416,8 @@ static int write_page(const char *run_dir, const char *chosen, const ls_buffer *
 
 enum { NOTES_MOST = 4 << 20 };
 
-/* Adds lines of JSON that are no records of the run. Skips damaged lines, because the page is
- * complete without them. */
+/* Adds lines of JSON that are not records of the run. Skips damaged lines, because the page is
+ * useful without them. */
 static void add_lines(ls_run_log *log, const char *text, size_t length)
 {
     for (const char *at = text, *end; at < text + length; at = end + 1) {
@@ -427,7 +428,8 @@ static void add_lines(ls_run_log *log, const char *text, size_t length)
     }
 }
 
-/* Adds the lines that the program that trained has written to the run's directory, if any. */
+/* Adds the additional lines for the page that the training program has written to the run's
+ * directory, if there are any. */
 static void add_notes(ls_run_log *log, const char *run_dir)
 {
     char path[LS_PATH_BYTES];

@@ -5,8 +5,8 @@
 
 /* The records that have been received, as src/page/page.h describes them. `id`: number of the run; `width`: number of
  * steps that one step record stands for; `steps`: the step records; `others`: all other records, in order; `times`,
- * `newest`: the newest records of the times of the parts of a step; `cut`: line of metrics.jsonl that is incomplete, 0
- * if there is none. */
+ * `newest`: the newest record of type "times" and of type "newest"; `cut`: number of the last line of metrics.jsonl if
+ * that line is incomplete, else 0. */
 const run = { id: 0, width: 1, steps: [], others: [], times: null, newest: null, cut: 0 };
 
 function take(text) {
@@ -27,13 +27,14 @@ function take(text) {
 
 const last = type => run.others.findLast(r => r.type === type);
 
-/* The metrics that can be the run's main metric: it is the first of them that the evaluations have. */
+/* The metrics that can be the run's main metric. The main metric is the first metric of this list that the evaluations
+ * have. */
 const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
   { key: 'test_auc', name: 'AUC' }];
 /* Keys and names of the metrics that are shown besides the main metric. */
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
 
-/* Returns whether the record of a fault, or of a step that was not applied, reports the same as this warning. */
+/* Returns whether a record says the same as this warning: a record of a fault, or of a step that was not applied. */
 const is_reported = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
   : r.type === 'nonfinite' && warning.text.startsWith(`step ${r.step}: the loss of `));
 
@@ -220,7 +221,8 @@ const charts = {
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
 
-/* Returns a point for each step record. `of` returns the record's `sum`, `weight`, `lo` and `hi`; y is sum / weight. */
+/* Returns a point for each step record. `of` returns `sum`, `weight`, `lo` and `hi` for a record; the point's y is
+ * sum / weight. */
 function step_points(of) {
   return run.steps.map(r => {
     const p = { from: r.step - (r.steps || 1) + 1, x: r.step, ...of(r) };
@@ -388,8 +390,8 @@ function facts(s) {
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
 }
 
-/* Returns the seconds since the start of the run. If the run has ended or was resumed, returns the time that its steps
- * and evaluations took. */
+/* Returns the seconds since the start of a run in progress. If the run has ended or was resumed, returns the seconds
+ * that its steps and evaluations took. */
 function elapsed(s) {
   const begun = Date.parse(s.start.time), resumed = s.events.some(r => r.type === 'resume');
   return live && !s.end && !live.gone && !resumed && finite(begun) ? (Date.now() - begun) / 1000 : s.spent;

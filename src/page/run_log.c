@@ -1,6 +1,6 @@
-/* Collects the records of a run. Steps need bounded memory: when LS_RUN_STEPS entries are full,
- * adjacent entries are merged in pairs and `width` is doubled, so every entry but the last stands
- * for `width` steps. */
+/* Collects the records of a run. Steps need bounded memory: when there are LS_RUN_STEPS full
+ * entries, adjacent entries are merged in pairs, and `width` is doubled. Every entry but the last
+ * stands for `width` steps. */
 #include "page/page.h"
 #include "page/template.h"
 
@@ -163,7 +163,7 @@ static int take_other(ls_run_log *log, int event, const char *json, size_t lengt
 {
     if (event && log->events++ >= LS_RUN_EVENTS)
         return LS_OK;
-    const char *brace = memchr(json, '{', length); /* the object may follow spaces */
+    const char *brace = memchr(json, '{', length); /* spaces may precede the object */
     length -= (size_t)(brace - json);
     ls_run_record *all = ls_grown(log->host, log->other, log->others, &log->capacity, sizeof *all);
     char *copy = ls_alloc(log->host, length);
@@ -393,8 +393,8 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
     ls_page_add_line(out, w);
 }
 
-/* Writes the first line. The last entry of steps may have grown since it was written, so
- * it is written again. */
+/* Writes the first line. The last entry of steps may have grown since the page received it, so the
+ * records begin with that entry. */
 static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
                      const ls_run_seen *from)
 {

@@ -1,5 +1,5 @@
-/* Converts encoded pictures to rows of a model. It uses only public functions for the model, so
- * that it can be a library beside the one that has the model. */
+/* Converts encoded pictures to rows of a model. This file uses only public functions of the library
+ * that contains the model, so that it can be built as a library of its own. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"

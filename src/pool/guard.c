@@ -34,8 +34,8 @@ void ls_fork_mark_destroy(ls_fork_mark *mark)
         munmap((void *)(uintptr_t)mark, page_size());
 }
 
-/* List of the calls of jobs and hooks that this thread is in, innermost first. It is empty between
- * calls, so no state remains after a pool is destroyed. */
+/* List of the jobs and hooks that this thread is inside, the innermost one first. The list is empty
+ * while the thread is inside none, so no state remains after a pool is destroyed. */
 static _Thread_local ls_inside *innermost;
 
 void ls_inside_enter(ls_inside *frame, const ls_pool *pool)

@@ -20,9 +20,9 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
     return ls_pool_check_canceled(pool, err);
 }
 
-/* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted
- * before it can run, so that it is included if it calls ls_pool_busy itself: the push, a release,
- * publishes the count as well. */
+/* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted in
+ * `submitted` before the push, so that ls_pool_busy includes the job even if the job itself calls
+ * it: the push is a release, and publishes the count as well. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     if (w->part.count == 0 && ls_park_announced(&w->idle)) {
@@ -45,7 +45,7 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     if (status)
         return status;
     if (ls_pool_was_abandoned(&pool->worker[worker]))
-        return ls_fail(err, LS_ESTALLED, "worker %d was given up: it takes no jobs", worker);
+        return ls_fail(err, LS_ESTALLED, "worker %d was abandoned: it accepts no jobs", worker);
     status = post(&pool->worker[worker], job, arg);
     if (status == LS_EAGAIN)
         return ls_fail(err, status, "the inbox of worker %d is full: %d jobs", worker,
@@ -59,7 +59,7 @@ static bool is_awaited(const struct ls_pool_worker *w)
     return !ls_pool_was_abandoned(w) && ls_pool_pending(w) > 0;
 }
 
-/* Condition of the owner's waits: no worker is awaited any more. */
+/* Condition of the owner's waits: the owner does not have to wait for any worker. */
 static bool all_finished(void *arg)
 {
     const ls_pool *pool = arg;
@@ -73,14 +73,14 @@ static int timed_out(const ls_pool *pool, ls_error *err)
 {
     char left[300];
     int workers = ls_pool_list(left, sizeof left, pool, is_awaited);
-    return ls_fail(err, LS_ETIMEDOUT, "the time was over with work left: %s",
-                   workers ? left : "none, it ended just then");
+    return ls_fail(err, LS_ETIMEDOUT, "the time limit passed with unfinished jobs: %s",
+                   workers ? left : "none, the last one has just finished");
 }
 
-/* Waits until all awaited jobs have finished, and returns the latched error, if any. A worker that
- * was just woken and is not pinned starts soonest on the CPU that the owner leaves, because waking
- * another CPU takes several times as long. So the owner sleeps at once in this case, and spins only
- * for workers that are awake, or that wake up on CPUs of their own. */
+/* Waits until all awaited jobs have finished, and returns the latched error, if any. If the owner
+ * has just woken a worker that is not pinned, the owner sleeps at once: the worker starts soonest
+ * on the CPU that the owner leaves, because waking another CPU takes several times as long.
+ * Otherwise the owner spins first: all workers are awake, or wake up on CPUs of their own. */
 static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     bool over = all_finished(pool);
@@ -128,7 +128,7 @@ static bool has_room(ls_ring *inbox, ls_patience *patience)
 }
 
 /* Waits until every inbox has room for one job, so that either every worker gets the job or none
- * does. Only the owner fills inboxes, so room that was seen remains. */
+ * does. Only the owner fills inboxes, so an inbox that has room keeps it until the owner's push. */
 static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;
@@ -138,12 +138,12 @@ static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
         takers++;
         if (!has_room(&pool->worker[i].inbox, patience))
             return ls_fail(err, LS_EAGAIN,
-                           "the inbox of worker %d stayed full until the time was "
-                           "over; no worker got the job",
+                           "the inbox of worker %d stayed full until the time "
+                           "limit; no worker got the job",
                            i);
     }
     if (takers == 0)
-        return ls_fail(err, LS_ESTALLED, "every worker of the pool was given up");
+        return ls_fail(err, LS_ESTALLED, "every worker of the pool was abandoned");
     return LS_OK;
 }
 
@@ -191,7 +191,7 @@ int ls_pool_clear(ls_pool *pool, ls_error *err)
     if (status)
         return status;
     if (!all_finished(pool))
-        return ls_fail(err, LS_EAGAIN, "the pool still works: wait before clearing it");
+        return ls_fail(err, LS_EAGAIN, "the pool has unfinished jobs: wait before clearing it");
     atomic_store_explicit(&pool->canceled, 0, memory_order_relaxed);
     ls_latch_clear(&pool->latch);
     return LS_OK;

@@ -1,17 +1,21 @@
 /* Internal part of <lockstep/pool.h>: data that the owner and the workers share.
  *
+ * Terms: the *owner* is the thread that submits jobs and waits for them. A worker runs either on a
+ * thread of the pool's own, or on the owner's thread (worker 0 with caller_works), or is
+ * *borrowed*: it runs on a *lent* thread, a thread of the host program that calls ls_pool_serve.
+ *
  * The owner pushes jobs into the workers' inboxes, each of which is a ring with one producer and
- * one consumer (sync/ring.h), and sleeps on the park word `owner`. A worker sleeps on its own park
- * word `idle`. No lock is taken for a job that succeeds. Two counters of each worker tell how many
- * of its jobs are pending: `submitted`, which the owner writes, and `finished`, which the worker
- * writes.
+ * one consumer (sync/ring.h). The owner sleeps on the park word `owner`, and a worker sleeps on its
+ * own park word `idle` (sync/park.h: a word on which threads sleep with futex). No lock is taken
+ * for a job that succeeds. Two counters of each worker tell how many of its jobs are pending:
+ * `submitted`, which the owner writes, and `finished`, which the worker writes.
  *
  * Memory order of a job. Everything that the owner wrote before submitting a job happens before the
- * job, because the push is a release and the pop an acquire. Everything that the job wrote happens
- * before what the owner does after it has seen the job finished: the worker stores `finished` with
- * release order after the job, and the owner loads it with acquire order. Only the worker's thread
- * stores `finished`, each time after all its earlier jobs, so a load of any later value shows the
- * earlier jobs as well.
+ * job, because the push is a release and the pop is an acquire. Everything that the job wrote
+ * happens before what the owner does after it has seen the job finished: the worker stores
+ * `finished` with release order after the job, and the owner loads it with acquire order. Only the
+ * worker's thread stores `finished`, each time after all its earlier jobs. So a load of any later
+ * value shows the writes of the earlier jobs as well.
  */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
@@ -35,7 +39,7 @@
  * any thread.
  */
 
-#define LS_CPUS_MAX 4096 /* most CPUs of a machine */
+#define LS_CPUS_MAX 4096 /* largest number of CPUs of a machine */
 
 /* A list of CPUs by their kernel numbers. */
 typedef struct ls_cpus {
@@ -54,14 +58,15 @@ int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err);
  * places (/sys/fs/cgroup). A file that cannot be read counts as no quota. */
 double ls_cgroup_quota(const char *root);
 
-/* Returns the number of threads that can run at the same time on `mask` CPUs with a quota of
- * `quota` CPUs (0: none): the smaller of the two, rounded up, and at least 1. */
+/* Returns the number of threads that can run at the same time if the affinity mask has `mask` CPUs
+ * and the quota is `quota` CPUs (0: no quota): the smaller of the two numbers, rounded up, and at
+ * least 1. */
 int ls_usable_cpus(int mask, double quota);
 
-/* Writes the part of `all` that belongs to worker w of n, and returns its number of CPUs. The parts
- * are disjoint and equal shares of `all`; if `want` is not 0, a part is reduced to `want` CPUs on
- * as many different cores as possible. `core` is the result of ls_cpus_cores for `all`. Returns 0,
- * with an empty part, if `all` has too few CPUs for n workers. */
+/* Writes to `part` the CPUs of `all` that belong to worker w of n, and returns their number. The
+ * workers' parts are disjoint and equal shares of `all`. If `want` is not 0, a part is reduced to
+ * `want` CPUs on as many different cores as possible. `core` is the result of ls_cpus_cores for
+ * `all`. Returns 0, with an empty part, if `all` has too few CPUs for n workers. */
 int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n, int w, int want);
 
 /* Writes for each CPU of `cpus` the number of its core, which is the lowest CPU of that core. */
@@ -80,10 +85,13 @@ void ls_leave_cpu(int cpu);
 /* Names the calling thread; the name is truncated to 15 bytes, the most that the kernel allows. */
 void ls_name_thread(const char *name);
 
-/* ---- protection from waiting for the calling thread or for threads of the parent process ----- */
+/* ---- deadlock protection -------------------------------------------------------------------- *
+ * The owner's functions wait for workers. They must not be called inside a job of the same pool,
+ * because they would wait for the calling thread itself, nor in a child process made by fork, where
+ * the pool's threads do not exist. The functions below detect both cases. */
 
-/* A byte that is 1, and that reads 0 in a child process made by fork. NULL if the system has no
- * such memory. */
+/* A byte in a page that the kernel zeroes in a child process made by fork: it is 1 in the process
+ * that created it, and 0 in a child. The pointer is NULL if the kernel has no such pages. */
 typedef volatile unsigned char ls_fork_mark;
 
 /* Creates a mark. Errors: LS_ENOMEM. */
@@ -92,21 +100,23 @@ int ls_fork_mark_create(ls_fork_mark **out, ls_error *err);
 /* Frees a mark. NULL is allowed. */
 void ls_fork_mark_destroy(ls_fork_mark *mark);
 
-/* Returns whether this process has inherited the mark by fork. Any thread. */
+/* Returns whether this process is a child that has inherited the mark by fork. Any thread. */
 static inline bool ls_fork_mark_is_inherited(const ls_fork_mark *mark)
 {
     return mark && !*mark;
 }
 
-/* A call of a job or hook that is under way, on the stack of its thread. */
+/* An entry of the list of jobs and hooks that a thread is inside. The entry is a local variable of
+ * the function that calls the job or hook. */
 typedef struct ls_inside {
-    const ls_pool *pool;
-    struct ls_inside *outer; /* the call, of another pool, from which this one was made; or NULL */
+    const ls_pool *pool;     /* pool of the job or hook */
+    struct ls_inside *outer; /* entry of the enclosing job or hook, of another pool, which has
+                              * called a function of `pool`; NULL: there is none */
 } ls_inside;
 
-/* Registers the beginning of a call of a job or hook of `pool` on the calling thread. */
+/* Adds an entry to the calling thread's list, before a job or hook of `pool` is called. */
 void ls_inside_enter(ls_inside *frame, const ls_pool *pool);
-/* Registers the end of that call. */
+/* Removes the entry from the list, after the job or hook has returned. */
 void ls_inside_leave(const ls_inside *frame);
 
 /* Returns whether the calling thread is inside a job or hook of this pool. */
@@ -130,9 +140,9 @@ void ls_latch_init(ls_latch *latch);
 /* Frees the latch's resources. */
 void ls_latch_fini(ls_latch *latch);
 
-/* Latches the negative `status` with the text of `err` and the index of the worker that failed,
- * unless the latch holds an error already or *mute is set. If the text of `err` is empty, a text is
- * made from the status. `err` and `mute` may be NULL. */
+/* Stores the negative `status`, the text of `err` and the index of the worker that failed in the
+ * latch, unless the latch contains an error already or *mute is set. If the text of `err` is empty,
+ * a text is made from the status. `err` and `mute` may be NULL. */
 void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
                   const atomic_bool *mute);
 
@@ -155,17 +165,17 @@ struct ls_pool_job {
     void *arg;
 };
 
-/* Phase of a worker's thread. The phase RUNNING ends in one of two ways, which a single
- * compare-exchange decides: the worker's thread sets STOPPING when it begins its stop hook, or the
- * thread that destroys the pool sets LEFT when it stops waiting for the worker. In the same way the
- * phase STARTING of a lent thread ends with RUNNING or LEFT. */
+/* Phase of a worker's thread. The phase RUNNING ends in one of two ways: the worker's thread sets
+ * STOPPING when it begins its stop hook, or the thread that destroys the pool sets LEFT when it
+ * stops waiting for the worker. Both use a compare-exchange, so exactly one of them succeeds. In
+ * the same way the phase STARTING of a lent thread ends with RUNNING or LEFT. */
 enum ls_pool_phase {
-    LS_PHASE_UNSERVED, /* borrowed worker without a thread */
+    LS_PHASE_UNSERVED, /* borrowed worker that no lent thread serves */
     LS_PHASE_STARTING, /* before or in the start hook */
     LS_PHASE_RUNNING,  /* running jobs or waiting for them */
     LS_PHASE_STOPPING, /* in the stop hook */
     LS_PHASE_ENDED,    /* about to return; can be joined if the thread is the pool's own */
-    LS_PHASE_LEFT      /* left running when the pool was destroyed */
+    LS_PHASE_LEFT      /* still running when the pool was destroyed, which did not wait for it */
 };
 
 /* State from which a thread decides, when it has to wait, whether it spins before it sleeps
@@ -174,20 +184,24 @@ typedef struct ls_spin_habit {
     bool allowed;          /* every thread can have a CPU, so spinning delays no other thread */
     unsigned misses;       /* number of successive waits that ended in sleep */
     unsigned short_sleeps; /* number of successive sleeps that were shorter than a spin */
-    unsigned patience;     /* number of such sleeps after which the thread moves to another CPU */
+    unsigned patience;     /* value of short_sleeps at which the thread moves to another CPU */
 } ls_spin_habit;
 
 struct ls_pool_worker {
     ls_ring inbox;  /* jobs from the owner */
     ls_worker view; /* argument of hooks and jobs */
     ls_pool *pool;
-    pthread_t thread; /* the thread, if `own` */
-    bool own;         /* the thread is one that the pool has started */
+    pthread_t thread; /* the worker's thread, if `own` is set */
+    bool own;         /* the pool has started the worker's thread */
     ls_cpus part;     /* CPUs that the thread is pinned to; empty: not pinned */
     /* Written by the owner. */
     alignas(64) _Atomic uint64_t submitted; /* number of jobs put into the inbox */
-    atomic_bool abandoned; /* set by ls_latch_set_mute; mutes the worker's errors */
-    bool left;             /* left running by ls_pool_destroy */
+    /* the worker runs no further jobs, and its errors are ignored, because ls_pool_abandon was
+     * called or the pool is being destroyed; set by ls_latch_set_mute */
+    atomic_bool abandoned;
+    /* the destruction of the pool did not wait for the worker's thread, which still runs and may
+     * access the pool's memory */
+    bool left_running;
     /* Written by the worker. */
     alignas(64) _Atomic uint64_t finished; /* number of jobs that were run or dropped */
     _Atomic int phase;                     /* an ls_pool_phase; also written by other threads */
@@ -212,12 +226,13 @@ struct ls_pool {
     alignas(64) _Atomic int canceled; /* non-zero after ls_pool_cancel */
     alignas(64) ls_park owner; /* park word on which the owner waits for phases and finished jobs */
     ls_spin_habit habit;       /* the owner only */
-    bool woke;                 /* the owner has woken an unpinned worker since its last wait */
-    _Atomic int owner_cpu;     /* CPU of the owner when it last did so */
+    bool woke;             /* the owner has woken a worker that is not pinned since its last wait */
+    _Atomic int owner_cpu; /* CPU on which the owner last woke a worker that is not pinned; such a
+                            * worker moves away if it finds itself on this CPU */
 };
 
-/* Adds `more` to a counter, of which the calling thread is the only writer. relaxed: readers on
- * other threads take the value as one that may be outdated. */
+/* Adds `more` to a counter that only the calling thread writes. relaxed: readers on other threads
+ * expect that the value may be outdated. */
 static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -234,9 +249,10 @@ int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
 /* Returns LS_OK, or LS_ECANCELED if the pool was cancelled. Any thread. */
 int ls_pool_check_canceled(const ls_pool *pool, ls_error *err);
 
-/* Passes `memory`, which ls_alloc returned for the pool's host, to the pool, which frees it when
- * the pool itself is freed. A thread that was left running can therefore use the memory for ever.
- * Called at most once per pool, by the owner. */
+/* Passes the ownership of `memory`, which ls_alloc returned for the pool's host, to the pool. The
+ * memory is freed together with the pool. If a thread is still running when the pool is destroyed,
+ * the memory is never freed, so the thread can use it. Called at most once per pool, by the
+ * owner. */
 void ls_pool_adopt(ls_pool *pool, void *memory);
 
 /* Returns whether the worker was abandoned. Any thread. */
@@ -258,16 +274,18 @@ int ls_pool_thread_number(const ls_pool *pool, int worker);
 /* Frees the pool. Its threads must have ended. */
 void ls_pool_free(ls_pool *pool);
 
-/* Spins: calls ready(arg) again and again until it returns true, for at most 0.1 ms, and not at all
- * if the last spins were in vain (spin.c). Returns whether ready(arg) returned true. `deadline_ns`
- * is as for ls_park_until. */
+/* Spins: calls ready(arg) again and again until it returns true, for at most 0.1 ms. Does not spin
+ * if the last spins ended without success (spin.c). Returns whether ready(arg) returned true.
+ * `deadline_ns` is as for ls_park_until. */
 bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
 /* Records that the thread has slept for `ns` nanoseconds until its condition held. */
 void ls_pool_slept(ls_spin_habit *habit, uint64_t ns);
 
-/* Returns whether so many of the recorded sleeps were shorter than a spin that the thread should
- * move to another CPU, on which it can spin instead. If so, the thread spins in its next wait. */
+/* Returns whether the thread should move to another CPU and spin there. That is the case if many
+ * successive sleeps were shorter than a spin: the thread probably shares a CPU with the owner, so
+ * that one of them can run only while the other sleeps (spin.c). If the result is true, the thread
+ * spins in its next wait. */
 bool ls_pool_ought_to_spin(ls_spin_habit *habit);
 
 /* ---- functions of a worker, on its thread ---------------------------------------------------- */
@@ -293,8 +311,8 @@ void ls_pool_stop_hook(struct ls_pool_worker *w);
 /* Sets the phase, with release order, and wakes the owner. */
 void ls_pool_enter_phase(struct ls_pool_worker *w, int phase);
 
-/* Changes the phase from `from` to `to`. Returns false, and changes nothing, if the phase is
- * another. It publishes no other data. */
+/* Changes the phase from `from` to `to`. Returns false, and changes nothing, if the phase is not
+ * `from`. The change is relaxed: it does not make other writes of the thread visible. */
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to);
 
 /* Runs a thread of the pool's own: pinning, name, start hook, loop, stop hook. `worker` is a struct
@@ -305,7 +323,7 @@ void *ls_pool_thread(void *worker);
  * returns its error. */
 int ls_pool_start_caller(ls_pool *pool);
 
-/* Ends worker 0 on the owner's thread: runs the jobs that are left in its inbox, and its stop hook.
+/* Ends worker 0 on the owner's thread: runs the remaining jobs in its inbox, and its stop hook.
  * Does nothing in a pool without caller_works, or if the start hook has failed. */
 void ls_pool_end_caller(ls_pool *pool);
 

@@ -1,27 +1,29 @@
 /* Decides whether a waiting thread spins or sleeps.
  *
  * Waking a sleeping thread takes some tens of microseconds, on some machines a hundred; a spinning
- * thread reacts within one. Two threads that hand work to each other at short intervals stay awake
- * if each spins for about as long as a wake-up takes. They also come to stay awake after a sleep,
- * because one thread spins while the other is being woken. If work arrives at longer intervals, or
- * if the awaited thread cannot run because the spinning thread occupies its CPU, the time of the
- * spin is lost. A thread therefore stops spinning after a few spins in vain in a row (misses),
- * tries it again from time to time, and spins in every wait again after the first spin that was not
- * in vain.
+ * thread reacts within one microsecond. Two threads that give each other work at short intervals
+ * stay awake if each of them spins for about as long as a wake-up takes. Once both have slept, they
+ * return to this state, because one thread spins while the other is being woken.
  *
- * A worker whose sleeps are all shorter than a spin would better spin. This happens if the
- * scheduler has put the worker on the CPU of the owner: while one of the two threads spins the
- * other cannot run. The scheduler leaves both threads there, because neither waits long for a CPU.
- * Only the worker can notice this, and it moves to another CPU (step_aside in worker.c). */
+ * The time of a spin is lost if work arrives at longer intervals, or if the awaited thread cannot
+ * run because the spinning thread occupies its CPU. So a thread stops spinning after a few
+ * successive spins without success (misses). It then tries a spin in every TRIED_EVERY-th wait.
+ * After the first success it spins in every wait again.
+ *
+ * If all sleeps of a worker are shorter than a spin, spinning would serve it better, but does not
+ * work. The usual reason is that the scheduler has put the worker on the owner's CPU: while one of
+ * the two threads spins, the other cannot run. The scheduler leaves both threads there, because
+ * neither waits long for a CPU. Only the worker can notice this, and it moves to another CPU
+ * (step_aside in worker.c). */
 #include "base/clock.h"
 #include "pool/pool.h"
 
 #define SPIN_NS 100000      /* length of a spin */
 #define MISSES_ALLOWED 4    /* number of successive misses after which a thread stops spinning */
-#define TRIED_EVERY 32      /* number of waits after which a thread tries to spin again */
+#define TRIED_EVERY 32      /* number of waits without a spin after which a thread tries one */
 #define CHECKS_PER_LOOK 32  /* checks of the condition per reading of the clock */
-#define PATIENCE_FIRST 8    /* number of short sleeps after which a worker first moves */
-#define PATIENCE_MOST 65536 /* largest number of short sleeps before it moves again */
+#define PATIENCE_FIRST 8    /* number of short sleeps before a worker's first move */
+#define PATIENCE_MOST 65536 /* largest number of short sleeps between two moves */
 
 /* Returns whether the thread should spin in this wait. */
 static bool is_worth_it(const ls_spin_habit *habit)
@@ -68,8 +70,8 @@ bool ls_pool_ought_to_spin(ls_spin_habit *habit)
         habit->patience = PATIENCE_FIRST;
     if (habit->short_sleeps < habit->patience)
         return false;
-    /* If the move does not help, the worker waits for twice as many short sleeps before it moves
-     * again. A spin that was not in vain resets this number. */
+    /* If the move does not help, the next move comes after twice as many short sleeps. A successful
+     * spin resets this number. */
     if (habit->patience < PATIENCE_MOST)
         habit->patience *= 2;
     habit->short_sleeps = 0;

@@ -1,5 +1,5 @@
-/* Workers whose jobs do not return: abandoning them, and destroying a pool that has such
- * workers. */
+/* Workers whose jobs do not return: abandoning such workers, and destroying a pool that has them.
+ * pool.h explains lent threads and phases. */
 #include "base/error.h"
 #include "pool/pool.h"
 
@@ -12,7 +12,8 @@ int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
         return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
                        pool->workers - 1);
     if (worker == 0 && pool->options.caller_works)
-        return ls_fail(err, LS_EINVAL, "worker 0 is the caller, who cannot be given up");
+        return ls_fail(err, LS_EINVAL,
+                       "worker 0 runs on the owner's thread and cannot be abandoned");
     ls_latch_set_mute(&pool->latch, &pool->worker[worker].abandoned);
     return LS_OK;
 }
@@ -58,48 +59,49 @@ static bool all_able_ended(void *arg)
     return true;
 }
 
-/* Ends one worker after the wait of end_workers. A worker that has ended has its thread joined; a
- * worker that is still in a job or in its start hook is left running. A worker that is already in
- * its stop hook is waited for if there is no time limit (`no_limit`). Threads that the host program
- * lent cannot be joined; ls_pool_await_lent waits for them. */
+/* Ends one worker after the wait of end_workers. If the worker has ended, its thread is joined. If
+ * the worker is still in a job or in its start hook, its thread is left running. If the worker is
+ * already in its stop hook, this function waits for it if there is no time limit (`no_limit`), and
+ * otherwise leaves it running. Threads that the host program lent cannot be joined;
+ * ls_pool_await_lent waits for them. */
 static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool no_limit)
 {
-    /* The worker must run no more jobs if the one that it is in returns later. */
+    /* The worker must run no more jobs if its present job returns later. */
     ls_latch_set_mute(&pool->latch, &w->abandoned);
     /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
      * join, or by the acquire load of its phase. */
-    bool left_running = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
-                        ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
-    if (!w->own && !left_running && no_limit)
+    bool busy = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
+                ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
+    if (!w->own && !busy && no_limit)
         ls_park_until(&pool->owner, this_ended, w, UINT64_MAX);
-    w->left = left_running || (!has_ended(w) && !no_limit);
-    if (w->own && w->left)
+    w->left_running = busy || (!has_ended(w) && !no_limit);
+    if (w->own && w->left_running)
         pthread_detach(w->thread);
     else if (w->own)
         pthread_join(w->thread, NULL);
 }
 
-static bool was_left(const struct ls_pool_worker *w)
+static bool is_left_running(const struct ls_pool_worker *w)
 {
-    return w->left;
+    return w->left_running;
 }
 
-/* Frees the whole pool if no thread was left running. Otherwise it frees only the inboxes of the
- * workers that have ended, because a thread that is still running may access everything else. */
+/* Frees the whole pool if no thread was left running. Otherwise frees only the inboxes of the
+ * workers that have ended, because a thread that is still running may access all other memory of
+ * the pool. */
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
-    int running = ls_pool_list(list, sizeof list, pool, was_left);
+    int running = ls_pool_list(list, sizeof list, pool, is_left_running);
     ls_pool_await_lent(pool);
     if (running == 0) {
         ls_pool_free(pool);
         return LS_OK;
     }
     for (int i = 0; i < pool->workers; i++)
-        if (!pool->worker[i].left)
+        if (!pool->worker[i].left_running)
             ls_ring_fini(&pool->worker[i].inbox);
-    return ls_fail(err, LS_ESTALLED, "left behind, still at work when the pool was destroyed: %s",
-                   list);
+    return ls_fail(err, LS_ESTALLED, "still running when the pool was destroyed: %s", list);
 }
 
 static int end_workers(ls_pool *pool, ls_timeout timeout, ls_error *err)

@@ -138,8 +138,8 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
     return status;
 }
 
-/* Starts the pool's own threads. The workers before number *started have their threads, also after
- * a failure. */
+/* Starts the pool's own threads. *started receives the number of workers whose threads have been
+ * started, also after a failure: these are the workers 0 … *started − 1. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
     char why[LS_REASON];

@@ -27,9 +27,10 @@ uint64_t ls_pool_pending(const struct ls_pool_worker *w)
 {
     uint64_t finished = atomic_load_explicit(&w->finished, LS_POOL_FINISHED_ACQUIRE);
     uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
-    /* `submitted` cannot be less than `finished` here: the owner has counted the job before it
-     * pushed it, and the job was popped before it finished; push and pop, and the two accesses of
-     * `finished`, are releases and acquires. The comparison protects the result in a test that
+    /* `submitted` cannot be less than `finished` here. The owner increments `submitted` before it
+     * pushes a job (release), and the worker pops the job (acquire) before it increments `finished`
+     * (release), which is loaded above (acquire). So the increment of `submitted` for each finished
+     * job happens before the load of `submitted`. The comparison protects the result in a test that
      * weakens one of these orders. */
     return submitted > finished ? submitted - finished : 0;
 }
@@ -92,8 +93,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Adds a worker's counters to `sum`. The counters are read one after another while they change, so
- * counters that are part of others are adjusted to be consistent with them. */
+/* Adds a worker's counters to `sum`. The worker may change the counters while they are read one
+ * after another. So each counter that can be no larger than another one (dropped ≤ finished ≤
+ * submitted, failed ≤ run, sleeps ≤ waits) is made consistent with it. */
 static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
 {
     uint64_t dropped = value(&w->dropped), sleeps = value(&w->sleeps), failed = value(&w->failed);

@@ -97,8 +97,8 @@ int ls_usable_cpus(int mask, double quota)
     return n < 1 ? 1 : n;
 }
 
-/* Returns the quota in CPUs from two numbers as text, or 0 if there is none. cgroup v2 writes "max"
- * for no quota, v1 a negative number. */
+/* Returns the quota in CPUs from the texts of two numbers in microseconds, or 0 if there is no
+ * quota. For "no quota" cgroup v2 writes "max", and v1 a negative number. */
 static double quota_of(const char *quota, const char *period)
 {
     double q = strtod(quota, NULL);
@@ -128,9 +128,9 @@ static double group_quota(const char *dir)
     return read_line(period, sizeof period, path) ? quota_of(quota, period) : 0;
 }
 
-/* Returns the smallest quota of all groups from mount/group up to the mount itself. Inside a
- * container the named group is often not visible under the mount, whose top is then the container's
- * own group. */
+/* Returns the smallest quota of all cgroups from the directory mount/group up to the directory
+ * `mount` itself. Inside a container the directory of `group` often does not exist; the directory
+ * `mount` then describes the container's own group. */
 static double smallest_quota(const char *root, const char *mount, const char *group)
 {
     char dir[PATH_ROOM];
@@ -259,8 +259,8 @@ void ls_leave_cpu(int cpu)
         return;
     rest = all;
     CPU_CLR_S((size_t)cpu, sizeof rest, rest.part);
-    /* The first call fails if no CPU is left. The second restores the mask; the thread stays where
-     * it is. */
+    /* The first call fails if the mask has no other CPU. The second call restores the mask; it does
+     * not move the thread back. */
     if (sched_setaffinity(0, sizeof rest, rest.part) == 0)
         (void)sched_setaffinity(0, sizeof all, all.part);
 }

@@ -1,4 +1,5 @@
-/* The functions of a worker, on a thread of the pool, on a lent thread, or on the owner's. */
+/* The functions of a worker, which runs on a thread of the pool, on a lent thread, or on the
+ * owner's thread. pool.h explains lent threads, borrowed workers and phases. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -15,9 +16,10 @@
 
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
-    /* acquire: pairs with the release in ls_pool_cancel. A job is dropped only after the cancel was
-     * latched; since `finished` is stored with release order, an owner that sees the dropped job
-     * finished also sees the latched error. */
+    /* acquire: pairs with the release in ls_pool_cancel, which latches LS_ECANCELED before it sets
+     * `canceled`. So a job is dropped only after the error was latched. The worker then stores
+     * `finished` with release order, so an owner that sees the dropped job finished also sees the
+     * latched error. */
     if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) ||
         ls_pool_was_abandoned(w)) {
         ls_pool_count(&w->dropped, 1);
@@ -55,7 +57,7 @@ void ls_pool_drain(struct ls_pool_worker *w)
         ls_pool_do_job(w, &job);
 }
 
-/* An attempt to pop a job, for waits. */
+/* Arguments and result of an attempt to pop a job; a wait repeats the attempt. */
 struct attempt {
     struct ls_pool_worker *w;
     struct ls_pool_job *job; /* receives the job */
@@ -93,8 +95,9 @@ static void step_aside(const struct ls_pool_worker *w)
         ls_leave_cpu(cpu);
 }
 
-/* Waits for the next job. Counts the waits and sleeps, and spins according to the habit. Returns
- * LS_OK, or LS_ECLOSED if the inbox is closed and empty. */
+/* Waits for the next job. Counts the waits and sleeps. Spins before it sleeps, if spinning has
+ * helped in earlier waits (w->habit). Returns LS_OK, or LS_ECLOSED if the inbox is closed and
+ * empty. */
 static int next_job(struct ls_pool_worker *w, struct ls_pool_job *job)
 {
     struct attempt a = {w, job, LS_OK};
@@ -216,8 +219,8 @@ void *ls_pool_thread(void *worker)
 #define LS_POOL_GIVE_RELEASE memory_order_release
 #endif
 
-/* Does nothing, except in a test, which sleeps here to check that the pool is not freed between the
- * change of the phase and the unlock. */
+/* Does nothing. In one test the function sleeps instead; the test checks that the pool is not freed
+ * between the change of the phase and the unlock. */
 static void linger(void)
 {
 #ifdef LS_POOL_LINGER_NS
@@ -245,12 +248,15 @@ static int take(ls_pool *pool, int worker, ls_error *err)
     return LS_OK;
 }
 
-/* Gives the worker back: changes its phase and wakes the owner. It is the last access of a lent
- * thread to the pool. The thread that destroys the pool cannot join a lent thread. Instead it locks
- * and unlocks the same mutex after it has seen the phase (ls_pool_await_lent). The phase changes
- * while this thread holds the mutex, so the destroying thread gets the mutex only after this thread
- * has released it, and frees the memory after that. Returns false, and changes nothing, if the
- * phase is not `from` because the worker was left running. */
+/* Gives the worker back, as the last access of a lent thread to the pool: changes the worker's
+ * phase from `from` to `to` and wakes the owner. Returns false, and changes nothing, if the phase
+ * is not `from` because the worker was left running.
+ *
+ * The pool's memory must not be freed before this function has unlocked the mutex. The thread that
+ * destroys the pool cannot join a lent thread. Instead, after it has seen the new phase, the
+ * destroying thread locks and unlocks the same mutex (ls_pool_await_lent). This thread changes the
+ * phase while it holds the mutex. So the destroying thread gets the mutex only after this thread
+ * has released it, and frees the memory after that. */
 static bool give_back(struct ls_pool_worker *w, int from, int to)
 {
     ls_pool *pool = w->pool;

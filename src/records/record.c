@@ -128,7 +128,7 @@ static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
 #define IN(type) (1u << LS_RECORD_##type)
 #define PART(part) (1u << LS_PART_##part)
 #define VARIES .varies = true
-#define LIVES (IN(RUN_START) | IN(RESUME)) /* types that begin a run or its continuation */
+#define LIVES (IN(RUN_START) | IN(RESUME)) /* types that begin a run or continue one */
 
 const ls_record_key ls_record_keys[] = {
     {LIVES | IN(RUN_END), "time", LS_FORM_TEXT, .put = put_time, VARIES},

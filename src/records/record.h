@@ -1,6 +1,6 @@
-/* Records: the events of a run as structs. They are passed to sinks (sink.h), which store or show
- * them. A sink that wants text gets each record as a line of JSON, whose keys src/train/README.md
- * lists; other sinks read the structs.
+/* Records: the events of a run as structs, such as the end of a step, an evaluation or a fault.
+ * Sinks (sink.h) receive the records and store or show them. A sink that wants text gets each
+ * record as a line of JSON, whose keys src/train/README.md lists; other sinks read the structs.
  *
  * To add a key to a record, change four files: add a member to the values of the record here, set
  * it where the record is composed (train/run_records.c), add a row to ls_record_keys (record.c),
@@ -33,22 +33,26 @@ typedef enum ls_record_type {
 /* Names of the types in text. */
 extern const char *const ls_record_names[LS_RECORD_TYPES];
 
-/* Phases of a worker's step: their keys in JSON, and their names in messages and charts. */
+/* Phases of a worker's step (gather, forward, …): their keys in JSON, and their names in messages
+ * and charts. */
 enum { LS_PHASES = 6 };
 extern const char *const ls_phase_keys[LS_PHASES];
 extern const char *const ls_phase_names[LS_PHASES];
 
+/* Times of one worker in one step. */
 typedef struct ls_worker_times {
     int worker;               /* index of the worker */
-    int queued;               /* number of its jobs, the current one included, that had not ended */
+    int queued;               /* number of the worker's jobs that had not ended, the current job
+                               * included */
     float seconds[LS_PHASES]; /* duration of each phase */
 } ls_worker_times;
 
+/* The data of a run. */
 typedef struct ls_data_values {
     const char *name, *source;
-    ls_payload payload;
-    bool synthetic; /* the data are generated (data.name synthetic) */
-    bool images;    /* rows consist of bytes; false: of floats */
+    ls_payload payload; /* result of comparing the data with the published data of this name */
+    bool synthetic;     /* the data are generated (data.name synthetic) */
+    bool images;        /* rows consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
     int targets; /* number of targets of a row; 0: rows have a class */
     int classes;
@@ -59,16 +63,16 @@ typedef struct ls_start_values { /* values of run_start and resume */
     ls_summary summary;
     ls_data_values data;
     const ls_config *config;
-    uint64_t step;
+    uint64_t step; /* number of steps done before */
 } ls_start_values;
 
 typedef struct ls_step_values {
-    uint64_t step, rows, correct;
+    uint64_t step, rows, correct; /* number of the step, of its rows, and of its correct rows */
     float loss, lr, images_per_s;
     float gradient_norm; /* before clipping; NaN: unknown */
     int workers;
-    bool hits; /* `correct` has a meaning: the loss defines when a row is correct */
-    const ls_worker_times *worker;
+    bool hits; /* `correct` has a meaning: the loss function defines when a row is correct */
+    const ls_worker_times *worker; /* [workers] */
 } ls_step_values;
 
 typedef struct ls_epoch_values {
@@ -92,8 +96,8 @@ typedef enum ls_fault_action {
 typedef struct ls_fault_values {
     ls_fault fault;
     ls_fault_action action;
-    const char *device; /* the worker's device, or the host's name */
-    int devices_left;   /* number of devices that go on */
+    const char *device; /* name of the worker's device, or of the host */
+    int devices_left;   /* number of devices that continue the run */
 } ls_fault_values;
 
 typedef struct ls_nonfinite_values {
@@ -119,8 +123,7 @@ typedef struct ls_end_values {
 typedef struct ls_record {
     ls_record_type type;
     uint64_t epoch; /* for steps, epochs and evaluations */
-    /* [devices] names of the devices that take part, for run_start, resume,
-     * arrival and run_end. */
+    /* [devices] names of the devices of the run, for run_start, resume, arrival and run_end. */
     const char *const *device;
     int devices;
     union {
@@ -133,10 +136,8 @@ typedef struct ls_record {
         ls_arrival_values arrival;
         ls_end_values end;
     } of;
-    /* One line of JSON, terminated by a zero, for sinks that want text; and its length without the
-     * zero. */
-    const char *json;
-    size_t length;
+    const char *json; /* the record as one line of JSON, zero-terminated, if a sink wants text */
+    size_t length;    /* length of `json` without the zero */
 } ls_record;
 
 /* ---- as text --------------------------------------------------------------------------------- */
@@ -164,20 +165,20 @@ typedef enum ls_member_kind {
     LS_FORM_OBJECT
 } ls_member_kind;
 
-/* Objects inside a record that have rows of their own in ls_record_keys: `data` of run_start, and
- * each worker of a step. */
+/* Objects inside a record whose keys are rows of ls_record_keys as well: the object `data` of
+ * run_start, and the object of each worker of a step. */
 enum { LS_PART_DATA = LS_RECORD_TYPES, LS_PART_WORKER };
 
 /* A key that one or more types of records have. */
 typedef struct ls_record_key {
-    unsigned in; /* the types and parts that have the key: a bit 1 << type for each */
+    unsigned in; /* types of records, and parts, that have the key: a bit 1 << type for each */
     const char *key;
     ls_member_kind kind;
-    /* Offset of the value in ls_record, or in ls_worker_times for a worker's keys. */
-    size_t at;
+    size_t at; /* offset of the value in ls_record, or in ls_worker_times for a worker's keys */
+    /* Writes a value of the kinds LS_FORM_…; NULL for other kinds. */
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
     /* The value may differ between two runs that have the same results, because it depends on
-     * devices, workers or time. A comparison of runs ignores it. */
+     * devices, workers or time. A comparison of two runs ignores the key. */
     bool varies;
 } ls_record_key;
 

@@ -100,7 +100,7 @@ static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     const callback_sink *sink = (callback_sink *)base;
     ls_error own = {
-        0}; /* the callback gets an error even if the caller has none, and need not set its text */
+        0}; /* the callback gets an ls_error even if err is NULL, and need not set its text */
     const int status = sink->record(sink->user, record->json, record->length, &own);
     if (status == LS_OK)
         return LS_OK;
@@ -164,8 +164,8 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 
 /* ---- check of a resumed file ---------------------------------------------------------------- */
 
-/* Computes the checksums of the first `bytes` bytes of the file. If bytes follow the last newline,
- * they count as a line. */
+/* Computes the checksums of the first `bytes` bytes of the file. Bytes after the last newline count
+ * as a line. */
 static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
 {
     char chunk[1 << 14];
@@ -189,8 +189,8 @@ static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
     return 0;
 }
 
-/* Returns the number of the first line that is not JSON. Returns 0 if all lines are, or if there is
- * no memory. */
+/* Returns the number of the first line that is not JSON. Returns 0 if all lines are JSON, or if
+ * memory ran out. */
 static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_host *host)
 {
     void *text;
@@ -234,8 +234,8 @@ static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t lin
                    path, (unsigned long long)keep->sums.lines, fix);
 }
 
-/* Checks that the file is unchanged up to the mark. A file that is shorter than the mark is refused
- * later, when it is cut. */
+/* Checks that the file is unchanged up to the mark. If the file is shorter than the mark, this
+ * function returns LS_OK; ls_log_file_open then fails, when it cuts the file to the mark. */
 static int check_unchanged(const char *path, const ls_sink_mark *keep, const ls_host *host,
                            ls_error *err)
 {

@@ -1,5 +1,5 @@
 /* Sinks: destinations of a run's records (record.h), such as a file or a callback. A run has at
- * most LS_SINKS_MAX of them. */
+ * most LS_SINKS_MAX sinks. */
 #ifndef RECORDS_SINK_H
 #define RECORDS_SINK_H
 
@@ -20,13 +20,13 @@ struct ls_sink {
      * the sink. */
     int (*close)(ls_sink *sink, ls_error *err);
     ls_log_file *file; /* file to which the sink writes, or NULL */
-    bool wants_text;   /* emit gets records with `json` */
+    bool wants_text;   /* record->json is set before `emit` is called */
 };
 
-/* A position in a file of records, with checksums of the records before it. */
+/* A position in a file of records. */
 typedef struct ls_sink_mark {
-    uint64_t bytes;
-    ls_line_sums sums; /* checksums of the records before it */
+    uint64_t bytes;    /* offset of the position in the file */
+    ls_line_sums sums; /* checksums of the records before the position */
 } ls_sink_mark;
 
 #define LS_SINKS_MAX 8
@@ -47,13 +47,14 @@ void ls_sinks_init(ls_sinks *sinks, const ls_host *host);
  * LS_EINVAL (there are LS_SINKS_MAX sinks already). */
 int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
 
-/* Passes a record to every sink that has not failed before. If a sink fails now, the others still
- * get the record. The record is rendered as JSON once, if any sink wants text. Returns the first
- * error. Errors: LS_ENOMEM, those of the sinks. */
+/* Passes a record to every sink that has not failed before. If a sink fails in this call, the other
+ * sinks still get the record. The record is rendered as JSON once, if any sink wants text. Returns
+ * the first error. Errors: LS_ENOMEM, those of the sinks. */
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
-/* Writes records to the files that have buffered them for a second or longer. The coordinator calls
- * it while it waits. */
+/* Writes the buffered records of each sink to its file, if the sink's last write was more than a
+ * second ago. The coordinator (the thread that runs the training) calls this function while it
+ * waits. */
 void ls_sinks_look(ls_sinks *sinks);
 
 /* ls_sinks_flush writes the buffered records to the files, and sets *mark to the end of
@@ -66,17 +67,19 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 /* Closes all sinks and returns the first error. A zeroed structure is allowed. */
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
-/* Creates a sink that appends records to a file as JSON Lines, written at least once a second.
- * If `keep` is NULL, the file must not exist yet. Otherwise the file must exist and be unchanged up
- * to this mark, and what follows the mark is cut off. Errors: LS_EIO; LS_EDATA (the file is shorter
- * or has changed; the message names the line); LS_ENOMEM. */
+/* Creates a sink that appends records to a file as JSON Lines. Records are buffered for at most a
+ * second. If `keep` is NULL, the file must not exist yet. Otherwise the file must exist and be
+ * unchanged up to the position `keep`; the function removes everything after that position. Errors:
+ * LS_EIO; LS_EDATA (the file is shorter or has changed; the message names the line); LS_ENOMEM. */
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 
-/* The type of functions that create a sink in the run's directory `dir`. sinks.def has a row for
- * each such function. `tensorboard` is a new event file with loss, accuracy, learning rate and
- * images per second of every step, and loss and accuracy of every evaluation, written at least once
- * a second. Errors: LS_EIO, LS_ENOMEM. */
+/* The type of functions that create a sink in the run's directory `dir`. The file sinks.def has a
+ * row for each such function. Errors: LS_EIO, LS_ENOMEM.
+ *
+ * ls_sink_tensorboard creates a sink that writes a new TensorBoard event file: loss, accuracy,
+ * learning rate and images per second of every step, and loss and accuracy of every evaluation.
+ * Events are buffered for at most a second. */
 typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
 
 #define LS_SINK(name, wanted) ls_sink_opener ls_sink_##name;

@@ -127,8 +127,8 @@ static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
-/* Writes an event that makes TensorBoard discard the steps of an earlier file that are computed
- * again. */
+/* Writes an event that makes TensorBoard discard steps of an earlier file: those that the resumed
+ * run computes again. */
 static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 {
     sink->step = step;

@@ -1,3 +1,4 @@
+/* trace.h explains spans, tracks, marks, ranges and the coordinator. */
 #include "records/trace.h"
 
 #include "base/clock.h"
@@ -13,14 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARKS 16384 /* most marks of a worker between two calls of ls_trace_drain */
+#define MARKS 16384 /* largest number of marks of a worker between two calls of ls_trace_drain */
 #define BUFFER (1u << 16)
 #define LINE 512
-#define TAKEN 4096     /* most spans taken from a device at a time */
-#define STREAMS 16     /* most streams of a device that have tracks */
-#define SIDE_BY_SIDE 8 /* most tracks of a stream */
-#define SUBMITTED 8    /* ranges whose submission is stored: more than can be in flight */
-/* Distance between the sort indices of two workers; their devices' tracks lie in between. */
+#define TAKEN 4096     /* largest number of spans taken from a device at a time */
+#define STREAMS 16     /* largest number of streams of a device that have tracks */
+#define SIDE_BY_SIDE 8 /* largest number of tracks of a stream */
+#define SUBMITTED 8    /* number of ranges whose submission is stored: more than can be in flight */
+/* Distance between the sort indices of two workers. The indices between them are those of the
+ * tracks of the first worker's device. */
 #define SORT_STEP 256
 
 /* Activities of a worker, in the order in which the phases of a step follow each other. */
@@ -55,9 +57,10 @@ typedef struct lane {
     phase phase;
     /* times at which the present position, phase and step began; step_ns 0: no step */
     uint64_t place_ns, phase_ns, step_ns;
-    uint64_t sent_ns; /* time at which the step's range was submitted; 0: the step has no arrow */
+    uint64_t sent_ns; /* time at which the range that begins with this step was submitted; 0: no
+                       * arrow leads to this step */
     uint32_t step;
-    int queued; /* last value of the counter of its inbox */
+    int queued; /* last value of the counter "queue depth" for this worker */
     /* The device, if it reports spans, or NULL. The worker's thread stores the pointer with release
      * order, after it has called spans_begin and written device_name. The coordinator loads it with
      * acquire order, so a coordinator that sees the device also sees device_name and the effects of
@@ -83,10 +86,10 @@ struct ls_trace {
     lane *lane;
     submission submitted[SUBMITTED]; /* the ranges that were submitted last */
     uint64_t submissions, arrows;    /* numbers of submissions and of arrows written so far */
-    /* Whether a device has refused to report spans: 0: none; 1: `why` is being written; 2: it is
-     * written. The exchange of 0 for 1 selects one worker's thread, which alone writes `why`, and
-     * then stores 2 with release order. ls_trace_finish loads with acquire order, and reads `why`
-     * only after it has read 2. */
+    /* Whether a device cannot report spans. 0: no such device; 1: a worker's thread is writing
+     * `why`; 2: `why` is complete. A thread changes 0 to 1 by a compare-exchange, so only one
+     * thread writes `why`. It then stores 2 with release order. ls_trace_finish loads the value
+     * with acquire order, and reads `why` only after it has read 2. */
     _Atomic int refused;
     ls_error why;
     ls_device_span *span; /* [TAKEN] buffer of the coordinator */
@@ -125,7 +128,7 @@ static void put_time(ls_trace *t, const char *key, uint64_t ns)
 }
 
 /* Returns the number of a track in the file. The process has the number 1. Viewers regard the
- * thread with the same number as its main thread, so the coordinator has the number 1. */
+ * thread with the process's number as the main thread, so the coordinator has the number 1. */
 static int track_number(const ls_trace *t, int track)
 {
     if (track >= 0)
@@ -148,8 +151,8 @@ static void put_text(ls_trace *t, const char *key, const char *text)
     t->used += count;
 }
 
-/* Begins an event. The time precedes the texts because Perfetto's importers of before 2022 read an
- * event up to its time, and refuse a text that contains \u before it. */
+/* Begins an event. The time precedes the texts: Perfetto's importers of before 2022 search an event
+ * for its time, and refuse the event if a text with \u precedes the time. */
 static void put_event(ls_trace *t, char kind, uint64_t ns, int number)
 {
     put(t, ",\n{\"ph\":\"%c\"", kind);
@@ -157,7 +160,8 @@ static void put_event(ls_trace *t, char kind, uint64_t ns, int number)
     put(t, ",\"pid\":1,\"tid\":%d,", number);
 }
 
-/* Writes a span. `unit`, `value`: an argument of the span; NULL: it has none. */
+/* Writes a span. `unit`, `value`: name and value of an argument of the span; `unit` NULL: the span
+ * has no argument. */
 static void put_numbered(ls_trace *t, int number, const char *category, const char *name,
                          uint64_t begin, uint64_t end, const char *unit, uint64_t value)
 {
@@ -215,9 +219,9 @@ static phase phase_of(int place)
     }
 }
 
-/* Ends the span that the last mark began. Reading *replica without synchronisation of its own is
- * safe after a mark of an op: the worker sets that pointer before its replica runs an op, and adds
- * the mark later; pushing a mark is a release, and taking it an acquire (sync/ring.h). */
+/* Ends the span that the last mark began. Reading *replica is safe after a mark of an op, without
+ * further synchronisation: the worker sets that pointer before its replica runs an op, and then
+ * pushes the mark of the op, which is a release; taking the mark is an acquire (sync/ring.h). */
 static void end_place(ls_trace *t, int worker, const ls_replica *const *replica, uint64_t ns)
 {
     const lane *l = &t->lane[worker];
@@ -238,7 +242,7 @@ static void end_phase(ls_trace *t, int worker, uint64_t ns)
 }
 
 /* Returns the time at which the range that begins with the current step was submitted, or 0 if the
- * step is not the first of a range. If a step was repeated, it was submitted several times; the
+ * step is not the first of a range. A step that was repeated was submitted several times; the
  * result is the time of the last submission before the step began. */
 static uint64_t time_of_submission(const ls_trace *t, const lane *l)
 {
@@ -250,9 +254,9 @@ static uint64_t time_of_submission(const ls_trace *t, const lane *l)
     return 0;
 }
 
-/* Writes an arrow from the submission of a range to its first step. The format lets the head of an
- * arrow without a binding point belong to the next span that begins on the track; if two spans
- * begin at the same time, to the longer one. */
+/* Writes an arrow from the submission of a range to the range's first step. By the trace format,
+ * the head of an arrow without a binding point belongs to the next span that begins on the track;
+ * if two spans begin at the same time, it belongs to the longer span. */
 static void put_arrow(ls_trace *t, int worker)
 {
     static const char text[] = "\"cat\":\"submit\",\"name\":\"submit\",\"id\":%llu}";
@@ -345,8 +349,9 @@ static stream *stream_of(lane *l, uint32_t id)
     return &l->stream[l->streams++];
 }
 
-/* Returns the first track of the stream that has no span at time `begin`, which may be a new track,
- * or −1 if the stream has SIDE_BY_SIDE tracks and none is free. */
+/* Returns a track of the stream on which no span is open at time `begin`: the first existing one,
+ * or else a new track. Returns −1 if the stream has SIDE_BY_SIDE tracks and a span is open on each
+ * of them. */
 static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
 {
     lane *l = &t->lane[worker];

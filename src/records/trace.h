@@ -1,23 +1,26 @@
 /* The timeline of a run, as a Chrome trace.
  *
- * A span is an interval of time with a name, a track is a row of spans. Each worker records a mark
- * whenever its heartbeat beats (sync/heartbeat.h), that is, whenever it begins another op or phase.
- * Between two steps the coordinator takes the marks, turns them into spans, and writes the spans. A
- * worker's track has its steps. A step consists of phases (gather, forward, backward, add up, merge
- * with its waits, apply) without gaps, and a phase consists of ops if the trace was created with
- * `ops`. The coordinator's track has the coordinator's own work, and the saver's track has the
- * writing of checkpoints.
+ * A *span* is an interval of time with a name. A *track* is a row of spans in the timeline. The
+ * *coordinator* is the thread that runs the training and gives the workers their work. Each worker
+ * records a *mark* (a position in its work and the time) whenever its heartbeat beats
+ * (sync/heartbeat.h), that is, whenever it begins another op or phase. Between two steps the
+ * coordinator takes the marks, turns them into spans, and writes the spans. A worker's track
+ * contains its steps. A step consists of phases (gather, forward, backward, add up, merge with its
+ * waits, apply) without gaps, and a phase consists of ops if the trace was created with `ops`. The
+ * coordinator's track contains the coordinator's own work, and the saver's track the writing of
+ * checkpoints.
  *
- * Spans of the same kind have the same name, and their numbers are arguments, so that a query that
- * groups by name finds all steps under "step". An arrow leads from the span in which the
- * coordinator submits a range of steps to the first step of the range on each worker. Counters show
- * the number of items in each worker's inbox, and the rows per second of the last step.
+ * Spans of the same kind have the same name; a number, such as that of a step, is an argument of
+ * the span. So a query that groups by name finds all steps under "step". The coordinator submits
+ * steps to the workers in *ranges* of consecutive steps. An arrow leads from the span in which a
+ * range is submitted to the first step of the range on each worker. Counters show the number of
+ * items in each worker's inbox, and the rows per second of the last step.
  *
- * The tracks of a worker's device follow the worker's track, one for each stream, such as
- * "cuda(0) stream 13", if the device can report spans (plugin.h, spans_begin). If two spans of a
- * stream overlap, as branches of a recording can, the second one is on a further track. If a device
- * cannot report spans, the trace is written without them; a line of the log, and otherData in the
- * file, say why. */
+ * If a worker's device can report spans (plugin.h, spans_begin), the device's tracks follow the
+ * worker's track, one for each stream, such as "cuda(0) stream 13". If two spans of a stream
+ * overlap, as branches of a CUDA graph can, the second span is on an additional track. If a device
+ * cannot report spans, the trace is written without the device's spans; a line of the log, and
+ * otherData in the file, say why. */
 #ifndef RECORDS_TRACE_H
 #define RECORDS_TRACE_H
 
@@ -29,11 +32,11 @@
 
 typedef struct ls_trace ls_trace;
 
-/* Tracks of threads other than workers, whose tracks are 0, 1, 2 and so on. */
+/* Tracks of threads that are not workers. The track of worker i is i. */
 enum { LS_TRACK_COORDINATOR = -1, LS_TRACK_SAVER = -2 };
 
-/* Creates the trace. It is written under a temporary name, which ls_trace_finish changes to `path`.
- * If `ops` is true, each op is a span. Errors: LS_EIO, LS_ENOMEM. */
+/* Creates the trace. The file is written under a temporary name, which ls_trace_finish changes to
+ * `path`. If `ops` is true, each op is a span. Errors: LS_EIO, LS_ENOMEM. */
 int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, const ls_host *host,
                     ls_error *err);
 
@@ -47,26 +50,29 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
 /* The functions below are called by the coordinator. `trace` may be NULL. An error of writing is
  * stored, and ls_trace_finish returns it. */
 
-/* Writes the spans that follow from the new marks of a worker, and the new spans of its device.
- * `replica`: address of the worker's pointer to its replica, from which the names of ops are taken;
- * the pointer is read only after a mark of an op. NULL: there is no replica. */
+/* Writes the spans that follow from the new marks of a worker, and the new spans of the worker's
+ * device. `replica`: address of the variable in which the worker stores the pointer to its replica;
+ * the names of ops are taken from the replica. The variable is read only after a mark of an op.
+ * NULL: there is no replica. */
 void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
-/* Writes a span of the coordinator or the saver, with times of ls_now_ns. `unit`, `number`: an
- * argument of the span, such as "step", 12; NULL: it has none. */
+/* Writes a span of the coordinator or the saver, with times of ls_now_ns. `unit`, `number`: name
+ * and value of an argument of the span, such as "step", 12; `unit` NULL: the span has no
+ * argument. */
 void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
                    const char *unit, uint64_t number);
 /* Writes the span in which the coordinator submitted a range of steps to the workers. The arrows to
- * the range's first step begin there. `first_step`: number of the range's first step, from 1. */
+ * the range's first step begin in this span. `first_step`: number of the range's first step, from
+ * 1. */
 void ls_trace_submit(ls_trace *trace, uint64_t first_step, uint64_t begin_ns, uint64_t end_ns);
-/* Writes the counter "queue depth" at time `ns` if it has changed; `queued` [workers]: number of
- * items in each worker's inbox, plus the item on which the worker works, even if the worker has
- * just reported that it has finished that item. */
+/* Writes the counter "queue depth" at time `ns` if it has changed. `queued` [workers]: number of
+ * items in each worker's inbox, plus 1 for the item on which the worker works. The item still
+ * counts if the worker has just reported that it has finished the item. */
 void ls_trace_queues(ls_trace *trace, uint64_t ns, const int queued[]);
-/* Writes the counter "throughput" at time `ns`, in rows per second. A rate that is not finite is
- * left out. */
+/* Writes the counter "throughput" at time `ns`, in rows per second. Writes nothing if the rate is
+ * not finite. */
 void ls_trace_rate(ls_trace *trace, uint64_t ns, double rows_per_s);
-/* Makes the devices stop reporting spans. Must be called before a device is closed. ls_trace_finish
- * does it as well. */
+/* Makes the devices stop reporting spans. Must be called before a device is closed, unless
+ * ls_trace_finish was called. */
 void ls_trace_leave_devices(ls_trace *trace);
 /* Completes the file; later calls write nothing. Errors: LS_EIO, also for a write that failed
  * earlier. */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEEPEST = 4096 /* most directories on the path to the root */ };
+enum { DEEPEST = 4096 /* largest number of directories on the path to the root */ };
 
 int ls_sync_parent(const char *path, ls_error *err)
 {
@@ -26,9 +26,9 @@ int ls_sync_parent(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync its directory", error) : LS_OK;
 }
 
-/* Moves from the open directory to its parent. Returns non-zero if it was the root of
- * its file system, or if the parent cannot be read; this process cannot have created
- * entries in such a parent. */
+/* Replaces the open directory *fd by its parent. Returns non-zero if the directory is the root of
+ * its file system, or if the parent cannot be read; this process cannot have created entries in
+ * such a parent. */
 static int go_up(int *fd)
 {
     struct stat here, there;
@@ -66,8 +66,8 @@ int ls_sync_path(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync the directories above it", error) : LS_OK;
 }
 
-/* Creates the missing directories, `path` last. Returns the error number of
- * the last mkdir, or 0. */
+/* Creates the missing directories above `path`, and then `path`. Returns the error number of the
+ * last mkdir, or 0. */
 static int make_all(char *path)
 {
     for (char *p = path + 1; *p; p++) {
@@ -127,8 +127,8 @@ static int fail_held(int fd, const char *directory, ls_error *err)
     return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
 }
 
-/* Writes this process's number to the lock file, for messages. The lock works without it, so a
- * failure is ignored. */
+/* Writes this process's number to the lock file, for messages. The lock works without the number,
+ * so a failure is ignored. */
 static void write_holder(int fd)
 {
     char text[32];
@@ -137,8 +137,8 @@ static void write_holder(int fd)
         (void)ls_io_write(fd, text, (size_t)n);
 }
 
-/* Takes the lock. The lock only prevents a second run in the directory; files stay complete without
- * it. So the run goes on if the file system has no locks. */
+/* Takes the lock. The lock only prevents a second run in the directory; without a lock, all files
+ * are still complete. So the run goes on if the file system has no locks. */
 static int lock_file(int fd, const char *directory, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];

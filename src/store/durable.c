@@ -13,16 +13,16 @@
 
 /* ---- hidden names of incomplete files --------------------------------------------------------
  *
- * An incomplete file NAME has the name ".NAME.lockstep-PID-N" in the same directory. A writer holds
- * a lock on its file while it writes. A file with such a name that no process has locked was left
- * by a process that was killed, and can be removed. These functions return error numbers of the
- * operating system, 0 on success. */
+ * While the file NAME is being written, it has the hidden name ".NAME.lockstep-PID-N" in the same
+ * directory, and the writing process holds a lock on it. A file with such a name that no process
+ * has locked belongs to a process that was killed, and can be removed. These functions return error
+ * numbers of the operating system, 0 on success. */
 
 #define HIDDEN_NAME 256 /* capacity for a hidden name in bytes, the zero included */
 
 static const char mark[] = ".lockstep-";
 
-enum { BASE = 128 /* most bytes of NAME in a hidden name */, TRIES = 100000 };
+enum { BASE = 128 /* largest number of bytes of NAME in a hidden name */, TRIES = 100000 };
 
 /* Returns the length of a name, at most BASE bytes, that does not split a UTF-8 character. */
 static int base_length(const char *base)
@@ -56,7 +56,7 @@ static bool is_hidden_name(const char *name)
         return false;
     for (const char *at = name; (at = strstr(at, mark)) != NULL; at++)
         p = at + sizeof mark -
-            1; /* the last mark is used, because NAME may also contain the mark */
+            1; /* the last ".lockstep-" is used, because NAME may also contain this text */
     p = p ? skip_digits(p) : NULL;
     p = p && *p == '-' ? skip_digits(p + 1) : NULL;
     return p && *p == '\0';
@@ -70,9 +70,9 @@ static bool still_there(int parent, const char *name, int fd)
            there.st_dev == open_one.st_dev && there.st_ino == open_one.st_ino;
 }
 
-/* Locks a file that was just created. Another process may have taken it for the file of a killed
- * process and removed it before it was locked: then returns EEXIST, and the caller tries another
- * name. */
+/* Locks a file that was just created. Before the lock was taken, another process may have mistaken
+ * the file for that of a killed process and removed it. The function then returns EEXIST, and the
+ * caller tries another name. */
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
@@ -110,7 +110,7 @@ static int temporary_file(int *fd, char name[HIDDEN_NAME], int parent, const cha
     return error;
 }
 
-/* Opens a stream for a directory; leaves `fd` and its position alone. */
+/* Opens a stream of the directory `fd`. Does not change the file position of `fd`. */
 static DIR *open_stream(int fd)
 {
     int own;
@@ -165,7 +165,7 @@ static void release(ls_file_writer *w)
     w->fd = w->lock = -1;
 }
 
-/* Fails with the writer's first failure. If there was none before, that is the failure `error`. */
+/* Fails with the writer's first failure, which is `error` if there was no failure before. */
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)
@@ -198,7 +198,7 @@ int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, 
     return error ? fail(w, "write", error, err) : LS_OK;
 }
 
-/* Syncs and closes the file. After a failure the writer is abandoned. */
+/* Syncs and closes the file. After a failure it calls ls_file_writer_abandon. */
 static int settle(ls_file_writer *w, ls_error *err)
 {
     const char *operation = "sync";

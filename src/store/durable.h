@@ -9,9 +9,9 @@
  *     ls_file_writer_abandon(&w);             // always
  *
  * Method: the new contents are written to a file with a hidden name in the same directory, synced,
- * and renamed over the old file; then the directory is synced. A hidden file is locked while it is
- * written. A hidden file without a lock was therefore left by a process that was killed, and is
- * removed.
+ * and renamed over the old file; then the directory is synced. The writing process holds a lock on
+ * the hidden file. A hidden file that no process has locked therefore belongs to a process that was
+ * killed, and the next writer removes it.
  *
  * Interrupted system calls and short writes are retried. Files are created with mode 0666 and
  * directories with 0777, minus the process's umask. Descriptors are closed on exec. Every failure
@@ -31,7 +31,8 @@
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* bytes written so far */
-    char *path;     /* path of the hidden file; NULL: committed, abandoned or never opened */
+    char *path;     /* path of the hidden file; NULL: there is no hidden file, because the writer
+                     * was committed, abandoned or never opened */
     char *target;   /* path of the file to replace */
     int folder;     /* descriptor of the directory that contains path and target */
     int fd;
@@ -48,8 +49,8 @@ int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_
 int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, size_t count,
                              ls_error *err);
 
-/* Closes and removes a file that was not committed. Does nothing after commit, abandon or a failed
- * begin, or to a zeroed writer. */
+/* Closes and removes a file that was not committed. Does nothing after ls_replace_commit, after an
+ * earlier ls_file_writer_abandon, after a failed ls_replace_begin, or for a zeroed writer. */
 void ls_file_writer_abandon(ls_file_writer *w);
 
 /* Creates a file with a hidden name in the directory of `path`, and removes the hidden files that
@@ -57,18 +58,19 @@ void ls_file_writer_abandon(ls_file_writer *w);
  * ends with ls_replace_commit or ls_file_writer_abandon. Errors: LS_EIO, LS_ENOMEM. */
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
 
-/* Syncs the contents, renames the file to `path`, and syncs the directory. After a failure the new
- * file has been removed and the old one is unchanged. Only if syncing the directory fails, the new
- * file is in place and complete, but might not survive a loss of power. Errors: LS_EIO. */
+/* Syncs the contents, renames the file to the path given to ls_replace_begin, and syncs the
+ * directory. After a failure the new file has been removed, and the old file is unchanged. There is
+ * one exception: if only syncing the directory fails, the new file has replaced the old one, but
+ * may be lost by a loss of power. Errors: LS_EIO. */
 int ls_replace_commit(ls_file_writer *w, ls_error *err);
 
 /* Replaces a file as the functions above do, in one call. Errors: LS_EIO, LS_ENOMEM. */
 int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                     ls_error *err);
 
-/* Writes a file whose path a user has given. It does the same as ls_replace_file, except that an
- * existing file that is not a regular file (a terminal, a pipe, a symbolic link) is written to
- * directly. Errors: LS_EIO, LS_ENOMEM. */
+/* Writes a file whose path a user has given, as ls_replace_file does. If the path is an existing
+ * file that is not a regular file (a terminal, a pipe, a symbolic link), the function does not
+ * replace that file but writes the bytes to it. Errors: LS_EIO, LS_ENOMEM. */
 int ls_write_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                   ls_error *err);
 
@@ -83,14 +85,14 @@ int ls_sync_parent(const char *path, ls_error *err);
  * system. Errors: LS_EIO. */
 int ls_sync_path(const char *path, ls_error *err);
 
-/* Creates the directory `path` and those above it that are missing, and calls ls_sync_path.
- * Directories that existed are synced as well, since it is not known whether the process that
- * created them did. Sets *made to 1 if `path` did not exist before, else to 0. Errors: LS_EIO. */
+/* Creates the directory `path` and the missing directories above it, and calls ls_sync_path.
+ * Directories that existed before are synced as well, because the process that created them may not
+ * have synced them. Sets *made to 1 if `path` did not exist before, else to 0. Errors: LS_EIO. */
 int ls_make_directory(const char *path, int *made, ls_error *err);
 
 /* ---- locks: one process per directory -------------------------------------------------------- */
 
-/* A lock on a directory, released when its holder dies.
+/* A lock on a directory. The system releases it when the process that holds it ends.
  *
  *     ls_dir_lock lock;
  *     if (ls_dir_lock_take(&lock, "runs/x", host, &err) != LS_OK)

@@ -1,5 +1,5 @@
-/* The system calls of src/store. A call that a signal interrupts is retried. Unless it says
- * otherwise, a function returns the operating system's error number, 0 on success. `folder`:
+/* The system calls of src/store. A call that a signal interrupts is retried. Unless its comment
+ * says otherwise, a function returns the operating system's error number, 0 on success. `folder`:
  * descriptor of a directory, or AT_FDCWD. Any thread. */
 #ifndef STORE_IO_H
 #define STORE_IO_H
@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Reports LS_EIO "PATH: cannot OPERATION: REASON". Only the end of a very long path is printed. */
+/* Writes and returns the error LS_EIO "PATH: cannot OPERATION: REASON". Of a very long path only
+ * the end is printed. */
 int ls_io_fail(ls_error *err, const char *path, const char *operation, int error);
 
 /* Returns the end of a path that fits into a message. */
@@ -46,9 +47,9 @@ int ls_io_make_folder(int folder, const char *name);
 int ls_io_remove(int folder, const char *name);
 int ls_io_rename(int folder, const char *from, const char *to);
 
-/* Takes an exclusive flock without waiting. Returns EWOULDBLOCK if another process holds it, any
- * other number if the file system has no lock for this file: ENOLCK, ENOSYS, EBADF (a network file
- * system, and the file is not open for writing) and others. */
+/* Takes an exclusive flock without waiting. Returns EWOULDBLOCK if another process holds the lock.
+ * Returns any other number if the file system offers no lock for this file: ENOLCK, ENOSYS, EBADF
+ * (a network file system, and the file is not open for writing) and others. */
 int ls_io_lock(int fd);
 
 #endif

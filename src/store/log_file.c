@@ -30,8 +30,8 @@ struct ls_log_file {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Returns the number of bytes that form whole records, of the `written` bytes of `data`. `data`
- * must begin with a record. */
+/* Returns how many of the first `written` bytes of `data` form whole records. `data` must begin
+ * with a record. */
 static size_t whole_records(const ls_log_file *f, const char *data, size_t written)
 {
     if (!f->kind->lines)
@@ -128,9 +128,8 @@ int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Removes everything after the first `keep` bytes and syncs the file. New records will be written
- * there; without the sync, the file could contain old and new records mixed after a loss of
- * power. */
+/* Removes everything after the first `keep` bytes and syncs the file. Without the sync, the file
+ * could contain a mixture of the removed and of new records after a loss of power. */
 static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;

@@ -1,4 +1,5 @@
-/* A file that grows by whole records: metrics, events.
+/* A file to which whole records are appended, such as the lines of metrics.jsonl or the events of
+ * TensorBoard.
  *
  *     ls_log_file *f;
  *     int status = ls_log_file_open(&f, "x/metrics.jsonl", LS_LOG_FILE_NEW, &kind, host, &err);
@@ -14,9 +15,10 @@
  * than an early end.
  *
  * After a loss of power the file contains everything that was flushed before the last sync. Of the
- * bytes that were written later, any part may be missing. A missing part before a kept one reads as
- * zeros. A file belongs to one thread at a time, except that ls_log_file_sync may be called by
- * another thread meanwhile. */
+ * bytes that were written after that sync, any part may be missing. Missing bytes that precede
+ * present ones read as zeros.
+ * Threads: a file belongs to one thread at a time, except that another thread may call
+ * ls_log_file_sync at the same time. */
 #ifndef STORE_LOG_FILE_H
 #define STORE_LOG_FILE_H
 
@@ -28,19 +30,21 @@
 
 typedef struct ls_log_file ls_log_file;
 
+/* Description of the records of a file. */
 typedef struct ls_log_kind {
-    bool lines;       /* records are texts, each of which becomes a line */
+    bool lines;       /* records are texts; a newline is written after each of them */
     const char *what; /* name of the records in messages: "metrics" */
-    const char *fix;  /* advice to the user if they cannot be written */
+    const char *fix;  /* advice to the user if the records cannot be written */
 } ls_log_kind;
 
 #define LS_LOG_FILE_NEW UINT64_MAX
 
-/* Opens a file. `keep` LS_LOG_FILE_NEW: the file must not exist, and is created. Otherwise it must
- * exist and have at least `keep` bytes, and is cut to its first `keep` bytes. A symbolic link is
- * not followed. The file's name and its length are synced. `kind` belongs to the caller and must
- * outlive the file. The caller closes *out. Errors: LS_EIO; LS_EAGAIN if the new file's name
- * exists; LS_EDATA if the file is shorter; LS_ENOMEM. */
+/* Opens a file for appending. If `keep` is LS_LOG_FILE_NEW, the file must not exist, and is
+ * created. Otherwise the file must exist and have at least `keep` bytes, and is cut to its first
+ * `keep` bytes. A symbolic link is not followed. The file's name and its length are synced. `kind`
+ * belongs to the caller and must outlive the file. The caller closes *out. Errors: LS_EIO;
+ * LS_EAGAIN (a file to be created exists already); LS_EDATA (the file has fewer than `keep` bytes);
+ * LS_ENOMEM. */
 int ls_log_file_open(ls_log_file **out, const char *path, uint64_t keep, const ls_log_kind *kind,
                      const ls_host *host, ls_error *err);
 

@@ -1,3 +1,4 @@
+/* barrier.h explains rounds, releases and aborts, and has the proof. */
 #include "sync/barrier.h"
 
 #include "base/error.h"
@@ -13,7 +14,7 @@
  * LS_BARRIER_ARRIVE: release publishes what the arriving rank wrote before. Acquire lets the last
  * arrival see what the other ranks published, because it returns without another load of the word.
  * LS_BARRIER_OBSERVE: acquire lets a waiting rank see what all ranks published. barrier.h has the
- * whole argument. */
+ * whole proof. */
 #ifndef LS_BARRIER_ARRIVE
 #define LS_BARRIER_ARRIVE memory_order_acq_rel
 #endif
@@ -69,8 +70,8 @@ bool ls_barrier_aborted(const ls_barrier *barrier)
 
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank)
 {
-    /* acquire: a rank that is counted in the word has stored its round before its arrival, which
-     * this load synchronizes with. */
+    /* acquire: a rank that is counted in the word has stored its round before its arrival, and its
+     * arrival synchronizes with this load. So the load below sees the stored round. */
     uint64_t round = round_of(atomic_load_explicit(&barrier->state, memory_order_acquire));
     return atomic_load_explicit(&barrier->arrivals[rank].round, memory_order_relaxed) > round;
 }
@@ -82,7 +83,7 @@ struct passage {
     uint64_t state; /* last value read from the word */
 };
 
-/* Returns true if the round is decided, that is, released or aborted. Every rank reads the same
+/* Returns true if the round is decided, that is, released or aborted. All ranks read the same
  * decision from the word. */
 static bool decided(void *arg)
 {
@@ -162,9 +163,11 @@ static int timed_out(const struct passage *p, ls_error *err)
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err)
 {
     assert(rank >= 0 && rank < barrier->ranks);
-    /* relaxed: the number is the current one. This thread cannot read an older value of the word
-     * than it read in its last call (coherence), which was of this round or of the end of the round
-     * before; and the current round cannot end without this rank. */
+    /* relaxed: the number read is that of the current round. The previous call of this thread
+     * returned when the round before was released, so the thread has read or written a value of the
+     * current round. By coherence this load returns no older value. It returns no value of a later
+     * round, because the current round cannot be released before this rank has arrived. (If the
+     * barrier is aborted, the number does not matter: the arrival below is refused.) */
     struct passage p = {.barrier = barrier};
     p.state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
     p.round = round_of(p.state);

@@ -6,26 +6,29 @@
  *     ls_barrier_abort(&b);                           // any thread: no rank passes any more
  *
  * Commit point. One atomic word holds the number of the round, the number of ranks that have
- * arrived, and the abort bit. The last arrival moves the word to the next round (the release of the
- * round). An abort, or the first rank whose deadline passes, sets the bit. Each of these is a
- * single read-modify-write of the word, so one of them comes first in its modification order and
- * excludes the other for this round. After the bit is set, the word does not change any more, so
- * every rank reads the same decision from it, however late it looks. Hence in each round either all
+ * arrived, and the abort bit. A round ends in one of two ways. The arrival of the last rank
+ * *releases* the round: it increments the number of the round. Or a call of ls_barrier_abort, or
+ * the first rank whose deadline passes, sets the abort bit. Both are read-modify-writes of the
+ * word, so one of them comes first in the modification order of the word. If the release comes
+ * first, the round is over before the bit is set. If the bit is set first, all later arrivals are
+ * refused, the value of the word never changes again, and the round is never released. So every
+ * rank reads the same decision from the word, however late it reads. Hence in each round either all
  * ranks return LS_OK or none does.
  *
  * The barrier is a sense-reversing barrier whose sense is the number of the round. A rank reads the
- * number of the round that it enters from the word; the number stays the same until the rank has
- * arrived, because the round cannot end without it. After its arrival the rank waits until the
- * number in the word has changed.
+ * number of the round that it enters from the word. Until the rank has arrived, the number stays
+ * the same, because a round cannot be released before all ranks have arrived. After its arrival the
+ * rank waits until the number in the word has changed or the abort bit is set.
  *
  * Memory order. What a rank wrote before ls_barrier_wait is visible to every rank that returns
  * LS_OK from the same round. Rank r's arrival A(r) is a read-modify-write with release order, after
  * r's writes. Every modification of the word is a read-modify-write (arrivals, aborts, time-outs),
  * so all modifications that follow A(r) belong to the release sequence headed by A(r). The last
- * arrival L comes after every A(r) and has acquire order: it reads from the release sequence of
- * each, and synchronizes with each A(r). A waiting rank returns LS_OK after an acquire load has
- * read the value of L or a later one. That value, too, is in the release sequence of each A(r), and
- * of L itself. So the writes of all ranks happen before the return of all ranks.
+ * arrival L comes after every A(r) and has acquire order. L reads a value from the release sequence
+ * of each A(r), so each A(r) synchronizes with L. A waiting rank returns LS_OK after an acquire
+ * load has read the value of L or a later value. That value is in the release sequence of each
+ * A(r), and of L itself, so each of them synchronizes with the load. Hence the writes of all ranks
+ * happen before the return of each rank.
  */
 #ifndef SYNC_BARRIER_H
 #define SYNC_BARRIER_H
@@ -36,7 +39,7 @@
 #include <lockstep/status.h>
 #include <stdalign.h>
 
-#define LS_BARRIER_MAX_RANKS 65535 /* most ranks of a barrier: 16 bits of its word */
+#define LS_BARRIER_MAX_RANKS 65535 /* largest number of ranks of a barrier: 16 bits of its word */
 
 /* The last round of one rank, on a cache line of its own. */
 typedef struct ls_barrier_arrival {
@@ -64,8 +67,8 @@ void ls_barrier_fini(ls_barrier *barrier);
 /* Waits until all ranks have arrived. Each rank calls it on its own thread.
  *
  * - rank: number of the calling rank
- * - deadline_ns: in the time of ls_now_ns; UINT64_MAX: no deadline. It is postponed by the time
- *   during which the process is stopped meanwhile (base/clock.h).
+ * - deadline_ns: in the time of ls_now_ns; UINT64_MAX: no deadline. If the process is stopped
+ *   during the wait, the deadline moves by the duration of the stop (base/clock.h).
  *
  * Returns LS_OK if all ranks have arrived; LS_EABORTED if the barrier is aborted; or LS_ETIMEDOUT
  * if the deadline has passed, with a message that names the missing ranks, after it has aborted the
@@ -79,14 +82,16 @@ int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_erro
  * of times. */
 void ls_barrier_abort(ls_barrier *barrier);
 
-/* Returns whether the barrier is aborted. If it is, what every rank wrote before its last arrival
- * is visible to the caller; an arrival that was refused because of the abort does not count. The
- * reason is that the abort, and any modification after it, belongs to the release sequence of each
- * arrival, and that the word is loaded with acquire order. Any thread. */
+/* Returns whether the barrier is aborted. If the result is true, the caller sees everything that
+ * each rank wrote before the rank's last accepted arrival. (An arrival after the abort is refused;
+ * what the rank wrote before a refused arrival may be invisible.) The reason: an accepted arrival
+ * precedes the abort in the modification order of the word, so the abort belongs to the release
+ * sequence of the arrival, and the word is loaded with acquire order. Any thread. */
 bool ls_barrier_aborted(const ls_barrier *barrier);
 
-/* Returns whether `rank` has arrived in the current round. After an abort, a rank that arrives too
- * late counts as arrived as well, because it is alive. Any thread. */
+/* Returns whether `rank` has called ls_barrier_wait for the current round. The function serves to
+ * find ranks that hang. A rank that arrives after an abort does not hang, so the result is true for
+ * it, although the barrier refused its arrival. Any thread. */
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank);
 
 #endif

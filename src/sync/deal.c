@@ -1,3 +1,4 @@
+/* deal.h explains deal, taker, hand, round and gap, and has the proof. */
 #include "sync/deal.h"
 
 #include "base/error.h"
@@ -19,8 +20,8 @@
 
 /* The items between the first items of two neighbours. */
 typedef struct gap {
-    /* Bits 32 … 63 are the round, bits 16 … 31 the number of items taken from the right, bits 0 …
-     * 15 the number taken from the left. */
+    /* Bits 32 … 63 are the round, bits 16 … 31 the number of items taken from the right (high) end,
+     * bits 0 … 15 the number of items taken from the left (low) end. */
     alignas(64) _Atomic uint64_t taken;
     int lo, count;
 } gap;
@@ -118,21 +119,22 @@ static int taken_from_right(uint64_t taken)
     return (int)(taken >> 16 & 0xffff);
 }
 
-/* Returns what was taken from a gap in this round. */
+/* Returns the gap's word as it counts for `round`: the word itself, or, if the word is of an
+ * earlier round, a word for `round` with no items taken. */
 static uint64_t taken_in(const gap *g, uint32_t round)
 {
     const uint64_t taken = atomic_load_explicit(&g->taken, memory_order_relaxed);
     return (uint32_t)(taken >> 32) == round ? taken : (uint64_t)round << 32;
 }
 
-/* Returns the number of items that were left when the word was read. */
+/* Returns the number of items that the gap still contained when the word was read. */
 static int left_in(const gap *g, uint32_t round)
 {
     const uint64_t taken = taken_in(g, round);
     return g->count - taken_from_left(taken) - taken_from_right(taken);
 }
 
-/* Takes an item from one end of a gap. Returns it, or −1. */
+/* Takes an item from one end of a gap. Returns the item, or −1 if the gap is empty. */
 static int take_from(gap *g, uint32_t round, bool right_end)
 {
     uint64_t seen = atomic_load_explicit(&g->taken, memory_order_relaxed), now;

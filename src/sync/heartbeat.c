@@ -1,3 +1,4 @@
+/* heartbeat.h explains beats, places, marks and silence. */
 #include "sync/heartbeat.h"
 
 #include "base/clock.h"
@@ -29,8 +30,8 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
  *
  * For a sleeping thread all time counts except the time on the run queue, because a thread that
  * alternately sleeps and wakes waits for a CPU each time. The kernel adds a wait to queued_ns when
- * the wait is over, so the increase may exceed the time since the last look; the excess belongs to
- * earlier looks, at which it was not counted.
+ * the wait is over. So queued_ns may grow by more than the time since the last look; the excess is
+ * time before that look.
  *
  * Before the thread is suspected, and on systems that report nothing about threads, all attended
  * time counts, except time for which the watcher itself lacked a CPU, since the thread may have

@@ -1,12 +1,14 @@
 /* Liveness: how a watching thread notices that a working thread hangs.
  *
- *     ls_beat(&mine, place);               // the working thread, as often as it likes
+ *     ls_beat(&heartbeat, place);              // the working thread, as often as it likes
  *
- *     ls_silence_look(&silence, &theirs, …);   // a watcher, from time to time
- *     if (silence.held_ns > limit) …           // the time that counts against the working thread
+ *     ls_silence_look(&silence, &heartbeat, …);   // a watcher, from time to time
+ *     if (silence.held_ns > limit) …              // the working thread hangs
  *
- * The file has three parts. Heartbeats show that a thread makes progress. Marks record where a
- * thread was, and when, for a timeline. ls_thread_look asks the system what a thread does.
+ * The file has three parts. Heartbeats show that a thread makes progress. Marks record which phase
+ * of its work a thread was in, and when, for a timeline. ls_thread_look asks the system what a
+ * thread does. A *place* is the number of a phase of the work; the working thread and its watchers
+ * agree on the numbers.
  *
  * Threads: one thread beats a heartbeat; any number of threads watch it.
  *
@@ -15,8 +17,8 @@
  * backwards (coherence), so a count that differs from the last one seen belongs to a later beat. A
  * store that becomes visible late makes a thread look silent for a few nanoseconds longer, while
  * limits are milliseconds; it cannot make a silent thread look alive. The number of beats and the
- * place are parts of one word. So a place that was read belongs to the same beat as the number that
- * was read with it, or to a later beat than a number that was read earlier.
+ * place are parts of one word. So one load returns the number of a beat and the place of the same
+ * beat, and a load after it returns a place of that beat or of a later one.
  */
 #ifndef SYNC_HEARTBEAT_H
 #define SYNC_HEARTBEAT_H
@@ -30,16 +32,17 @@
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* Marks: a record of where a thread was, and when, for the timeline of a run.
+/* Marks: a record of the phases of a thread's work, with times, for the timeline of a run.
  *
  *     ls_marks_put(&marks, place, number);          // the working thread, as often as it likes
  *     while (ls_marks_take(&marks, &mark)) …        // the reader, from time to time
  *
  * A mark costs one reading of the clock and one item of a ring (ring.h). If the reader is too slow,
- * marks are dropped and their number is counted; the working thread never waits. The next mark that
- * finds room is preceded by a mark with the place LS_MARKS_LOST. */
+ * marks are dropped and counted; the working thread never waits. When the ring has room again, the
+ * next mark is preceded by one with the place LS_MARKS_LOST, which has the number of dropped
+ * marks. */
 
-/* Value of ls_mark.place for a gap, in which `number` marks were dropped. */
+/* Value of ls_mark.place in a mark that stands for `number` dropped marks. */
 #define LS_MARKS_LOST (-1)
 
 typedef struct ls_mark {
@@ -51,7 +54,8 @@ typedef struct ls_mark {
 /* A buffer of marks from one thread to one reader. */
 typedef struct ls_marks {
     ls_ring ring;
-    uint32_t lost; /* number of marks dropped since the last that found room; working thread only */
+    uint32_t lost; /* number of marks dropped since the last mark was stored; only the working
+                    * thread accesses it */
 } ls_marks;
 
 /* Initialises a buffer for `capacity` marks. Errors: LS_EINVAL, LS_ENOMEM. */
@@ -63,7 +67,8 @@ void ls_marks_fini(ls_marks *marks);
 /* Adds a mark with the present time, or counts it as dropped. The working thread. */
 void ls_marks_put(ls_marks *marks, int place, uint32_t number);
 
-/* Writes the next mark to `out` and returns 1, or returns 0 if there is none. One other thread. */
+/* Writes the oldest mark to `out`, removes it from the buffer and returns 1; returns 0 if there is
+ * none. Called by the one reading thread. */
 int ls_marks_take(ls_marks *marks, ls_mark *out);
 
 /* ---- states of threads ----------------------------------------------------------------------- */
@@ -75,15 +80,15 @@ typedef struct ls_thread_use {
     char state;         /* 'R': running or runnable; 'S', 'D': asleep; 'T', 't': stopped; 0:
                          * unknown */
     uint64_t ran_ns;    /* time on a CPU since the thread began */
-    uint64_t queued_ns; /* time in which it was runnable but had no CPU; the kernel adds each such
-                         * wait when it is over */
+    uint64_t queued_ns; /* time since the thread began in which it was runnable but had no CPU; the
+                         * kernel adds each such wait when the wait is over */
 } ls_thread_use;
 
-/* Returns the calling thread's number, for ls_thread_look, or 0 if the system does not tell. */
+/* Returns the calling thread's number, for ls_thread_look, or 0 if it is unknown. */
 int ls_thread_self(void);
 
-/* Reads state and times of `thread`. Returns false, with the state 0, if the system does not tell
- * or there is no such thread. Any thread. */
+/* Reads state and times of `thread`. Returns false, with the state 0, if the system does not report
+ * them or there is no such thread. Any thread. */
 bool ls_thread_look(ls_thread_use *out, int thread);
 
 /* ---- heartbeats ------------------------------------------------------------------------------ */
@@ -97,9 +102,9 @@ typedef struct ls_heartbeat {
     ls_marks *marks; /* buffer to which each beat adds a mark, or NULL; set before the first beat */
 } ls_heartbeat;
 
-/* Beats once: the thread makes progress and is at `place`, 0 … LS_PLACE_MAX, a phase of its work
- * whose meaning the working thread and its watchers agree on. `number` goes into the mark. It costs
- * one store, and a mark if marks are kept. The heartbeat's own thread. */
+/* Beats once: reports that the thread makes progress and is in the phase `place`, 0 … LS_PLACE_MAX.
+ * `number` is stored in the mark. The call costs one store, and a mark if heartbeat->marks is set.
+ * Called by the heartbeat's own thread. */
 static inline void ls_beat_at(ls_heartbeat *heartbeat, int place, uint32_t number)
 {
     /* relaxed: a beat publishes no data. A load and a store suffice, since only this thread
@@ -111,7 +116,7 @@ static inline void ls_beat_at(ls_heartbeat *heartbeat, int place, uint32_t numbe
         ls_marks_put(heartbeat->marks, place, number);
 }
 
-/* Beats once, with the number 0. The heartbeat's own thread. */
+/* Beats once, with the number 0. Called by the heartbeat's own thread. */
 static inline void ls_beat(ls_heartbeat *heartbeat, int place)
 {
     ls_beat_at(heartbeat, place, 0);
@@ -126,16 +131,21 @@ typedef struct ls_silence {
     uint64_t count;    /* number of beats at the last look */
     int place;         /* place of the last beat */
     uint64_t since_ns; /* time when that beat was first seen; 0: no look yet */
-    uint64_t held_ns;  /* silence: part of the time since since_ns that counts against the thread */
-    ls_thread_use use; /* the thread's state at the last look; state 0: it was not suspected yet */
+    uint64_t held_ns;  /* silence: part of the time since since_ns that counts as a hang of the
+                        * thread (see ls_silence_look) */
+    ls_thread_use use; /* the thread's state and times at the last look; state 0: the thread was not
+                        * suspected yet */
 } ls_silence;
 
-/* Looks at a heartbeat and updates the watcher's view. The watching thread.
+/* Looks at a heartbeat and updates the watcher's view. If the thread has beaten since the last
+ * look, its silence becomes 0. Otherwise the silence grows; once the thread is suspected, time
+ * during which it could not run is not added. Called by the watching thread.
  *
  * - thread: number of the beating thread (ls_thread_self), or 0 if unknown
- * - attended_ns: part of the time since the last look that counts (ls_attended_ns)
- * - suspicious_ns: the watcher suspects the thread once it has been silent for this long, and then
- *   asks the system at each look what the thread does (ls_thread_look) */
+ * - attended_ns: time since the last look, without time during which the whole process was stopped
+ *   (ls_attended_ns)
+ * - suspicious_ns: silence from which on the watcher suspects the thread. The watcher then asks the
+ *   system at each look what the thread does (ls_thread_look) */
 void ls_silence_look(ls_silence *silence, const ls_heartbeat *heartbeat, int thread,
                      uint64_t attended_ns, uint64_t suspicious_ns);
 

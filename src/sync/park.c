@@ -1,4 +1,5 @@
 #define _GNU_SOURCE /* for syscall(); no other file of this directory defines it */
+/* park.h explains announcements, looks and keys, and has the proof. */
 #include "sync/park.h"
 
 #include <errno.h>
@@ -47,10 +48,10 @@ void ls_park_init(ls_park *park, unsigned spins)
 uint32_t ls_park_prepare(ls_park *park)
 {
     /* acquire: synchronizes with every waker whose look precedes this announcement in the word's
-     * modification order, so the check that follows sees their changes (park.h).
-     * release: orders what this thread did before against a waker that reads the announcement. The
-     * release sequences of earlier looks continue through any read-modify-write, and do not need
-     * it. */
+     * modification order, so the check that follows sees the changes of those wakers (park.h).
+     * release: a waker that reads the announcement sees what this thread did before it. The proof
+     * in park.h does not need the release: the release sequences of earlier looks continue through
+     * any read-modify-write. */
     return atomic_fetch_or_explicit(&park->word, ANNOUNCED, memory_order_acq_rel) | ANNOUNCED;
 }
 
@@ -75,12 +76,12 @@ void ls_park_wake(ls_park *park)
     uint32_t seen = LS_PARK_LOOK(&park->word);
     if (!(seen & ANNOUNCED))
         return;
-    /* Adding 1 clears the announcement, bit 0, and carries into the count, in one step. The
-     * exchange can fail only if another waker has done the same since the look above, because
-     * announcements leave a word that has bit 0 set unchanged. That waker wakes the same sleepers.
-     * A waiter that has announced itself since then did so after the look above, and sees the
-     * change. The count wraps after 2³¹ wake-ups, many more than can happen between a prepare and
-     * its sleep. */
+    /* Adding 1 to a word with bit 0 set clears the bit, which is the announcement, and carries into
+     * the count. The compare-exchange can fail only if another waker's has succeeded since the look
+     * above, because announcements and looks do not change a word that has bit 0 set. That other
+     * waker wakes the same sleepers. A waiter that has announced itself since that waker's exchange
+     * did so after the look above, and its check sees the change. The count wraps after 2³¹
+     * wake-ups, many more than can happen between a prepare and the following sleep. */
     if (atomic_compare_exchange_strong_explicit(&park->word, &seen, seen + 1, memory_order_acq_rel,
                                                 memory_order_relaxed))
         syscall(SYS_futex, &park->word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);

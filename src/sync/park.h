@@ -3,30 +3,39 @@
  *     waiting side                              changing side
  *     ls_park_until(&p, ready, arg, deadline);  change what ready() reads; ls_park_wake(&p);
  *
- * A park word contains no condition. The condition is in atomics of the caller; the word only holds
- * the announcement "a thread may be asleep" (bit 0) and a count of wake-ups (the other bits). Any
- * number of threads may wait on one word, and any number may wake it; a wake-up wakes all waiters.
- * If no thread waits, ls_park_wake costs one atomic read-modify-write and no system call.
+ * A *park word* is a 32-bit atomic on which threads sleep with the futex system call. It does not
+ * contain the condition that the threads wait for; that condition is in atomics of the caller. Bit
+ * 0 of the word is the *announcement* that a thread may be asleep. The other bits count wake-ups.
+ * Any number of threads may wait on one word, and any number of threads may wake them; a wake-up
+ * wakes all waiters. If no thread waits, ls_park_wake costs one atomic read-modify-write and no
+ * system call.
  *
- * Why no wake-up is lost. A waiter first announces itself, A, and then checks the condition, C. A
- * waker first changes the condition, M, and then looks for announcements, L. Both A and L are
- * acquire-release read-modify-writes of the word, so one of them comes first in the word's
- * modification order:
+ * Why no wake-up is lost. A waiter first sets the announcement (operation A) and then checks the
+ * condition (C). If the condition does not hold, the waiter asks the kernel to sleep as long as the
+ * word equals the value that A has written (the *key*). A waker first changes the condition (M) and
+ * then looks for an announcement (a *look*, L). If L finds one, the waker clears it by a
+ * compare-exchange that also increments the count; if that succeeds, the waker wakes all sleepers.
+ * A and L are acquire-release read-modify-writes of the word, so one of them comes first in the
+ * modification order of the word:
  *
- * - L comes first. All modifications of the word are read-modify-writes, hence all that follow L, A
- *   included, belong to the release sequence headed by L. A reads the modification immediately
- *   before it, which is L or a later part of that sequence, so L synchronizes with A. M is
- *   sequenced before L, and C after A: M happens before C, and the check sees the change.
- * - A comes first. Either L reads the announcement, or another waker has cleared it between A and
- *   L. Wakers clear it only by the exchange X that also increments the count, and wake all sleepers
- *   after it. If L reads the announcement, this waker attempts the exchange. The attempt fails only
- *   if another waker has made its exchange since L; then that exchange is X. So in every case an X
- *   follows A, and a wake-up follows X. If the waiter is not asleep yet, the word differs from the
- *   key that A returned, and the kernel does not let the waiter sleep. If it is asleep, the wake-up
- *   wakes it. In both cases the waiter starts over with a new announcement A', to which the same
- *   two cases apply. Only finitely many modifications precede L, so in the end an A' follows L.
+ * - L comes before A. All modifications of the word are read-modify-writes. Hence all modifications
+ *   that follow L belong to the release sequence headed by L. A reads the modification immediately
+ *   before it, which is L itself or a later one of this sequence, so L synchronizes with A. M is
+ *   sequenced before L, and C is sequenced after A. So M happens before C, and the waiter's check
+ *   sees the change.
+ * - A comes before L. In this case a successful compare-exchange X of some waker follows A. There
+ *   are two possibilities. If L does not find the announcement, it was cleared between A and L, and
+ *   only a successful compare-exchange clears it. If L finds the announcement, this waker tries a
+ *   compare-exchange. It can fail only because another one has succeeded since L: announcements and
+ *   looks do not change the value of a word whose announcement is set.
+ *   After X the word differs from the key of A, because X has incremented the count. If the waiter
+ *   is not asleep at X, the kernel does not let it sleep with that key. If it is asleep at X, it is
+ *   woken, because the waker that made X then wakes all sleepers. In both cases the waiter makes a
+ *   new announcement A' and checks the condition again. Either A' follows L, and the check sees the
+ *   change; or A' precedes L, and the waiter makes another announcement in the same way. Only
+ *   finitely many modifications precede L, so one of the waiter's announcements follows L.
  *
- * A plain load in place of L would break the argument: the processor may perform the load before M
+ * A plain load in place of L would break the proof: the processor may perform the load before M
  * leaves its store buffer. tests/sync/test_park_model.c shows that.
  *
  * Lifetime: the word must outlive every call on it, including the calls of wakers.
@@ -42,12 +51,15 @@
 
 typedef struct ls_park {
     _Atomic uint32_t word; /* bit 0: a waiter has announced itself; above: number of wake-ups */
-    unsigned spins;        /* number of checks before the first announcement; constant after init */
+    unsigned spins;        /* number of checks of the condition before the waiter announces itself;
+                            * constant after init */
 } ls_park;
 
 /* Returns the number of checks, one ls_spin_pause apart, that a thread should make before it goes
- * to sleep: about 30 µs of them if each of `threads` threads has a CPU; 0 if they share fewer
- * `cpus`, because spinning would then delay the thread that is waited for. Any thread. */
+ * to sleep. `threads` is the number of threads that wait for each other, and `cpus` the number of
+ * CPUs that they share. If threads ≤ cpus, the result is a number of checks that takes about 30 µs.
+ * Otherwise the result is 0, because a spinning thread would take a CPU from the thread that it
+ * waits for. Any thread. */
 unsigned ls_spins_for(int threads, int cpus);
 
 /* Tells the processor that it is in a spin loop. Any thread. */
@@ -62,8 +74,9 @@ void ls_park_init(ls_park *park, unsigned spins);
  * with acquire order if data is handed over. Any thread. */
 bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
-/* Does the same with a limit in attended time (base/clock.h), which does not pass while the process
- * is stopped. The time that is left remains in `patience`, for another wait. Any thread. */
+/* Does the same as ls_park_until with a time limit that does not pass while the process is stopped
+ * by a signal or a debugger (attended time, base/clock.h). The function subtracts the time of the
+ * wait from `patience`, which can then be used for another wait. Any thread. */
 bool ls_park_patiently(ls_park *park, bool (*ready)(void *arg), void *arg, ls_patience *patience);
 
 /* Wakes every thread that waits on the word. It must be called after the change that they wait for.
@@ -74,10 +87,10 @@ void ls_park_wake(ls_park *park);
  * outdated when it is used, so nothing but speed may depend on it. Any thread. */
 bool ls_park_announced(const ls_park *park);
 
-/* Announces the calling thread as a waiter and returns the key for ls_park_sleep. It is the first
- * half of ls_park_until, for callers with a loop of their own: prepare, check the condition, sleep
- * with the key if it does not hold, and start over. A waiter whose check succeeds simply leaves;
- * its announcement remains, and costs the next waker one system call. */
+/* Announces the calling thread as a waiter and returns the key for ls_park_sleep. For callers with
+ * a loop of their own in place of ls_park_until: prepare, check the condition, sleep with the key
+ * if the condition does not hold, and start over. A caller whose check succeeds does not need to
+ * undo the announcement; the remaining announcement costs the next waker one system call. */
 uint32_t ls_park_prepare(ls_park *park);
 
 /* Sleeps until a wake-up after the ls_park_prepare that returned `key`, or until `deadline_ns`.

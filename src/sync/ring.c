@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* The five memory orders that the ring depends on (ring.h has the argument). Each is a macro, so
- * that a test can weaken each one and check that ThreadSanitizer reports it
+/* The five memory orders that the ring depends on (ring.h has the proof). Each is a macro, so that
+ * a test can weaken each one and check that ThreadSanitizer reports it
  * (tests/sync/weakened_orders.sh). */
 #ifndef LS_RING_TAIL_RELEASE /* producer: publishes the slot that it has written */
 #define LS_RING_TAIL_RELEASE memory_order_release
@@ -118,8 +118,8 @@ int ls_ring_try_pop(ls_ring *ring, void *item)
     return LS_OK;
 }
 
-/* Arguments and result of an attempt to push or pop, for ls_park_until: the condition of the wait
- * is that an attempt has another result than LS_EAGAIN. */
+/* Arguments and result of an attempt to push or pop. ls_park_until repeats the attempt until its
+ * result is not LS_EAGAIN. */
 struct attempt {
     ls_ring *const *rings; /* [n] */
     int n;
@@ -213,11 +213,11 @@ void ls_ring_close(ls_ring *ring)
 
 size_t ls_ring_length(const ls_ring *ring)
 {
-    /* `head` is read first, so that the difference is not negative: the consumer has stored that
-     * value of `head` after it read a `tail` at least as large, its store synchronizes with this
-     * acquire load, and a later load of `tail` cannot return an older value (coherence). The
-     * difference can exceed the capacity if both counts change between the two loads; it is limited
-     * to the capacity then. */
+    /* `head` is read before `tail`, so that the difference is not negative. The consumer stored the
+     * value of `head` after it had read a value of `tail` that is at least as large. Its release
+     * store synchronizes with this acquire load, so by coherence the load of `tail` below returns
+     * that value of `tail` or a later one. If both counts change between the two loads, the
+     * difference can exceed the capacity; the result is limited to the capacity then. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed) & ~CLOSED;
     uint64_t length = tail - head;

@@ -5,7 +5,7 @@
  *     ls_ring_push(&ring, &job, UINT64_MAX, &err);        // the producer
  *     ls_ring_try_pop(&ring, &job);                       // the consumer
  *     ls_ring_close(&ring);                               // any thread
- *     ls_ring_fini(&ring);                                // when both sides have left
+ *     ls_ring_fini(&ring);                                // when no thread uses the ring any more
  *
  * Items are copied in and out. ls_ring_try_push and ls_ring_try_pop take no lock, and make no
  * system call unless the other side is asleep. The functions with a deadline park the thread
@@ -25,19 +25,20 @@
  *   acquire load of `head` has returned at least i + 1. The load reads that store, or a later one,
  *   before which the consumer's read is sequenced as well: the read of the slot happens before the
  *   write.
- * - Closing: the closing bit is the top bit of `tail`. Either an item is pushed before the close,
- *   and will be delivered, or its push fails. Each close sets the bit with release order. No push
- *   succeeds after the first close, so only closes modify `tail` from then on. A consumer that
- *   finds the bit set has read the value of some close, which is in the release sequence of that
- *   close and of every earlier one. What the threads of these closes did before happens before what
- *   the consumer does next.
+ * - Closing: the closing bit is the top bit of `tail`. An item that is pushed before the first
+ *   close will be delivered. A push after the first close fails. Each close sets the bit with
+ *   release order. Only closes modify `tail` after the first close. A consumer that finds the bit
+ *   set, with an acquire load, has read the value of some close, which is in the release sequence
+ *   of that close and of every earlier close. So what the threads of these closes did before their
+ *   closes happens before what the consumer does next.
  *
- * The first two arguments each concern one variable: no order is needed between modifications of
+ * The first two proofs each concern one variable: no order is needed between modifications of
  * `head` and modifications of `tail`.
  *
- * The producer keeps a copy of `head` as it last read it, and reads `head` again only if the copy
- * says that the ring is full. The consumer does the same with `tail` and an empty ring. So the two
- * cache lines rarely move between CPUs.
+ * The producer keeps a copy of the value that it last read from `head`, and reads `head` again only
+ * if the ring is full by that copy. In the same way the consumer keeps a copy of `tail`, and reads
+ * `tail` again only if the ring is empty by that copy. So the two cache lines rarely move between
+ * CPUs.
  */
 #ifndef SYNC_RING_H
 #define SYNC_RING_H
@@ -105,19 +106,21 @@ int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error
  * remains until the producer pushes. Errors: as ls_ring_push. Called by the producer. */
 int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
 
-/* Pops an item from any of `n` ≥ 1 rings that share one park word and have the same item size, and
- * waits for one until `deadline_ns`. On entry *which is the index of the ring that was served last,
- * or −1 at first; on return it is the index of the item's ring. The search starts with the next
- * index, so no ring starves. Rings that are closed and empty are skipped.
+/* Pops an item from any of `n` ≥ 1 rings that share one park word and have the same item size. If
+ * all rings are empty, waits for an item until `deadline_ns`. On entry *which is the index of the
+ * ring from which the last item was popped, or −1 before the first call; on return it is the index
+ * of the item's ring. The search starts with the ring after *which, so no ring starves. Rings that
+ * are closed and empty are skipped.
  * Errors: LS_ETIMEDOUT, LS_ECLOSED (all rings are closed and empty). Called by the consumer of all
  * rings. */
 int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint64_t deadline_ns,
                     ls_error *err);
 
 /* Closes the ring and wakes both sides. Later pushes fail; pops deliver the remaining items and
- * then fail. Several threads may close the ring. A consumer that finds it closed sees everything
- * that the thread of the first close did before that close. It sees the same of each later close
- * that had changed `tail` when the consumer read it. Any thread, any number of times. */
+ * then fail. Several threads may close the ring. A consumer that finds the ring closed sees
+ * everything that the thread of the first close did before that close. It also sees what the thread
+ * of each later close did before, if that close had changed `tail` when the consumer read `tail`.
+ * Any thread, any number of times. */
 void ls_ring_close(ls_ring *ring);
 
 /* Returns the number of items in the ring. It is exact on the producer's or the consumer's thread

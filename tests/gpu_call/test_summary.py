@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """test_summary.py BENCH-GPU: the summary of a call has at most MOST lines, whatever happened, and
-contains the important results.
+contains the important results. The limits of a second call, and the steps that a timeline counts.
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 
 import plan  # noqa: E402
+import run  # noqa: E402
 import summary  # noqa: E402
 
 KERNELS = ("sgd", "norm_partial<ls_half, 8>", "norm_apply<ls_half, 8, false, true>", "norm_dx", "grad_finish",
@@ -67,7 +68,27 @@ def expect(lines, *words):
         assert word in text, f"no '{word}' in\n{text}"
 
 
+def test_plan():
+    """A second call gives a step all its time, and a step what the one before has left."""
+    steps = plan.steps_of(["parity"], 100)
+    limits = [plan.limit_of(step, steps, left) for step, left in zip(steps, (100, 95))]
+    assert limits == [15, 90], limits
+    for seconds in (60, 240, 600):
+        steps = plan.steps_of(["torch", "parity", "suite"], seconds)
+        assert plan.worst_case(steps, seconds) <= seconds, steps
+
+
+def test_whole_steps():
+    """What runs before the first step and after the last one does not count."""
+    names = ["copy to the device"] * 9 + ["gather_rows", "sgd", "map2"] * 4 + ["copy to the host"]
+    events = [{"ts": at, "name": name} for at, name in enumerate(names)]
+    found = [event["name"] for event in run.whole_steps(reversed(events))]
+    assert found == ["sgd", "map2", "gather_rows"] * 3, found
+
+
 def main():
+    test_plan()
+    test_whole_steps()
     with tempfile.TemporaryDirectory() as name:
         ended = canned(Path(name), True)
         expect(summary.lines(name, ended, 400), "| ResNet-18 bf16 | 2,560 | 2.50 |", "Row 17", "Nothing failed",

@@ -137,7 +137,7 @@ static void spoil_weights(bench *b)
     read_weights(b, arena);
 }
 
-static void open_bench(bench *b)
+static void open_bench(bench *b, double ema)
 {
     ls_error err = {0};
     memset(b, 0, sizeof *b);
@@ -149,7 +149,7 @@ static void open_bench(bench *b)
     must(b->device->ops->bind(b->device, &err), &err);
     b->model = make_model(layers, input, CLASSES);
     b->optimizer = make_optimizer("{\"lr\":0.5}");
-    b->optimizer.ema = 0.9;
+    b->optimizer.ema = ema;
     b->data = make_data(ROWS, input, CLASSES, 2);
     b->weights = calloc(b->model->floats, sizeof(float));
     for (int i = 0; i < 2; i++)
@@ -175,7 +175,7 @@ static void gradients_follow_the_weights(void **state)
     (void)state;
     bench b;
     ls_error err = {0};
-    open_bench(&b);
+    open_bench(&b, 0.9);
     float *arena = ls_replica_weight_arena(b.replica);
     shards_are_like_new(&b);
     for (int i = 0; i < 2; i++) {
@@ -196,6 +196,31 @@ static void gradients_follow_the_weights(void **state)
     close_bench(&b);
 }
 
+static void copy_piece(void *user, float *out, size_t first, size_t count)
+{
+    memcpy(out, (const float *)user + first, count * sizeof *out);
+}
+
+static void gradients_follow_updates_by_pieces(void **state)
+{
+    (void)state;
+    bench b;
+    ls_error err = {0};
+    open_bench(&b, 0);
+    assert_true(ls_replica_takes_pieces(b.replica));
+    must(ls_replica_prepare_pieces(b.replica, &err), &err);
+    shards_are_like_new(&b);
+    for (uint64_t i = 1; i < 3; i++) {
+        const ls_replica_step step = {.lr = 0.5f, .scale = 1.0f / 32, .rows = 32, .number = i};
+        must(ls_replica_apply_pieces(b.replica, &step, copy_piece,
+                                     ls_replica_gradient_arena(b.replica), NULL, &err),
+             &err);
+        read_weights(&b, ls_replica_weight_arena(b.replica));
+        shards_are_like_new(&b);
+    }
+    close_bench(&b);
+}
+
 /* The promise is used, once, and only if a gradient was computed before. */
 static void a_promise_holds_for_one_gradient(void **state)
 {
@@ -203,7 +228,7 @@ static void a_promise_holds_for_one_gradient(void **state)
     bench b;
     ls_error err = {0};
     const uint32_t none = ROWS;
-    open_bench(&b);
+    open_bench(&b, 0.9);
     assert_true(is_like_new(&b, 0, 32, true));
     spoil_weights(&b);
     assert_false(is_like_new(&b, 0, 32, true));
@@ -227,7 +252,7 @@ static void kept_weights_are_counted(void **state)
     (void)state;
     bench b;
     ls_replica_memory memory;
-    open_bench(&b);
+    open_bench(&b, 0.9);
     const size_t before = b.counter.live;
     ls_replica *replica = new_replica(&b);
     const size_t used = b.counter.live - before;
@@ -244,6 +269,7 @@ static void kept_weights_are_counted(void **state)
 LS_TESTS(nn_same_weights, "unit")
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_follow_the_weights),
+                                       cmocka_unit_test(gradients_follow_updates_by_pieces),
                                        cmocka_unit_test(a_promise_holds_for_one_gradient),
                                        cmocka_unit_test(kept_weights_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);

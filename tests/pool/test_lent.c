@@ -184,7 +184,7 @@ static void jobs_wait_for_their_thread(void **state)
     ls_error err;
     begin(&s, (ls_pool_options){.workers = 1, .borrowed = 1});
     assert_int_equal(ls_pool_run(s.pool, note, &s, 20 * MS, &err), LS_ETIMEDOUT);
-    assert_string_equal(err.text, "the time was over with work left: worker 0 (1 job)");
+    assert_string_equal(err.text, "the time limit passed with unfinished jobs: worker 0 (1 job)");
     start_lender(&l, &s, 0);
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.runs[0], 1);
@@ -282,7 +282,7 @@ static void a_lent_thread_that_hangs_is_left_behind_and_told_so(void **state)
     while (atomic_load(&s.entered) == 0)
         nap(1);
     assert_int_equal(ls_pool_destroy_within(s.pool, 20 * MS, &err), LS_ESTALLED);
-    assert_string_equal(err.text, "left behind, still at work when the pool was destroyed: "
+    assert_string_equal(err.text, "still running when the pool was destroyed: "
                                   "worker 0 (1 job)");
     atomic_store(&s.open, 1);
     pthread_join(l.thread, NULL);
@@ -403,7 +403,7 @@ static void errors_cancels_and_limits_reach_the_caller_too(void **state)
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.runs[1], 1);
     assert_int_equal(ls_pool_abandon(s.pool, 0, &err), LS_EINVAL);
-    assert_string_equal(err.text, "worker 0 is the caller, who cannot be given up");
+    assert_string_equal(err.text, "worker 0 runs on the owner's thread and cannot be abandoned");
     assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
 }
 

@@ -144,7 +144,7 @@ static void a_wait_ends_at_its_deadline_and_can_be_repeated(void **state)
     assert_int_equal(ls_pool_submit(pool, 3, hold, &gate, NULL), LS_OK);
     assert_int_equal(ls_pool_submit(pool, 3, hold, &gate, NULL), LS_OK);
     assert_int_equal(ls_pool_wait(pool, 20 * MS, &err), LS_ETIMEDOUT);
-    assert_string_equal(err.text, "the time was over with work left: worker 1 (1 job), "
+    assert_string_equal(err.text, "the time limit passed with unfinished jobs: worker 1 (1 job), "
                                   "worker 3 (2 jobs)");
     assert_int_equal(ls_pool_first_error(pool, NULL, NULL), LS_OK);
     atomic_store(&gate.open, 1);
@@ -178,7 +178,7 @@ static void a_full_inbox_refuses_and_a_gang_is_all_or_none(void **state)
     assert_int_equal(err.status, LS_EAGAIN);
     assert_int_equal(accepted, 2);
     assert_int_equal(ls_pool_run(pool, count_by_index, counts, 20 * MS, &err), LS_EAGAIN);
-    assert_string_equal(err.text, "the inbox of worker 1 stayed full until the time was over; no "
+    assert_string_equal(err.text, "the inbox of worker 1 stayed full until the time limit; no "
                                   "worker got the job");
     atomic_store(&gate.open, 1);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
@@ -242,7 +242,7 @@ static void cancel_drops_what_has_not_begun(void **state)
     assert_int_equal(ls_pool_submit(pool, 0, count_by_index, counts, &err), LS_ECANCELED);
     assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, &err), LS_ECANCELED);
     assert_int_equal(ls_pool_clear(pool, &err), LS_EAGAIN);
-    assert_string_equal(err.text, "the pool still works: wait before clearing it");
+    assert_string_equal(err.text, "the pool has unfinished jobs: wait before clearing it");
     atomic_store(&gate.open, 1);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, &err), LS_ECANCELED);
     assert_string_equal(err.text, "the pool was cancelled");

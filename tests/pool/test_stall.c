@@ -143,7 +143,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     begin(&s);
     hang_worker(&s, 1);
     assert_int_equal(ls_pool_run(s.pool, count, &s, 300 * MS, &err), LS_ETIMEDOUT);
-    assert_string_equal(err.text, "the time was over with work left: worker 1 (2 jobs)");
+    assert_string_equal(err.text, "the time limit passed with unfinished jobs: worker 1 (2 jobs)");
     assert_int_equal(ls_pool_busy(s.pool, 1), 2);
     assert_int_equal(ls_pool_busy(s.pool, 0), 0);
     assert_int_equal(ls_pool_is_abandoned(s.pool, 1), 0);
@@ -155,7 +155,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
     assert_int_equal(s.runs[0] + s.runs[2] + s.runs[3], 6);
     assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, &err), LS_ESTALLED);
-    assert_string_equal(err.text, "worker 1 was given up: it takes no jobs");
+    assert_string_equal(err.text, "worker 1 was abandoned: it accepts no jobs");
     assert_int_equal(ls_pool_submit(s.pool, 2, count, &s, &err), LS_OK);
     assert_int_equal(ls_pool_size(s.pool), WORKERS);
 
@@ -228,7 +228,7 @@ static void a_pool_without_workers_left_says_so(void **state)
         for (int w = 0; w < WORKERS; w++)
             assert_int_equal(ls_pool_abandon(s.pool, w, &err), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_ESTALLED);
-    assert_string_equal(err.text, "every worker of the pool was given up");
+    assert_string_equal(err.text, "every worker of the pool was abandoned");
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
     assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* all idle: all joined */
     assert_int_equal(atomic_load(&s.blocks), 0);
@@ -264,7 +264,7 @@ static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *er
     keep(s->pool);
     assert_int_equal(destroy(s->pool, &err), LS_ESTALLED);
     if (err.status)
-        assert_string_equal(err.text, "left behind, still at work when the pool was destroyed: "
+        assert_string_equal(err.text, "still running when the pool was destroyed: "
                                       "worker 2 (3 jobs)");
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(atomic_load(&s->stopped[w]), w != 2);
@@ -344,7 +344,7 @@ static void a_stop_hook_that_hangs_is_left_behind_too(void **state)
     atomic_store(&s.hook_hangs, 1);
     keep(s.pool);
     assert_int_equal(ls_pool_destroy_within(s.pool, 400 * MS, &err), LS_ESTALLED);
-    assert_string_equal(err.text, "left behind, still at work when the pool was destroyed: "
+    assert_string_equal(err.text, "still running when the pool was destroyed: "
                                   "worker 1 (stopping)");
     atomic_store(&s.open, 1);
     wait_for_threads(before);

@@ -2,33 +2,39 @@
  *
  * This header is for authors of back ends whose devices sum gradients in their own way. It is
  * unstable: any version may change it. The library's own communicators, which add in host memory,
- * implement the same table. To *merge* gradients is to add the partial sums of all ranks.
+ * implement the same table.
  *
- * The library creates a *group* for a number of ranks. Each worker (a thread that drives one
- * device) joins the group as one rank and gets a *communicator* of its own. In every step, each
- * rank calls all_reduce with its partial sums and receives the sum over all ranks in its total
- * arena. An arena is one array with all parameters, or with all their gradients.
+ * Terms: an *arena* is one array with all parameters of a model, or with all their gradients. A
+ * minibatch is cut into *shards*, and a worker (a thread that drives one device) computes the
+ * gradients of some of the shards. A *partial sum* is the arena of the summed gradients of adjacent
+ * shards. The *total* is the arena that receives the sum over all shards. To *merge* gradients is
+ * to add the partial sums of all ranks.
  *
- * Order of the sum: the sum is a tree. Its leaves are the gradients of the `shards` shards of a
- * minibatch. Its node T(a, b) is the sum of the leaves a … b − 1: the leaf itself if b − a = 1, and
- * otherwise T(a, m) + T(m, b), where m is a plus the largest power of two below b − a. Each partial
- * sum of a rank is the node T(lo, hi) of its span, and the spans of all ranks together cover all
- * leaves. A communicator with `same_bits` evaluates the rest of the tree in exactly this order.
+ * The library creates a *group* for a number of ranks. Each worker joins the group as one rank and
+ * gets a *communicator* of its own. In every step, each rank calls all_reduce with its partial sums
+ * and receives the sum over all ranks in its total.
+ *
+ * Order of the additions: they form a binary tree, the *shard tree*. Its leaves are the gradients
+ * of the `shards` shards. Its node T(a, b) is the sum of the leaves a … b − 1: the leaf itself if
+ * b − a = 1, and otherwise T(a, m) + T(m, b), where m is a plus the largest power of two below
+ * b − a. Each partial sum of a rank is the node T(lo, hi) of its span, and the spans of all ranks
+ * together contain all leaves. A communicator with `same_bits` makes the additions above these
+ * nodes in exactly the order of the tree.
  *
  * Commit point: each step has one, inside all_reduce. Either every rank returns LS_OK with the
  * complete sum in its own memory, or none does.
  *
- * Failure: the first abort or time-out ends the group. Inside a call the ranks meet at barriers.
- * Each barrier ends in one of three ways: released, aborted, or timed out. This is decided at one
- * moment, and all ranks see the same end; after a time-out the rank whose time limit passed first
- * returns LS_ETIMEDOUT, and the others return LS_EABORTED. After an abort or a time-out every call
- * of the group returns LS_EABORTED at once.
- * The survivors leave the group and join a *new* one, with ranks 0 … k − 1 again and the same
- * shards.
+ * Failure: the first abort or time-out ends the group. Inside a call the ranks wait for each other
+ * at barriers. Each barrier ends in one of three ways: released, aborted, or timed out. One atomic
+ * operation decides which, so all ranks see the same end. After a time-out the rank whose time
+ * limit passed first returns LS_ETIMEDOUT, and the other ranks return LS_EABORTED. After an abort
+ * or a time-out every call of the group returns LS_EABORTED at once.
+ * The k ranks that have not failed leave the group and join a *new* group, in which their ranks are
+ * 0 … k − 1, with the same shards.
  *
- * Stalled ranks: a rank may stall inside a call and continue after the group has ended. It notices
- * the end at its next barrier and accesses no other rank's memory after that. Until then, two rules
- * keep its accesses safe:
+ * Stalled ranks: a rank may stall inside a call and continue after the group has ended. At its next
+ * barrier the rank notices the end, and accesses no other rank's memory after that. Two rules keep
+ * its accesses before that barrier safe:
  *
  * - The group is destroyed only after every rank has left it. If a rank never returns, the caller
  *   never frees the group and that rank's communicator.
@@ -53,8 +59,8 @@ typedef struct ls_span {
     int lo, hi;
 } ls_span;
 
-#define LS_SHARDS_MAX 65536 /* most leaves of a tree */
-#define LS_PARTIALS_MAX 32  /* most partial sums of a rank: 2·log₂(LS_SHARDS_MAX) */
+#define LS_SHARDS_MAX 65536 /* largest number of leaves of a tree */
+#define LS_PARTIALS_MAX 32  /* largest number of partial sums of a rank: 2·log₂(LS_SHARDS_MAX) */
 
 /* A partial sum: the node of the tree over `span`. */
 typedef struct ls_partial {
@@ -75,10 +81,11 @@ typedef struct ls_cluster_wait {
 
 struct ls_cluster;
 
-/* Functions by which a communicator adds gradients over all processes of a run, the members. Each
- * process contributes the nodes of the tree that cover its leaves, called its cover, and receives
- * the sum of the whole tree. One thread at a time calls these functions, and every process makes
- * the same calls. */
+/* Functions by which a communicator adds gradients over all processes of a run, the *members*. The
+ * *cover* of a process is the fewest nodes of the shard tree that together contain exactly the
+ * leaves of this process. Each process contributes the arenas of the nodes in its cover, and
+ * receives the sum of the whole tree. One thread at a time calls these functions, and every process
+ * makes the same calls. */
 typedef struct ls_members_ops {
     size_t size; /* sizeof(ls_members_ops) */
     /* Returns the buffer for node i of this process's cover, which the caller fills. */
@@ -89,25 +96,26 @@ typedef struct ls_members_ops {
      * bytes. The block does not move while the group exists. */
     void *(*memory)(const struct ls_cluster *members, size_t *bytes);
     /* Starts the transfers of the floats that were declared complete by `ready`. The call is
-     * optional; `sum` starts what was not started. Does not wait. */
+     * optional: `sum` starts the transfers that were not started. Does not wait. */
     int (*begin)(struct ls_cluster *members, ls_error *err);
     /* Declares the first `floats` floats of each node complete, so that they may be sent. The
-     * caller does not write them again until the sum is done, not even when it repeats the step. A
-     * number below an earlier one has no effect. The call is optional before `sum`. Does not wait.
-     */
+     * caller does not write these floats again until the sum is done, not even when it repeats the
+     * step. A call with fewer floats than an earlier call has no effect. The call is optional
+     * before `sum`. Does not wait. */
     void (*ready)(struct ls_cluster *members, size_t floats);
     /* Returns the number of floats of each node that were declared complete. Does not wait. */
     size_t (*is_ready)(const struct ls_cluster *members);
-    /* Completes the sum, in tree order, into `total`; all nodes must be complete. It continues a
-     * sum that a failed step has started. `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO,
-     * LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
+    /* Completes the sum, in the order of the tree, into `total`; all nodes must be complete. If a
+     * failed step has started a sum, this call continues that sum. `wait` may be NULL. Errors:
+     * LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
     int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
     /* Returns non-zero if at least one process had been asked to stop when it began the last sum.
      * All processes get the same value. */
     int (*agreed)(const struct ls_cluster *members);
-    /* Reports whether this process has used the result of a sum. It is called after each attempt,
-     * also after one that failed before `sum`. A sum that is complete cannot be repeated. If its
-     * result was not used, this process therefore leaves the run. */
+    /* Ends an attempt of a step; `committed` says whether this process has used the result of the
+     * sum. The caller calls it after each attempt, also if the attempt failed before `sum`. A
+     * complete sum cannot be repeated. If this process has completed a sum and not used its result,
+     * the process therefore leaves the run. */
     void (*commit)(struct ls_cluster *members, int committed);
 } ls_members_ops;
 
@@ -121,9 +129,9 @@ typedef struct ls_comm_group_desc {
      * communicator may divide the arena at these offsets. Outlives the group. */
     const size_t *param_offsets;
     int param_count;
-    /* [bucket_count] end, in floats, of each bucket, ascending; the last is `floats`. A bucket
-     * consists of consecutive parameters whose gradients are merged together while the backward
-     * pass continues. Outlives the group. */
+    /* [bucket_count] end of each bucket as a number of floats, ascending; the last end is `floats`.
+     * A *bucket* consists of consecutive parameters whose gradients are merged together while the
+     * backward pass computes the gradients of other layers. Outlives the group. */
     const size_t *buckets;
     int bucket_count;    /* 0: the whole arena is one bucket */
     uint64_t timeout_ns; /* longest wait at one barrier of the ranks; UINT64_MAX: no limit */
@@ -136,7 +144,8 @@ typedef struct ls_comm_group_desc {
     ls_span span; /* used with `members`: the leaves that this process computes */
 } ls_comm_group_desc;
 
-/* Times of merges in seconds, to which each call adds its own, and other outputs of a merge. */
+/* Times of merges in seconds and other outputs of a merge. Each call adds its times to the fields;
+ * no call sets them to 0. */
 typedef struct ls_comm_times {
     double wait;    /* time in which the rank waited for other ranks at barriers */
     double exposed; /* time in which the rank merged and could not compute anything else */
@@ -144,14 +153,16 @@ typedef struct ls_comm_times {
      * thread. */
     void (*waiting)(void *user, int begins);
     void *user; /* first argument of `waiting` */
-    int asked;  /* output of a merge over several processes: the result of ls_members_ops.agreed */
+    int asked;  /* output of a merge over several processes: non-zero if at least one process was
+                 * asked to stop (the result of ls_members_ops.agreed) */
 } ls_comm_times;
 
 /* First fields of every group; the implementation's own fields follow. */
 struct ls_comm_group {
     const ls_comm_type *type;
     int ranks; /* number of ranks */
-    int ahead; /* non-zero: merge_ready has an effect in this group */
+    int ahead; /* non-zero: merge_ready has an effect in this group, that is, buckets are merged
+                * ahead of all_reduce */
 };
 
 /* First fields of every communicator; the implementation's own fields follow. */
@@ -163,7 +174,7 @@ struct ls_comm {
 /* An implementation of communicators. All slots are mandatory unless marked optional. */
 struct ls_comm_type {
     const char *name; /* name of the implementation, which the config key `allreduce` selects */
-    int same_bits;    /* non-zero: results do not depend on the number of workers */
+    int same_bits;    /* non-zero: the bits of results do not depend on the number of workers */
     /* Creates a group. Copies `desc`. Any thread. Errors: LS_EINVAL, LS_ENOMEM. */
     int (*group_create)(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
     /* Frees a group that every rank has left. Any thread. */
@@ -202,15 +213,15 @@ struct ls_comm_type {
                       float *total, ls_comm_times *times, ls_error *err);
     /* Optional. Merges a part of the gradient while the backward pass continues. `gradient` is this
      * rank's only partial sum. Its first `floats` floats are complete once the work that `stream`
-     * has so far is done, and they do not change after that. The function enqueues the merge of the
-     * buckets that these floats complete, and returns without waiting. In a step every rank calls
-     * it with the same ascending values of `floats`, each the end of a segment of the backward
-     * pass, or no rank calls it. The all_reduce of the step, with the same partial sum and the same
-     * total, completes the merge. The function does nothing if ls_comm_group.ahead is 0, or before
-     * the first all_reduce of the group, which is usually that of the start-up check. From the
-     * first call to the return of all_reduce, device memory must not be freed, and a rank that
-     * gives up the step must abort the group. NULL: merges begin when the gradient is complete.
-     * Errors: as all_reduce. */
+     * has so far is done, and they do not change after that. The function enqueues the merge of
+     * each bucket that lies within these floats and is not merged yet, and returns without waiting.
+     * In a step either no rank calls the function, or every rank calls it with the same ascending
+     * values of `floats`, each of which is the end of a segment of the backward pass. The
+     * all_reduce of the step, with the same partial sum and the same total, completes the merge.
+     * The function does nothing if ls_comm_group.ahead is 0, or before the first all_reduce of the
+     * group, which is usually that of the start-up check. From the first call to the return of
+     * all_reduce, device memory must not be freed, and a rank that gives up the step must abort the
+     * group. NULL: merges begin when the whole gradient is complete. Errors: as all_reduce. */
     int (*merge_ready)(ls_comm *comm, ls_stream *stream, const float *gradient, float *total,
                        size_t floats, ls_error *err);
     /* Aborts the group: every present and later call of the group returns LS_EABORTED. Any
@@ -221,8 +232,8 @@ struct ls_comm_type {
      * does not read them any more. A rank that runs stops reading within microseconds of an abort.
      * Any thread. */
     int (*may_read)(const ls_comm_group *group, int rank);
-    int over_members; /* non-zero: the communicator can also merge over ls_comm_group_desc.members
-                       */
+    int over_members; /* non-zero: the communicator can also merge gradients of other processes
+                       * (ls_comm_group_desc.members) */
 };
 
 #ifdef __cplusplus

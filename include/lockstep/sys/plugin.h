@@ -7,15 +7,16 @@
  *
  * The life of an op:
  *
- *     desc.x = the tensor the previous op produced     shapes and layout, no memory yet
+ *     desc.x = op->y of the op that produces its input  shapes and layout, no memory yet
  *     ops->op_create(&op, device, &desc, err)          chooses kernels; sets op->y and all sizes
  *     op->impl->bind(op, &buffers, err)                once, but see LS_DEVICE_REBINDS
  *     op->impl->forward(op, stream, flags, err)        any number of times, allocates nothing
  *     op->impl->backward(op, stream, flags, err)
  *     op->impl->destroy(op)
  *
- * Layouts: they belong to the back end, and are opaque to the library. The producer of a tensor
- * chooses its layout, and the consumers adapt, converting inside the op if necessary. A gradient
+ * Layouts: a layout belongs to the back end, and is opaque to the library. The op that produces a
+ * tensor chooses the tensor's layout. The ops that read the tensor accept every layout of their
+ * back end, and convert the tensor inside the op if necessary. A gradient
  * always has the layout of its tensor: dy that of y, dx that of x. Parameters have the layout that
  * their op prefers; only import_param and export_param convert. Padding in the memory of a
  * parameter or gradient is zero and must stay zero, so that element-wise work over whole arenas is
@@ -77,7 +78,8 @@ typedef enum ls_op_kind {
     LS_OP_GATHER = 1, /* dataset rows (u8 or f32) → batch (f32), with their labels or targets */
     LS_OP_CONV2D = 2, /* params: weight [out][in/groups][kh][kw], bias [out] */
     LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
-    LS_OP_POOL = 4,   /* average or maximum; windows that do not fit are dropped (floor) */
+    LS_OP_POOL = 4,   /* average or maximum over windows; a window that extends beyond the padded
+                       * image is dropped (the size of y is rounded down) */
     LS_OP_RELU = 5,   /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
     LS_OP_SGD = 7,          /* the update of the SGD optimizer over a whole arena */
@@ -175,13 +177,14 @@ typedef struct ls_gather {
     int brightness;        /* largest change of brightness in 256ths, at most 256; 0: none */
     int mixup;             /* largest share of the other row in 256ths, at most 128; 0: no mixup */
     int floats;            /* non-zero: the dataset's rows are floats, else bytes */
-    int targets; /* number of floats in a row's target, which are copied unchanged; 0: a class */
+    int targets; /* number of floats in a row's target, which are copied unchanged; 0: the target
+                  * is a class */
 } ls_gather;
 
 /* SGD, as in PyTorch, with a velocity v that starts at zero:
  *
  *     g ← g·scale + weight_decay·w
- *     v ← momentum·v + g                  just g if momentum is 0
+ *     v ← momentum·v + g                  v ← g if momentum is 0
  *     w ← w − lr·v                        without `nesterov`
  *     w ← w − lr·(g + momentum·v)         with `nesterov`; v is the result of the second line */
 typedef struct ls_sgd {
@@ -241,8 +244,8 @@ typedef struct ls_dropout {
 
 /* Softmax with cross-entropy loss. Logits are vectors (h = w = 1). The target of each class is
  * smoothing / classes, plus 1 − smoothing for the label. The loss of a row is
- * −Σ target·log(softmax), in evaluation as well. A row counts as correct if the first of its
- * largest logits is the label's. */
+ * −Σ target·log(softmax), in evaluation as well. A row counts as correct if the largest of its
+ * logits, or the first of several equally large ones, is that of the label. */
 typedef struct ls_softmax_xent {
     float smoothing; /* label smoothing, 0: none */
     int weighted;    /* non-zero: a row's loss and dx are multiplied by class_weight[its label] of
@@ -252,8 +255,9 @@ typedef struct ls_softmax_xent {
 /* Loss of an output z with the target t. The loss of a row is the mean over its outputs. */
 typedef enum ls_vector_rule {
     LS_VECTOR_MSE = 0, /* (z − t)²; no row counts as correct */
-    LS_VECTOR_BCE = 1, /* max(z, 0) − z·t + log(1 + e⁻|z|), where z is the logit of a bit t; a row
-                        * counts as correct if z > 0 exactly where t > ½ */
+    LS_VECTOR_BCE = 1, /* max(z, 0) − z·t + log(1 + e⁻|z|), where z is the logit of a yes/no label
+                        * t (0: no, 1: yes); a row counts as correct if each of its outputs has
+                        * z > 0 where t > ½, and z ≤ 0 elsewhere */
 } ls_vector_rule;
 
 /* Loss of vectors of targets. Outputs are vectors (h = w = 1), row-major (layout NULL). */
@@ -327,7 +331,7 @@ typedef struct ls_op_desc {
     } u;
     ls_pool2d pool; /* for LS_OP_POOL and fuse_pool */
     size_t count;   /* ops on arenas: number of floats, a multiple of 16 except for LS_OP_RUNNING */
-    float rate;     /* optimizers: factor of args->lr; 0 means 1 */
+    float rate;     /* optimizers: factor by which args->lr is multiplied; 0 means 1 */
 } ls_op_desc;
 
 /* Arguments that change from call to call. A *minibatch* is the set of rows of one training step.
@@ -353,10 +357,10 @@ typedef struct ls_step_args {
     uint32_t epoch; /* random ops: number of the epoch */
 } ls_step_args;
 
-#define LS_RECORD_STEPS 8 /* most steps of one recording */
+#define LS_RECORD_STEPS 8 /* largest number of steps of one recording */
 
-#define LS_OP_PARAMS 2   /* most parameters of one op */
-#define LS_OP_SLOTS 2    /* most state arenas of one optimizer */
+#define LS_OP_PARAMS 2   /* largest number of parameters of one op */
+#define LS_OP_SLOTS 2    /* largest number of state arenas of one optimizer */
 #define LS_CLIP_FLOATS 4 /* floats at `clip`: the factor, then working memory of clip ops */
 #define LS_OP_STATS 2    /* floats that a loss op writes */
 
@@ -517,7 +521,8 @@ typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
     /* Describes the device. */
     void (*describe)(const ls_device *device, ls_device_info *out);
-    /* Makes the device current on the worker's thread. It is the first call on that thread. */
+    /* Makes the device current on the worker's thread. It is the first call for the device on that
+     * thread. */
     int (*bind)(ls_device *device, ls_error *err);
     /* Frees the device; nothing may be called afterwards. NULL is allowed. */
     void (*close)(ls_device *device);
@@ -564,8 +569,9 @@ typedef struct ls_device_ops {
     int (*stream_create)(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
     /* Frees a stream. */
     void (*stream_destroy)(ls_device *device, ls_stream *stream);
-    /* Records an event after the stream's present work. If *event is NULL it creates the event,
-     * otherwise it reuses it. The device owns its events and frees them when it is closed. */
+    /* Records an event after the stream's present work. If *event is NULL, the function creates the
+     * event; otherwise it records the existing event again. The device owns its events and frees
+     * them when it is closed. */
     int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
     /* Makes the stream's later work wait for an event. */
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
@@ -591,9 +597,9 @@ typedef struct ls_device_ops {
 
     /* Results without waiting for all work: three optional slots, of which all or none are set. */
 
-    /* Allocates zeroed host memory. pinned_free frees it; `close` frees what is left of it. A
-     * download into this memory may be recorded, and then writes the memory only when the recorded
-     * work runs. */
+    /* Allocates zeroed host memory. pinned_free frees it; `close` frees all blocks that were not
+     * freed before. A download into this memory may be recorded; it then writes the memory only
+     * when the recorded work runs. */
     int (*pinned_alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
     /* Frees memory of pinned_alloc. NULL is allowed. */
     void (*pinned_free)(ls_device *device, void *memory);
@@ -605,10 +611,10 @@ typedef struct ls_device_ops {
      * memory. */
     const struct ls_comm_type *const *(*communicators)(void);
 
-    /* Kernel choices: two optional slots, of which both or none are set. A choice is that of one
-     * kernel among several for the same op. The slots are about choices that change the bits of
-     * results and that another device of the same model, instruction set and library could make
-     * differently, for example because it measures the kernels' speed. */
+    /* Kernel choices: two optional slots, of which both or none are set. A choice is the selection
+     * of one of several kernels for the same op. The slots report and set only choices that change
+     * the bits of results and that another device of the same model, instruction set and library
+     * could make differently, for example because each device measures the kernels' speed. */
 
     /* Writes the choices of all ops so far as text to out[0 … size − 1], truncated and
      * zero-terminated, and returns the full length of the text. */
@@ -624,13 +630,13 @@ typedef struct ls_device_ops {
      * because the device cannot collect spans, the message says why, and the device remains
      * usable. */
     int (*spans_begin)(ls_device *device, ls_error *err);
-    /* Writes at most `most` spans to `out` and returns their number. *lost receives the number of
-     * spans that were lost since the last call. Spans of one stream come nearly in order of time.
-     * One thread at a time calls this function; it need not be the device's thread. */
+    /* Writes at most `most` spans to `out` and returns the number written. *lost receives the
+     * number of spans that were lost since the last call. The spans of one stream are nearly sorted
+     * by time. One thread at a time calls this function; it need not be the device's thread. */
     int (*spans_take)(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
-    /* Stops collecting spans; those that have been collected can still be taken. With several
-     * devices, the library calls spans_end of all of them before it takes the last spans of the
-     * first. `close` stops collecting as well. Any thread while the device is open. */
+    /* Stops collecting spans; spans_take still returns the spans that were collected before. With
+     * several devices, the library calls spans_end of all devices before it takes the last spans of
+     * the first device. `close` stops collecting as well. Any thread while the device is open. */
     void (*spans_end)(ls_device *device);
 } ls_device_ops;
 
@@ -666,8 +672,8 @@ struct ls_backend {
     uint32_t abi;     /* LS_PLUGIN_ABI */
     size_t size;      /* sizeof(ls_backend) */
     const char *name; /* "cpu" */
-    int counted; /* non-zero: the devices are interchangeable, and NAME:3 means three of them; zero:
-                  * they are numbered, and NAME:0,3 means the devices 0 and 3 */
+    int counted;      /* non-zero: the devices are interchangeable, and "cpu:3" means three devices;
+                       * zero: the devices are numbered, and "cuda:0,3" means devices 0 and 3 */
     /* Looks for devices. It cannot fail: `out` describes any fault. Any thread. */
     void (*probe)(ls_backend_info *out);
     /* Opens a device, which the caller closes. Any thread. Errors: LS_EINVAL (invalid request),

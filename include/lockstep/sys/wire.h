@@ -1,11 +1,11 @@
 /* The wire table: the transport between the processes of a run, its *members*, on one or more
  * hosts.
  *
- * This header is for authors of engines, which is the name of such transports (MPI, gloo, a test
- * double). It is unstable: any version may change it. An engine only moves messages between pairs
+ * Such a transport is called an *engine* (MPI, gloo, a test double). This header is for authors of
+ * engines. It is unstable: any version may change it. An engine only moves messages between pairs
  * of members. The library decides which numbers are summed in which order, and when a member counts
- * as lost, in the same way for all engines. A `wire` is one open connection of this process to all
- * other members. The life of a wire:
+ * as lost, in the same way for all engines. A *wire* connects this process with all other members;
+ * it is what an engine opens. The life of a wire:
  *
  *     open              joins the other members, on the calling thread
  *     post, post, …     starts transfers
@@ -40,14 +40,14 @@ extern "C" {
 #define LS_WIRE_ABI 3                      /* version of this header, which an engine must match */
 #define LS_WIRE_ENTRY "ls_wire_entry"      /* symbol of liblockstep-NAME.so, an ls_wire_entry_fn */
 #define LS_WIRE_CHANNELS 4                 /* number of channels between two members */
-#define LS_TRANSFER_MOST ((size_t)1 << 30) /* most bytes of one transfer */
+#define LS_TRANSFER_MOST ((size_t)1 << 30) /* largest number of bytes of one transfer */
 
 typedef struct ls_wire ls_wire;
 typedef struct ls_wire_type ls_wire_type;
 
-/* One message that is sent or received. The structure and its data belong to the wire from post
- * until poll has returned the transfer. If abort returns non-zero, they belong to the wire until
- * the process ends, because hardware may still write there. */
+/* One message that is sent or received. From post until poll has returned the transfer, the caller
+ * neither changes nor frees the structure and its data. After an abort that returned non-zero, the
+ * same holds until the process ends, because hardware may still write there. */
 typedef struct ls_transfer {
     int peer;     /* number of the other member */
     int channel;  /* 0 … LS_WIRE_CHANNELS − 1 */
@@ -73,13 +73,14 @@ typedef struct ls_wire_options {
      * MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the wire is
      * open. NULL: all processes that the launcher started. */
     const void *comm;
-    int regroups; /* non-zero: `regroup` may be called later */
+    int regroups; /* non-zero: the caller may call `regroup` later, so the engine prepares for it */
     /* Optional; called on the thread that called the slot. While open waits for other members, the
-     * engine calls `alive` several times a second. The caller's time limit applies to the time
-     * between two such calls; the engine limits the total time. */
+     * engine calls `alive` several times a second. The caller limits the time between two such
+     * calls; the engine limits the total time of open. */
     void (*alive)(void *user);
-    /* Optional; called on the thread that called the slot, from open to close. Receives a log line
-     * with an ls_log_level, which says what the engine waits for or which connection it refused. */
+    /* Optional; called on the thread that called the slot, from open to close. Receives a log line,
+     * such as what the engine waits for or which connection it refused. `level` is an
+     * ls_log_level. */
     void (*say)(void *user, int level, const char *text);
     void *user; /* first argument of `alive`, `say` and `refuses` */
     /* Non-zero: processes may be admitted after the run has begun, and this process may be one of
@@ -135,8 +136,9 @@ struct ls_wire_type {
     int (*open)(ls_wire **out, const ls_wire_options *options, ls_error *err);
     /* Starts a transfer and returns at once. Errors: LS_EIO, LS_ENOMEM. */
     int (*post)(ls_wire *wire, ls_transfer *transfer, ls_error *err);
-    /* Makes progress, writes up to `most` transfers that have ended to `ended`, and returns their
-     * number or a negative status. Waits at most `timeout_ns` nanoseconds for the first. Errors:
+    /* Makes progress on transfers. Writes up to `most` transfers that have ended to `ended`, and
+     * returns the number written, or a negative status. If none has ended, waits for one, at most
+     * `timeout_ns` nanoseconds. Errors:
      * LS_EIO (a connection broke), LS_EDATA (a message had another length than the transfer that
      * receives it). */
     int (*poll)(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
@@ -149,14 +151,16 @@ struct ls_wire_type {
     int (*abort)(ls_wire *wire);
     /* Optional. Called after post or poll failed. The members that can reach each other agree on
      * the group that continues, and every member of that group gets a new wire to the others,
-     * numbered in the old order. Of any two parts of the run that cannot reach each other, at most
-     * one continues: one with more than half of the old members, or with exactly half of them and
-     * the lowest-numbered member. The caller then aborts the old wire, whatever the result; with
-     * this slot, the engine's abort must return 0. Returns within a few times deadline_ns or within
-     * a few seconds, whichever is less. Errors: LS_ESTALLED (this part does not continue, or there
-     * was no agreement in time), LS_EUNSUPPORTED (the wire was opened without `regroups`),
-     * LS_ENOMEM. With how->arrival, no member need be lost, and the new group may contain that
-     * process; it does not if the process, or a member that knows of it, is lost meanwhile. */
+     * numbered anew without gaps, in the sequence of their numbers on the old wire. Of any two
+     * parts of the run that cannot reach each other, at most one continues: a part with more than
+     * half of the old members, or with exactly half of them, the lowest-numbered member included.
+     * Whatever the result, the caller then aborts the old wire; the abort of an engine with this
+     * slot must return 0. Returns within a few times deadline_ns or within a few seconds, whichever
+     * is less. Errors: LS_ESTALLED (this part does not continue, or there was no agreement in
+     * time), LS_EUNSUPPORTED (the wire was opened without `regroups`), LS_ENOMEM. If how->arrival
+     * is set, regroup may be called although no member was lost, and the new group may contain the
+     * arriving process. It does not contain that process if the process, or a member that knows of
+     * it, is lost during the call. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
     /* Optional; needs regroup. Tells which process waits to be admitted, for regroup. Returns the
      * number of processes that wait at this member, and sets *out to the one that has waited
