@@ -5,9 +5,9 @@
  *
  * "job there and back": the main thread passes an empty job to a worker and waits until it is done.
  * The job passes through two rings, through the worker pool, or through a queue with a mutex and a
- * condition variable. "barrier": two threads pass a barrier together. "parked": like the row
- * before, but a thread that waits sleeps at once instead of spinning first, as it does if there are
- * more threads than CPUs.
+ * condition variable. "barrier": two threads pass a barrier together. "parked": the same
+ * measurement, but a waiting thread sleeps at once instead of spinning first. The pool does so if
+ * there are more threads than CPUs.
  *
  * A round measures each row once, so that a disturbance of the machine affects all rows alike. The
  * table shows the median over the rounds and the range of the middle half of them. */

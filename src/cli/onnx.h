@@ -19,8 +19,8 @@
  * statistics; dropout is left out.
  *
  * The file's metadata describe input and output: "input" and "output" in words, "inputs" (name,
- * type, shape and columns of each), "size" [c, h, w], "mean" and "std" [c], and, as JSON, those of
- * "class_names", "features" and "preparation" that the model's card (config/card.h) has. */
+ * type, shape and columns of each), "size" [c, h, w], "mean" and "std" [c], and "class_names",
+ * "features" and "preparation", as JSON, if the model's card (config/card.h) has them. */
 #ifndef CLI_ONNX_H
 #define CLI_ONNX_H
 

@@ -10,9 +10,9 @@
 
 enum {
     SCHEMA = 1,
-    /* Limits of the card. They are below those of a file's header (formats/safetensors_format.h,
-     * json/json.h), because the header also contains the list of tensors and a checkpoint's
-     * state. */
+    /* Limits of the card. These limits are below those of a file's header
+     * (formats/safetensors_format.h, json/json.h), because the header also contains the list of
+     * tensors and a checkpoint's state. */
     MOST_VALUES = 900000,
     MOST_BYTES = 12 << 20
 };

@@ -440,14 +440,12 @@ static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
 /* in the order of ls_label_form */
 static const char *const label_forms[] = {"auto", "classes", "values", NULL};
-/* in the order of ls_missing */
-static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};
-static const char *const decimals[] = {"auto", ".", ",", NULL}; /* in the order of ls_decimal */
+static const char *const at_missing[] = {"refuse", "zero", "mean", NULL}; /* order of ls_missing */
+static const char *const decimals[] = {"auto", ".", ",", NULL};           /* order of ls_decimal */
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 /* in the order of ls_row_layout */
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
-/* in the order of ls_process_engine */
-static const char *const engines[] = {"auto", "none", "mpi", NULL};
+static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* order of ls_process_engine */
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_arrival[] = {"refuse", "admit", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};

@@ -62,14 +62,14 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Reads an image file into `pixels` [channels][height][width], 0 … 255. Height and width must be
- * those of the image after it is rotated as the EXIF orientation in a JPEG, PNG or WebP file says;
- * they are checked in the header before anything is decoded.
+/* Reads an image file into `pixels` [channels][height][width], 0 … 255. The image must have this
+ * height and width after it is rotated as the EXIF orientation in a JPEG, PNG or WebP file says.
+ * The size is checked in the header before anything is decoded.
  *
- * Colours are converted like ls_picture_convert. CMYK samples of a JPEG file are taken as Adobe's
- * programs store them (255 is no ink); each of the three colours is multiplied by black. A JPEG
- * file may lack its end marker, and the checksums of ancillary PNG chunks may be wrong. Alpha is
- * ignored. Of 16-bit samples the upper 8 bits are used.
+ * Colours are converted like ls_picture_convert. CMYK samples of a JPEG file are read in the form
+ * in which Adobe's programs store them (255 is no ink); each of the three colours is multiplied by
+ * black. A JPEG file may lack its end marker, and the checksums of ancillary PNG chunks may be
+ * wrong. Alpha is ignored. Of 16-bit samples the upper 8 bits are used.
  *
  * Errors: LS_ENOENT, LS_EIO; LS_EDATA, with the offset and the fix, for a file that is damaged, is
  * not an image or has another size; LS_EUNSUPPORTED if `channels` is neither 1 nor 3, for other

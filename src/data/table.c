@@ -11,9 +11,8 @@
 #include <string.h>
 
 enum {
-    CHUNK = 64 << 10, /* number of bytes that are read at a time */
-    /* number of bytes at the start of the text in which the separator is looked for */
-    PEEKED = 64 << 10,
+    CHUNK = 64 << 10,       /* number of bytes that are read at a time */
+    PEEKED = 64 << 10,      /* size of the text's start in which the separator is searched */
     PEEKED_MOST = 16 << 20, /* the same, if the header is longer than PEEKED */
     PEEKED_ROWS = 10
 };
@@ -23,18 +22,15 @@ typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
 /* The window, a part of the text with the current field in it, and the source of further bytes. */
 struct ls_table_source {
     const ls_host *host;
-    ls_read_ahead *file; /* the file; NULL: the text is in memory */
-    /* the part of the text in memory that has not been fetched yet, `left` bytes */
-    const uint8_t *memory;
+    ls_read_ahead *file;   /* the file; NULL: the text is in memory */
+    const uint8_t *memory; /* unread part of a text in memory, `left` bytes */
     size_t left;
     ls_sha256 hash; /* SHA-256 of a text in memory */
     coding coding;
-    /* UTF-16: bytes of an incomplete character at the end of the last chunk; `odds` of them */
-    uint8_t odd[2];
+    uint8_t odd[2]; /* UTF-16: incomplete character at the last chunk's end, `odds` bytes */
     size_t odds;
     unsigned high; /* first half of a surrogate pair; 0: none */
-    /* [room]: the window: `size` bytes of text in UTF-8 or Windows-1252, followed by a NUL */
-    char *window;
+    char *window;  /* [room]: the window: `size` bytes of text, followed by a NUL */
     size_t room, size;
     /* index in `window` of the field that is being read; the text before that field is no longer
      * needed */
@@ -272,8 +268,7 @@ static int read_plain(ls_table *t, size_t *begin, size_t *length)
     return LS_OK;
 }
 
-/* Skips the separator or line end after a field. A line end may be preceded by a carriage
- * return. */
+/* Skips the separator or line end after a field. A line end may follow a carriage return. */
 static int end_field(ls_table *t, bool quoted)
 {
     ls_table_source *s = t->source;

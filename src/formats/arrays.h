@@ -39,8 +39,8 @@ typedef struct ls_array {
     size_t map_bytes;
 } ls_array;
 
-/* Maps a whole file that is not empty. The map is private: writing to it does not change the file.
- * `what`: description of the file for messages, as for ls_open_to_read. The caller closes the
+/* Maps a whole file that is not empty. The mapping is private: a write to it does not change the
+ * file. `what`: description of the file for messages, as for ls_open_to_read. The caller closes the
  * array. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
