@@ -123,7 +123,7 @@ function axis_buttons() {
     });
     return b;
   });
-  return el('p', { class: 'axes', role: 'group', 'aria-label': 'x axis' }, 
+  return el('p', { class: 'axes', role: 'group', 'aria-label': 'x axis' },
     `Training loss, learning rate${has_norms() ? ', gradient norm' : ''} and throughput by `, ...buttons);
 }
 
