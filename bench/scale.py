@@ -256,7 +256,7 @@ def draw(result, split_rows, setting):
                                       ("LeNet, 256 images each", "LeNet weak"),
                                       ("ResNet-18, 256 images each", "ResNet-18 weak"),
                                       (f"256 each, devices {FAST:,} × as fast", "ResNet-18 fast weak")]):
-        note = "efficiency over devices" + (", ResNet-18, 8 a host" if "fast" in key else "")
+        note = "efficiency over devices" + (", 8 in each host" if "fast" in key else "")
         parts += draw_efficiency(x[i % 3], 44 + 262 * (i // 3), w, h, title, note, c[key])
     y = 44 + 2 * 262
     parts += draw_validation(x[0], y, w, h, result["points"])

@@ -18,7 +18,7 @@ def colours(p):
             + "".join(f".page .f{i}{{fill:{c}}}.page .s{i}{{stroke:{c}}}" for i, c in enumerate(p["colours"], 1)) + "\n")
 
 
-COLUMN = 880  # pixels of a page's column, to which a wider picture is shrunk
+COLUMN = 830  # pixels of a page's column, to which a wider picture is shrunk
 LEAST = 11  # pixels of the smallest text there
 
 
@@ -83,7 +83,7 @@ def legend(x, y, names, colours):
 
 def split(name, room):
     """A name in one line, or in two where one has no room."""
-    return [name] if len(name) * 6.5 < room or " " not in name else name.rsplit(" ", 1)
+    return [name] if len(name) * 7.6 < room or " " not in name else name.rsplit(" ", 1)
 
 
 def bars(x, y, w, h, title, groups, series, colours, values, note=""):
