@@ -77,6 +77,7 @@ copy_sources()
         tar --null -T - --ignore-failed-read -cf - 2>/dev/null | tar -xf - -C "$kit/source"
     cp bench/gpu/once.sh "$kit/once.sh"
     chmod +x "$kit/once.sh"
+    git rev-parse --short HEAD >"$kit/source/COMMIT" 2>/dev/null || rm -f "$kit/source/COMMIT"
 }
 
 # The suite's commands with the names of both folders left open, and the programs that they name.

@@ -578,8 +578,10 @@ def versions(args):
     if probe.returncode:
         say(probe.stdout.strip() or probe.stderr.strip())
         return None
-    commit = ""
-    if shutil.which("git"):
+    commit, packed = "", ROOT / "COMMIT"  # pack.sh writes the file; the folder may lie in another repository
+    if packed.exists():
+        commit = packed.read_text().strip()
+    elif shutil.which("git"):
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                                 text=True, check=False).stdout.strip()
     driver = ""
