@@ -445,8 +445,10 @@ static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 static int skip_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_replica_sync(w->replica, &w->error);
-    if (status == LS_OK)
+    if (status == LS_OK) {
+        s->report.skipped = true;
         status = find_bad_shard(w, s);
+    }
     return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
