@@ -476,7 +476,11 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
     /* Another member was lost after the group with this process was formed. This process is in the
-     * group that followed, but the others do not know that it lacks their state. */
+     * group that followed, but the others do not know that it lacks their state. It closes its
+     * listener first, so that the others, whose attempts to connect are then refused, do not wait
+     * for it. The next call opens a listener again (meet.c). */
+    close(j->listen_fd);
+    j->listen_fd = -1;
     tcp_free(*out);
     *out = NULL;
     return ls_fail(err, LS_ESTALLED, "another host was lost during the admission");
