@@ -211,7 +211,7 @@ static int await_higher(joining *j, ls_error *err)
             missing -= use_connection(j, fd, &h);
         else if (ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
-        if (left || (j->how && missing > 0 && is_left(j)))
+        if (left || (j->how && fd < 0 && is_left(j)))
             status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         if (status == LS_OK && !j->how)
             status = tcp_check_notes(j, err);
