@@ -156,18 +156,38 @@ static int fail_await(const joining *j, ls_error *err)
                    j->wire->host[member], j->host, j->host);
 }
 
-/* Returns whether a member of the group has left it for another vote: the one whose hello is `h`,
- * or a member with a lower number, which has then closed its connections. `h` NULL: none has
- * called. */
-static bool is_left(const joining *j, const hello *h)
+/* Returns whether the caller with this hello is a member of the group that has left it for another
+ * vote. */
+static bool votes_again(const joining *j, const hello *h)
 {
     const tcp_ballot *formed = &j->vote.formed;
-    if (h && h->channel == TCP_ON_VOTE && h->run == j->run && h->group == formed->number &&
-        h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from))
-        return true;
-    for (int i = 0; i < j->wire->base.member * LS_WIRE_CHANNELS; i++)
-        if (tcp_is_closed(j->wire->line[i].fd))
+    return h->channel == TCP_ON_VOTE && h->run == j->run && h->group == formed->number &&
+           h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from);
+}
+
+/* Discards the messages of the vote that a member has sent, and returns whether it has closed the
+ * vote's connection. It does so when it leaves the group, or when it is connected to all members.
+ */
+static bool has_closed_vote(const joining *j, int member)
+{
+    const int fd = j->vote_fd[tcp_set_nth(&j->vote.formed.set, member)];
+    char unused[256];
+    while (fd >= 0 && recv(fd, unused, sizeof unused, MSG_DONTWAIT) > 0)
+        continue;
+    return fd >= 0 && tcp_is_closed(fd);
+}
+
+/* Returns whether a member has left the group or is lost while this one waits for connections: a
+ * member with a lower number has then closed its connections, and one with a higher number has
+ * closed that of the vote before it has made all of them. */
+static bool is_left(const joining *j)
+{
+    const int own = j->wire->base.member;
+    for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
+        const int member = i / LS_WIRE_CHANNELS, fd = j->wire->line[i].fd;
+        if (member < own ? tcp_is_closed(fd) : member > own && fd < 0 && has_closed_vote(j, member))
             return true;
+    }
     return false;
 }
 
@@ -186,12 +206,13 @@ static int await_higher(joining *j, ls_error *err)
     while (missing > 0 && status == LS_OK) {
         hello h;
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
-        if (j->how && is_left(j, fd >= 0 ? &h : NULL))
-            status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
+        const bool left = j->how && fd >= 0 && votes_again(j, &h);
         if (fd >= 0)
             missing -= use_connection(j, fd, &h);
-        else if (status == LS_OK && ls_now_ns() >= j->until_ns)
+        else if (ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
+        if (left || (j->how && fd < 0 && is_left(j)))
+            status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         if (status == LS_OK && !j->how)
             status = tcp_check_notes(j, err);
     }

@@ -248,6 +248,8 @@ typedef struct joining {
     uint64_t run;
     tcp_vote vote;
     const ls_regroup *how; /* arguments of the regrouping in progress; NULL: at the start */
+    int *vote_fd;          /* [vote.members] connections of its vote; −1: none. NULL: no vote */
+    uint64_t formed_ns;    /* time at which this member formed its group; 0: at the start */
     struct {
         int fd;
         hello said;

@@ -39,13 +39,13 @@
 #define LEAST_GRACE_NS UINT64_C(200000000)
 /* Time limits in grace times. */
 enum {
-    GRACES_PER_VOTE = 4, /* for one vote */
-    GRACES_IN_ALL = 6    /* for the whole regrouping: all votes and the new connections */
+    GRACES_PER_VOTE = 4,   /* for one vote */
+    GRACES_TO_CONNECT = 2, /* for the connections of a new group */
+    GRACES_IN_ALL = 6      /* for the whole regrouping: all votes and the new connections */
 };
 
 /* Another member of the first group, as this member sees it during the vote. */
 typedef struct voter {
-    int fd;           /* connection for the vote; −1: none */
     size_t got;       /* number of bytes of `in` received */
     tcp_word in;      /* message that is being received */
     uint64_t next_ns; /* earliest time of the next attempt to connect to it */
@@ -74,11 +74,10 @@ typedef struct regrouping {
 /* Closes the vote's connection to a member, if there is one. */
 static void disconnect(regrouping *m, int who)
 {
-    voter *v = &m->voter[who];
-    if (v->fd >= 0)
-        close(v->fd);
-    v->fd = -1;
-    v->got = 0;
+    if (m->j->vote_fd[who] >= 0)
+        close(m->j->vote_fd[who]);
+    m->j->vote_fd[who] = -1;
+    m->voter[who].got = 0;
     tcp_vote_miss(m->vote, who);
     m->changed_ns = ls_now_ns();
 }
@@ -86,8 +85,8 @@ static void disconnect(regrouping *m, int who)
 /* Sends a message of the vote to a member; closes the connection if it cannot be sent in time. */
 static void send_message(regrouping *m, int who, tcp_word *word)
 {
-    if (m->voter[who].fd >= 0 &&
-        tcp_move_all(m->voter[who].fd, word, sizeof *word, true, ls_now_ns() + m->j->try_ns))
+    const int fd = m->j->vote_fd[who];
+    if (fd >= 0 && tcp_move_all(fd, word, sizeof *word, true, ls_now_ns() + m->j->try_ns))
         disconnect(m, who);
 }
 
@@ -113,7 +112,7 @@ static void send_state(regrouping *m, int who)
 static void attach(regrouping *m, int who, int fd)
 {
     disconnect(m, who);
-    m->voter[who].fd = fd;
+    m->j->vote_fd[who] = fd;
     send_state(m, who);
 }
 
@@ -173,9 +172,9 @@ static void dial(regrouping *m, int who)
 static bool must_dial(const regrouping *m, int who)
 {
     const voter *v = &m->voter[who];
-    return who != m->vote->own && v->fd < 0 && !v->refused && ls_now_ns() >= v->next_ns &&
-           tcp_set_has(&m->vote->formed.set, who) && !tcp_set_has(&m->vote->suspects, who) &&
-           (who < m->vote->own || has_hung_up(m, who));
+    return who != m->vote->own && m->j->vote_fd[who] < 0 && !v->refused &&
+           ls_now_ns() >= v->next_ns && tcp_set_has(&m->vote->formed.set, who) &&
+           !tcp_set_has(&m->vote->suspects, who) && (who < m->vote->own || has_hung_up(m, who));
 }
 
 /* Tries to connect to the next member in turn, unless the last attempt was too recent. After an
@@ -239,8 +238,9 @@ static void on_message(regrouping *m, int who, const tcp_word *in)
 static void receive_from(regrouping *m, int who)
 {
     voter *v = &m->voter[who];
-    while (v->fd >= 0) {
-        const ssize_t n = recv(v->fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
+    const int *fd = &m->j->vote_fd[who]; /* processing a message may close it */
+    while (*fd >= 0) {
+        const ssize_t n = recv(*fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0) {
@@ -364,13 +364,18 @@ static void disconnect_all(regrouping *m)
         disconnect(m, i);
 }
 
-/* Begins a vote: closes the connections of the one before and sets the time limits. */
+/* Begins a vote: closes the connections of the one before and sets the time limits. If this member
+ * has formed a group shortly before, another member may still be waiting for its connections of
+ * that group. That member is not lost, so this one waits until it has given up, and a grace time
+ * more. */
 static void begin_vote(regrouping *m, const tcp_set *suspects)
 {
-    const uint64_t now = ls_now_ns();
+    const uint64_t now = ls_now_ns(), formed_ns = m->j->formed_ns;
     disconnect_all(m);
     tcp_vote_begin(m->vote, suspects);
     m->settle_until_ns = now + m->grace_ns;
+    if (formed_ns && formed_ns + GRACES_TO_CONNECT * m->grace_ns > now)
+        m->settle_until_ns = formed_ns + (GRACES_TO_CONNECT + 1) * m->grace_ns;
     m->changed_ns = now;
     m->j->until_ns = tcp_sooner(now + GRACES_PER_VOTE * m->grace_ns, m->end_ns);
 }
@@ -386,7 +391,7 @@ static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     m->j->wire = w;
-    m->j->until_ns = tcp_sooner(ls_now_ns() + 2 * m->grace_ns, m->end_ns);
+    m->j->until_ns = tcp_sooner(ls_now_ns() + GRACES_TO_CONNECT * m->grace_ns, m->end_ns);
     w->base.member = index_of(set, m->vote->own);
     int status = tcp_make_lines(w, tcp_set_count(set), err);
     if (status == LS_OK)
@@ -409,6 +414,7 @@ static int vote_and_connect(tcp_wire **out, regrouping *m, const tcp_set *suspec
         status = run_vote(m, err);
         if (status)
             break;
+        m->j->formed_ns = ls_now_ns();
         status = connect_anew(out, m, err);
     }
     disconnect_all(m);
@@ -428,13 +434,16 @@ static uint64_t grace_of(uint64_t deadline_ns)
 static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
 {
     const size_t members = (size_t)m->vote->members;
+    int *fd = ls_alloc_array(NULL, members, sizeof *fd);
     m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
-    if (!m->voter)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
-    for (size_t i = 0; i < members; i++)
-        m->voter[i].fd = -1;
+    for (size_t i = 0; fd && i < members; i++)
+        fd[i] = -1;
+    m->j->vote_fd = fd;
     m->j->try_ns = m->grace_ns / 4;
-    int status = vote_and_connect(out, m, suspects, err);
+    int status = fd && m->voter ? vote_and_connect(out, m, suspects, err)
+                                : ls_fail(err, LS_ENOMEM, "out of memory for a vote");
+    m->j->vote_fd = NULL;
+    ls_free(NULL, fd);
     ls_free(NULL, m->voter);
     return status;
 }
@@ -467,7 +476,11 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
     /* Another member was lost after the group with this process was formed. This process is in the
-     * group that followed, but the others do not know that it lacks their state. */
+     * group that followed, but the others do not know that it lacks their state. It closes its
+     * listener first, so that the others, whose attempts to connect are then refused, do not wait
+     * for it. The next call opens a listener again (meet.c). */
+    close(j->listen_fd);
+    j->listen_fd = -1;
     tcp_free(*out);
     *out = NULL;
     return ls_fail(err, LS_ESTALLED, "another host was lost during the admission");

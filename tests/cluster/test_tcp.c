@@ -520,7 +520,8 @@ static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
 typedef struct parting {
     pthread_barrier_t all;
     unsigned killed, cut_off, hidden; /* a bit each */
-    unsigned dying;                   /* a bit each: lost when the next group has been formed */
+    unsigned dying;                   /* a bit each: lost when the next group has been formed, */
+    int after;                        /* and it is connected to this many members */
     atomic_int met;                   /* number of members that have met */
     uint64_t late_ns;                 /* delay of the hidden member */
     struct {
@@ -560,21 +561,34 @@ static void swallow_calls(int *door, int crowd[8])
         crowd[i] = knock(&at);
 }
 
-/* A member that is lost when it has formed the next group, and is not connected to its members. */
+/* A member that is lost when it has formed the next group, and is connected to some members. */
 typedef struct dying_member {
+    const tcp_wire *old;
     joining *rendezvous;
     parting *p;
     int others; /* number of members that are left */
 } dying_member;
 
+static void end_lines(const tcp_wire *w)
+{
+    for (int i = 0; i < w->base.members * LS_WIRE_CHANNELS; i++)
+        shutdown(w->line[i].fd, SHUT_RDWR);
+}
+
+/* Ends all connections, as the end of its process would. The descriptors are closed later. */
 static void die_when_formed(void *user)
 {
     const dying_member *d = user;
     joining *j = d->rendezvous;
-    if (j->vote.formed.number == 0 || j->listen_fd < 0)
+    if (j->vote.formed.number == 0 || j->listen_fd < 0 ||
+        j->wire->line[d->p->after * LS_WIRE_CHANNELS].fd < 0)
         return;
     close(j->listen_fd);
     j->listen_fd = -1;
+    for (int i = 0; i < j->vote.members; i++)
+        shutdown(j->vote_fd[i], SHUT_RDWR);
+    end_lines(j->wire);
+    end_lines(d->old);
     for (int i = 0; i < 10000 && atomic_load(&d->p->met) < d->others; i++)
         poll(NULL, 0, 1);
 }
@@ -585,8 +599,8 @@ static void meet_anew(member *m, parting *p, int own)
     int origin[MOST];
     ls_wire *old = m->wire;
     const bool dies = p->dying >> own & 1;
-    dying_member dying = {rendezvous_of(old), p,
-                          old->members - __builtin_popcount(p->killed | p->dying)};
+    dying_member dying = {(const tcp_wire *)old, rendezvous_of(old), p,
+                          MOST - __builtin_popcount(p->killed | p->dying)};
     const ls_regroup how = {.size = sizeof how,
                             .lost = lost,
                             .deadline_ns = dies ? SECOND / 2 : 10 * SECOND,
@@ -597,8 +611,17 @@ static void meet_anew(member *m, parting *p, int own)
     p->said[own].status = old->type->regroup(&m->wire, old, &how, &p->said[own].err);
     p->said[own].took_ns = ls_now_ns() - begun;
     p->said[own].members = p->said[own].status ? 0 : m->wire->members;
-    atomic_fetch_add(&p->met, !dies);
     old->type->abort(old);
+}
+
+/* Meets again while a member of the new group is lost. */
+static void meet_until_all_live(member *m, parting *p, int own)
+{
+    const int others = MOST - __builtin_popcount(p->killed | p->dying);
+    do
+        meet_anew(m, p, own);
+    while (p->dying && !(p->dying >> own & 1) && p->said[own].members > others);
+    atomic_fetch_add(&p->met, !(p->dying >> own & 1));
 }
 
 static void part_and_meet(member *m)
@@ -620,7 +643,7 @@ static void part_and_meet(member *m)
     if (p->hidden >> own & 1)
         poll(NULL, 0, (int)(p->late_ns / 1000000));
     if (!killed && !cut_off)
-        meet_anew(m, p, own);
+        meet_until_all_live(m, p, own);
     pthread_barrier_wait(&p->all);
     for (int i = 0; cut_off && i < 8; i++)
         close(crowd[i]);
@@ -670,6 +693,17 @@ static void another_may_be_lost_while_they_connect(void **state)
     (void)state;
     for (unsigned victim = 1; victim < 3; victim++) {
         parting p = {.killed = 16, .dying = 1u << victim};
+        all_others_met(&p, 5, 9 * SECOND);
+    }
+}
+
+/* The last connects to the others in order. Those to which it has connected go on before the rest.
+ */
+static void one_may_be_lost_between_two_connections(void **state)
+{
+    (void)state;
+    for (int after = 1; after < 3; after++) {
+        parting p = {.killed = 16, .dying = 8, .after = after};
         all_others_met(&p, 5, 9 * SECOND);
     }
 }
@@ -781,6 +815,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(a_line_that_broke_keeps_the_others_from_nothing),
         cmocka_unit_test(who_is_left_of_a_process_that_was_killed_meets_at_once),
         cmocka_unit_test(another_may_be_lost_while_they_connect),
+        cmocka_unit_test(one_may_be_lost_between_two_connections),
         cmocka_unit_test(one_whose_door_was_never_reached_is_waited_for),
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),
