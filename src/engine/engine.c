@@ -50,7 +50,7 @@ static int open_all(ls_engine *e, ls_error *err)
         return status;
     e->workers = ls_pool_size(e->pool);
     e->shards = d->shards ? d->shards : e->workers;
-    ls_engine_expect(e, 0);
+    ls_engine_set_deadline(e, 0);
     status = open_workers(e, err);
     e->streams = !ls_dataset_resident(d->data[LS_TRAIN]).images;
     if (status == LS_OK && e->streams)
@@ -143,7 +143,7 @@ ls_engine_state *ls_engine_weights(ls_engine *e)
  * has room for at least as many ranges as a worker has slots. */
 int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
 {
-    const uint64_t slot = e->items++ % LS_IN_FLIGHT;
+    const uint64_t slot = e->ranges++ % LS_IN_FLIGHT;
     const bool at_rest = e->taken == e->sent;
     /* Reading streamed rows may have taken long; that time must not count as silence of the
      * workers. */
@@ -155,9 +155,9 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
         ls_train_worker *w = &e->worker[i];
         if (w->presence != LS_LIVE)
             continue;
-        w->item[slot] = *range;
-        w->item[slot].engine = e;
-        int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->item[slot], err);
+        w->range[slot] = *range;
+        w->range[slot].engine = e;
+        int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->range[slot], err);
         if (status) { /* workers that did get the range would wait in the merge for the others */
             e->group->type->abort(e->group);
             return status;

@@ -140,9 +140,9 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
 
 /* Returns whether the worker has stalled and may still use `group`: it was a member of the group,
  * or ls_engine_drop has not returned its fault yet. */
-static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
+static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
 {
-    return w->presence == LS_STALLED && (w->member_of == group || !w->loss_reported);
+    return w->presence == LS_STALLED && (w->member_of == group || !w->fault_returned);
 }
 
 /* Returns whether a stalled worker may still read the arrays that the other workers have shown to
@@ -159,10 +159,10 @@ static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
     bool may = false;
     for (int i = 0; i < e->workers; i++) {
         const ls_train_worker *w = &e->worker[i];
-        while (may_come_back_to(w, group) && ls_now_ns() < until &&
+        while (may_still_use(w, group) && ls_now_ns() < until &&
                group->type->may_read(group, w->rank))
             nanosleep(&a_millisecond, NULL);
-        may |= may_come_back_to(w, group) && group->type->may_read(group, w->rank);
+        may |= may_still_use(w, group) && group->type->may_read(group, w->rank);
     }
     return may;
 }
@@ -180,11 +180,11 @@ bool ls_readers_asleep(const ls_engine *e)
 
 /* Destroys the old group and its deal. If a stalled worker may still use them, keeps both in a list
  * instead. */
-static int retire(ls_engine *e, ls_comm_group *group, ls_deal *deal, ls_error *err)
+static int retire_group(ls_engine *e, ls_comm_group *group, ls_deal *deal, ls_error *err)
 {
     bool kept = false;
     for (int i = 0; i < e->workers; i++)
-        kept |= may_come_back_to(&e->worker[i], group);
+        kept |= may_still_use(&e->worker[i], group);
     if (!kept) {
         group->type->group_destroy(group);
         ls_deal_destroy(deal);
@@ -251,7 +251,7 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
             e->worker[i].member_of = fresh;
     /* in this job every worker also leaves the old group */
     status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
-    int retire_status = old ? retire(e, old, old_deal, status ? NULL : err) : LS_OK;
+    int retire_status = old ? retire_group(e, old, old_deal, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
     /* The cluster may free the memory of earlier sums: no old group is kept and no worker is
@@ -310,7 +310,7 @@ int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
 {
     bool stalled = false;
     for (int i = 0; i < e->workers; i++)
-        stalled |= e->worker[i].presence == LS_STALLED && ls_loss_is_unreported(&e->worker[i]);
+        stalled |= e->worker[i].presence == LS_STALLED && ls_drop_is_due(&e->worker[i]);
     int status = stalled ? renew_exchange(e, err) : LS_OK;
     return status == LS_OK && stalled ? renew_feed(e, err) : status;
 }
@@ -323,13 +323,13 @@ int ls_engine_drop(ls_engine *e, const ls_fault **out)
         ls_train_worker *w = &e->worker[i];
         if (w->presence == LS_LIVE && w->fault.error.status == LS_EDEVICE) {
             w->presence = LS_LOST;
-            w->idle = true;
+            w->device_failed = true;
         }
         if (w->presence == LS_LIVE)
             e->live++;
-        if (!ls_loss_is_unreported(w))
+        if (!ls_drop_is_due(w))
             continue;
-        w->loss_reported = true;
+        w->fault_returned = true;
         out[count++] = &w->fault;
     }
     return count;

@@ -13,9 +13,9 @@ static int run_job(const ls_worker *thread, void *arg, ls_error *err)
     const ls_exchange *e = arg;
     ls_train_worker *w = &e->engine->worker[thread->index];
     /* A worker whose device has failed runs only the job in which it leaves its group. */
-    const bool idle = w->idle && w->job != ls_worker_join;
+    const bool skips = w->device_failed && w->job != ls_worker_join;
     w->device = ls_worker_device(thread);
-    w->error.status = idle ? LS_OK : w->job(w, e);
+    w->error.status = skips ? LS_OK : w->job(w, e);
     ls_beat(&w->heartbeat, LS_PLACE_IDLE);
     return LS_OK;
 }
@@ -46,7 +46,7 @@ int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t steps_done, ls_
     ls_await_jobs(e, steps_done);
     for (int i = 0; i < e->workers; i++) {
         ls_train_worker *w = &e->worker[i];
-        if (w->presence == LS_STALLED && w->loss_reported)
+        if (w->presence == LS_STALLED && w->fault_returned)
             continue;
         if (w->presence == LS_LIVE)
             w->fault = (ls_fault){.worker = i, .step = steps_done, .error = w->error};

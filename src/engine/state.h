@@ -29,12 +29,12 @@ typedef struct ls_step {
 } ls_step;
 
 /* Steps that were enqueued on the device as one launch and are not reported yet. */
-typedef struct ls_flight {
+typedef struct ls_launch {
     ls_step step[LS_UNROLLED];
     int count;
     int slot;   /* the replica's result slot */
     int status; /* status of enqueueing the launch; later, once known, status of its execution */
-} ls_flight;
+} ls_launch;
 
 /* A fold (the partial sums of a worker) that a stalled member of an old group may still read. */
 typedef struct ls_old_fold {
@@ -48,7 +48,7 @@ typedef struct ls_train_worker {
     ls_engine *engine;
     int index;
     /* its device has failed, so its jobs do nothing, except leaving its group */
-    bool idle;
+    bool device_failed;
     int rank;               /* rank in the group, among the live workers */
     int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to it */
     /* the shards of this step that it has taken from the deal (sync/deal.h); hand.deal NULL: shards
@@ -64,17 +64,17 @@ typedef struct ls_train_worker {
     bool keep_fold;         /* ls_worker_join must move `fold` to old_folds and not free it */
     /* Copies of the ranges that were submitted to the worker. The worker reads its own copies, so a
      * worker that wakes late still reads the range that was submitted to it. */
-    ls_range item[LS_IN_FLIGHT];
+    ls_range range[LS_IN_FLIGHT];
     ls_device_info info;
     ls_error error; /* error of its last job, or of the first step that failed */
     /* There are no other workers or processes and the steps are short, so the worker wakes the
      * coordinator once for all steps of a range. */
     bool quick;
     /* the minibatch has one shard, which is assigned to this worker */
-    bool alone;
+    bool has_only_shard;
     uint32_t length;                /* preferred number of steps of a range */
-    ls_flight flight[LS_IN_FLIGHT]; /* [flights] launches in progress, oldest first */
-    int flights;
+    ls_launch launch[LS_IN_FLIGHT]; /* [launches] launches in progress, oldest first */
+    int launches;
     int next_slot; /* result slot of the next launch */
     /* True while the gradient of a step is computed whose complete parts are passed to the
      * communicator (worker_step.c). */
@@ -93,7 +93,7 @@ typedef struct ls_train_worker {
      * none. Lost or stalled worker: the reason. */
     ls_fault fault;
     /* ls_engine_drop has returned the fault of this lost or stalled worker */
-    bool loss_reported;
+    bool fault_returned;
     ls_comm_group *member_of; /* the newest group that this worker was told to join */
     /* Padding: the next worker's data is on another cache line. */
     char own_cache_line[64];
@@ -111,7 +111,7 @@ typedef struct ls_watch {
     uint64_t seen_ns; /* time of the last check */
     /* the coordinator's own thread: its state and its time without a CPU, read while a worker is
      * suspected */
-    ls_thread_use own;
+    ls_thread_use coordinator;
     ls_silence silence[LS_DEVICES_MAX];
 } ls_watch;
 
@@ -144,7 +144,7 @@ struct ls_engine {
     /* park word (sync/park.h) on which the coordinator sleeps until a report comes */
     ls_park parking;
     /* number of ranges submitted; modulo LS_IN_FLIGHT it is the slot of the next range */
-    uint64_t items;
+    uint64_t ranges;
     uint64_t sent, taken;        /* number of steps submitted, and number of steps collected */
     uint64_t ends[LS_IN_FLIGHT]; /* slot i is free once `taken` is at least ends[i] */
     uint64_t next_number;        /* number, from 1, of the step that is collected next */
@@ -177,16 +177,16 @@ static inline int ls_first_live(const ls_engine *e)
 
 /* Returns whether the worker is lost or stalled and ls_engine_drop has not returned its fault
  * yet. */
-static inline bool ls_loss_is_unreported(const ls_train_worker *w)
+static inline bool ls_drop_is_due(const ls_train_worker *w)
 {
-    return w->presence != LS_LIVE && !w->loss_reported;
+    return w->presence != LS_LIVE && !w->fault_returned;
 }
 
 /* Returns whether the worker has a fault that the coordinator must deal with: any fault of a live
  * worker, or the fault of a lost or stalled worker that ls_engine_drop has not returned yet. */
 static inline bool ls_has_fault(const ls_train_worker *w)
 {
-    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_loss_is_unreported(w);
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_drop_is_due(w);
 }
 
 /* ---- wait.c --------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 
 bool ls_engine_has_room(const ls_engine *e)
 {
-    return e->ends[e->items % LS_IN_FLIGHT] <= e->taken;
+    return e->ends[e->ranges % LS_IN_FLIGHT] <= e->taken;
 }
 
 uint64_t ls_engine_in_flight(const ls_engine *e)

@@ -83,7 +83,7 @@ const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worke
 /* Sets the deadline of silent workers. If the description has no deadline, derives it from
  * `longest_step_s`, the duration in seconds of the longest step so far; 0: no step was measured
  * yet. */
-void ls_engine_expect(ls_engine *engine, double longest_step_s);
+void ls_engine_set_deadline(ls_engine *engine, double longest_step_s);
 /* Returns the run's time in nanoseconds, which is ls_now_ns minus the time during which the process
  * was stopped. A stop is noticed only if it began while the coordinator slept; the coordinator
  * sleeps most of the time. */

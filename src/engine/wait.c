@@ -41,7 +41,7 @@ uint64_t ls_engine_ns(const ls_engine *e)
 /* Called after a short sleep of the coordinator that began at `begin_ns`. If the coordinator woke
  * late, the process was stopped. The time in which the coordinator's thread waited for a CPU is
  * subtracted, because the process was not stopped then. */
-static void note_pause(ls_engine *e, uint64_t begin_ns)
+static void record_pause(ls_engine *e, uint64_t begin_ns)
 {
     const uint64_t away = ls_now_ns() - begin_ns, before = e->queued_ns;
     ls_thread_use use;
@@ -60,7 +60,7 @@ static void note_pause(ls_engine *e, uint64_t begin_ns)
 
 /* ---- deadlines ------------------------------------------------------------------------------ */
 
-void ls_engine_expect(ls_engine *e, double longest_step_s)
+void ls_engine_set_deadline(ls_engine *e, double longest_step_s)
 {
     uint64_t wanted = START_NS;
     if (e->desc.deadline_s > 0)
@@ -86,12 +86,12 @@ void ls_watch_begin(ls_watch *watch)
  * silence counts, and would find a hung worker later on a busy machine than on an idle one. */
 static uint64_t own_queued_ns(ls_watch *watch, const ls_engine *e)
 {
-    const ls_thread_use before = watch->own;
-    watch->own.state = 0;
+    const ls_thread_use before = watch->coordinator;
+    watch->coordinator.state = 0;
     for (int w = 0; w < e->workers; w++)
         if (watch->silence[w].use.state != 0)
-            return ls_thread_look(&watch->own, ls_thread_self()) && before.state != 0
-                       ? watch->own.queued_ns - before.queued_ns
+            return ls_thread_look(&watch->coordinator, ls_thread_self()) && before.state != 0
+                       ? watch->coordinator.queued_ns - before.queued_ns
                        : 0;
     return 0;
 }
@@ -128,7 +128,7 @@ static bool is_merging(const ls_silence *silence)
 
 /* ---- stalled workers ------------------------------------------------------------------------ */
 
-static const char *name_of(int place)
+static const char *name_activity(int place)
 {
     switch (place) {
     case LS_PLACE_MERGE:
@@ -144,17 +144,17 @@ static const char *name_of(int place)
 
 /* Formats what the worker was doing when it last beat. Once there is a group, all workers have been
  * opened and their replicas may be read. Before that, a worker may be creating its replica. */
-static void say_where(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
+static void format_activity(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
 {
     const int place = ls_heartbeat_place(&w->heartbeat);
     if (e->group && ls_replica_place(out, size, w->replica, place))
         return;
-    snprintf(out, size, "%s", e->group ? name_of(place) : "opening");
+    snprintf(out, size, "%s", e->group ? name_activity(place) : "opening");
 }
 
 /* Formats how long the worker was silent. Time during which it was stopped or had no CPU is
  * reported separately if it exceeds 0.5 s. */
-static void say_how_long(char *out, size_t size, const ls_silence *silence)
+static void format_silence(char *out, size_t size, const ls_silence *silence)
 {
     const double held_s = (double)silence->held_ns * 1e-9;
     const double all_s = (double)(ls_now_ns() - silence->since_ns) * 1e-9;
@@ -171,8 +171,8 @@ static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_si
 {
     ls_train_worker *w = &e->worker[worker];
     char where[160], how_long[100];
-    say_where(where, sizeof where, e, w);
-    say_how_long(how_long, sizeof how_long, silence);
+    format_activity(where, sizeof where, e, w);
+    format_silence(how_long, sizeof how_long, silence);
     w->fault =
         (ls_fault){.worker = worker, .step = step, .silence_s = (double)silence->held_ns * 1e-9};
     ls_fail(&w->fault.error, LS_ESTALLED, "no sign of life for %s: in %s, %d items queued",
@@ -227,7 +227,7 @@ static int wait_briefly(ls_engine *e)
 {
     const uint64_t begin = ls_now_ns();
     const int status = ls_pool_wait(e->pool, LS_NAP_NS, NULL);
-    note_pause(e, begin);
+    record_pause(e, begin);
     return status;
 }
 
@@ -294,7 +294,7 @@ static bool was_dropped(const ls_engine *e, int worker)
 
 /* Records a fault for a range that the pool dropped. Aborts the group, because other workers may
  * wait for this worker in a merge. */
-static void note_dropped(ls_engine *e, int worker, uint64_t step)
+static void record_dropped(ls_engine *e, int worker, uint64_t step)
 {
     ls_train_worker *w = &e->worker[worker];
     w->report = (ls_report){.number = step, .status = LS_ECANCELED};
@@ -315,7 +315,7 @@ static void check_awaited(awaited *a, ls_engine *e, uint64_t step, ls_watch *wat
         const int w = a->worker[i];
         const bool dropped = e->worker[w].presence != LS_STALLED && was_dropped(e, w);
         if (dropped)
-            note_dropped(e, w, step);
+            record_dropped(e, w, step);
         if (dropped || e->worker[w].presence == LS_STALLED)
             remove_awaited(a, i);
     }
@@ -343,7 +343,7 @@ static void await_reports(ls_engine *e)
         const uint64_t begin = ls_now_ns();
         int which = -1;
         int status = ls_ring_pop_any(&report, &which, a.ring, a.count, begin + LS_NAP_NS, NULL);
-        note_pause(e, begin);
+        record_pause(e, begin);
         if (status == LS_OK) {
             store_report(&a, e, &report, which);
         } else {

@@ -208,7 +208,7 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
      * below. */
     ls_replica_own_arenas(w->replica);
     int status = w->keep_fold ? put_fold_away(w) : LS_OK;
-    if (status || w->idle)
+    if (status || w->device_failed)
         return status;
     ls_fold_fini(&w->fold);
     status = take_feed(w);

@@ -33,7 +33,7 @@ _Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot 
 /* The replica calls this function when the first `floats` floats of the worker's only gradient are
  * complete. The function passes these floats to the communicator. Outside a step it does nothing,
  * because gradients are computed for other purposes as well. */
-static int hand_over(void *user, size_t floats, ls_error *err)
+static int merge_complete_part(void *user, size_t floats, ls_error *err)
 {
     ls_train_worker *w = user;
     if (!w->merging_early)
@@ -69,11 +69,11 @@ int ls_worker_choose_steps(ls_train_worker *w)
     const ls_engine *e = w->engine;
     const int ranks = e->group->ranks;
     const bool early = e->one_shard_each && e->group->ahead;
-    int status = ls_replica_on_ready(w->replica, early ? hand_over : NULL, w, &w->error);
-    w->flights = 0;
-    w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
+    int status = ls_replica_on_ready(w->replica, early ? merge_complete_part : NULL, w, &w->error);
+    w->launches = 0;
+    w->has_only_shard = e->one_shard_each && ranks == 1 && !e->desc.cluster;
     int whole = 0; /* number of steps of one launch; 0: steps are run in parts */
-    if (status == LS_OK && w->alone) {
+    if (status == LS_OK && w->has_only_shard) {
         status = ls_replica_record_whole_steps(w->replica, &w->error);
         whole = ls_replica_most_whole_steps(w->replica, e->desc.batch_size);
     }
@@ -220,7 +220,7 @@ static int find_bad_shard(ls_train_worker *w, ls_step *s)
     return LS_OK;
 }
 
-static void note_wait(void *user, int begins)
+static void beat_in_merge(void *user, int begins)
 {
     ls_train_worker *w = user;
     ls_beat(&w->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
@@ -228,7 +228,7 @@ static void note_wait(void *user, int begins)
 
 /* Copies the tail of the total (loss, correct rows, rows) to the report. Errors: LS_EINTERNAL (the
  * total has another number of rows than the minibatch). */
-static int note_sum(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
+static int copy_tail(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     report->loss = tail[LS_TAIL_LOSS];
@@ -262,13 +262,13 @@ static int merge(ls_train_worker *w, ls_step *s)
     float tail[LS_TAIL];
     ls_report *report = &s->report;
     ls_beat(&w->heartbeat, LS_PLACE_MERGE);
-    report->comm.waiting = note_wait;
+    report->comm.waiting = beat_in_merge;
     report->comm.user = w;
     int status = reduce(w, &report->comm, tail);
     ls_beat(&w->heartbeat, LS_PLACE_APPLY);
     if (status)
         return status;
-    status = note_sum(w, s, tail);
+    status = copy_tail(w, s, tail);
     if (status && w->by_pieces)
         ls_pieces_drop(w->comm);
     return status;
@@ -387,7 +387,8 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
     const uint32_t batch = w->engine->desc.batch_size;
     const uint64_t number = range->first_step + index + 1;
     const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
-    const uint32_t most = w->alone ? (uint32_t)ls_replica_most_whole_steps(w->replica, n) : 0;
+    const uint32_t most =
+        w->has_only_shard ? (uint32_t)ls_replica_most_whole_steps(w->replica, n) : 0;
     if (most == 0 || is_planned(w, number))
         return 0;
     if (most > range->steps - index || range->row_count < (index + most) * batch)
@@ -400,7 +401,7 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
 
 /* Enqueues `count` steps of the launch `f`, from step k of the launch on. An error is stored in
  * f->status, and reported with the steps. */
-static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
+static void enqueue(ls_train_worker *w, ls_launch *f, int k, int count)
 {
     ls_replica_step how[LS_UNROLLED];
     ls_replica_times times = {0};
@@ -435,7 +436,7 @@ static void pause_before(unsigned look)
 
 /* Waits for the end of a launch. `may_leave`: stop waiting when the worker has another range or job
  * in its inbox. Returns whether the launch has ended. */
-static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
+static bool await_launch(ls_train_worker *w, ls_launch *f, bool may_leave)
 {
     bool arrived = false;
     ls_beat(&w->heartbeat, LS_PLACE_APPLY);
@@ -463,13 +464,13 @@ static int skip_step(ls_train_worker *w, ls_step *s)
 
 /* Reports a step of a launch that has ended. Returns whether the step was skipped, so that the
  * device has applied no step that was enqueued after it. */
-static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const float tail[LS_TAIL])
+static bool end_step(ls_train_worker *w, const ls_launch *f, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     bool held = false;
     report->status = w->failed ? LS_EABORTED : f->status;
     if (report->status == LS_OK)
-        report->status = note_sum(w, s, tail);
+        report->status = copy_tail(w, s, tail);
     if (report->status == LS_OK && !isfinite(report->loss)) {
         report->status = skip_step(w, s);
         held = true;
@@ -485,27 +486,27 @@ static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const f
  * later steps of the launch again, one by one, and then the next launch. */
 static void retire_first(ls_train_worker *w)
 {
-    ls_flight *f = &w->flight[0];
+    ls_launch *f = &w->launch[0];
     bool anew = false;
     for (int k = 0; k < f->count; k++) {
         if (anew && !w->failed) {
             enqueue(w, f, k, 1);
-            await(w, f, false);
+            await_launch(w, f, false);
         }
         const float *tail = ls_replica_arrived_tail(w->replica, f->slot, anew ? 0 : k);
         anew |= end_step(w, f, &f->step[k], tail);
     }
-    w->flights--;
-    memmove(f, f + 1, (size_t)w->flights * sizeof *f);
-    if (anew && w->flights > 0 && !w->failed && f->status == LS_OK)
+    w->launches--;
+    memmove(f, f + 1, (size_t)w->launches * sizeof *f);
+    if (anew && w->launches > 0 && !w->failed && f->status == LS_OK)
         enqueue(w, f, 0, f->count);
 }
 
 /* Waits until at most `most` launches are in progress, and reports the steps of the others. */
 static void retire_down_to(ls_train_worker *w, int most)
 {
-    while (w->flights > most)
-        if (w->failed || await(w, &w->flight[0], false))
+    while (w->launches > most)
+        if (w->failed || await_launch(w, &w->launch[0], false))
             retire_first(w);
 }
 
@@ -516,7 +517,7 @@ static void retire_down_to(ls_train_worker *w, int most)
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;
-    ls_flight *latest = &w->flight[w->flights++];
+    ls_launch *latest = &w->launch[w->launches++];
     for (uint32_t k = 0; k < count; k++)
         latest->step[k] = step_of(range, index + k);
     latest->count = (int)count;
@@ -526,9 +527,9 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
     /* Report the steps of all launches but the newest. The newest launch is reported here as well,
      * unless the range has more steps to enqueue or other work arrives. */
     retire_down_to(w, 1);
-    if (more && !w->failed && w->flight[0].status == LS_OK)
+    if (more && !w->failed && w->launch[0].status == LS_OK)
         return;
-    if (w->failed || await(w, &w->flight[0], true))
+    if (w->failed || await_launch(w, &w->launch[0], true))
         retire_first(w);
 }
 

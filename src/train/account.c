@@ -87,7 +87,7 @@ int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
     t->position.totals.seconds = (double)(c->last_ns - c->start_ns) * 1e-9;
     if (seconds > c->longest_s) {
         c->longest_s = seconds;
-        ls_engine_expect(t->engine, seconds);
+        ls_engine_set_deadline(t->engine, seconds);
     }
     int status = r->skipped ? account_skipped(t, o, err) : LS_OK;
     if (status)
