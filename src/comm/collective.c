@@ -1,8 +1,9 @@
 /* The public all-reduce (<lockstep/collective.h>). It uses a communicator (comm.h) with one shard
- * per rank: the array of each rank is one leaf of the tree. A communicator requires that the length
- * of an arena is a multiple of 16 floats and that a partial sum and the total are different arrays.
- * The public function has neither restriction: it copies arrays that do not fulfil them through
- * staging buffers. */
+ * per rank: the array of each rank is one leaf of the shard tree. In a group of several ranks, a
+ * communicator requires two things: the length of an arena is a multiple of 16 floats, and the
+ * total of a rank is another array than its partial sum. The callers of the public function need
+ * not fulfil these requirements. Arrays that do not fulfil them are copied through staging
+ * buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -13,23 +14,27 @@
 #include <string.h>
 
 #define GRAIN 16         /* the length of an arena is a multiple of this number of floats */
-#define MOST_RANKS 65535 /* most ranks of a group */
+#define MOST_RANKS 65535 /* largest number of ranks of a group */
 
-/* Data of one rank. Only the rank's thread accesses it during calls. */
+/* Data of one rank. During calls only the rank's thread accesses it. */
 typedef struct member {
-    ls_comm *comm;           /* the rank's communicator; NULL before its first call */
-    ls_device *device;       /* device of the first call, which later calls must pass as well */
-    float *stage[2];         /* staging buffers for `in` and `out`; NULL: not needed so far */
+    ls_comm *comm; /* the rank's communicator; NULL before its first call */
+    /* device of the rank's first call; later calls must pass the same device */
+    ls_device *device;
+    /* staging buffers for `in` and `out` of ls_all_reduce; NULL: not needed so far */
+    float *stage[2];
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } member;
 
 struct ls_collective {
     ls_comm_group *group;
-    member *member;          /* [ranks] */
-    int ranks;               /* number of ranks */
-    size_t floats;           /* length of the caller's arrays */
-    size_t padded;           /* `floats`, rounded up to a multiple of GRAIN */
-    size_t param_offsets[2]; /* the whole arena as one parameter */
+    member *member; /* [ranks] */
+    int ranks;      /* number of ranks */
+    size_t floats;  /* length of the caller's arrays */
+    size_t padded;  /* `floats`, rounded up to a multiple of GRAIN */
+    /* {0, padded}: the group's description must list parameters, so the whole arena is described as
+     * one parameter */
+    size_t param_offsets[2];
     const ls_host *host;
 };
 
@@ -118,7 +123,8 @@ void ls_collective_abort(ls_collective *c)
     c->group->type->abort(c->group);
 }
 
-/* In the rank's first call, joins the group. In later calls, checks that the device is the same. */
+/* In the rank's first call, joins the group with `device`. In later calls, checks that the device
+ * is the same as in the first. */
 static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
 {
     member *m = &c->member[rank];
@@ -129,8 +135,9 @@ static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
     return m->comm ? LS_OK : c->group->type->join(&m->comm, c->group, rank, device, err);
 }
 
-/* Allocates a staging buffer. It is in host memory, because join refuses devices that do not share
- * it. */
+/* Allocates a staging buffer, if *stage is NULL. The buffer is in host memory, which every device
+ * of the group can access: the communicator refuses other devices when a rank joins
+ * (ls_host_join). */
 static int make_stage(const ls_collective *c, float **stage, ls_error *err)
 {
     if (!*stage)
@@ -184,6 +191,6 @@ int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in
     if (status == LS_OK)
         status = reduce(c, rank, in, out, err);
     if (status)
-        ls_collective_abort(c); /* otherwise the other ranks would wait for this one */
+        ls_collective_abort(c); /* otherwise the other ranks would wait for this rank */
     return status;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMES = 16 }; /* most communicators that ls_comm_find compares */
+enum { NAMES = 16 }; /* largest number of communicators that ls_comm_find compares */
 
 const ls_comm_type *const *ls_comm_types(void)
 {
@@ -42,8 +42,8 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* ---- groups in host memory ------------------------------------------------------------------- */
 
-/* Number of floats that are copied or compared between two checks whether the group is aborted: a
- * few microseconds of work. */
+/* Number of floats that are copied or compared between two checks whether the group is aborted. The
+ * work takes a few microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
@@ -125,8 +125,8 @@ void ls_host_copy(const ls_merge_group *group, float *to, const float *from, siz
 
 /* ---- start-up check: every rank reads every rank's memory ------------------------------------ */
 
-/* Returns the word that `rank` writes as float `i` of its arena. No two ranks write the same word
- * at the same place, and no rank writes the same word at two places. */
+/* Returns the 32-bit pattern that `rank` writes as float `i` of its arena. No two ranks write the
+ * same pattern to float i of their arenas, and no rank writes the same pattern to two floats. */
 static uint32_t mark(int rank, size_t i)
 {
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
@@ -140,7 +140,7 @@ static void write_marks(float *arena, int rank, size_t floats)
     }
 }
 
-/* Returns the bits in which float `i` of `copy` differs from the pattern of `rank`. */
+/* Returns a word whose bits are 1 where float `i` of `arena` differs from the pattern of `rank`. */
 static uint32_t difference(const float *copy, int rank, size_t i)
 {
     uint32_t word;
@@ -148,8 +148,8 @@ static uint32_t difference(const float *copy, int rank, size_t i)
     return word ^ mark(rank, i);
 }
 
-/* Returns whether the floats first … end − 1 of `copy` have the pattern of `rank`. Compilers
- * vectorise this loop. */
+/* Returns whether the floats first … end − 1 of `arena` have the pattern of `rank`. The loop has no
+ * early exit, so compilers vectorise it. */
 static bool are_right(const float *copy, int rank, size_t first, size_t end)
 {
     uint32_t any = 0;
@@ -158,9 +158,9 @@ static bool are_right(const float *copy, int rank, size_t first, size_t end)
     return any == 0;
 }
 
-/* Writes the error for the floats first … end − 1 of rank `from`, one of which was wrong. The
- * function reads them again to name the wrong float. If all are correct now, the message says that
- * two reads gave different results. */
+/* Writes the error for the floats first … end − 1 of rank `from`, one of which was wrong. Reads
+ * these floats again to name the first wrong one. If all are correct now, the message says that two
+ * reads gave different results. */
 static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
 {
     const ls_merge_rank *rank = &ls_merge_group_of(comm)->rank[comm->rank];
@@ -207,7 +207,7 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    /* A total arena that all ranks share cannot hold a pattern of each rank. */
+    /* A total that all ranks share has no room for a pattern of each rank. */
     float *marked = total == group->total ? scratch : total;
     write_marks(marked, base->rank, group->desc.floats);
     int status = ls_merge_run(base, NULL, 0, marked, &times, read_all, NULL, err);
