@@ -84,7 +84,7 @@ static bool is_one_total(const ls_merge_group *group)
 }
 
 /* Merges in a run with a single process. */
-static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+static int merge_in_process(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
     const ls_merge_group *group = ls_merge_group_of(base);
@@ -103,7 +103,7 @@ static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 /* Merges in a run with several processes. Each rank computes its chunk of the nodes in the cover of
  * this process; then rank 0 has the progress thread add the nodes of all processes; then each rank
  * copies the total. */
-static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+static int merge_over_processes(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
     const ls_merge_group *group = ls_merge_group_of(base);
@@ -126,8 +126,8 @@ static int merge(ls_comm *base, void *times, ls_error *err)
     int status = ls_tree_rest_update(&comm->rest, group, err);
     if (status)
         return status;
-    return ls_merge_has_members(group) ? merge_members(comm, times, err)
-                                       : merge_alone(comm, times, err);
+    return ls_merge_has_members(group) ? merge_over_processes(comm, times, err)
+                                       : merge_in_process(comm, times, err);
 }
 
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,

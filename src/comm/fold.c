@@ -7,9 +7,10 @@
  * leaf arena. So the left half of an addition is never in the leaf arena.
  *
  * In spread mode an entry stays in the arena in which its first gradient was computed. Additions
- * are delayed until several parts of a node can be added in one pass over memory (settle). Free
- * arenas are found by searching the stack (free_arena). The number of arenas is computed when the
- * fold is initialised, by a simulation of the pushes without data (arenas_needed, places_for). */
+ * are delayed until several parts of a node can be added in one pass over memory (add_due_parts).
+ * Free arenas are found by searching the stack (free_arena). The number of arenas is computed when
+ * the fold is initialised, by a simulation of the pushes without data (arenas_needed,
+ * arenas_needed_spread). */
 #include "comm/comm.h"
 
 #include "base/error.h"
@@ -96,7 +97,7 @@ void ls_fold_begin(ls_fold *fold)
 /* Adds the two topmost entries, which are the halves of a node: adds the right half (the topmost
  * entry) to the left half, in the arena of the left half. The left half is never in the leaf arena:
  * an entry in the leaf arena is the topmost one, and so a right half. */
-static int join(ls_fold *fold, ls_error *err)
+static int add_top_two(ls_fold *fold, ls_error *err)
 {
     int i = fold->depth - 2;
     ls_partial *left = &fold->stack[i], *right = &fold->stack[i + 1];
@@ -110,8 +111,8 @@ static int join(ls_fold *fold, ls_error *err)
 /* ---- spread mode ----------------------------------------------------------------------------- */
 
 /* Two rules decide when the parts of a node are added. Both rules are applied before a gradient is
- * computed (settle). Parts that the last gradient of a minibatch completes are therefore added by
- * the merge.
+ * computed (add_due_parts). Parts that the last gradient of a minibatch completes are therefore
+ * added by the merge.
  *
  * TOGETHER: the parts of a node are added as soon as there are at least TOGETHER of them. HIGH: if
  * the stack has at least HIGH entries, or if no arena is free, two parts are enough.
@@ -176,12 +177,12 @@ static float *free_arena(const ls_fold *fold)
         if (k == fold->depth)
             return arena;
     }
-    return NULL; /* cannot happen: settle has freed an arena */
+    return NULL; /* cannot happen: add_due_parts has freed an arena */
 }
 
 /* Adds the parts of a node in the order of the tree. The arena of the first part receives the
  * sum. */
-static void add_up(const ls_fold *fold, parts node)
+static void add_parts(const ls_fold *fold, parts node)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
     ls_tree_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
@@ -195,8 +196,8 @@ static void add_up(const ls_fold *fold, parts node)
 
 /* Applies the rules TOGETHER and HIGH: adds the parts of at most one node. `room`: number of
  * entries with which no arena is free. If `adds` is false, changes only the spans on the stack, for
- * the simulation in places_for. */
-static void settle(ls_fold *fold, bool adds, int room)
+ * the simulation in arenas_needed_spread. */
+static void add_due_parts(ls_fold *fold, bool adds, int room)
 {
     parts node = {0, 1};
     const bool full = fold->depth >= room || fold->depth >= HIGH;
@@ -207,7 +208,7 @@ static void settle(ls_fold *fold, bool adds, int room)
     if (node.count < 2 || (node.count < TOGETHER && !full))
         return;
     if (adds)
-        add_up(fold, node);
+        add_parts(fold, node);
     ls_partial *entry = fold->stack + node.first;
     entry->span.hi = entry[node.count - 1].span.hi;
     fold->depth -= node.count - 1;
@@ -217,7 +218,7 @@ static void settle(ls_fold *fold, bool adds, int room)
 
 /* Adds an entry for the next shard at one end of the stack. `left`: the shard is to the left of the
  * shards on the stack; if false, it is to their right. `data`: arena of the shard's gradient. */
-static void place_leaf(ls_fold *fold, bool left, const float *data)
+static void push_entry(ls_fold *fold, bool left, const float *data)
 {
     ls_partial *stack = fold->stack;
     const int leaf = fold->depth == 0 ? fold->first
@@ -233,14 +234,14 @@ static void place_leaf(ls_fold *fold, bool left, const float *data)
 
 /* Returns the largest number of arenas that are in use at the same time in spread mode, the leaf
  * arena included, if `count` shards are pushed, either all on the left or all on the right. */
-static int places_for(ls_fold *fold, int count, bool left)
+static int arenas_needed_spread(ls_fold *fold, int count, bool left)
 {
     int most = 0;
     ls_fold_begin(fold);
     for (int i = 0; i < count; i++) {
-        settle(fold, false, LS_PARTIALS_MAX);
+        add_due_parts(fold, false, LS_PARTIALS_MAX);
         most = fold->depth + 1 > most ? fold->depth + 1 : most;
-        place_leaf(fold, left, NULL);
+        push_entry(fold, left, NULL);
     }
     ls_fold_begin(fold);
     return most;
@@ -249,12 +250,13 @@ static int places_for(ls_fold *fold, int count, bool left)
 int ls_fold_spread(ls_fold *fold, ls_error *err)
 {
     fold->spread = true;
-    return alloc_arenas(fold, places_for(fold, fold->range.hi - fold->range.lo, false) - 1, err);
+    return alloc_arenas(
+        fold, arenas_needed_spread(fold, fold->range.hi - fold->range.lo, false) - 1, err);
 }
 
 /* Returns an upper bound of the number of nodes in the cover of `leaves` adjacent leaves, wherever
  * they are in the tree. A cover has at most two nodes of each size (1, 2, 4, … leaves). */
-static int most_nodes(int leaves)
+static int cover_nodes_max(int leaves)
 {
     int nodes = 0;
     for (int size = 1; size <= leaves; size *= 2)
@@ -269,20 +271,20 @@ int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err)
     fold->spread = true;
     fold->range = reach;
     fold->first = first;
-    int places = places_for(fold, left, true);
-    const int to_the_right = places_for(fold, right, false);
+    int arenas = arenas_needed_spread(fold, left, true);
+    const int to_the_right = arenas_needed_spread(fold, right, false);
     /* If shards are pushed on both sides, one arena is needed for the last gradient. Before the
      * last push, all other shards can be added up to the nodes in their cover. */
-    const int both = left > 1 && right > 1 ? most_nodes(reach.hi - reach.lo - 1) + 1 : 0;
-    places = to_the_right > places ? to_the_right : places;
-    return alloc_arenas(fold, (both > places ? both : places) - 1, err);
+    const int both = left > 1 && right > 1 ? cover_nodes_max(reach.hi - reach.lo - 1) + 1 : 0;
+    arenas = to_the_right > arenas ? to_the_right : arenas;
+    return alloc_arenas(fold, (both > arenas ? both : arenas) - 1, err);
 }
 
 float *ls_fold_leaf(ls_fold *fold)
 {
     if (!fold->spread)
         return fold->leaf;
-    settle(fold, true, fold->arenas + 1);
+    add_due_parts(fold, true, fold->arenas + 1);
     return free_arena(fold);
 }
 
@@ -294,7 +296,7 @@ float *ls_fold_root(const ls_fold *fold)
 
 void ls_fold_push_left(ls_fold *fold)
 {
-    place_leaf(fold, true, free_arena(fold));
+    push_entry(fold, true, free_arena(fold));
 }
 
 /* ---- push ------------------------------------------------------------------------------------ */
@@ -303,7 +305,7 @@ int ls_fold_push(ls_fold *fold, ls_error *err)
 {
     int status = LS_OK;
     if (fold->spread) {
-        place_leaf(fold, false, free_arena(fold));
+        push_entry(fold, false, free_arena(fold));
         return LS_OK;
     }
     int leaf = fold->next++;
@@ -316,6 +318,6 @@ int ls_fold_push(ls_fold *fold, ls_error *err)
         fold->stack[i].data = fold->arena[i];
     }
     while (status == LS_OK && top_two_join(fold))
-        status = join(fold, err);
+        status = add_top_two(fold, err);
     return status;
 }
