@@ -1,5 +1,5 @@
-/* The memory of a plan: computes how long each buffer is needed, places the buffers, and
- * binds the ops to them. */
+/* The memory of a plan: computes when each buffer is needed, computes the offsets of the buffers,
+ * and binds the ops to the buffers. plan.h explains the terms. */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/plan.h"
@@ -9,7 +9,7 @@
 
 /* ---- placing buffers ------------------------------------------------------------------------- */
 
-/* A size that no machine has, and small enough that the sum of a few such sizes cannot overflow. */
+/* A size that no machine has. The sum of a few such sizes does not overflow. */
 #define LIMIT (SIZE_MAX / 4)
 
 static size_t rounded(size_t bytes)
@@ -27,8 +27,8 @@ static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Returns the largest buffer without an offset, the first if there are several;
- * −1 if all have one. */
+/* Returns the largest buffer that has not been placed yet, or −1 if all have been placed. If
+ * several are equally large, the first of them. */
 static int largest(const ls_live_buffer *buffer, int count)
 {
     int best = -1;
@@ -38,8 +38,9 @@ static int largest(const ls_live_buffer *buffer, int count)
     return best;
 }
 
-/* Returns the lowest free offset for buffer `b`. `head`: first of the list of placed buffers, in
- * the order of their offsets. */
+/* Returns the lowest offset for buffer `b` at which no placed buffer that is needed at the same
+ * time is in the way. `head`: first entry of the list of placed buffers, which is ordered by
+ * offset. */
 static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
@@ -85,7 +86,7 @@ size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
 {
     size_t most = 0;
     for (int i = 0; i < count; i++) {
-        size_t live = 0; /* bytes in use when buffer i begins */
+        size_t live = 0; /* bytes in use when buffer i begins to be needed */
         for (int k = 0; k < count; k++)
             if (buffer[k].first <= buffer[i].first && buffer[i].first <= buffer[k].last)
                 live = add(live, rounded(buffer[k].bytes));
@@ -106,7 +107,7 @@ int ls_plan_output(const ls_plan *plan)
 {
     const ls_model *model = plan->model;
     if (plan->nodes > 0 && plan->node[plan->nodes - 1].form.first < 0)
-        return plan->nodes - 1; /* the export */
+        return plan->nodes - 1; /* the export for the loss */
     int layer = ls_fuse_producer(model, model->layers - 1);
     return layer == LS_INPUT ? LS_INPUT : plan->node_of[layer] - 1;
 }
@@ -128,7 +129,7 @@ static int backward_at(const ls_plan *plan, int k)
     return 2 * plan->nodes + 1 - k;
 }
 
-/* Returns the time at which node `k` reads its inputs for the last time. */
+/* Returns the time at which node `k` reads its inputs and its output for the last time. */
 static int done_at(const ls_plan *plan, int k)
 {
     return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
@@ -136,8 +137,8 @@ static int done_at(const ls_plan *plan, int k)
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* Indices in the list of buffers. The list begins with these NODES buffers; PER_NODE buffers for
- * each node follow. */
+/* Indices in the list of buffers. The list begins with NODES buffers, which the first enum names.
+ * PER_NODE buffers for each node follow, which the second enum names. */
 enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
@@ -151,8 +152,8 @@ static void need_until(ls_live_buffer *b, int step)
     b->last = step > b->last ? step : b->last;
 }
 
-/* Lists the outputs of the gather and of the nodes. Forward of a node writes y. Backward of the
- * node, and of the nodes that read y, may read it. */
+/* Lists the outputs of the gather and of the nodes. Forward of a node writes its output y. Backward
+ * of the node, and backward of the nodes that read y, may read y. */
 static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
 {
     const int output = ls_plan_output(plan);
@@ -176,9 +177,10 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* Lists the gradients. The first node in the backward pass that contributes to a dy writes it in
- * place. Each later one needs a buffer for its contribution (PART). A buffer is also needed for a
- * dx that an op writes although no node reads it. */
+/* Lists the gradients. Of the nodes that read a tensor, the first one in the backward pass writes
+ * its dx directly to the tensor's gradient (DY of the node that wrote the tensor). Each later one
+ * needs a buffer for its dx (PART). A buffer is also needed for a dx that an op writes although no
+ * node uses it. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)

@@ -6,7 +6,8 @@
  * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
  * Plans. A plan (plan.h) is the list of ops that compute the model for a fixed number of rows. A
- * replica has one plan for each number of rows that a shard can have.
+ * replica has one plan for each number of rows that a shard, or a block of rows of a shard, can
+ * have.
  *
  * Recordings. A recording is a list of ops that the device has captured, and that one *launch*
  * enqueues (a graph in CUDA). If the device supports recordings, a replica that trains records each
@@ -262,12 +263,13 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 /* ---- whole steps ----------------------------------------------------------------------------- */
 
 /* If a minibatch has one shard, its gradient is the total. The replica can then run a *whole step*:
- * gather, forward, backward and update are one recording. The update copies the tail of the
- * gradient to one of LS_RESULT_SLOTS result slots in host memory. No thread waits for it: the next
- * step can be enqueued, with the other result slot, before the result of this step is known. A step
- * whose loss is not finite changes no weights. No later step changes weights either, until
- * ls_replica_resume_updates is called. The results have the same bits as if ls_replica_gradient
- * were called, the gradient were copied to the total, and ls_replica_apply were called.
+ * gather, forward, backward and update are one recording. The update copies the loss and the number
+ * of correct rows to one of LS_RESULT_SLOTS result slots in host memory. No thread waits for it:
+ * the next step can be enqueued, with the other result slot, before the result of this step is
+ * known. A step whose loss is not finite changes no weights. No later step changes weights either,
+ * until ls_replica_resume_updates is called. The results have the same bits as if
+ * ls_replica_gradient were called, the gradient were copied to the total, and ls_replica_apply were
+ * called.
  *
  * A step of a small model takes less time than enqueueing the next step. For such a model
  * LS_UNROLLED steps are therefore one recording. A model is small if it needs at most
