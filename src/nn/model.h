@@ -71,7 +71,7 @@ typedef struct ls_layer {
      * y is then still the shape of the image. */
     ls_shape y;
     /* not 0: `in` is a vector that a flatten layer made; in memory it is still an image */
-    int flat;
+    int in_is_flattened;
     bool same_shape; /* the op keeps shape and memory layout (ls_layer_same_shape) */
     /* kind and constants; kind 0: the layer has no op, and its output is its input */
     ls_op_desc op;

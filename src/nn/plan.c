@@ -125,7 +125,7 @@ static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *laye
 
 /* Sets the node's inputs, whether the node runs in the backward pass, and whether it computes the
  * gradients of its inputs. */
-static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form)
+static void connect_node(ls_node *node, const ls_plan *plan, const ls_fuse_form *form)
 {
     int layer[LS_INPUTS];
     *node = (ls_node){.form = *form};
@@ -150,18 +150,18 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
 static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
                                    const ls_node *node)
 {
-    const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
-    ls_node bare;
+    const ls_fuse_form norm_form = {form->first, form->first, -1, -1, -1};
+    ls_node norm_only;
     if (form->add < 0 || plan->model->layer[form->first].stats == 0 || !node->learns)
         return false;
-    connect(&bare, plan, &alone);
-    return !bare.learns;
+    connect_node(&norm_only, plan, &norm_form);
+    return !norm_only.learns;
 }
 
 static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form, ls_error *err)
 {
     ls_node *node = &plan->node[plan->nodes];
-    connect(node, plan, form);
+    connect_node(node, plan, form);
     if (would_fuse_frozen_norm(plan, form, node))
         return LS_EUNSUPPORTED;
     ls_op_desc d = ls_fuse_desc(plan->model, form);
@@ -175,7 +175,7 @@ static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form
     return plan->device->ops->op_create(&node->op, plan->device, &d, err);
 }
 
-static void mark_done(ls_plan *plan, const ls_fuse_form *form, int node)
+static void set_node_of(ls_plan *plan, const ls_fuse_form *form, int node)
 {
     const int layer[] = {form->first, form->add, form->relu, form->pool};
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
@@ -194,7 +194,7 @@ static int make_node(ls_plan *plan, const ls_plan *twin, int layer, ls_error *er
     if (status != LS_OK)
         return ls_fail(err, status, "%s", why.text);
     const ls_node *node = &plan->node[plan->nodes];
-    mark_done(plan, &node->form, plan->nodes++);
+    set_node_of(plan, &node->form, plan->nodes++);
     return check_params(node->op, twin_of(twin, layer), &plan->model->layer[layer], err);
 }
 
@@ -297,7 +297,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = make_scores(plan, desc->scores, err);
     if (status == LS_OK)
-        status = ls_plan_place(plan, !desc->no_sharing, err);
+        status = ls_plan_assign_offsets(plan, !desc->no_sharing, err);
     if (status == LS_OK)
         *out = plan;
     else
@@ -471,7 +471,7 @@ ls_phase ls_replica_phase(int place)
     return place >= 0 && place / PHASE < PHASES ? phase[place / PHASE] : LS_PHASE_NONE;
 }
 
-int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place)
+int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place)
 {
     static const char *const verb[PHASES] = {NULL,   "gather",       "forward of ",
                                              "loss", "backward of ", "a recorded step"};

@@ -272,11 +272,11 @@ const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
 int ls_plan_output(const ls_plan *plan);
 /* Computes the offset of every buffer in the activations. `share`: buffers may share memory.
  * Errors: LS_ENOMEM. */
-int ls_plan_place(ls_plan *plan, bool share, ls_error *err);
+int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err);
 
 /* Writes what a worker does whose heartbeat has the position `place`, such as "backward of
  * conv2+relu". Returns 0 if no op of this plan has that position. */
-int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);
+int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place);
 
 /* Writes line `line` of the plan's description to `out`, at most `size` bytes with the zero byte.
  * Line 0 describes the gather, each further line a node, and the last line the loss. Returns 0 if

@@ -29,7 +29,7 @@ static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
 
 /* Returns the largest buffer that has not been placed yet, or −1 if all have been placed. If
  * several are equally large, the first of them. */
-static int largest(const ls_live_buffer *buffer, int count)
+static int largest_unplaced(const ls_live_buffer *buffer, int count)
 {
     int best = -1;
     for (int i = 0; i < count; i++)
@@ -41,7 +41,7 @@ static int largest(const ls_live_buffer *buffer, int count)
 /* Returns the lowest offset for buffer `b` at which no placed buffer that is needed at the same
  * time is in the way. `head`: first entry of the list of placed buffers, which is ordered by
  * offset. */
-static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
+static size_t lowest_offset(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
     for (int i = head; i >= 0; i = buffer[i].next) {
@@ -55,7 +55,7 @@ static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffe
     return at;
 }
 
-static void insert(ls_live_buffer *buffer, int *head, int k)
+static void insert_placed(ls_live_buffer *buffer, int *head, int k)
 {
     int *link = head;
     while (*link >= 0 && buffer[*link].at <= buffer[k].at)
@@ -72,10 +72,10 @@ size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share)
         buffer[i].placed = buffer[i].bytes == 0;
         buffer[i].at = 0;
     }
-    for (int k = largest(buffer, count); k >= 0; k = largest(buffer, count)) {
-        buffer[k].at = share ? lowest(buffer, head, &buffer[k]) : total;
+    for (int k = largest_unplaced(buffer, count); k >= 0; k = largest_unplaced(buffer, count)) {
+        buffer[k].at = share ? lowest_offset(buffer, head, &buffer[k]) : total;
         buffer[k].placed = true;
-        insert(buffer, &head, k);
+        insert_placed(buffer, &head, k);
         size_t end = add(buffer[k].at, rounded(buffer[k].bytes));
         total = end > total ? end : total;
     }
@@ -130,7 +130,7 @@ static int backward_at(const ls_plan *plan, int k)
 }
 
 /* Returns the time at which node `k` reads its inputs and its output for the last time. */
-static int done_at(const ls_plan *plan, int k)
+static int last_read_at(const ls_plan *plan, int k)
 {
     return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
 }
@@ -147,7 +147,7 @@ static ls_live_buffer *buffer_of(ls_live_buffer *list, int node, int which)
     return &list[NODES + PER_NODE * node + which];
 }
 
-static void need_until(ls_live_buffer *b, int step)
+static void extend_until(ls_live_buffer *b, int step)
 {
     b->last = step > b->last ? step : b->last;
 }
@@ -161,14 +161,14 @@ static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
     for (int k = 0; k < plan->nodes; k++) {
         const ls_node *node = &plan->node[k];
         const int born = forward_at(k);
-        const int dies = done_at(plan, k);
+        const int dies = last_read_at(plan, k);
         *buffer_of(list, k, Y) = (ls_live_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
         *buffer_of(list, k, SAVED) = (ls_live_buffer){node->op->saved_bytes, born, dies, 0, 0, 0};
         for (int i = 0; i < node->inputs; i++)
-            need_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
-                       dies);
+            extend_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
+                         dies);
     }
-    need_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
+    extend_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
 }
 
 static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int step)
@@ -215,7 +215,7 @@ static void list_ends(const ls_plan *plan, ls_live_buffer *list)
 
 /* ---- offsets --------------------------------------------------------------------------------- */
 
-static void take_places(ls_plan *plan, ls_live_buffer *list)
+static void store_offsets(ls_plan *plan, ls_live_buffer *list)
 {
     plan->x_at = list[X].at;
     plan->labels_at = list[LABELS].at;
@@ -238,13 +238,13 @@ static void take_places(ls_plan *plan, ls_live_buffer *list)
     }
 }
 
-static void need_scratch(ls_plan *plan, const ls_op *op)
+static void grow_scratch(ls_plan *plan, const ls_op *op)
 {
     if (op && op->scratch_bytes > plan->scratch_bytes)
         plan->scratch_bytes = op->scratch_bytes;
 }
 
-int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
+int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err)
 {
     const int count = NODES + PER_NODE * plan->nodes;
     ls_live_buffer *list = ls_alloc_array(plan->host, (size_t)count, sizeof *list);
@@ -256,16 +256,16 @@ int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
     plan->unshared_bytes = ls_place_buffers(list, count, false);
     plan->live_bytes = ls_live_bytes(list, count);
     plan->activation_bytes = ls_place_buffers(list, count, share);
-    take_places(plan, list);
+    store_offsets(plan, list);
     ls_free(plan->host, list);
     for (int k = 0; k < plan->nodes; k++) {
-        need_scratch(plan, plan->node[k].op);
+        grow_scratch(plan, plan->node[k].op);
         plan->kept_bytes += plan->node[k].op->kept_bytes;
     }
-    need_scratch(plan, plan->scores);
+    grow_scratch(plan, plan->scores);
     for (int s = 0; s < LS_SUBSETS; s++) {
-        need_scratch(plan, plan->loss[s]);
-        need_scratch(plan, plan->gather[s]);
+        grow_scratch(plan, plan->loss[s]);
+        grow_scratch(plan, plan->gather[s]);
     }
     return LS_OK;
 }

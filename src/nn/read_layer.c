@@ -266,34 +266,34 @@ static const char *input_name(const ls_model *model, int input)
 
 /* Returns whether shapes a and b are equal. If the layer is a concatenation, the numbers of
  * channels may differ. */
-static bool are_alike(const ls_layer *layer, const ls_shape *a, ls_shape b)
+static bool have_like_shapes(const ls_layer *layer, const ls_shape *a, ls_shape b)
 {
     if (layer->op.kind == LS_OP_CONCAT)
         b.c = a->c;
     return same_shape(a, &b);
 }
 
-/* Checks that both inputs of the layer have the same shape, and the same shape in memory. `lies`,
- * `lies2`: shapes of the inputs in memory. */
-static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *lies,
-                        const ls_shape *lies2, ls_error *err)
+/* Checks that both inputs of the layer have the same shape, and the same shape in memory. `memory`,
+ * `memory2`: shapes of the inputs in memory. */
+static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *memory,
+                        const ls_shape *memory2, ls_error *err)
 {
     const ls_shape *a = &layer->in;
     const ls_shape *b = &layer->in2;
     const char *first = input_name(model, layer->input[0]);
     const char *second = input_name(model, layer->input[1]);
-    if (!are_alike(layer, a, *b) && layer->op.kind == LS_OP_CONCAT)
+    if (!have_like_shapes(layer, a, *b) && layer->op.kind == LS_OP_CONCAT)
         return ls_fail(
             err, LS_ECONFIG,
             "its inputs must have one height and width, but \"%s\" gives %d×%d×%d and \"%s\" "
             "gives %d×%d×%d; make them equal, say with an upsample or a pool",
             first, a->c, a->h, a->w, second, b->c, b->h, b->w);
-    if (!are_alike(layer, a, *b))
+    if (!have_like_shapes(layer, a, *b))
         return ls_fail(err, LS_ECONFIG,
                        "its inputs must have one shape, but \"%s\" gives %d×%d×%d and \"%s\" gives "
                        "%d×%d×%d; make them equal, say with a 1×1 conv2d",
                        first, a->c, a->h, a->w, second, b->c, b->h, b->w);
-    if (are_alike(layer, lies, *lies2))
+    if (have_like_shapes(layer, memory, *memory2))
         return LS_OK;
     return ls_fail(err, LS_ECONFIG,
                    "of its inputs \"%s\" and \"%s\" one was flattened and the other was not; move "
@@ -301,22 +301,22 @@ static int check_second(const ls_model *model, const ls_layer *layer, const ls_s
                    first, second);
 }
 
-static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape *lies)
+static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape *memory)
 {
     *in = input == LS_INPUT ? model->input : model->layer[input].out;
-    *lies = input == LS_INPUT ? model->input : model->layer[input].y;
+    *memory = input == LS_INPUT ? model->input : model->layer[input].y;
 }
 
 static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
 {
-    ls_shape lies;
-    ls_shape lies2 = {0};
+    ls_shape memory;
+    ls_shape memory2 = {0};
     int status = LS_OK;
-    find_input(model, layer->input[0], &layer->in, &lies);
-    layer->flat = !same_shape(&layer->in, &lies);
+    find_input(model, layer->input[0], &layer->in, &memory);
+    layer->in_is_flattened = !same_shape(&layer->in, &memory);
     if (layer->inputs == 2) {
-        find_input(model, layer->input[1], &layer->in2, &lies2);
-        status = check_second(model, layer, &lies, &lies2, err);
+        find_input(model, layer->input[1], &layer->in2, &memory2);
+        status = check_second(model, layer, &memory, &memory2, err);
     }
     if (status == LS_OK)
         status = layer->type->shape(layer, err);
@@ -324,9 +324,9 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
         return status;
     /* If the layer has no op, or has an op that reads any layout, its output has the shape that its
      * input has in memory. */
-    layer->y = layer->op.kind == 0 || layer->same_shape ? lies : layer->out;
+    layer->y = layer->op.kind == 0 || layer->same_shape ? memory : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
-        layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};
+        layer->y = (ls_shape){memory.c + memory2.c, memory.h, memory.w};
     long long image = (long long)layer->out.h * layer->out.w;
     if (image > LS_MODEL_VALUES || image * layer->out.c > LS_MODEL_VALUES)
         return ls_fail(err, LS_ECONFIG,
@@ -442,7 +442,7 @@ int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, 
 
 int ls_layer_wants_image(const ls_layer *layer, ls_error *err)
 {
-    if (!layer->flat)
+    if (!layer->in_is_flattened)
         return LS_OK;
     return ls_fail(err, LS_ECONFIG,
                    "expected an image, but its input of %d features was flattened; remove the "

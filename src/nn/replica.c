@@ -259,7 +259,7 @@ static int alloc_activations(ls_replica *r, ls_error *err)
         r->scratch = ls_replica_alloc(r, scratch, use, &status, err);
     r->memory.scratch = scratch;
     r->test_stats = ls_replica_alloc(r, LS_TAIL * sizeof(float), use, &status, err);
-    r->held = ls_replica_alloc(r, sizeof(float), use, &status, err);
+    r->skip = ls_replica_alloc(r, sizeof(float), use, &status, err);
     if (r->optimizer && r->optimizer->clip_norm > 0)
         r->clip = ls_replica_alloc(r, LS_CLIP_FLOATS * sizeof(float), use, &status, err);
     return status;
@@ -523,5 +523,5 @@ int ls_replica_recordings(const ls_replica *r)
 /* All plans have the same nodes, so the names in the first plan are valid for all. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
 {
-    return ls_plan_place_text(out, size, replica->plan[0], place);
+    return ls_plan_position_name(out, size, replica->plan[0], place);
 }

@@ -263,7 +263,7 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
     b.param[0] = r->arena[WEIGHTS] + at;
     b.grad[0] = from + at;
     b.guard = from + r->tail_at + LS_TAIL_LOSS;
-    b.skip = r->held;
+    b.skip = r->skip;
     for (int i = 0; i < r->optimizer->slots; i++)
         b.slot[i] = r->arena[SLOT + i] + at;
     b.shadow[0] = r->shadow ? r->shadow + shadow : NULL;

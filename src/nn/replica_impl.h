@@ -84,7 +84,7 @@ struct ls_replica {
      * clipped */
     float *clip;
     ls_segment apply; /* segment of ls_replica_apply, which belongs to no plan */
-    float *held;      /* one float on the device; if it is not 0, updates change nothing */
+    float *skip;      /* one float on the device; if it is not 0, updates change nothing */
     float *row_tails; /* [plans][LS_TAIL] on the device: the constant tail of each plan */
     /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in every arena */
     size_t *param_at;
@@ -106,7 +106,7 @@ struct ls_replica {
     ls_step_args step_args[LS_UNROLLED]; /* arguments of the steps that are being enqueued */
 
     /* ls_replica_promise_same_weights was called; the next ls_replica_gradient clears it */
-    bool promised;
+    bool promises_same_weights;
     /* the last ls_replica_gradient succeeded, so ops have derived data from the weights */
     bool derived;
 

@@ -85,15 +85,15 @@ static bool by_buckets(const ls_replica *r)
 /* ---- running -------------------------------------------------------------------------------- */
 
 /* Arguments for running a segment. */
-typedef struct pass {
+typedef struct segment_run {
     ls_plan *plan; /* NULL if the segment is `apply` */
     ls_segment *segment;
     unsigned flags; /* flags of its ops */
     ls_replica_times *times;
-} pass;
+} segment_run;
 
 /* Returns the time since *since in seconds, and sets *since to the present time of ls_now_ns. */
-static double lap(uint64_t *since)
+static double elapsed_s(uint64_t *since)
 {
     const uint64_t begin = *since;
     *since = ls_now_ns();
@@ -131,18 +131,18 @@ static float *tail_of(const ls_replica *r, int slot, int k)
     return r->arrived + ((size_t)slot * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
-static int run_forward(const pass *p, ls_error *err)
+static int run_forward(const segment_run *p, ls_error *err)
 {
     uint64_t since = ls_now_ns();
     int status = ls_plan_gather(p->plan, LS_TRAIN, err);
-    p->times->gather += lap(&since);
+    p->times->gather += elapsed_s(&since);
     if (status == LS_OK)
         status = ls_plan_forward(p->plan, LS_TRAIN, p->flags, err);
-    p->times->forward += lap(&since);
+    p->times->forward += elapsed_s(&since);
     return status;
 }
 
-static int run_ops(ls_replica *r, const pass *p, ls_error *err)
+static int run_ops(ls_replica *r, const segment_run *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
     /* In a whole step the gradients may stay in their shadows, which are the results of the
@@ -153,7 +153,7 @@ static int run_ops(ls_replica *r, const pass *p, ls_error *err)
     uint64_t since = ls_now_ns();
     if (status == LS_OK)
         status = ls_plan_backward(p->plan, s->first, s->last, p->flags | shadow, err);
-    p->times->backward += lap(&since);
+    p->times->backward += elapsed_s(&since);
     if (status == LS_OK && s->parts & LS_PART_TAIL)
         status = write_tail(r, p->plan, err);
     if (status == LS_OK && s->parts & LS_PART_UPDATE)
@@ -165,13 +165,13 @@ static int run_ops(ls_replica *r, const pass *p, ls_error *err)
 
 /* Enqueues a segment: launches its recording, or enqueues its ops one by one. `args`: one entry for
  * each step of the segment. */
-static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, ls_error *err)
+static int run_segment(ls_replica *r, const segment_run *p, const ls_step_args *args, ls_error *err)
 {
     uint64_t since = ls_now_ns();
     if (!p->segment->recording)
         return run_ops(r, p, err);
     int status = ls_plan_launch(p->plan, p->segment->recording, args, err);
-    p->times->forward += lap(&since);
+    p->times->forward += elapsed_s(&since);
     return status;
 }
 
@@ -191,7 +191,7 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
     ls_program *p = &plan->program[program];
     int status = LS_OK;
     for (int i = 0; i < p->segments && status == LS_OK; i++) {
-        status = run_segment(r, &(pass){plan, &p->segment[i], flags, times}, &r->args, err);
+        status = run_segment(r, &(segment_run){plan, &p->segment[i], flags, times}, &r->args, err);
         if (status == LS_OK && i < p->segments - 1)
             status = report_ready(r, p->segment[i].floats, err);
     }
@@ -234,7 +234,7 @@ static int run_steps(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
         if (k > 0)
             status = r->device->ops->record_next(r->device, NULL, err);
         if (status == LS_OK)
-            status = run_ops(r, &(pass){plan, s, 0, &unused}, err);
+            status = run_ops(r, &(segment_run){plan, s, 0, &unused}, err);
     }
     return status;
 }
@@ -382,15 +382,15 @@ static int no_optimizer(ls_error *err)
 
 void ls_replica_promise_same_weights(ls_replica *replica)
 {
-    replica->promised = true;
+    replica->promises_same_weights = true;
 }
 
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err)
 {
     ls_replica_times unused = {0};
-    replica->derived &= replica->promised;
-    replica->promised = false;
+    replica->derived &= replica->promises_same_weights;
+    replica->promises_same_weights = false;
     if (!replica->optimizer)
         return no_optimizer(err);
     if (n == 0)
@@ -420,7 +420,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
                                                     &replica->args, err)
                      : enqueue_updates(replica, OF_TOTAL, err);
     if (times)
-        times->apply += lap(&since);
+        times->apply += elapsed_s(&since);
     return status;
 }
 
@@ -547,7 +547,7 @@ int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32
         return status;
     set_step_args(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
-    status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
+    status = run_segment(replica, &(segment_run){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
     return as_device_error(
@@ -571,5 +571,5 @@ const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
 int ls_replica_resume_updates(ls_replica *replica, ls_error *err)
 {
     static const float no = 0;
-    return replica->device->ops->upload(replica->device, NULL, replica->held, &no, sizeof no, err);
+    return replica->device->ops->upload(replica->device, NULL, replica->skip, &no, sizeof no, err);
 }

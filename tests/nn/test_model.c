@@ -67,8 +67,8 @@ static void lenet_has_the_seeds_shapes(void **state)
     assert_shape(m->layer[6].out, 800, 1, 1);
     assert_shape(m->layer[6].y, 50, 4, 4); /* flatten moves nothing */
     assert_int_equal(m->layer[6].op.kind, 0);
-    assert_true(m->layer[7].flat);
-    assert_false(m->layer[9].flat);
+    assert_true(m->layer[7].in_is_flattened);
+    assert_false(m->layer[9].in_is_flattened);
     assert_shape(m->layer[9].out, 10, 1, 1);
     assert_string_equal(m->layer[1].name, "1"); /* its place in the list */
     assert_string_equal(m->layer[7].name, "fc1");
