@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Limits of what is logged and examined. */
+/* Limits for logging and for the examination of rows. */
 enum {
-    TOLD = 30,        /* most columns that are listed */
-    LOOKED_AT = 2000, /* most rows that are examined */
-    VALUES = 1 << 20, /* most values that are examined */
-    FEW = 20,         /* most different values that look like classes */
+    TOLD = 30,        /* largest number of columns that are listed */
+    LOOKED_AT = 2000, /* largest number of rows that are examined */
+    VALUES = 1 << 20, /* largest number of values that are examined */
+    FEW = 20,         /* largest number of different values that look like classes */
     MOST_CLASSES = 1 << 16
 };
 
@@ -167,7 +167,7 @@ static void doubt_classes(const doubter *d)
     ls_free(d->host, count);
 }
 
-/* Warns if the targets are few different whole numbers. */
+/* Warns if the targets are whole numbers with at most FEW different values. */
 static void doubt_values(const doubter *d)
 {
     float seen[FEW];
@@ -195,7 +195,7 @@ static void doubt_values(const doubter *d)
                n);
 }
 
-/* Warns if each row's targets are a single 1 and otherwise 0. */
+/* Warns if in each row one target is 1 and all others are 0. */
 static void doubt_one_hot(const doubter *d)
 {
     const size_t targets = (size_t)d->info->targets;

@@ -8,13 +8,14 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* Deadline in seconds if cluster.deadline_s is 0. */
+/* Time in seconds without a sign of life after which a member is lost, if cluster.deadline_s is
+ * 0. */
 #define SILENCE_S 30
-#define OPEN_NS 120000000000u /* time for the other members to connect */
+#define OPEN_NS 120000000000u /* time in nanoseconds for the other members to connect */
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-/* Chooses the transport. Sets *out to NULL if this process is alone. */
+/* Chooses the transport. Sets *out to NULL if the run has a single process. */
 static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_cluster *o = &t->cluster;
@@ -48,7 +49,8 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            /* a member without a config does not know yet what the config says */
+                            /* a member without a config receives the config later, so it assumes
+                             * that the run may survive losses */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .admits = t->config.cluster.admits,
                             .fingerprint = t->members.has_print ? &t->members.print : NULL,
@@ -71,7 +73,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     m->arrived = ls_cluster_was_admitted(m->cluster);
     if (m->count > 1 || ls_cluster_can_admit(m->cluster))
         return LS_OK;
-    ls_cluster_close(m->cluster); /* the run has one process */
+    ls_cluster_close(m->cluster); /* the transport has found a single process */
     m->cluster = NULL;
     if (t->cluster.launched > 1)
         return ls_fail(
@@ -174,12 +176,12 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
 
 typedef struct beginning {
     ls_standing standing;
-    uint64_t evaluations, rounds; /* members of ls_members; 0 at a start */
+    uint64_t evaluations, rounds; /* copies of the members of ls_members; 0 at a start */
     bool resumed;
 } beginning;
 
-/* Called in a run that has begun: prepares the memory of weights and states, which the first member
- * sends and the others receive into. No save may be reading it. */
+/* Called in a run that has begun. Prepares the arrays of weights and states for their transfer from
+ * the first member to the others. First waits until no save reads these arrays. */
 static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
@@ -197,7 +199,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     beginning b;
     if (!c)
         return LS_OK;
-    memset(&b, 0, sizeof b); /* also clears the padding, which is sent */
+    memset(&b, 0, sizeof b); /* also zeroes the padding, which is sent */
     ls_standing_of(&b.standing, t);
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
@@ -236,11 +238,11 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 void ls_members_note_stop(struct ls_trainer *t, const struct ls_report *r)
 {
     if (r->comm.asked && t->members.stop_after == UINT64_MAX)
-        t->members.stop_after = r->number + 1; /* the next step may be in progress */
+        t->members.stop_after = r->number + 1; /* the next step may already be in progress */
 }
 
-/* Copies `bytes` bytes from `own` to `packed`, or back if `unpack`. `packed` NULL: copies nothing.
- * Returns `bytes`. */
+/* Copies `bytes` bytes from `own` to `packed`; if `unpack`, from `packed` to `own`. `packed` NULL:
+ * copies nothing. Returns `bytes`. */
 static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 {
     if (packed && unpack)
@@ -250,9 +252,9 @@ static size_t move(void *own, char *packed, size_t bytes, bool unpack)
     return bytes;
 }
 
-/* Packs or unpacks the results of shards lo … hi − 1 of an evaluation: for each minibatch the
- * tallies, then the scores if they are wanted. `packed` NULL: copies nothing. Returns the number of
- * bytes. */
+/* Packs the results of the shards lo … hi − 1 of an evaluation, or unpacks them if `unpack`. The
+ * packed form has, for each minibatch, the tallies, and then the scores if they are wanted.
+ * `packed` NULL: copies nothing. Returns the number of bytes of the packed form. */
 static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;
@@ -345,8 +347,8 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
     return LS_OK;
 }
 
-/* Compares the ends of all members, which have stopped after the same step. If this member's run
- * ended otherwise, it leaves. */
+/* Compares the final weights of all members, which have stopped after the same step. If the run of
+ * this member ended with another error, the member leaves instead. */
 int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -361,7 +363,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     }
     int end_status;
     ending own;
-    memset(&own, 0, sizeof own); /* also clears the padding, which is sent */
+    memset(&own, 0, sizeof own); /* also zeroes the padding, which is sent */
     own.saved = t->reported.result.saved;
     memcpy(own.weights, t->reported.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);

@@ -1,26 +1,32 @@
-/* Regrouping: members are lost, and the others go on (cluster/cluster.h says how they find each
- * other).
+/* Regrouping: members (processes of the run) are lost, and the remaining members continue the run.
+ * cluster/cluster.h explains how the remaining members find each other.
  *
- * The remaining members may have done different amounts of work. A sum is complete only when every
- * member's nodes have arrived. A member that has applied the sum of step n therefore waits for all
- * others in step n + 1, so two members differ by at most one step. In the same way they differ by
- * at most one evaluation, because an evaluation ends with an exchange of all members' results.
+ * The remaining members may have completed different numbers of steps. The sum of a step is
+ * complete only when the partial sums of every member have arrived. A member that has applied the
+ * sum of step n therefore waits in step n + 1 for all others, so the numbers of steps of two
+ * members differ by at most one. Their numbers of evaluations differ by at most one as well,
+ * because an evaluation ends with an exchange of all members' results.
  *
- * The member that has done most (the lowest of several) is the one to which the others are
- * levelled. It sends its weights and optimizer states, and either the report of the step, which the
- * others account for as if they had taken it, or the results of the evaluation. It also sends the
- * complete state of the run after that step or evaluation (ls_standing). If no remaining member has
- * applied the step, it is repeated. A lost member may have applied it; nobody knows that, and it
- * does not matter: the sum depends only on the shards, so the repeated step has the same result.
- * The weights follow the same trajectory in every case.
+ * *Levelling* brings all members to the same state. The *newest* member is the one with the most
+ * steps or, if these are equal, the most evaluations; if several members are equal, it is the one
+ * with the lowest number. The newest member sends its weights and optimizer states. If the others
+ * lack a step, it also sends the report of the step, and the others account for the step as if they
+ * had run it. If the others lack an evaluation, it sends the results of the evaluation. In both
+ * cases it also sends the state of the run at the moment when the step or evaluation was completed
+ * (ls_standing).
  *
- * Nothing is adopted before the last exchange of a levelling has succeeded. A loss during a
- * levelling therefore leaves members that differ by at most one step, which the next levelling
- * handles.
+ * If no remaining member has applied a step, the step is repeated. A lost member may have applied
+ * it, but the remaining members need not know: the sum depends only on the shards, so the repeated
+ * step gives the same weights.
  *
- * The first member has the run directory. If it is lost, the lowest remaining member goes on in a
- * directory beside the usual place on its own disk, DIR.member-N, and saves a checkpoint there at
- * once.
+ * A member adopts nothing before the last exchange of a levelling has succeeded. After a loss
+ * during a levelling, the members therefore still differ by at most one step, and the next
+ * levelling brings them to the same state.
+ *
+ * The first member has the run directory. If the first member is lost, the remaining member with
+ * the lowest number becomes the first. It creates the directory RUN_DIR.member-N on its own disk,
+ * where RUN_DIR is the run directory of the config and N is its number, and saves a checkpoint
+ * there at once.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -41,7 +47,8 @@ bool ls_members_lost(const struct ls_trainer *t)
 
 /* ---- remaining members ---------------------------------------------------------------------- */
 
-/* A member before the regrouping. */
+/* A member before the regrouping. After it, the members that are missing are found by these
+ * data. */
 typedef struct known {
     int origin;
     char host[LS_MEMBER_NAME];
@@ -55,8 +62,9 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Writes the names of the lost members to t->members.lost. If the last loss was not recorded yet,
- * the names of the members that were lost then are kept, and the new names are added. */
+/* Writes the hosts of the lost members to t->members.lost, and logs them. If members->uneven, an
+ * earlier loss has not been recorded yet; its hosts stay in the list, and the new ones are
+ * added. */
 static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
 {
     ls_members *m = &t->members;
@@ -71,7 +79,7 @@ static void name_lost(struct ls_trainer *t, const known *before, int count, cons
            ls_plural((uint64_t)m->count, "host is left and goes on", "hosts are left and go on"));
 }
 
-/* Removes the devices of lost members from the list. */
+/* Removes the devices of lost members from the list of devices. */
 static void strike_devices(struct ls_trainer *t)
 {
     ls_members *m = &t->members;
@@ -119,16 +127,17 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 /* ---- comparing progress --------------------------------------------------------------------- */
 
-/* The progress of a member, and all data that another member needs to catch up by a step or an
- * evaluation. `completed` is the complete state of the run: members that adopt it agree in every
- * field. The work that follows the step or evaluation (the record of an epoch, say) is done by each
- * member itself. */
+/* The progress of a member, with all data that another member needs to make up for a step or an
+ * evaluation. `completed` is the whole state of the run at the moment when the step or evaluation
+ * was completed. A member that adopts it has the same values in all members of the struct. Each
+ * member itself does the work that follows a step or evaluation, such as the record of an epoch. */
 typedef struct progress {
     uint64_t steps, evaluations;
-    uint64_t rounds;          /* ls_members.rounds */
-    ls_standing completed;    /* state of the run after its last step or evaluation */
-    ls_report last;           /* report of its last step */
-    double value[LS_METRICS]; /* [LS_METRICS] results of its last evaluation */
+    uint64_t rounds; /* ls_members.rounds */
+    /* state of the run immediately after the member's last step or evaluation */
+    ls_standing completed;
+    ls_report last;           /* report of the member's last step */
+    double value[LS_METRICS]; /* [LS_METRICS] results of the member's last evaluation */
     int32_t classes;
 } progress;
 
@@ -176,8 +185,8 @@ static int check_spread(const progress *all, int count, int newest, ls_error *er
 
 /* ---- levelling ------------------------------------------------------------------------------ */
 
-/* Copies weights and optimizer states of the newest member to every member's ls_engine_weights,
- * which no save may be reading. */
+/* Copies the weights and optimizer states of the newest member to the arrays of ls_engine_weights
+ * on every member. First waits until no save reads these arrays. */
 static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -210,7 +219,7 @@ static int adopt(struct ls_trainer *t, const progress *mine, const progress *new
 {
     ls_standing completed = newest->completed;
     completed.position.best.kept =
-        t->position.best.kept; /* refers to this member's own directory */
+        t->position.best.kept; /* belongs to this member's own run directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
@@ -222,15 +231,15 @@ static int adopt(struct ls_trainer *t, const progress *mine, const progress *new
     return LS_OK;
 }
 
-/* Returns whether this member has become the first one because the former first member was lost,
- * and has not taken over its tasks yet. */
+/* Returns whether this member has become the first one, because the former first member was lost,
+ * and has not taken over the tasks of the first member yet. */
 static bool is_new_first(const struct ls_trainer *t)
 {
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
 }
 
-/* Saves a checkpoint on the new first member, so that its disk holds one that is no older than the
- * loss. */
+/* Saves a checkpoint on the new first member, so that its disk has a checkpoint that is no older
+ * than the loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
@@ -239,7 +248,7 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
-/* Takes over the run directory if this member has become the first one. */
+/* If this member has become the first one, creates its run directory (ls_take_over). */
 static int take_over(struct ls_trainer *t, ls_error *err)
 {
     if (!is_new_first(t))
@@ -249,8 +258,8 @@ static int take_over(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Brings all members to the state of the member that has done most. Every member has the same table
- * `all`, so all members compute the same plan of transfers. */
+/* Brings all members to the state of the newest member. Every member has the same table `all`, so
+ * all members decide on the same transfers. */
 static int level(struct ls_trainer *t, const progress *all, ls_error *err)
 {
     const ls_members *m = &t->members;
@@ -274,7 +283,7 @@ static int level(struct ls_trainer *t, const progress *all, ls_error *err)
     return status ? status : adopt(t, &all[m->member], &all[newest], err);
 }
 
-/* Returns the checksum of the replicas. All live workers have the same one after
+/* Returns the checksum of the replicas, which is the same for all live workers after
  * ls_snapshot_replicas. */
 static uint32_t live_checksum(const ls_engine *e)
 {
@@ -284,7 +293,8 @@ static uint32_t live_checksum(const ls_engine *e)
     return ls_engine_worker(e, w).checksum;
 }
 
-/* Checks that all members, which are now at the same step, have the same weights. */
+/* Checks that all members have the same weights. All members have done the same number of steps
+ * when they call it. */
 static int compare(struct ls_trainer *t, ls_error *err)
 {
     const ls_members *m = &t->members;
@@ -311,7 +321,7 @@ static int record_loss(struct ls_trainer *t, ls_error *err)
     return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
-/* Exchanges the progress of all members, levels them and compares their weights. */
+/* Exchanges the progress of all members, levels the members, and compares their weights. */
 static int level_all(struct ls_trainer *t, ls_error *err)
 {
     int status;
