@@ -64,7 +64,7 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     int status = ls_record_step(t, (double)r->rows / seconds, r, err);
     if (t->records.trace)
         ls_trace_rate(t->records.trace, ls_now_ns(), (double)r->rows / seconds);
-    ls_tell_progress(c, false, false);
+    ls_report_progress(c, false, false);
     return status;
 }
 

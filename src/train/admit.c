@@ -32,14 +32,14 @@ enum { TRIES = 4 }; /* largest number of failed admissions at one end of an epoc
 
 /* The newcomers that wait at a member, and the number of failed admissions that the member has
  * counted. */
-typedef struct knowledge {
+typedef struct admission_table {
     ls_arrival arrival; /* the newcomer that has waited longest at this member */
     int32_t waiting, tries;
-} knowledge;
+} admission_table;
 
 /* Chooses the newcomer to admit from the table of all members, and gives it a number that no host
  * of the run has had. Returns false if no host is to be admitted. */
-static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge *all)
+static bool choose_newcomer(ls_arrival *out, const struct ls_trainer *t, const admission_table *all)
 {
     const int count = t->members.count;
     int64_t number = 0;
@@ -59,17 +59,17 @@ static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge 
 
 /* Gathers the tables of all members. *any becomes whether a host is to be admitted; *out becomes
  * that host. */
-static int exchange_knowledge(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
-                              ls_error *err)
+static int exchange_tables(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
+                           ls_error *err)
 {
-    knowledge own;
+    admission_table own;
     int count = 0;
     memset(&own, 0, sizeof own); /* zeroes the padding, which is sent too */
     int status = ls_cluster_arrivals(t->members.cluster, &own.arrival, &count, err);
     own.waiting = count;
     own.tries = tries;
-    knowledge *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
-    *any = all && choose(out, t, all);
+    admission_table *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
+    *any = all && choose_newcomer(out, t, all);
     ls_free(t->host, all);
     return status;
 }
@@ -86,7 +86,7 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
     while (m->rounds == rounds) {
         ls_arrival arrival = {.number = 0};
         bool any;
-        int status = exchange_knowledge(&any, &arrival, t, tries, err);
+        int status = exchange_tables(&any, &arrival, t, tries, err);
         if (status == LS_OK && !any) {
             m->rounds++;
             return LS_OK;
@@ -109,7 +109,7 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
 /* Returns whether the error means that the newcomer's run differs from this one. The newcomer has
  * the same tables, finds the same error and leaves. The next exchange then fails, and the old
  * members continue without the newcomer. */
-static bool is_unfit(const struct ls_trainer *t, int status, const ls_error *why)
+static bool newcomer_differs(const struct ls_trainer *t, int status, const ls_error *why)
 {
     if (ls_members_lost(t) ||
         (status != LS_ECONFIG && status != LS_EDATA && status != LS_EUNSUPPORTED))
@@ -142,7 +142,7 @@ int ls_members_welcome(struct ls_trainer *t, ls_error *err)
     ls_error why = {0};
     const char *host = ls_cluster_host(m->cluster, ls_cluster_newcomer(m->cluster));
     int status = exchange_start(t, &why);
-    if (status && is_unfit(t, status, &why)) {
+    if (status && newcomer_differs(t, status, &why)) {
         /* fails when the newcomer has left */
         const int left = ls_cluster_share(m->cluster, NULL, 0, &why);
         status = left ? left : LS_EINTERNAL;
@@ -152,7 +152,7 @@ int ls_members_welcome(struct ls_trainer *t, ls_error *err)
             *err = why;
         return status;
     }
-    m->welcomes = false;
+    m->has_newcomer = false;
     ls_log(t->host, LS_LOG_INFO, "host %s has been admitted: %d hosts go on", host, m->count);
     return ls_record_arrival(t, host, err);
 }

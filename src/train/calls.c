@@ -37,7 +37,7 @@ static int mark_in_use(ls_trainer *t, const char *function, ls_error *err)
      * the first case the store synchronizes with the exchange, because the exchange has acquire
      * order. So everything that the earlier call did happens before this call. An exchange that
      * returns 1 has replaced 1 by 1, and this call is refused. */
-    if (!atomic_exchange_explicit(&t->inside, 1, memory_order_acquire))
+    if (!atomic_exchange_explicit(&t->in_call, 1, memory_order_acquire))
         return LS_OK;
     return ls_fail(err, LS_EINVAL,
                    "%s: another function of this trainer is under way: the call comes from one of "
@@ -69,5 +69,5 @@ ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
 void ls_call_end(const ls_call *call)
 {
     if (call->trainer)
-        atomic_store_explicit(&call->trainer->inside, 0, memory_order_release);
+        atomic_store_explicit(&call->trainer->in_call, 0, memory_order_release);
 }

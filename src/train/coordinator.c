@@ -105,7 +105,7 @@ static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
 static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
-    return steps != c->settled &&
+    return steps != c->due_work_done_at &&
            (save_due(t, steps) != LS_DUE_NOTHING ||
             ls_is_multiple(steps, t->config.verify_every_steps) || snapshot_is_due(t, steps));
 }
@@ -116,7 +116,7 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
 }
 
 /* Passes a snapshot to the caller. The weights must have been read back before. */
-static int show_snapshot(struct ls_trainer *t, ls_error *err)
+static int pass_snapshot(struct ls_trainer *t, ls_error *err)
 {
     ls_snapshot *snapshot;
     int status = ls_snapshot_create(
@@ -133,11 +133,12 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
 static int do_due_work(ls_coordination *c, ls_due due, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
-    c->settled = t->position.steps;
+    const bool show =
+        snapshot_is_due(t, t->position.steps) && c->due_work_done_at != t->position.steps;
+    c->due_work_done_at = t->position.steps;
     int status = ls_read_back(t, due != LS_DUE_NOTHING || show, err);
     if (status == LS_OK && show)
-        status = show_snapshot(t, err);
+        status = pass_snapshot(t, err);
     return status ? status : ls_save(t, due, err);
 }
 
@@ -339,7 +340,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     const ls_best before = t->position.best;
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
-    ls_tell_metric(t, &t->reported.measured);
+    ls_report_metric(t, &t->reported.measured);
     ls_note_completed(t);
     if (status == LS_OK)
         status = check_monitored(t, err);
@@ -436,7 +437,7 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
 
 /* Returns whether `patience` evaluations in a row were not better than the best. The best
  * evaluation is part of a checkpoint, so a resumed run knows it. */
-static bool has_waited_long(const struct ls_trainer *t)
+static bool patience_is_used_up(const struct ls_trainer *t)
 {
     return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
 }
@@ -451,7 +452,7 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
         status = ls_evaluate(t, &evaluated, err);
     if (status || (due && !evaluated))
         return status;
-    ls_tell_progress(c, true, evaluated);
+    ls_report_progress(c, true, evaluated);
     t->position.epoch++;
     t->position.step = 0;
     t->position.recorded = false;
@@ -459,7 +460,7 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     /* ls_trainer_run passes may_evaluate. It saves a final checkpoint after the last epoch, so no
      * checkpoint is saved here. A trainer that its caller drives may go on after the last epoch, so
      * its checkpoint is saved here. */
-    if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
+    if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || patience_is_used_up(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
     status = do_due_work(c, ls_checkpoint_due(t, &done), err);
@@ -483,7 +484,7 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     c->t = t;
     c->rows = ls_dataset_rows(t->data[LS_TRAIN]);
     c->steps = ls_steps_per_epoch(c->rows, (uint32_t)t->config.batch_size);
-    c->settled = t->position.steps;
+    c->due_work_done_at = t->position.steps;
     t->coordination = c;
     return LS_OK;
 }
@@ -507,11 +508,12 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
      * there. */
     int status = t->members.arrived ? ls_members_admit(t, err) : LS_OK;
     t->members.arrived = false;
-    while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) && !has_waited_long(t))
+    while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) &&
+           !patience_is_used_up(t))
         status = run_epoch(t->coordination, err);
     if (status || t->position.epoch == epochs)
         return status;
-    if (has_waited_long(t)) {
+    if (patience_is_used_up(t)) {
         say_early(t);
         return LS_OK;
     }

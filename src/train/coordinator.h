@@ -22,7 +22,7 @@ typedef struct ls_coordination {
     /* Number of steps of the run when do_due_work (coordinator.c) last did the work that was due.
      * That work is not due again at the same number of steps. UINT64_MAX: it was never done.
      */
-    uint64_t settled;
+    uint64_t due_work_done_at;
     /* Number, from 1, of the last step that was repeated although no worker was lost; such a step
      * is repeated only once. */
     uint64_t repeated;

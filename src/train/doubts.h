@@ -13,8 +13,8 @@
  * texts because a few of its values are texts; of large inputs that are not scaled; and of targets
  * that look like classes but are learnt as values, or the reverse. Reads the rows once. `judged`:
  * the rows that are evaluated. */
-void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
-                    const ls_host *host);
+void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
+                        const ls_host *host);
 
 /* Called after the last evaluation. Warns if the accuracy is not higher than the accuracy of a
  * model that always answers the most common class of the evaluated rows. */

@@ -310,7 +310,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
         return status;
     forget_snapshot(t);
     ls_saver_forget(t->dir.saver);
-    c->settled = t->position.steps;
+    c->due_work_done_at = t->position.steps;
     status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);

@@ -243,7 +243,7 @@ void ls_members_note_stop(struct ls_trainer *t, const struct ls_report *r)
 
 /* Copies `bytes` bytes from `own` to `packed`; if `unpack`, from `packed` to `own`. `packed` NULL:
  * copies nothing. Returns `bytes`. */
-static size_t move(void *own, char *packed, size_t bytes, bool unpack)
+static size_t copy_either_way(void *own, char *packed, size_t bytes, bool unpack)
 {
     if (packed && unpack)
         memcpy(own, packed, bytes);
@@ -255,7 +255,7 @@ static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 /* Packs the results of the shards lo … hi − 1 of an evaluation, or unpacks them if `unpack`. The
  * packed form has, for each minibatch, the tallies, and then the scores if they are wanted.
  * `packed` NULL: copies nothing. Returns the number of bytes of the packed form. */
-static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
+static size_t pack_results(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;
     size_t bytes = 0;
@@ -266,11 +266,12 @@ static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool 
         uint32_t first, last, count;
         ls_split(n, r->shards, (uint32_t)lo, &first, &count);
         ls_split(n, r->shards, (uint32_t)(hi - 1), &last, &count);
-        bytes +=
-            move(tally, packed ? packed + bytes : NULL, (size_t)(hi - lo) * sizeof *tally, unpack);
+        bytes += copy_either_way(tally, packed ? packed + bytes : NULL,
+                                 (size_t)(hi - lo) * sizeof *tally, unpack);
         if (r->scores)
-            bytes += move(r->scores + (begin + first) * classes, packed ? packed + bytes : NULL,
-                          (last + count - first) * classes * sizeof *r->scores, unpack);
+            bytes += copy_either_way(r->scores + (begin + first) * classes,
+                                     packed ? packed + bytes : NULL,
+                                     (last + count - first) * classes * sizeof *r->scores, unpack);
     }
     return bytes;
 }
@@ -282,15 +283,15 @@ static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *b
     for (int m = 0; m < t->members.count; m++) {
         ls_cluster_span(t->members.cluster, ls_engine_shards(t->engine), m, &lo, &hi);
         part[m] = all;
-        bytes[m] = pack(r, NULL, lo, hi, false);
+        bytes[m] = pack_results(r, NULL, lo, hi, false);
         all += bytes[m];
         if (m == t->members.member)
-            pack(r, part[m], lo, hi, false);
+            pack_results(r, part[m], lo, hi, false);
     }
     int status = ls_cluster_gather_parts(t->members.cluster, part, bytes, err);
     for (int m = 0; m < t->members.count && status == LS_OK; m++) {
         ls_cluster_span(t->members.cluster, ls_engine_shards(t->engine), m, &lo, &hi);
-        pack(r, part[m], lo, hi, true);
+        pack_results(r, part[m], lo, hi, true);
     }
     return status;
 }
@@ -313,7 +314,7 @@ int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
     const size_t count = (size_t)t->members.count;
     if (!t->members.cluster)
         return LS_OK;
-    char *all = ls_alloc(t->host, pack(r, NULL, 0, ls_engine_shards(t->engine), false) + 1);
+    char *all = ls_alloc(t->host, pack_results(r, NULL, 0, ls_engine_shards(t->engine), false) + 1);
     void **part = ls_alloc_array(t->host, count, sizeof *part);
     size_t *bytes = ls_alloc_array(t->host, count, sizeof *bytes);
     int status = all && part && bytes ? gather_packed(t, all, part, bytes, err)

@@ -55,14 +55,14 @@ typedef struct ls_members {
     uint64_t evaluations; /* number of evaluations completed by all members */
     /* a member was lost, and ls_members_level has not brought the members to the same state
      * since */
-    bool uneven;
+    bool unlevelled;
     /* this member has adopted the results of the evaluation in progress from a member that had
      * completed the evaluation before a loss (regroup.c) */
     bool evaluated;
     /* this member has become the first after a loss, and has created a run directory */
     bool took_over;
     /* this member has become the first, and its run directory has no checkpoint yet */
-    bool unsaved;
+    bool lacks_checkpoint;
     char lost[200]; /* names of the hosts that were lost last */
     /* Fields for runs that admit hosts (admit.c). */
     ls_fingerprint print; /* fingerprint of this process; constant once the run has begun */
@@ -71,7 +71,7 @@ typedef struct ls_members {
     bool arrived;
     bool begun; /* ls_members_begin has succeeded: the run is open on all members */
     /* the group has a new member, which has not received the state of the run yet */
-    bool welcomes;
+    bool has_newcomer;
     uint64_t rounds; /* number of epochs at whose ends all admissions have been completed */
 } ls_members;
 
@@ -189,7 +189,7 @@ bool ls_members_lost(const struct ls_trainer *trainer);
  * LS_ESTALLED (this process is not a remaining member), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has completed the largest number of steps and
- * evaluations, and records the loss. If the group has a new member, welcomes it instead
+ * evaluations, and records the loss. If the group has a new member, has_newcomer it instead
  * (ls_members_welcome). Does nothing if no member was lost and none is new. The workers must have
  * joined a new group before. If another member is lost meanwhile, the cluster's error is returned,
  * and the function may be called again after ls_members_regroup. After any other error this member

@@ -270,7 +270,7 @@ static void clear_feed(struct ls_trainer *t)
 }
 
 /* Returns the checksum of the gradient that the first live worker has computed. */
-static uint32_t probed(const struct ls_trainer *t)
+static uint32_t probed_checksum(const struct ls_trainer *t)
 {
     int w = 0;
     while (w + 1 < ls_engine_workers(t->engine) &&
@@ -294,7 +294,7 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
     mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
     clear_feed(t);
     int status = ls_engine_run_all(t->engine, ls_worker_probe, 0, err);
-    mine->gradient_crc32 = probed(t);
+    mine->gradient_crc32 = probed_checksum(t);
     return status;
 }
 
@@ -393,7 +393,7 @@ static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
 }
 
 /* Warns if the number of shards makes members send more bytes than necessary. */
-static void warn(const struct ls_trainer *t)
+static void warn_of_traffic(const struct ls_trainer *t)
 {
     const double factor = ls_cluster_bytes_factor(t->members.cluster);
     int better = t->members.count;
@@ -417,7 +417,7 @@ static void warn_of_binding(const struct ls_trainer *t)
 }
 
 /* Logs this member's number, and which host has the run's directory. */
-static void say_members(const struct ls_trainer *t)
+static void log_members(const struct ls_trainer *t)
 {
     const ls_members *m = &t->members;
     const char *first = ls_cluster_host(m->cluster, 0);
@@ -453,8 +453,8 @@ int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *
         status = ls_cluster_prepare(t->members.cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
     if (status == LS_OK) {
-        say_members(t);
-        warn(t);
+        log_members(t);
+        warn_of_traffic(t);
     }
     warn_of_binding(t);
     return status;

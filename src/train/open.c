@@ -421,7 +421,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .judged_by = judged_by(t),
     };
     if (!t->reported.result.metric) /* a resumed run has its metric already */
-        ls_tell_metric(t, NULL);
+        ls_report_metric(t, NULL);
     t->reported.result.devices = t->reported.text.devices;
     if (t->dir.resumed)
         ls_resume_compare_libraries(t->dir.resumed, t->reported.summary.isa,
@@ -528,7 +528,7 @@ static void warn_of_single_rows(const ls_trainer *t)
                norm->name, cure);
 }
 
-static int warn(ls_trainer *t, ls_error *err)
+static int log_warnings(ls_trainer *t, ls_error *err)
 {
     (void)err;
     const ls_config *c = &t->config;
@@ -551,7 +551,7 @@ static int warn(ls_trainer *t, ls_error *err)
                "devices: auto starts %d %s, one for each shard, with %d of the %d CPUs each",
                workers, ls_plural((uint64_t)workers, "worker", "workers"), team, cpus);
     if (ls_members_first(t) && !t->dir.resumed)
-        ls_say_of_data(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
+        ls_log_data_doubts(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
     warn_of_rows(t, on_host);
     warn_of_idle(t);
     warn_of_single_rows(t);
@@ -687,7 +687,7 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     open_weights, open_trace, open_workers, open_group,
                                     /* output and reports */
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
-                                    ls_coordination_create, summarise, warn, begin_late};
+                                    ls_coordination_create, summarise, log_warnings, begin_late};
     int status = LS_OK;
     t->reported.result.test_loss = t->reported.result.test_accuracy =
         t->reported.result.seconds_per_epoch = NAN;

@@ -20,7 +20,7 @@
 
 /* Returns how likely the fault is the cause of the failure; a larger number is more likely. Aborts
  * and time-outs are less likely, because usually the failure of another worker has caused them. */
-static int weight_of(const ls_fault *fault)
+static int likelihood_of_cause(const ls_fault *fault)
 {
     switch (fault->error.status) {
     case LS_EABORTED: return 1;
@@ -47,7 +47,7 @@ static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
     for (int i = 0; i < count; i++) {
         if (process_lost && only_waited(t, fault[i]))
             continue;
-        if (!cause || weight_of(fault[i]) > weight_of(cause))
+        if (!cause || likelihood_of_cause(fault[i]) > likelihood_of_cause(cause))
             cause = fault[i];
     }
     return cause;
@@ -70,7 +70,7 @@ static int record_losses(struct ls_trainer *t, const ls_fault *const *lost, int 
     return status;
 }
 
-static int give_up(const ls_fault *cause, const char *when, const char *why, ls_error *err)
+static int fail_with_cause(const ls_fault *cause, const char *when, const char *why, ls_error *err)
 {
     return ls_fail(err, cause->error.status, "worker %d, %s: %.380s%s", cause->worker, when,
                    cause->error.text, why);
@@ -83,10 +83,10 @@ static int decide_on_losses(struct ls_trainer *t, const ls_fault *cause, const c
     const bool stop = none_left || t->config.stop_on_device_loss;
     int status = record_losses(t, lost, count, stop, err);
     if (status == LS_OK && none_left)
-        return give_up(cause, when, ls_engine_workers(t->engine) > 1 ? "; no device is left" : "",
-                       err);
+        return fail_with_cause(cause, when,
+                               ls_engine_workers(t->engine) > 1 ? "; no device is left" : "", err);
     if (status == LS_OK && stop)
-        return give_up(cause, when, "; stopped, as on_device_loss says", err);
+        return fail_with_cause(cause, when, "; stopped, as on_device_loss says", err);
     return status;
 }
 
@@ -100,7 +100,7 @@ static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const 
     const uint64_t next = t->position.steps + 1;
     const bool passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
     if (!passing || c->repeated == next)
-        return give_up(cause, when, "", err);
+        return fail_with_cause(cause, when, "", err);
     c->repeated = next;
     ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; trying once more", cause->worker, when,
            cause->error.text);

@@ -49,12 +49,12 @@ bool ls_members_lost(const struct ls_trainer *t)
 
 /* A member before the regrouping. After it, the members that are missing are found by these
  * data. */
-typedef struct known {
+typedef struct former_member {
     int origin;
     char host[LS_MEMBER_NAME];
-} known;
+} former_member;
 
-static bool is_left(const struct ls_trainer *t, int origin)
+static bool is_remaining(const struct ls_trainer *t, int origin)
 {
     for (int m = 0; m < t->members.count; m++)
         if (ls_cluster_origin(t->members.cluster, m) == origin)
@@ -62,16 +62,17 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Writes the hosts of the lost members to t->members.lost, and logs them. If members->uneven, an
- * earlier loss has not been recorded yet; its hosts stay in the list, and the new ones are
+/* Writes the hosts of the lost members to t->members.lost, and logs them. If members->unlevelled,
+ * an earlier loss has not been recorded yet; its hosts stay in the list, and the new ones are
  * added. */
-static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
+static void list_lost_hosts(struct ls_trainer *t, const former_member *before, int count,
+                            const char *why)
 {
     ls_members *m = &t->members;
-    size_t used = m->uneven ? strlen(m->lost) : 0;
+    size_t used = m->unlevelled ? strlen(m->lost) : 0;
     m->lost[used] = '\0';
     for (int i = 0; i < count && used < sizeof m->lost; i++)
-        if (!is_left(t, before[i].origin))
+        if (!is_remaining(t, before[i].origin))
             used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
                                      used ? ", " : "", before[i].host);
     ls_log(t->host, LS_LOG_WARNING, "%s%s (%.300s); %d %s", used ? "lost: " : "a connection broke",
@@ -80,12 +81,12 @@ static void name_lost(struct ls_trainer *t, const known *before, int count, cons
 }
 
 /* Removes the devices of lost members from the list of devices. */
-static void strike_devices(struct ls_trainer *t)
+static void remove_lost_devices(struct ls_trainer *t)
 {
     ls_members *m = &t->members;
     int kept = 0;
     for (int i = 0; i < m->devices; i++) {
-        if (!is_left(t, m->device[i].origin))
+        if (!is_remaining(t, m->device[i].origin))
             continue;
         m->own = i == m->own ? kept : m->own;
         m->device[kept++] = m->device[i];
@@ -98,7 +99,7 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
     ls_members *m = &t->members;
     const int count = m->count;
     ls_error why = {.text = ""};
-    known *before = ls_alloc_array(t->host, (size_t)count, sizeof *before);
+    former_member *before = ls_alloc_array(t->host, (size_t)count, sizeof *before);
     if (!before)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", count);
     for (int i = 0; i < count; i++) {
@@ -112,12 +113,12 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         m->count = ls_cluster_members(m->cluster);
         t->reported.summary.member = m->member;
         t->reported.summary.members = m->count;
-        m->welcomes = ls_cluster_newcomer(m->cluster) > 0;
-        if (!m->welcomes || m->count <= count) {
-            name_lost(t, before, count, why.text);
-            m->uneven = true;
+        m->has_newcomer = ls_cluster_newcomer(m->cluster) > 0;
+        if (!m->has_newcomer || m->count <= count) {
+            list_lost_hosts(t, before, count, why.text);
+            m->unlevelled = true;
         }
-        strike_devices(t);
+        remove_lost_devices(t);
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
     }
@@ -155,7 +156,7 @@ static void describe_progress(progress *out, const struct ls_trainer *t)
     out->classes = t->reported.measured.classes;
 }
 
-static bool is_behind(const progress *a, const progress *b)
+static bool has_done_less(const progress *a, const progress *b)
 {
     if (a->steps != b->steps)
         return a->steps < b->steps;
@@ -167,7 +168,7 @@ static int find_newest(const progress *all, int count)
 {
     int newest = 0;
     for (int m = 1; m < count; m++)
-        if (is_behind(&all[newest], &all[m]))
+        if (has_done_less(&all[newest], &all[m]))
             newest = m;
     return newest;
 }
@@ -215,7 +216,8 @@ static void adopt_evaluation(struct ls_trainer *t, const progress *newest,
     t->members.evaluated = true;
 }
 
-static int adopt(struct ls_trainer *t, const progress *mine, const progress *newest, ls_error *err)
+static int adopt_progress(struct ls_trainer *t, const progress *mine, const progress *newest,
+                          ls_error *err)
 {
     ls_standing completed = newest->completed;
     completed.position.best.kept =
@@ -244,7 +246,7 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
     int status = due == LS_DUE_NOTHING ? LS_OK : ls_snapshot_replicas(t, true, err);
-    t->members.unsaved = false;
+    t->members.lacks_checkpoint = false;
     return status ? status : ls_save(t, due, err);
 }
 
@@ -254,13 +256,13 @@ static int take_over(struct ls_trainer *t, ls_error *err)
     if (!is_new_first(t))
         return LS_OK;
     int status = ls_take_over(t, err);
-    t->members.took_over = t->members.unsaved = status == LS_OK;
+    t->members.took_over = t->members.lacks_checkpoint = status == LS_OK;
     return status;
 }
 
 /* Brings all members to the state of the newest member. Every member has the same table `all`, so
  * all members decide on the same transfers. */
-static int level(struct ls_trainer *t, const progress *all, ls_error *err)
+static int level_members(struct ls_trainer *t, const progress *all, ls_error *err)
 {
     const ls_members *m = &t->members;
     const int count = m->count, newest = find_newest(all, count);
@@ -280,7 +282,7 @@ static int level(struct ls_trainer *t, const progress *all, ls_error *err)
             ls_cluster_share_from(m->cluster, newest, t->reported.measured.confusion,
                                   classes * classes * sizeof *t->reported.measured.confusion, err);
     }
-    return status ? status : adopt(t, &all[m->member], &all[newest], err);
+    return status ? status : adopt_progress(t, &all[m->member], &all[newest], err);
 }
 
 /* Returns the checksum of the replicas, which is the same for all live workers after
@@ -295,7 +297,7 @@ static uint32_t live_checksum(const ls_engine *e)
 
 /* Checks that all members have the same weights. All members have done the same number of steps
  * when they call it. */
-static int compare(struct ls_trainer *t, ls_error *err)
+static int compare_weights(struct ls_trainer *t, ls_error *err)
 {
     const ls_members *m = &t->members;
     int status = ls_snapshot_replicas(t, false, err);
@@ -329,25 +331,25 @@ static int level_all(struct ls_trainer *t, ls_error *err)
     describe_progress(&own, t);
     progress *all = ls_members_gather(&status, t, &own, sizeof own, err);
     if (all)
-        status = level(t, all, err);
+        status = level_members(t, all, err);
     ls_free(t->host, all);
-    return status ? status : compare(t, err);
+    return status ? status : compare_weights(t, err);
 }
 
 int ls_members_level(struct ls_trainer *t, ls_error *err)
 {
     ls_members *m = &t->members;
     ls_error why = {0};
-    if (!m->uneven && !m->welcomes)
+    if (!m->unlevelled && !m->has_newcomer)
         return LS_OK;
-    int status = m->welcomes ? take_over(t, &why) : level_all(t, &why);
-    if (status == LS_OK && m->welcomes)
+    int status = m->has_newcomer ? take_over(t, &why) : level_all(t, &why);
+    if (status == LS_OK && m->has_newcomer)
         status = ls_members_welcome(t, &why);
-    if (status == LS_OK && m->uneven) {
-        m->uneven = false;
+    if (status == LS_OK && m->unlevelled) {
+        m->unlevelled = false;
         status = record_loss(t, &why);
     }
-    if (status == LS_OK && m->unsaved)
+    if (status == LS_OK && m->lacks_checkpoint)
         status = save_as_first(t, &why);
     if (status == LS_EDIVERGED)
         ls_cluster_end_all(m->cluster, why.text);

@@ -199,7 +199,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
 
 /* Writes "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]" for several hosts: a host's name
  * precedes the first of its devices. */
-void ls_tell_devices(struct ls_trainer *t)
+void ls_report_devices(struct ls_trainer *t)
 {
     const ls_record r = with_devices(t, LS_RECORD_RUN_END);
     char *out = t->reported.text.devices_left;
@@ -225,7 +225,7 @@ void ls_tell_devices(struct ls_trainer *t)
     t->reported.result.devices = out;
 }
 
-void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
+void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
@@ -254,7 +254,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
     t->callbacks.progress(t->callbacks.user, &p);
 }
 
-void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
+void ls_report_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric metric = ls_metric_to_report(t->config.loss, t->config.metrics, measured);
     t->reported.metric = metric;

@@ -41,13 +41,13 @@ double ls_loss_of_run(const struct ls_trainer *trainer, double loss);
 /* ---- the caller ----------------------------------------------------------------------------- */
 
 /* Calls the caller's progress callback, if there is one. */
-void ls_tell_progress(const struct ls_coordination *c, bool epoch_done, bool evaluated);
+void ls_report_progress(const struct ls_coordination *c, bool epoch_done, bool evaluated);
 
 /* Sets the result's list of devices to the devices that still take part in the run. */
-void ls_tell_devices(struct ls_trainer *trainer);
+void ls_report_devices(struct ls_trainer *trainer);
 
 /* Sets the metric that the result reports, and its value if `measured` has one. */
-void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
+void ls_report_metric(struct ls_trainer *trainer, const ls_measured *measured);
 
 /* ---- the timeline --------------------------------------------------------------------------- */
 

@@ -141,7 +141,7 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
  * number in the array. On the CPU, each number up to eight has a plan of its own, so that a
  * prediction of few rows takes time in proportion to their number. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
-enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
+enum { PASS_ROWS = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
 typedef struct predictor {
     const ls_inference *inference;
@@ -149,10 +149,10 @@ typedef struct predictor {
     struct predictor *next; /* next in the list of idle predictors */
     /* A replica that is never trained, and its input and output. */
     ls_replica *replica;
-    char *images;       /* [MOST] */
-    int32_t *labels;    /* [MOST][targets or 1] unused, always 0 */
-    float *logits;      /* [MOST][classes] */
-    uint32_t row[MOST]; /* row indices: 0 … MOST − 1 */
+    char *images;            /* [PASS_ROWS] */
+    int32_t *labels;         /* [PASS_ROWS][targets or 1] unused, always 0 */
+    float *logits;           /* [PASS_ROWS][classes] */
+    uint32_t row[PASS_ROWS]; /* row indices: 0 … PASS_ROWS − 1 */
     /* number of entries of the array `sizes` for which this predictor has plans */
     int sizes;
     size_t image_bytes;
@@ -178,7 +178,7 @@ static int start(const ls_worker *w, ls_device *device, void **local, void *user
         .normalisation = i->preprocessing,
         .data = {[LS_TEST] = {.images = (const void *)p->images,
                               .labels = p->labels,
-                              .rows = MOST}},
+                              .rows = PASS_ROWS}},
         .shard_rows = sizes,
         .shard_row_counts = p->sizes,
         .host = i->host,
@@ -195,18 +195,18 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
 }
 
 /* Returns the number of rows of the next forward pass, if `left` rows have not been predicted yet.
- * 17 to 48 rows take less time in passes of 16 rows than in one pass that is padded to MOST
+ * 17 to 48 rows take less time in passes of 16 rows than in one pass that is padded to PASS_ROWS
  * rows. */
-static uint32_t next_of(uint32_t left)
+static uint32_t next_pass_rows(uint32_t left)
 {
-    if (left >= MOST)
-        return MOST;
+    if (left >= PASS_ROWS)
+        return PASS_ROWS;
     return left > 16 && left <= 48 ? 16 : left;
 }
 
 static uint32_t padded(const predictor *p, uint32_t n)
 {
-    uint32_t size = MOST;
+    uint32_t size = PASS_ROWS;
     for (int i = 1; i < p->sizes; i++)
         if (n <= sizes[i] && sizes[i] < size)
             size = sizes[i];
@@ -267,7 +267,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     predictor *p = arg;
     p->status = load(p, &p->error);
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
-        const uint32_t count = next_of(p->n - done);
+        const uint32_t count = next_pass_rows(p->n - done);
         p->status =
             predict_some(p, p->rows + done * p->image_bytes, count,
                          p->scores + done * (size_t)p->inference->model->classes, &p->error);
@@ -293,10 +293,10 @@ static int make_room(predictor *p, ls_error *err)
     const size_t words = i->preprocessing.targets ? (size_t)i->preprocessing.targets : 1;
     p->image_bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w *
                      (i->preprocessing.floats ? sizeof(float) : sizeof(uint8_t));
-    p->images = ls_alloc_array(i->host, MOST, p->image_bytes);
-    p->labels = ls_alloc_array(i->host, MOST * words, sizeof *p->labels);
-    p->logits = ls_alloc_array(i->host, MOST * sizeof *p->logits, (size_t)i->model->classes);
-    for (uint32_t row = 0; row < MOST; row++)
+    p->images = ls_alloc_array(i->host, PASS_ROWS, p->image_bytes);
+    p->labels = ls_alloc_array(i->host, PASS_ROWS * words, sizeof *p->labels);
+    p->logits = ls_alloc_array(i->host, PASS_ROWS * sizeof *p->logits, (size_t)i->model->classes);
+    for (uint32_t row = 0; row < PASS_ROWS; row++)
         p->row[row] = row;
     return p->images && p->labels && p->logits
                ? LS_OK

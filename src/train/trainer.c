@@ -239,7 +239,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later = *first;
     later_status = compare_ends(t, *status, &later);
     keep_first_error(status, first, later_status, &later);
-    ls_tell_devices(t);
+    ls_report_devices(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;

@@ -75,9 +75,9 @@ struct ls_trainer {
     ls_record_room records;
 
     /* State of the public functions. */
-    atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
-    atomic_int inside; /* 1 while a public function of the trainer is running (calls.h) */
-    ls_snapshot *last; /* newest snapshot that ls_trainer_predict has taken; NULL: none */
+    atomic_int stop;    /* set by ls_trainer_interrupt, from any thread */
+    atomic_int in_call; /* 1 while a public function of the trainer is running (calls.h) */
+    ls_snapshot *last;  /* newest snapshot that ls_trainer_predict has taken; NULL: none */
     ls_stage_of_life life;
     bool ran;        /* ls_trainer_run was called */
     ls_error broken; /* the error that ended the training; status LS_OK: training can go on */

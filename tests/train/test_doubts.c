@@ -48,7 +48,7 @@ static void tell(said *s, const char *header, const char *line, int rows, ls_dat
     const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = keys};
     if (ls_dataset_open(&split[0], &split[1], &spec, &host, &err) != LS_OK)
         fail_msg("%s", err.text);
-    ls_say_of_data(&c, split[0], split[1], &host);
+    ls_log_data_doubts(&c, split[0], split[1], &host);
     ls_dataset_close(split[0]);
     ls_dataset_close(split[1]);
     scratch_end(&dir);
@@ -124,7 +124,7 @@ static void times_a_minute_apart_are_named(void **state)
         const ls_dataset_spec spec = {
             .name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = of_y};
         assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
-        ls_say_of_data(&c, split[0], split[1], &host);
+        ls_log_data_doubts(&c, split[0], split[1], &host);
         if (broken)
             assert_string_equal(s.warnings, "");
         else
