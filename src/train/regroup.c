@@ -319,7 +319,7 @@ static int compare_weights(struct ls_trainer *t, ls_error *err)
 static int record_loss(struct ls_trainer *t, ls_error *err)
 {
     ls_fault fault = {.worker = -1, .step = t->position.steps + 1};
-    ls_fail(&fault.error, LS_ESTALLED, "this host is lost; the others go on without it");
+    ls_fail(&fault.error, LS_ESTALLED, "the host is lost; the others go on without it");
     return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
