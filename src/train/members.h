@@ -189,7 +189,7 @@ bool ls_members_lost(const struct ls_trainer *trainer);
  * LS_ESTALLED (this process is not a remaining member), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has completed the largest number of steps and
- * evaluations, and records the loss. If the group has a new member, has_newcomer it instead
+ * evaluations, and records the loss. If the group has a new member, welcomes that member instead
  * (ls_members_welcome). Does nothing if no member was lost and none is new. The workers must have
  * joined a new group before. If another member is lost meanwhile, the cluster's error is returned,
  * and the function may be called again after ls_members_regroup. After any other error this member
