@@ -1,6 +1,6 @@
-/* Tests the loss of workers: a group ends, a worker returns too late, and the remaining workers
- * form a new group and continue with bit-identical results. The workers are those of a worker pool,
- * with the reference back end. */
+/* Tests the loss of workers: a group is aborted, a worker returns too late, and the remaining
+ * workers form a new group and continue with bit-identical results. The workers are threads of a
+ * worker pool and use the reference back end. */
 #include "base/host.h"
 #include "comm/gang.h"
 #include "device/registry.h"
@@ -33,10 +33,10 @@ static void nap_us(long us)
 
 /* ---- a crew of workers ---------------------------------------------------------------------- */
 
-/* The place where a worker stalls in a step. */
+/* The point of a step at which a worker stalls. */
 enum stall { NOWHERE, BEFORE_THE_MERGE, BEHIND_THE_MERGE };
 
-/* A worker's things. Its own jobs alone write them while it works. */
+/* Data of one worker. While the worker runs a job, only that job writes them. */
 typedef struct mate {
     int rank;
     ls_device *device;
@@ -45,7 +45,7 @@ typedef struct mate {
     float *leaf, *total;
     int status;
     ls_error err;
-    int late_status; /* status of the call that it made when it came back */
+    int late_status; /* status of the call that the worker made when it continued */
     _Atomic int stall;
     _Atomic int stalled;
     _Atomic int released;
@@ -58,13 +58,14 @@ typedef struct crew {
     ls_pool *pool;
     ls_comm_group *group;
     size_t segments[2];
-    ls_comm_group *old[CREW + 1]; /* kept: a rank may come back to them */
+    /* old groups, which are kept because a stalled rank may continue in them */
+    ls_comm_group *old[CREW + 1];
     int old_count;
     int step;
     mate mate[CREW];
 } crew;
 
-/* Numbers whose sum depends on the order of addition. */
+/* Returns numbers whose sum depends on the order of the additions. */
 static float value(int step, int shard, size_t i)
 {
     static const float scale[] = {1.0f, 1e4f, 1e-4f, 3e6f};
@@ -73,7 +74,7 @@ static float value(int step, int shard, size_t i)
     return hash & 1 ? size : -size;
 }
 
-/* T(lo, hi) by the definition. */
+/* Returns element i of the tree node T(lo, hi), computed by the definition (merge/tree.h). */
 static float tree_sum(int step, size_t i, int lo, int hi)
 {
     int half = 1;
@@ -94,7 +95,7 @@ static int open_mate(const ls_worker *w, void *arg, ls_error *err)
     return m->leaf && m->total ? LS_OK : LS_ENOMEM;
 }
 
-/* Leaves the group it was in, if any, and joins the crew's present one. */
+/* Leaves the worker's old group, if there is one, and joins the present group. */
 static int join_group(const ls_worker *w, void *arg, ls_error *err)
 {
     crew *c = arg;
@@ -147,9 +148,10 @@ static int do_step(const ls_worker *w, void *arg, ls_error *err)
         while (!atomic_load(&m->released))
             nap_us(100);
     }
-    if (atomic_load(&m->stall) != NOWHERE) /* it knows nothing of what happened meanwhile */
+    /* a worker that continues does not know what the others have done meanwhile */
+    if (atomic_load(&m->stall) != NOWHERE)
         m->late_status = merge(m, m->comm->group->type, 0, NULL);
-    return LS_OK; /* the error is in the mate */
+    return LS_OK; /* the error is stored in the worker's data */
 }
 
 static void must(int status, const ls_error *err)
@@ -166,7 +168,7 @@ static int live(const crew *c)
     return n;
 }
 
-/* A new group of all who live, with ranks 0 … k − 1. */
+/* Forms a new group of all live workers, with the ranks 0 … k − 1. */
 static void form_group(crew *c)
 {
     ls_error err;
@@ -201,7 +203,7 @@ static void crew_begin(crew *c, const ls_comm_type *type)
     form_group(c);
 }
 
-/* Everybody has come back. */
+/* Ends the test; all stalled workers must have continued before. */
 static void crew_end(crew *c)
 {
     for (int w = 0; w < CREW; w++)
@@ -257,7 +259,8 @@ static void wait_for_all_but(const crew *c, int victim)
             nap_us(50);
 }
 
-/* The survivors' group. The old one is kept, for the rank that may come back to it. */
+/* Forms a group of the remaining workers. The old group is kept, because the stalled rank may
+ * continue in it. */
 static void regroup_without(crew *c, int victim)
 {
     assert_int_equal(ls_pool_abandon(c->pool, victim, NULL), LS_OK);
@@ -284,8 +287,8 @@ static int names(const char *text, int rank)
     return missing && strstr(missing, wanted);
 }
 
-/* The victim stalls in this step; the others find out by time-out, or are told. Returns whether the
- * step was done. */
+/* Runs a step in which the victim stalls. The others notice by a time-out, or because the group is
+ * aborted. Returns whether the step was done. */
 static int lose_in_step(crew *c, int victim, enum stall where, int by_timeout)
 {
     mate *m = &c->mate[victim];
@@ -331,8 +334,8 @@ static int pick(const crew *c, unsigned *seed)
     }
 }
 
-/* One run: in some steps a worker stalls; it comes back while the others regroup, or steps
- * later. */
+/* Runs several steps. In some of them a worker stalls; it continues while the others regroup, or
+ * some steps later. */
 static void run_with_losses(const ls_comm_type *type, unsigned seed)
 {
     crew c;
@@ -345,7 +348,7 @@ static void run_with_losses(const ls_comm_type *type, unsigned seed)
             c.mate[victim].lost = 1;
             if (done)
                 expect_the_sum(&c);
-            if (early) /* comes back in the middle of what follows */
+            if (early) /* it continues while the others go on */
                 atomic_store(&c.mate[victim].released, 1);
             regroup_without(&c, victim);
             if (done)
@@ -376,7 +379,7 @@ static void survivors_regroup_and_late_ranks_do_no_harm(void **state)
 
 /* ---- groups that end ------------------------------------------------------------------------ */
 
-/* The work of a rank of a group, each on a thread of its own. */
+/* The following functions are the work of one rank, which runs on a thread of its own. */
 static void fill_ones(float *leaf, int shard, size_t floats, void *user)
 {
     (void)shard;
@@ -407,14 +410,16 @@ static void the_time_limit_can_be_set_at_any_time(void **state)
         for (int r = 0; r < 4; r++)
             assert_int_equal(g.member[r].status, LS_OK);
         g.desc.type->set_timeout(g.group, 30 * MS);
-        gang_run(&g, merge_ones_but_rank_two); /* ends: it would wait for ever without */
+        /* returns; without the time limit it would wait for ever */
+        gang_run(&g, merge_ones_but_rank_two);
         for (int r = 0; r < 4; r++)
             if (r != 2 && g.member[r].status == LS_ETIMEDOUT) {
                 assert_true(names(g.member[r].err.text, 2));
                 timeouts++;
             }
         assert_int_equal(timeouts, 1);
-        /* Dead for ever: the rank that was missing learns it at once, whatever the limit is now. */
+        /* The group stays aborted: the rank that was missing gets LS_EABORTED at once, although
+         * there is no time limit now. */
         g.desc.type->set_timeout(g.group, UINT64_MAX);
         merge_ones(&g.member[2]);
         assert_int_equal(g.member[2].status, LS_EABORTED);
@@ -433,7 +438,7 @@ static void join(gang_member *m)
     m->status = m->gang->desc.type->join(&m->comm, m->gang->group, m->rank, m->device, &m->err);
 }
 
-/* The ranks leave an aborted group each on its own thread, in any order, and join the next. */
+/* Each rank leaves an aborted group on its own thread, in any order, and joins the next group. */
 static void aborted_groups_are_left_and_replaced(void **state)
 {
     (void)state;
@@ -484,7 +489,7 @@ static int linger(ls_comm *comm, void *arg, ls_error *err)
     return ls_merge_meet(comm, &m->times, err);
 }
 
-/* Rank 1 stays in the midst of a merge while rank 0 aborts it. */
+/* Rank 1 is inside a merge while rank 0 aborts the group. */
 static void linger_in_a_merge(gang_member *m)
 {
     m->status = ls_merge_run(m->comm, NULL, 0, m->total, &m->times, linger, m, &m->err);
@@ -508,7 +513,8 @@ static void a_rank_in_a_merge_may_read_until_it_meets_the_others(void **state)
     for (int t = 0; ls_comm_types()[t]; t++) {
         gang_begin(&g, ls_comm_types()[t], 2, 2, 64, UINT64_MAX);
         gang_run(&g, merge_ones);
-        assert_int_equal(g.desc.type->may_read(g.group, 0), 1); /* it may merge again */
+        /* rank 0 may still begin another merge */
+        assert_int_equal(g.desc.type->may_read(g.group, 0), 1);
         g.desc.type->abort(g.group);
         assert_int_equal(g.desc.type->may_read(g.group, 0), 0);
         assert_int_equal(g.desc.type->may_read(g.group, 1), 0);

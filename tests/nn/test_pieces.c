@@ -1,5 +1,5 @@
-/* Tests a backward pass that reports its gradient in pieces. The callback must be called for each
- * piece, and the piece must be complete then. */
+/* Tests a backward pass by buckets (nn/replica.h). The function `ready` must be called after each
+ * bucket but the last, and the reported floats must be complete then. */
 #include "nn/nn_fixture.h"
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ static const char plain_layers[] =
     "{\"type\":\"dense\",\"name\":\"f2\",\"out\":40},{\"type\":\"relu\"},"
     "{\"type\":\"dense\",\"name\":\"f3\",\"out\":4}]";
 
-/* Backwards: f3 160+16, f2 1600+48, f1 2400+48 floats, and what the first layers have. */
+/* Order of the arena: f3 160+16 floats, f2 1600+48, f1 2400+48, then the first layers. */
 enum { CLASSES = 4, ROWS = 24, SHARD = 12, AFTER_F2 = 1824, AFTER_F1 = 4272, LEAST = 1500 };
 
 typedef struct bench {
@@ -33,10 +33,10 @@ typedef struct bench {
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
-    /* Pieces that were reported. */
+    /* The values of `floats` that were reported. */
     size_t told[16];
     int tells, fail_at;
-    float *seen; /* the arena's prefix as it was when it was told */
+    float *seen; /* copy of the reported floats at the time of the report */
 } bench;
 
 static void open_bench(bench *b, const char *json, int block_rows, size_t least)
@@ -117,7 +117,7 @@ static void expect_pieces(const char *json, int block_rows)
     assert_int_equal(b.tells, 0);
     must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
     float *pieces = gradient(&b, SHARD);
-    /* f1 is not followed by as much as a piece must have. */
+    /* After f1 fewer floats follow than the smallest size of a bucket. */
     assert_int_equal(b.tells, 1);
     assert_int_equal(b.told[0], AFTER_F2);
     assert_memory_equal(b.seen, whole, AFTER_F2 * sizeof *whole);
@@ -151,7 +151,8 @@ static void smaller_pieces_are_told_of_in_ascending_order(void **state)
     bench b;
     (void)state;
     open_bench(&b, plain_layers, 0, 90);
-    /* An eighth of the arena is more than f3: three cuts are too many. */
+    /* A bucket has at least an eighth of the arena, which is more than f3. So there are fewer
+     * buckets. */
     must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
     float *g = gradient(&b, SHARD);
     const size_t least = ls_replica_floats(b.replica) / 8 + 1;
@@ -169,7 +170,7 @@ static void smaller_pieces_are_told_of_in_ascending_order(void **state)
     close_bench(&b);
 }
 
-/* Everybody tells of the same pieces, whoever has no rows as well. */
+/* An empty shard reports the same floats as a shard with rows. */
 static void an_empty_shard_is_told_of_alike(void **state)
 {
     ls_error err = {0};
