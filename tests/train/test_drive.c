@@ -1,5 +1,5 @@
-/* Tests a trainer whose steps are made by its caller, one by one. The weights must be bit-identical
- * to those of a run; every way to stop, save, load and query the trainer is tested. */
+/* Tests a trainer that its caller drives step by step. The weights must be bit-identical to those
+ * of ls_trainer_run. The tests stop, save, load and query the trainer in every way. */
 #include "base/rng.h"
 #include "data/scratch.h"
 #include "runner.h"
@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #define BATCH 32
-#define STEPS 3 /* steps of an epoch */
+#define STEPS 3 /* number of steps of an epoch */
 
-/* Own data, momentum, batch norm and dropout: everything that a step depends on. */
+/* A trainer whose steps depend on all kinds of state, with the caller's data. */
 typedef struct story {
     fixture f;
     ls_data_source data;
@@ -38,7 +38,7 @@ static void begin(story *s, int streamed, const char *devices)
                 "{\"type\":\"dense\",\"out\":10}]}");
 }
 
-/* Numbers drawn for each row, which streamed rows draw otherwise than resident ones. */
+/* Adds dropout and augmentation, which draw random numbers for each row. */
 static void add_chance(story *s)
 {
     fixture_set(&s->f, "augment={\"crop\":2,\"flip\":true}");
@@ -51,7 +51,7 @@ static void end(story *s)
     fixture_end(&s->f);
 }
 
-/* The rows that step `step` (from 0) of a run with seed 5 has. */
+/* Chooses the rows that step `step` (from 0) has in a run with seed 5. */
 static void choose(story *s, uint64_t step)
 {
     uint32_t order[OWN_TRAIN];
@@ -206,7 +206,7 @@ static void a_saved_trainer_goes_on_in_another_one(void **state)
     step(&s, t, 0);
     assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
     step(&s, t, 1);
-    if (ls_trainer_save(t, path, &s.f.err) != LS_OK) /* in place of the first */
+    if (ls_trainer_save(t, path, &s.f.err) != LS_OK) /* replaces the first checkpoint */
         fail_msg("%s", s.f.err.text);
     ls_trainer_close(t);
     end(&s);
@@ -246,7 +246,7 @@ static void loading_goes_back_in_the_same_trainer(void **state)
     scratch_end(&files);
 }
 
-/* The checkpoint of a step is written again when the trainer came to that step another way. */
+/* The checkpoint of a step is written again if the trainer has reached that step anew. */
 static void a_step_that_was_reached_anew_is_saved_anew(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void a_step_that_was_reached_anew_is_saved_anew(void **state)
     step(&s, t, 1);
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
-    step(&s, t, 4); /* other rows: other weights */
+    step(&s, t, 4); /* other rows give other weights */
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
     float *wanted = weights_of(t);
     ls_trainer_close(t);
@@ -304,7 +304,7 @@ static void weights_of_a_file_are_taken_over(void **state)
     free(first);
     first = weights_of(t);
     ls_trainer_close(t);
-    t = fixture_open(&s.f); /* its optimizer has no past either */
+    t = fixture_open(&s.f); /* the optimizer's state of a new trainer is empty too */
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
     step(&s, t, 2);
     free(again);
@@ -354,7 +354,7 @@ static int is_saved(const char *run, int steps)
     return access(path, F_OK) == 0;
 }
 
-/* After step 4 nothing is saved, so the best of those that were saved is kept, also after a
+/* After step 4 no checkpoint is saved. The best of the saved checkpoints is kept, also after a
  * resume. */
 static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **state)
 {
@@ -386,8 +386,8 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
     scratch_end(&files);
 }
 
-/* Nothing is learnt: patience has run out after the second evaluation. The last epoch is saved
- * too. */
+/* The model learns nothing, so `patience` is used up after the second evaluation. The last epoch is
+ * saved too. */
 static void each_epoch_is_saved_when_patience_has_run_out(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
     fixture_set(&s.f, run_dir);
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
-    for (int i = 0; i < 3; i++) { /* the first is the best; the others only wait */
+    for (int i = 0; i < 3; i++) { /* the first is the best; the others count for patience */
         assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
         assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
     }
@@ -641,7 +641,7 @@ static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void *
         begin(&s, 1, "devices=ref:2");
         s.data.user = &until_failure;
         ls_trainer *t;
-        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* reads the test rows */
+        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* the open reads the test rows */
         if (call > 1) {
             assert_int_equal(status, LS_OK);
             status = ls_trainer_run(t, &s.f.err);
@@ -665,7 +665,7 @@ static void a_label_that_is_no_class_is_refused_by_its_row(void **state)
     end(&s);
 }
 
-/* Labels above 255 reach the loss whole: the 300 biases learn, and those of the labels most. */
+/* Labels above 255 must reach the loss: all 300 biases change, those of the labels most. */
 static void labels_need_more_than_a_byte(void **state)
 {
     (void)state;
@@ -695,7 +695,7 @@ static void labels_need_more_than_a_byte(void **state)
     }
 }
 
-/* A row that is held out is evaluated on: what it is makes no difference to the weights. */
+/* Rows that are held out are only evaluated, so their contents have no influence on the weights. */
 static int read_marked(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *err)
 {
@@ -763,7 +763,7 @@ static void a_sink_that_is_added_gets_what_follows(void **state)
     step(&s, t, 1);
     assert_int_equal(seen, 1);
     ls_trainer_close(t);
-    assert_int_equal(seen, 2); /* and the end */
+    assert_int_equal(seen, 2); /* the second one at the end */
     assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"finished\""));
     end(&s);
 }

@@ -22,10 +22,11 @@ typedef struct story {
     ls_data_source data;
     const ls_data_source *sources[1];
     ls_trainer *trainer;
-    uint64_t stop_behind; /* 0: never */
-    int is_killed;        /* there, by SIGKILL; else asked to stop */
+    uint64_t stop_behind; /* the run stops after this step; 0: it does not stop */
+    int is_killed;        /* the run is stopped by SIGKILL; if 0, by ls_trainer_interrupt */
     int steps;            /* number of step records, if keep_norm receives the records */
-    char norms[800];      /* their gradient norms as they were written, each followed by a comma */
+    /* gradient norms of these records as they were written, each followed by a comma */
+    char norms[800];
 } story;
 
 static void on_progress(void *user, const ls_progress *p)
@@ -54,7 +55,8 @@ static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Parameters: two convolutions, the first followed by a batch norm, and a dense layer. */
+/* Begins a run of a network with two convolutions, the first followed by a batch norm, and a dense
+ * layer. */
 static void begin(story *s, const char *devices, int streamed)
 {
     memset(s, 0, sizeof *s);
@@ -64,7 +66,7 @@ static void begin(story *s, const char *devices, int streamed)
     fixture_set(&s->f, "seed=5");
     fixture_set(&s->f, "shards=8");
     fixture_set(&s->f, "epochs=2");
-    fixture_set(&s->f, "batch_size=40"); /* ragged */
+    fixture_set(&s->f, "batch_size=40"); /* the last minibatch is smaller */
     fixture_set(&s->f, devices);
     fixture_set(&s->f, "model={\"layers\":["
                        "{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":4,\"kernel\":5,\"stride\":3},"
@@ -82,7 +84,7 @@ static void end(story *s)
     fixture_end(&s->f);
 }
 
-/* The canonical weights, running statistics too. */
+/* Returns the canonical weights, running statistics included. */
 static float *weights_of(ls_trainer *t)
 {
     float *weights = calloc(t->model->floats, sizeof *weights);
@@ -123,7 +125,7 @@ static void drop(one_step *o)
     free(o->after);
 }
 
-/* How far the parameters from `first` to before `last` went. */
+/* Returns the norm of the change of the parameters first … last − 1. */
 static double distance(const one_step *o, int first, int last)
 {
     double sum = 0;
@@ -142,7 +144,7 @@ static const char *const backends[] = {"ref", "cpu"};
 static int is_there(int b)
 {
 #if defined(__SANITIZE_THREAD__)
-    return b == 0; /* it cannot see into what it was not compiled with */
+    return b == 0; /* ThreadSanitizer does not see accesses of code that was compiled without it */
 #else
     return b == 0 || has_backend(backends[b]);
 #endif
@@ -151,7 +153,8 @@ static int is_there(int b)
 /* Parameters: c1.weight c1.bias n1.weight n1.bias c2.weight c2.bias fc.weight fc.bias. */
 enum { PARAMS = 8, C2 = 4, FC = 6 };
 
-/* Expects one step record, with this gradient norm. NAN: without a norm. */
+/* Checks that there is one step record, with this gradient norm. NAN: the record must have no
+ * norm. */
 static void expect_norm(const story *s, double wanted)
 {
     assert_int_equal(s->steps, 1);
@@ -167,7 +170,8 @@ static void a_clipped_step_is_as_long_as_the_norm(void **state)
     for (int b = 0; b < 2 && is_there(b); b++) {
         double free_length = 0, without_c2 = 0;
         for (int form = 0; form < 4; form++) {
-            /* The third leaves frozen parameters out of the norm; the fourth clips nothing. */
+            /* In the third case frozen parameters do not count for the norm; in the fourth case
+             * gradients are not clipped. */
             static const char *const optimizer[] = {
                 plain, "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
                 "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
@@ -240,7 +244,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
         assert_int_equal(computed, 1); /* fc */
         assert_false(plan->node[plan->nodes - 1].needs_dx);
         assert_true(distance(&o, 0, FC) == 0 && distance(&o, FC, PARAMS) > 0);
-        /* Nor do its statistics move. */
+        /* Its running statistics do not change either. */
         assert_memory_equal(o.after + o.model->stat[0]->offset, o.before + o.model->stat[0]->offset,
                             2 * o.model->stat[0]->count * sizeof(float));
         drop(&o);
@@ -248,8 +252,9 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
     }
 }
 
-/* n1 alone has nothing before it that learns, but p does, which is added after it: in one op or in
- * two, its statistics stay, and the step is the same. */
+/* No layer before n1 has parameters that are trained, but p, whose output is added to the output of
+ * n1, has. Whether batch norm and addition are one op or two, the statistics of n1 do not change,
+ * and the step is the same. */
 static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns(void **state)
 {
     double length[2] = {0, 0};
@@ -324,7 +329,7 @@ static void classes_weigh_as_they_are_told(void **state)
     for (int b = 0; b < 2 && is_there(b); b++) {
         double length[3];
         for (int form = 0; form < 3; form++) {
-            /* Classes of odd numbers do not count in the third. */
+            /* In the third case rows of odd classes have the weight 0. */
             static const char *const weights[] = {
                 "ema=0", "class_weights=[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]",
                 "class_weights=[1,0,1,0,1,0,1,0,1,0]"};
@@ -343,7 +348,7 @@ static void classes_weigh_as_they_are_told(void **state)
     }
 }
 
-/* 96 rows of ten classes: 9 or 10 of each. */
+/* 96 rows of ten classes: 9 or 10 rows of each class. */
 static void balanced_weights_are_those_of_the_training_rows(void **state)
 {
     char list[300] = "class_weights=[", hash[2][65];
@@ -405,7 +410,7 @@ static const char *const controls[] = {
     "data.validation=0.25"};
 enum { CONTROLS = sizeof controls / sizeof *controls };
 
-/* One of the controls, or from CONTROLS on all of them. */
+/* Sets control number `which`; from CONTROLS on, sets all of them. */
 static void set_controls(story *s, int which)
 {
     for (int i = 0; i < CONTROLS; i++)
@@ -485,7 +490,7 @@ static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_work
         }
 }
 
-/* A process of its own, which nothing can be asked of any more. */
+/* Runs in a process of its own, which is killed. */
 static void train_until_killed(story *s)
 {
     char hash[65];
@@ -509,7 +514,8 @@ static void all_of_them_go_on_after_a_kill(void **state)
             char hash[2][65], run_dir[400];
             scratch place;
             scratch_begin(&place);
-            for (int life = 0; life < 3; life++) { /* undisturbed; killed; and resumed */
+            /* 0: a run without a stop; 1: a run that is killed; 2: its resumption */
+            for (int life = 0; life < 3; life++) {
                 story s;
                 snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, life > 0);
                 begin(&s, b ? "devices=cpu:2" : life == 2 ? "devices=ref:3" : "devices=ref:2", 0);

@@ -1,6 +1,6 @@
-/* Tests that a run that is stopped at any point and resumed has the results of a run that was never
- * stopped: the same weights, optimizer state, running statistics and records, on the same or
- * another number of devices. */
+/* Tests that a run that is stopped at any point and resumed has the same results as a run that was
+ * never stopped: the same weights, optimizer state, running statistics and records, on the same or
+ * on another number of devices. */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "records/record.h"
@@ -18,8 +18,9 @@
 /* Events of a run. */
 typedef struct story {
     ls_trainer *trainer;
-    uint64_t stop_behind;  /* this step, 0: never */
-    int stop_at_epoch_end; /* before the evaluation of this epoch, 0: never */
+    uint64_t stop_behind; /* the run is stopped after this step; 0: it is not */
+    /* the run is stopped before the evaluation of this epoch; 0: it is not */
+    int stop_at_epoch_end;
 } story;
 
 static void on_progress(void *user, const ls_progress *p)
@@ -42,8 +43,8 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Momentum in the recipe, batch norm in the model, augmentation, dropout and a schedule: everything
- * that a step depends on. */
+/* Sets a recipe with momentum, batch norm, augmentation, dropout and a schedule, so that a step
+ * depends on all kinds of state. */
 static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
 {
     fixture_begin(f);
@@ -73,7 +74,8 @@ static int run_story(fixture *f, story *s, char hash[65])
 
 /* ---- the records ------------- */
 
-/* The type of a step's, an epoch's or an evaluation's record; else LS_RECORD_TYPES. */
+/* Returns the type of the record of a step, an epoch or an evaluation; for other records
+ * LS_RECORD_TYPES. */
 static int type_of(const char *line)
 {
     static const int compared[] = {LS_RECORD_STEP, LS_RECORD_EPOCH, LS_RECORD_EVAL};
@@ -86,8 +88,8 @@ static int type_of(const char *line)
     return LS_RECORD_TYPES;
 }
 
-/* Appends the record's numbers that do not depend on time or devices, key by key as in the table of
- * rows; -1: null or missing. */
+/* Appends the numbers of the record that do not depend on time or devices, in the order of
+ * ls_record_keys; −1 for null or a missing key. */
 static int read_numbers(double *out, int room, const char *line)
 {
     const int type = type_of(line);
@@ -127,8 +129,8 @@ static void expect_same_records(const char *run, const char *reference)
 
 /* ---- the last checkpoint -------------- */
 
-/* Returns the last checkpoint's state as text, without times, without `kept`, which names a file of
- * this directory, and without the length of the records, which contain times. */
+/* Returns the state in the last checkpoint as text, without times, without `kept`, which names a
+ * file of this directory, and without the length of the records, because records contain times. */
 static char *read_state(const char *run)
 {
     char directory[500], *path, *text;
@@ -162,7 +164,7 @@ static void expect_same_state(const char *run, const char *reference)
 
 typedef struct place {
     scratch s;
-    char reference[300]; /* an undisturbed run */
+    char reference[300]; /* directory of a run that is not stopped */
     char hash[65];
 } place;
 
@@ -229,7 +231,8 @@ static void a_run_stopped_behind_any_step_goes_on_with_the_same_bits(void **stat
         snprintf(before, sizeof before, "devices=ref:%d", 1 + step % 4);
         snprintf(after, sizeof after, "devices=ref:%d", 1 + (step * 3 + 1) % 4);
         begin_and_stop(p, run, before, (uint64_t)step, 0);
-        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* latest in this run_dir */
+        /* "latest" means the latest checkpoint in this run_dir */
+        resume_to_the_end(p, run, after, step % 2 ? run : "latest");
     }
 }
 
@@ -403,7 +406,7 @@ static void records_that_are_missing_are_noticed(void **state)
     expect_refusal(run, NULL, LS_EDATA, "has 100 bytes, but the checkpoint counts on");
 }
 
-/* The seconds that a checkpoint in the middle of an epoch says the epoch has taken. */
+/* Returns the number of seconds of the present epoch in the state of a checkpoint. */
 static double seconds_in(const char *path)
 {
     char text[16384];

@@ -1,7 +1,8 @@
-/* Workers use again for the later shards of a step what they have derived from the weights for the
- * first one (LS_RUN_SAME). Nothing of an earlier step may be used, whatever has written the weights
- * since: the update, the moving average, a checkpoint, weights of a file, or a new group after a
- * loss. A run that opens a new trainer before every step has nothing of an earlier step. */
+/* Workers derive data from the weights for the first shard of a step, and use the data again for
+ * the later shards of the step (LS_RUN_SAME). Tests that they use no data of an earlier step after
+ * the weights have been written by the update, the moving average, a checkpoint, a file of weights,
+ * or a new group after a loss. The results are compared with a run that opens a new trainer before
+ * every step, and so has no data of an earlier step. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
@@ -14,7 +15,7 @@
 
 #define BATCH 32
 
-/* Convolutions whose transformed weights the CPU back end keeps. */
+/* A model with convolutions whose transformed weights the CPU back end keeps. */
 static const char model[] =
     "model={\"layers\":[{\"type\":\"conv2d\",\"name\":\"c0\",\"out\":16,\"kernel\":5,\"stride\":4},"
     "{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":16,\"kernel\":3,\"padding\":1},"
@@ -40,9 +41,9 @@ typedef struct story {
     ls_data_source data;
     const ls_data_source *sources[1];
     ls_trainer *t;
-    float *weights; /* after the last step */
+    float *weights; /* weights after the last step */
     size_t count;
-    bool anew; /* every step has a new trainer */
+    bool anew; /* a new trainer is opened for every step */
 } story;
 
 static void open_story(story *s, const char *devices, const char *more, bool anew)
@@ -86,7 +87,8 @@ static void save_weights(story *s, const char *name)
     ls_snapshot_release(snapshot);
 }
 
-/* Takes a step and reads the weights, for which a moving average takes their place for a while. */
+/* Runs a step and reads the weights back. Reading replaces the weights by their moving average for
+ * a short time. */
 static void take_step(story *s, uint32_t number)
 {
     static uint8_t images[BATCH * OWN_PIXELS];
