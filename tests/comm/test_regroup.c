@@ -23,7 +23,7 @@
 
 #define MS UINT64_C(1000000)
 
-enum { CREW = 4, SHARDS = 8, FLOATS = 1024, STEPS = 12 };
+enum { WORKERS = 4, SHARDS = 8, FLOATS = 1024, STEPS = 12 };
 
 static void nap_us(long us)
 {
@@ -31,13 +31,13 @@ static void nap_us(long us)
     nanosleep(&t, NULL);
 }
 
-/* ---- a crew of workers ---------------------------------------------------------------------- */
+/* ---- a group of workers --------------------------------------------------------------------- */
 
 /* The point of a step at which a worker stalls. */
-enum stall { NOWHERE, BEFORE_THE_MERGE, BEHIND_THE_MERGE };
+enum stall { NOWHERE, BEFORE_THE_MERGE, AFTER_THE_MERGE };
 
 /* Data of one worker. While the worker runs a job, only that job writes them. */
-typedef struct mate {
+typedef struct worker_data {
     int rank;
     ls_device *device;
     ls_comm *comm;
@@ -50,20 +50,20 @@ typedef struct mate {
     _Atomic int stalled;
     _Atomic int released;
     int lost;
-} mate;
+} worker_data;
 
-typedef struct crew {
+typedef struct workers {
     const ls_comm_type *type;
     ls_registry *registry;
     ls_pool *pool;
     ls_comm_group *group;
     size_t segments[2];
     /* old groups, which are kept because a stalled rank may continue in them */
-    ls_comm_group *old[CREW + 1];
+    ls_comm_group *old[WORKERS + 1];
     int old_count;
     int step;
-    mate mate[CREW];
-} crew;
+    worker_data worker[WORKERS];
+} workers;
 
 /* Returns numbers whose sum depends on the order of the additions. */
 static float value(int step, int shard, size_t i)
@@ -85,9 +85,9 @@ static float tree_sum(int step, size_t i, int lo, int hi)
     return tree_sum(step, i, lo, lo + half) + tree_sum(step, i, lo + half, hi);
 }
 
-static int open_mate(const ls_worker *w, void *arg, ls_error *err)
+static int open_worker(const ls_worker *w, void *arg, ls_error *err)
 {
-    mate *m = &((crew *)arg)->mate[w->index];
+    worker_data *m = &((workers *)arg)->worker[w->index];
     (void)err;
     m->device = ls_worker_device(w);
     m->leaf = ls_alloc_array(NULL, FLOATS, sizeof(float));
@@ -98,8 +98,8 @@ static int open_mate(const ls_worker *w, void *arg, ls_error *err)
 /* Leaves the worker's old group, if there is one, and joins the present group. */
 static int join_group(const ls_worker *w, void *arg, ls_error *err)
 {
-    crew *c = arg;
-    mate *m = &c->mate[w->index];
+    workers *c = arg;
+    worker_data *m = &c->worker[w->index];
     uint32_t first, count;
     c->type->leave(m->comm);
     m->comm = NULL;
@@ -118,7 +118,7 @@ static int join_group(const ls_worker *w, void *arg, ls_error *err)
     return status ? status : ls_merge_check_group(&check, err);
 }
 
-static int merge(mate *m, const ls_comm_type *type, int step, ls_error *err)
+static int merge(worker_data *m, const ls_comm_type *type, int step, ls_error *err)
 {
     ls_comm_times times = {0};
     ls_fold_begin(&m->fold);
@@ -139,11 +139,11 @@ static int merge(mate *m, const ls_comm_type *type, int step, ls_error *err)
 
 static int do_step(const ls_worker *w, void *arg, ls_error *err)
 {
-    crew *c = arg;
-    mate *m = &c->mate[w->index];
+    workers *c = arg;
+    worker_data *m = &c->worker[w->index];
     (void)err;
     m->status = merge(m, c->type, c->step, &m->err);
-    if (atomic_load(&m->stall) == BEHIND_THE_MERGE) {
+    if (atomic_load(&m->stall) == AFTER_THE_MERGE) {
         atomic_store(&m->stalled, 1);
         while (!atomic_load(&m->released))
             nap_us(100);
@@ -160,16 +160,16 @@ static void must(int status, const ls_error *err)
         fail_msg("%s: %s", ls_status_name(status), err->text);
 }
 
-static int live(const crew *c)
+static int live(const workers *c)
 {
     int n = 0;
-    for (int w = 0; w < CREW; w++)
-        n += !c->mate[w].lost;
+    for (int w = 0; w < WORKERS; w++)
+        n += !c->worker[w].lost;
     return n;
 }
 
 /* Forms a new group of all live workers, with the ranks 0 … k − 1. */
-static void form_group(crew *c)
+static void form_group(workers *c)
 {
     ls_error err;
     ls_comm_group_desc desc = {.type = c->type,
@@ -180,37 +180,37 @@ static void form_group(crew *c)
                                .param_count = 1,
                                .timeout_ns = UINT64_MAX};
     int rank = 0;
-    for (int w = 0; w < CREW; w++)
-        if (!c->mate[w].lost)
-            c->mate[w].rank = rank++;
+    for (int w = 0; w < WORKERS; w++)
+        if (!c->worker[w].lost)
+            c->worker[w].rank = rank++;
     must(c->type->group_create(&c->group, &desc, &err), &err);
     must(ls_pool_run(c->pool, join_group, c, LS_FOREVER, &err), &err);
 }
 
-static void crew_begin(crew *c, const ls_comm_type *type)
+static void workers_begin(workers *c, const ls_comm_type *type)
 {
     char devices[16];
     ls_error err;
     memset(c, 0, sizeof *c);
     c->type = type;
     c->segments[1] = FLOATS;
-    snprintf(devices, sizeof devices, "ref:%d", CREW);
+    snprintf(devices, sizeof devices, "ref:%d", WORKERS);
     must(ls_registry_create_empty(&c->registry, NULL, &err), &err);
     must(ls_registry_add(c->registry, ls_ref_backend(), &err), &err);
     ls_device_pool_options o = {.size = sizeof o, .registry = c->registry, .devices = devices};
     must(ls_device_pool_create(&c->pool, &o, &err), &err);
-    must(ls_pool_run(c->pool, open_mate, c, LS_FOREVER, &err), &err);
+    must(ls_pool_run(c->pool, open_worker, c, LS_FOREVER, &err), &err);
     form_group(c);
 }
 
 /* Ends the test; all stalled workers must have continued before. */
-static void crew_end(crew *c)
+static void workers_end(workers *c)
 {
-    for (int w = 0; w < CREW; w++)
+    for (int w = 0; w < WORKERS; w++)
         while (ls_pool_busy(c->pool, w) > 0)
             nap_us(100);
-    for (int w = 0; w < CREW; w++) {
-        mate *m = &c->mate[w];
+    for (int w = 0; w < WORKERS; w++) {
+        worker_data *m = &c->worker[w];
         c->type->leave(m->comm);
         ls_fold_fini(&m->fold);
         ls_free(NULL, m->leaf);
@@ -223,16 +223,16 @@ static void crew_end(crew *c)
     ls_registry_destroy(c->registry);
 }
 
-static void submit_step(crew *c, int worker)
+static void submit_step(workers *c, int worker)
 {
     ls_error err;
     must(ls_pool_submit(c->pool, worker, do_step, c, &err), &err);
 }
 
-static void expect_the_sum(const crew *c)
+static void expect_the_sum(const workers *c)
 {
-    for (int w = 0; w < CREW; w++) {
-        const mate *m = &c->mate[w];
+    for (int w = 0; w < WORKERS; w++) {
+        const worker_data *m = &c->worker[w];
         if (m->lost)
             continue;
         assert_int_equal(m->status, LS_OK);
@@ -245,27 +245,27 @@ static void expect_the_sum(const crew *c)
     }
 }
 
-static void do_whole_step(crew *c)
+static void do_whole_step(workers *c)
 {
     ls_error err;
     must(ls_pool_run(c->pool, do_step, c, LS_FOREVER, &err), &err);
     expect_the_sum(c);
 }
 
-static void wait_for_all_but(const crew *c, int victim)
+static void wait_for_all_but(const workers *c, int victim)
 {
-    for (int w = 0; w < CREW; w++)
-        while (w != victim && !c->mate[w].lost && ls_pool_busy(c->pool, w) > 0)
+    for (int w = 0; w < WORKERS; w++)
+        while (w != victim && !c->worker[w].lost && ls_pool_busy(c->pool, w) > 0)
             nap_us(50);
 }
 
 /* Forms a group of the remaining workers. The old group is kept, because the stalled rank may
  * continue in it. */
-static void regroup_without(crew *c, int victim)
+static void regroup_without(workers *c, int victim)
 {
     assert_int_equal(ls_pool_abandon(c->pool, victim, NULL), LS_OK);
     c->type->abort(c->group);
-    while (c->type->may_read(c->group, c->mate[victim].rank))
+    while (c->type->may_read(c->group, c->worker[victim].rank))
         nap_us(50);
     c->old[c->old_count++] = c->group;
     form_group(c);
@@ -289,9 +289,9 @@ static int names(const char *text, int rank)
 
 /* Runs a step in which the victim stalls. The others notice by a time-out, or because the group is
  * aborted. Returns whether the step was done. */
-static int lose_in_step(crew *c, int victim, enum stall where, int by_timeout)
+static int lose_in_step(workers *c, int victim, enum stall where, int by_timeout)
 {
-    mate *m = &c->mate[victim];
+    worker_data *m = &c->worker[victim];
     int timeouts = 0;
     atomic_store(&m->stall, (int)where);
     submit_step(c, victim);
@@ -301,19 +301,19 @@ static int lose_in_step(crew *c, int victim, enum stall where, int by_timeout)
         if (by_timeout)
             c->type->set_timeout(c->group, 20 * MS);
     }
-    for (int w = 0; w < CREW; w++)
-        if (w != victim && !c->mate[w].lost)
+    for (int w = 0; w < WORKERS; w++)
+        if (w != victim && !c->worker[w].lost)
             submit_step(c, w);
     if (where == BEFORE_THE_MERGE && !by_timeout)
         c->type->abort(c->group);
     wait_for_all_but(c, victim);
     while (!atomic_load(&m->stalled))
         nap_us(50);
-    for (int w = 0; w < CREW; w++) {
-        const mate *other = &c->mate[w];
+    for (int w = 0; w < WORKERS; w++) {
+        const worker_data *other = &c->worker[w];
         if (w == victim || other->lost)
             continue;
-        if (where == BEHIND_THE_MERGE)
+        if (where == AFTER_THE_MERGE)
             assert_int_equal(other->status, LS_OK);
         else if (other->status == LS_ETIMEDOUT)
             assert_true(names(other->err.text, m->rank));
@@ -322,14 +322,14 @@ static int lose_in_step(crew *c, int victim, enum stall where, int by_timeout)
         timeouts += other->status == LS_ETIMEDOUT;
     }
     assert_int_equal(timeouts, where == BEFORE_THE_MERGE && by_timeout);
-    return where == BEHIND_THE_MERGE;
+    return where == AFTER_THE_MERGE;
 }
 
-static int pick(const crew *c, unsigned *seed)
+static int pick(const workers *c, unsigned *seed)
 {
     for (;;) {
-        int w = (int)draw(seed, CREW);
-        if (!c->mate[w].lost)
+        int w = (int)draw(seed, WORKERS);
+        if (!c->worker[w].lost)
             return w;
     }
 }
@@ -338,36 +338,36 @@ static int pick(const crew *c, unsigned *seed)
  * some steps later. */
 static void run_with_losses(const ls_comm_type *type, unsigned seed)
 {
-    crew c;
-    crew_begin(&c, type);
+    workers c;
+    workers_begin(&c, type);
     for (c.step = 0; c.step < STEPS; c.step++) {
         if (live(&c) > 1 && draw(&seed, 3) == 0) {
             int victim = pick(&c, &seed), early = (int)draw(&seed, 2);
-            enum stall where = draw(&seed, 3) ? BEFORE_THE_MERGE : BEHIND_THE_MERGE;
+            enum stall where = draw(&seed, 3) ? BEFORE_THE_MERGE : AFTER_THE_MERGE;
             int done = lose_in_step(&c, victim, where, draw(&seed, 4) == 0);
-            c.mate[victim].lost = 1;
+            c.worker[victim].lost = 1;
             if (done)
                 expect_the_sum(&c);
             if (early) /* it continues while the others go on */
-                atomic_store(&c.mate[victim].released, 1);
+                atomic_store(&c.worker[victim].released, 1);
             regroup_without(&c, victim);
             if (done)
                 continue;
         }
         do_whole_step(&c);
-        for (int w = 0; w < CREW; w++)
-            if (c.mate[w].lost && draw(&seed, 3) == 0)
-                atomic_store(&c.mate[w].released, 1);
+        for (int w = 0; w < WORKERS; w++)
+            if (c.worker[w].lost && draw(&seed, 3) == 0)
+                atomic_store(&c.worker[w].released, 1);
     }
-    for (int w = 0; w < CREW; w++)
-        atomic_store(&c.mate[w].released, 1);
-    for (int w = 0; w < CREW; w++) {
+    for (int w = 0; w < WORKERS; w++)
+        atomic_store(&c.worker[w].released, 1);
+    for (int w = 0; w < WORKERS; w++) {
         while (ls_pool_busy(c.pool, w) > 0)
             nap_us(100);
-        if (c.mate[w].lost)
-            assert_int_equal(c.mate[w].late_status, LS_EABORTED);
+        if (c.worker[w].lost)
+            assert_int_equal(c.worker[w].late_status, LS_EABORTED);
     }
-    crew_end(&c);
+    workers_end(&c);
 }
 
 static void survivors_regroup_and_late_ranks_do_no_harm(void **state)

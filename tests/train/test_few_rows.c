@@ -62,15 +62,15 @@ static char *text_of(int net, int drawn, const ls_data_source *data)
     return text;
 }
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
-} story;
+} scenario;
 
 /* Trains the model for a few steps, so that its weights have no special values, and returns a
  * snapshot. The caller closes *t. */
-static ls_snapshot *trained(ls_trainer **t, story *s, const char *model)
+static ls_snapshot *trained(ls_trainer **t, scenario *s, const char *model)
 {
     ls_snapshot *now;
     fixture_begin(&s->f);
@@ -100,7 +100,7 @@ static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *
 static void check(const char *model, const uint8_t *images)
 {
     static float all[ROWS * OWN_CLASSES], some[MOST * OWN_CLASSES];
-    static story s;
+    static scenario s;
     ls_trainer *t;
     ls_snapshot *net = trained(&t, &s, model);
     predict(net, images, ROWS, all, model); /* three groups of sixteen */

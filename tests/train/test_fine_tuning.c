@@ -17,7 +17,7 @@
 
 enum { BATCH = 32 };
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
@@ -27,11 +27,11 @@ typedef struct story {
     int steps;            /* number of step records, if keep_norm receives the records */
     /* gradient norms of these records as they were written, each followed by a comma */
     char norms[800];
-} story;
+} scenario;
 
 static void on_progress(void *user, const ls_progress *p)
 {
-    story *s = user;
+    scenario *s = user;
     if ((uint64_t)(p->epoch - 1) * p->steps + p->step != s->stop_behind)
         return;
     if (s->is_killed)
@@ -43,7 +43,7 @@ static void on_progress(void *user, const ls_progress *p)
 static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
 {
     static const char key[] = "\"grad_norm\":";
-    story *s = user;
+    scenario *s = user;
     const char *at = strstr(json, key);
     const size_t used = strlen(s->norms);
     (void)length;
@@ -57,7 +57,7 @@ static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
 
 /* Begins a run of a network with two convolutions, the first followed by a batch norm, and a dense
  * layer. */
-static void begin(story *s, const char *devices, int streamed)
+static void begin(scenario *s, const char *devices, int streamed)
 {
     memset(s, 0, sizeof *s);
     fixture_begin(&s->f);
@@ -79,7 +79,7 @@ static void begin(story *s, const char *devices, int streamed)
     s->f.callbacks.user = s;
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     fixture_end(&s->f);
 }
@@ -102,7 +102,7 @@ typedef struct one_step {
     ls_trainer *trainer;
 } one_step;
 
-static void step_once(one_step *out, story *s)
+static void step_once(one_step *out, scenario *s)
 {
     static uint8_t images[BATCH * OWN_PIXELS];
     static int32_t labels[BATCH];
@@ -155,7 +155,7 @@ enum { PARAMS = 8, C2 = 4, FC = 6 };
 
 /* Checks that there is one step record, with this gradient norm. NAN: the record must have no
  * norm. */
-static void expect_norm(const story *s, double wanted)
+static void expect_norm(const scenario *s, double wanted)
 {
     assert_int_equal(s->steps, 1);
     if (isnan(wanted))
@@ -176,7 +176,7 @@ static void a_clipped_step_is_as_long_as_the_norm(void **state)
                 plain, "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
                 "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
                 "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":1e6}"};
-            story s;
+            scenario s;
             one_step o;
             begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
             fixture_set(&s.f, optimizer[form]);
@@ -202,7 +202,7 @@ static void frozen_parameters_stay_and_others_follow_their_rates(void **state)
 {
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        story s;
+        scenario s;
         one_step all, some;
         const char *devices = b ? "devices=cpu:2" : "devices=ref:2";
         begin(&s, devices, 1);
@@ -231,7 +231,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
 {
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        story s;
+        scenario s;
         one_step o;
         int computed = 0;
         begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
@@ -260,7 +260,7 @@ static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns
     double length[2] = {0, 0};
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        story s;
+        scenario s;
         one_step o;
         begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
         fixture_set(&s.f, plain);
@@ -289,7 +289,7 @@ static void the_average_is_that_of_the_weights(void **state)
     static uint8_t images[BATCH * OWN_PIXELS];
     static int32_t labels[BATCH];
     (void)state;
-    story s[2];
+    scenario s[2];
     ls_trainer *t[2];
     for (int k = 0; k < 2; k++) {
         begin(&s[k], "devices=ref:2", 1);
@@ -333,7 +333,7 @@ static void classes_weigh_as_they_are_told(void **state)
             static const char *const weights[] = {
                 "ema=0", "class_weights=[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]",
                 "class_weights=[1,0,1,0,1,0,1,0,1,0]"};
-            story s;
+            scenario s;
             one_step o;
             begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
             fixture_set(&s.f, plain);
@@ -365,7 +365,7 @@ static void balanced_weights_are_those_of_the_training_rows(void **state)
                  (double)OWN_TRAIN / (OWN_CLASSES * (double)count[k]));
     snprintf(list + strlen(list), sizeof list - strlen(list), "]");
     for (int k = 0; k < 2; k++) {
-        story s;
+        scenario s;
         begin(&s, "devices=ref:2", 0);
         fixture_set(&s.f, k ? list : "class_weights=balanced");
         fixture_set(&s.f, plain);
@@ -377,7 +377,7 @@ static void balanced_weights_are_those_of_the_training_rows(void **state)
 
 static void rows_of_more_classes_than_the_model_has_are_not_balanced(void **state)
 {
-    story s;
+    scenario s;
     ls_config config;
     ls_dataset *train, *test;
     float *weights;
@@ -411,14 +411,14 @@ static const char *const controls[] = {
 enum { CONTROLS = sizeof controls / sizeof *controls };
 
 /* Sets control number `which`; from CONTROLS on, sets all of them. */
-static void set_controls(story *s, int which)
+static void set_controls(scenario *s, int which)
 {
     for (int i = 0; i < CONTROLS; i++)
         if (i == which || which == CONTROLS)
             fixture_set(&s->f, controls[i]);
 }
 
-static int run(story *s, char hash[65])
+static int run(scenario *s, char hash[65])
 {
     s->trainer = fixture_open(&s->f);
     int status = ls_trainer_run(s->trainer, &s->f.err);
@@ -435,7 +435,7 @@ static void each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop(voi
         for (int which = 0; which <= CONTROLS; which++) {
             char first[65], other[65], devices[32], run_dir[400];
             scratch place;
-            story s;
+            scenario s;
             scratch_begin(&place);
             for (int w = 0; w < 3; w++) {
                 snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
@@ -470,9 +470,9 @@ static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_work
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++)
         for (int which = 0; which < 2; which++) {
-            char first[sizeof((story *)0)->norms], devices[32], hash[65];
+            char first[sizeof((scenario *)0)->norms], devices[32], hash[65];
             for (int w = 0; w < 3; w++) {
-                story s;
+                scenario s;
                 snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
                 begin(&s, devices, 0);
                 set_controls(&s, which);
@@ -491,7 +491,7 @@ static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_work
 }
 
 /* Runs in a process of its own, which is killed. */
-static void train_until_killed(story *s)
+static void train_until_killed(scenario *s)
 {
     char hash[65];
     int how = 0;
@@ -516,7 +516,7 @@ static void all_of_them_go_on_after_a_kill(void **state)
             scratch_begin(&place);
             /* 0: a run without a stop; 1: a run that is killed; 2: its resumption */
             for (int life = 0; life < 3; life++) {
-                story s;
+                scenario s;
                 snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, life > 0);
                 begin(&s, b ? "devices=cpu:2" : life == 2 ? "devices=ref:3" : "devices=ref:2", 0);
                 set_controls(&s, CONTROLS);
@@ -555,7 +555,7 @@ static void wrong_patterns_are_refused_with_their_place(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        story s;
+        scenario s;
         ls_trainer *t;
         begin(&s, "devices=ref:2", 0);
         fixture_set(&s.f, cases[i].set);

@@ -182,14 +182,14 @@ static void scores_that_are_no_numbers_are_not_measured(void **state)
 
 /* ---- in runs ---- */
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
     ls_trainer *trainer;
-} story;
+} scenario;
 
-static void begin(story *s, const char *devices)
+static void begin(scenario *s, const char *devices)
 {
     fixture_begin(&s->f);
     s->data = own_data(0);
@@ -219,7 +219,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
 #endif
     char first[4096], found[4096];
     for (int i = 0; i < count; i++) {
-        story s;
+        scenario s;
         unsigned long hits = 0, all = 0;
         begin(&s, devices[i]);
         ls_trainer *t = fixture_run(&s.f);
@@ -253,7 +253,7 @@ static void what_is_measured_is_what_was_asked_for(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        story s;
+        scenario s;
         begin(&s, "devices=ref:2");
         fixture_set(&s.f, cases[i].set);
         ls_trainer *t = fixture_run(&s.f);
@@ -270,7 +270,7 @@ static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state
                                         "metrics.names=all", "metrics.names=[1]"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        story s;
+        scenario s;
         ls_trainer *t;
         begin(&s, "devices=ref:2");
         fixture_set(&s.f, wrong[i]);
@@ -325,7 +325,7 @@ static void count_words(void *user, ls_log_level level, const char *text)
     ((small_host *)user)->said += strstr(text, "metrics: only loss and accuracy") != NULL;
 }
 
-static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
+static int open_many(scenario *s, small_host *h, ls_trainer **t, const char *set)
 {
     h->host = (ls_host){sizeof h->host, alloc_little, free_any, count_words, h};
     begin(s, "devices=ref:1");
@@ -350,7 +350,7 @@ static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
 static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
 {
     small_host h = {.large = true};
-    story s;
+    scenario s;
     ls_trainer *t;
     (void)state;
     for (int named = 0; named < 2; named++) {
@@ -368,7 +368,7 @@ static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
 static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
 {
     small_host h = {0};
-    story s;
+    scenario s;
     ls_trainer *t;
     (void)state;
     assert_int_equal(open_many(&s, &h, &t, "metrics.names=[\"top5\"]"), LS_ENOMEM);
@@ -382,7 +382,7 @@ static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
 /* ---- the best, and patience ---- */
 
 /* Begins a run that learns nothing, so the first evaluation stays the best. */
-static void begin_idle(story *s, const char *devices, const char *run_dir)
+static void begin_idle(scenario *s, const char *devices, const char *run_dir)
 {
     begin(s, devices);
     fixture_set(&s->f, "optimizer={\"lr\":1e-30}");
@@ -402,7 +402,7 @@ static int is_saved(const char *directory, int steps)
 static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
 {
     scratch place;
-    story s;
+    scenario s;
     char run_dir[400], wanted[600], *best = NULL;
     ls_error err;
     (void)state;
@@ -453,7 +453,7 @@ static void free_counted(void *user, void *memory)
 static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void **state)
 {
     scratch place;
-    story s;
+    scenario s;
     char path[600], run_dir[400];
     int status = LS_ENOMEM;
     (void)state;
@@ -482,7 +482,7 @@ static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void
 
 static void stop_in_epoch_3(void *user, const ls_progress *p)
 {
-    story *s = user;
+    scenario *s = user;
     if (p->epoch == 3 && p->step == 2)
         ls_trainer_interrupt(s->trainer);
 }
@@ -502,7 +502,7 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
     scratch_begin(&place);
     /* 0: a run that keeps no best checkpoint and is interrupted; 1: its resumption */
     for (int life = 0; life < 2; life++) {
-        story s;
+        scenario s;
         snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
         begin_idle(&s, "devices=ref:2", run_dir);
         if (life == 0) {
@@ -545,7 +545,7 @@ static int move_directory(void *user, const char *json, size_t length, ls_error 
 static void old_ones_are_removed_where_the_best_could_not_be_saved(void **state)
 {
     scratch place;
-    story s;
+    scenario s;
     char run_dir[400];
     (void)state;
     scratch_begin(&place);
@@ -569,7 +569,7 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
     scratch_begin(&place);
     /* 0: a run without a stop; 1: a run that is interrupted; 2: its resumption */
     for (int life = 0; life < 3; life++) {
-        story s;
+        scenario s;
         snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%s", place.directory, life ? "2" : "");
         begin_idle(&s, devices[life], run_dir);
         fixture_set(&s.f, "patience=3");
@@ -607,7 +607,7 @@ static void an_evaluation_that_failed_counts_once(void **state)
     (void)state;
     scratch_begin(&place);
     for (int part = 0; part < 4; part++) {
-        story s;
+        scenario s;
         snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, part / 2);
         begin_idle(&s, "devices=ref:2", run_dir);
         fixture_set(&s.f, "patience=3");
@@ -638,7 +638,7 @@ static void what_cannot_be_monitored_is_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        story s;
+        scenario s;
         ls_trainer *t;
         begin(&s, "devices=ref:2");
         for (int k = 0; k < 2; k++)

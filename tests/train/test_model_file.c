@@ -18,7 +18,7 @@
 #define READERS 4
 
 /* A finished run and the file of its weights. */
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
@@ -27,9 +27,9 @@ typedef struct story {
     ls_model_options options;
     uint8_t images[ROWS * OWN_PIXELS];
     float scores[ROWS * OWN_CLASSES]; /* scores that the trainer has computed */
-} story;
+} scenario;
 
-static void begin(story *s)
+static void begin(scenario *s)
 {
     int32_t label;
     fixture_begin(&s->f);
@@ -53,13 +53,13 @@ static void begin(story *s)
         (ls_model_options){.size = sizeof s->options, .device = "ref:1", .registry = s->f.registry};
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     scratch_end(&s->dir);
     fixture_end(&s->f);
 }
 
-static ls_snapshot *must_open(story *s)
+static ls_snapshot *must_open(scenario *s)
 {
     ls_snapshot *model;
     if (ls_model_open(&model, s->path, &s->options, &s->f.err) != LS_OK)
@@ -70,7 +70,7 @@ static ls_snapshot *must_open(story *s)
 static void a_file_alone_predicts_what_its_trainer_did(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float scores[ROWS * OWN_CLASSES], p[ROWS * OWN_CLASSES];
     ls_snapshot_info info;
     begin(&s);
@@ -102,7 +102,7 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
 static void classes_have_the_names_of_the_data(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     const char *path;
     ls_trainer *t;
     ls_snapshot *model;
@@ -208,7 +208,7 @@ static void a_model_of_floats_gives_numbers_or_bits(void **state)
 /* ---- many at once --------------------------------------------------------------------------- */
 
 typedef struct reader {
-    story *s;
+    scenario *s;
     ls_snapshot *model;
     int right;
 } reader;
@@ -228,7 +228,7 @@ static void *read_on(void *arg)
 static void any_number_of_threads_predict_at_the_same_time(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     pthread_t thread[READERS];
     reader r[READERS];
     begin(&s);
@@ -259,7 +259,7 @@ static int threads_now(void)
 static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float up[ROWS * OWN_CLASSES], nearest[ROWS * OWN_CLASSES];
     if (!has_backend("cpu"))
         skip();
@@ -296,7 +296,7 @@ static char *contents(const char *path, size_t *size)
     return bytes;
 }
 
-static void refuses(story *s, const char *name, const char *says)
+static void refuses(scenario *s, const char *name, const char *says)
 {
     ls_snapshot *model = (ls_snapshot *)s;
     const char *path = scratch_path(&s->dir, name);
@@ -314,7 +314,7 @@ static void refuses(story *s, const char *name, const char *says)
 static void files_that_are_cut_off_are_refused(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     size_t size;
     begin(&s);
     char *bytes = contents(s.path, &size);
@@ -328,7 +328,7 @@ static void files_that_are_cut_off_are_refused(void **state)
 }
 
 /* Writes a safetensors file without tensors, whose metadata contain this card. */
-static void put_card(story *s, const char *card)
+static void put_card(scenario *s, const char *card)
 {
     char header[3000], bytes[3100];
     int n = snprintf(header, sizeof header, "{\"__metadata__\":{\"lockstep_model\":\"");
@@ -376,7 +376,7 @@ static void cards_that_make_no_sense_are_refused(void **state)
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":9," RECIPE "}", NULL},
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10," RECIPE "}", "no tensor"},
     };
-    story s;
+    scenario s;
     begin(&s);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_card(&s, bad[i].card);
@@ -390,7 +390,7 @@ static void cards_that_make_no_sense_are_refused(void **state)
 static void flipped_bytes_never_crash(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     size_t size;
     begin(&s);
     char *bytes = contents(s.path, &size);
@@ -434,7 +434,7 @@ static void tight_free(void *user, void *memory)
 static void each_allocation_may_fail_and_nothing_stays(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     tight t = {0};
     const ls_host host = {.size = sizeof host, tight_alloc, tight_free, NULL, &t};
     int status = LS_ENOMEM, attempts = 0;

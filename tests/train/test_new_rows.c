@@ -32,14 +32,14 @@ static const ls_field fields[ROWS][4] = {
     {{"mass", NULL, 6000}, {"island", "Dream", 0}, {"year", NULL, 2009}, {"y", NULL, 1}},
 };
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     scratch dir;
     char data[2048];
     const char *path;
     double test_loss;
     ls_snapshot *model;
-} story;
+} scenario;
 
 /* Saves the trainer's model to `path`, closes the trainer, and opens the file. */
 static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
@@ -55,7 +55,7 @@ static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
 }
 
 /* Runs a training on the table, and opens the file of its weights. */
-static void begin(story *s, const char *more)
+static void begin(scenario *s, const char *more)
 {
     char test[512];
     fixture_begin(&s->f);
@@ -79,7 +79,7 @@ static void begin(story *s, const char *more)
     s->model = save_and_open(&s->f, t, s->path);
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     ls_snapshot_release(s->model);
     scratch_end(&s->dir);
@@ -97,7 +97,7 @@ static double loss_of(const float *value)
 static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float value[ROWS], logits[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
@@ -117,7 +117,7 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
 static void rows_by_the_names_of_columns_are_the_same(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float row[ROWS][4], value[ROWS], want[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     for (int i = 0; i < ROWS; i++)
@@ -130,7 +130,7 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
     end(&s);
 }
 
-static void refuses(story *s, const ls_field *field, size_t count, int status, const char *says)
+static void refuses(scenario *s, const ls_field *field, size_t count, int status, const char *says)
 {
     float row[4];
     ls_error err = {0};
@@ -142,7 +142,7 @@ static void refuses(story *s, const ls_field *field, size_t count, int status, c
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float value[ROWS];
     static const ls_field unknown[] = {{"mass", "1", 0}, {"island", "Torgersen", 0}},
                           twice[] = {{"mass", "1", 0}, {"mass", "1", 0}},

@@ -15,7 +15,7 @@
 static struct {
     bool rebinds, records; /* properties that the devices declare */
     atomic_int ops, binds;
-} told;
+} declared;
 
 /* The reference back end's table, and functions of its ops that also count the calls of `bind`.
  * Devices are opened one at a time. */
@@ -27,13 +27,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void describe(const ls_device *device, ls_device_info *out)
 {
     real->describe(device, out);
-    if (!told.rebinds)
+    if (!declared.rebinds)
         out->flags &= ~(unsigned)LS_DEVICE_REBINDS;
 }
 
 static int count_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
 {
-    atomic_fetch_add(&told.binds, 1);
+    atomic_fetch_add(&declared.binds, 1);
     return real_impl[op->impl - counting]->bind(op, buffers, err);
 }
 
@@ -58,7 +58,7 @@ static int op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_
     int status = real->op_create(out, device, desc, err);
     if (status != LS_OK)
         return status;
-    atomic_fetch_add(&told.ops, 1);
+    atomic_fetch_add(&declared.ops, 1);
     (*out)->impl = counting_for((*out)->impl);
     return LS_OK;
 }
@@ -87,7 +87,7 @@ static int open_device(ls_device **out, const ls_device_request *request, ls_err
         recording.record_begin = record_begin;
     }
     pthread_mutex_unlock(&lock);
-    (*out)->ops = told.records ? &recording : &plain;
+    (*out)->ops = declared.records ? &recording : &plain;
     return LS_OK;
 }
 
@@ -109,16 +109,16 @@ static const char *run(bool rebinds, bool records, const char *devices, int *aga
 {
     static char hash[65];
     fixture f;
-    told.rebinds = rebinds;
-    told.records = records;
-    told.ops = told.binds = 0;
+    declared.rebinds = rebinds;
+    declared.records = records;
+    declared.ops = declared.binds = 0;
     fixture_begin(&f);
     assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
     fixture_set(&f, devices);
     fixture_set(&f, "shards=6");
     memcpy(hash, fixture_hash(&f), sizeof hash);
     fixture_end(&f);
-    *again = told.binds - told.ops;
+    *again = declared.binds - declared.ops;
     return hash;
 }
 
@@ -145,8 +145,8 @@ static void ops_are_bound_again_only_where_the_device_says_so(void **state)
 static double device_bytes(bool rebinds, const char *devices, const char *shards)
 {
     fixture f;
-    told.records = false;
-    told.rebinds = rebinds;
+    declared.records = false;
+    declared.rebinds = rebinds;
     fixture_begin(&f);
     assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
     fixture_set(&f, devices);
@@ -208,7 +208,7 @@ static void leave_behind(float *weights, size_t room)
     fixture_set(&f, "deadline_s=0.2");
     f.sys.inject = faults;
     f.sys.inject_count = 1;
-    told.ops = told.binds = 0;
+    declared.ops = declared.binds = 0;
     ls_trainer *t = fixture_open(&f);
     const ls_feed *before = ls_engine_feed(t->engine);
     for (int step = 1; step <= COMPARED_STEP; step++)
@@ -219,7 +219,7 @@ static void leave_behind(float *weights, size_t room)
         train_step(&f, t, step);
     assert_int_equal(fixture_count(&f, "fault"), 1);
     assert_ptr_not_equal(before, ls_engine_feed(t->engine));
-    assert_true(told.rebinds == (told.binds > told.ops));
+    assert_true(declared.rebinds == (declared.binds > declared.ops));
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }
@@ -231,9 +231,9 @@ static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
 {
     static float weights[2][1 << 16];
     (void)state;
-    told.records = false;
+    declared.records = false;
     for (int rebinds = 0; rebinds < 2; rebinds++) {
-        told.rebinds = rebinds > 0;
+        declared.rebinds = rebinds > 0;
         leave_behind(weights[rebinds], ROOM(weights[rebinds]));
     }
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);

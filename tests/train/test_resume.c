@@ -16,16 +16,16 @@
 #define STEPS 9 /* three epochs of 3 */
 
 /* Events of a run. */
-typedef struct story {
+typedef struct scenario {
     ls_trainer *trainer;
     uint64_t stop_behind; /* the run is stopped after this step; 0: it is not */
     /* the run is stopped before the evaluation of this epoch; 0: it is not */
     int stop_at_epoch_end;
-} story;
+} scenario;
 
 static void on_progress(void *user, const ls_progress *p)
 {
-    story *s = user;
+    scenario *s = user;
     uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
     if (steps == s->stop_behind)
         ls_trainer_interrupt(s->trainer);
@@ -33,7 +33,7 @@ static void on_progress(void *user, const ls_progress *p)
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
-    story *s = user;
+    scenario *s = user;
     char wanted[64];
     (void)err;
     snprintf(wanted, sizeof wanted, "{\"type\":\"epoch\",\"epoch\":%d,", s->stop_at_epoch_end);
@@ -45,7 +45,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
 
 /* Sets a recipe with momentum, batch norm, augmentation, dropout and a schedule, so that a step
  * depends on all kinds of state. */
-static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
+static void recipe(fixture *f, scenario *s, const char *devices, char run_dir[400])
 {
     fixture_begin(f);
     memset(s, 0, sizeof *s);
@@ -63,7 +63,7 @@ static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
     f->callbacks.user = s;
 }
 
-static int run_story(fixture *f, story *s, char hash[65])
+static int run_scenario(fixture *f, scenario *s, char hash[65])
 {
     s->trainer = fixture_open(f);
     int status = ls_trainer_run(s->trainer, &f->err);
@@ -173,12 +173,12 @@ static int make_reference(void **state)
     place *p = calloc(1, sizeof *p);
     char run_dir[400];
     fixture f;
-    story s;
+    scenario s;
     scratch_begin(&p->s);
     snprintf(p->reference, sizeof p->reference, "%s/reference", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", p->reference);
     recipe(&f, &s, "devices=ref:2", run_dir);
-    assert_int_equal(run_story(&f, &s, p->hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, p->hash), LS_OK);
     fixture_end(&f);
     *state = p;
     return 0;
@@ -196,11 +196,11 @@ static void resume_to_the_end(place *p, const char *run, const char *devices, co
 {
     char run_dir[400], hash[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, devices, run_dir);
     f.options.resume = wanted;
-    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     expect_same_records(run, p->reference);
     expect_same_state(run, p->reference);
@@ -212,13 +212,13 @@ static void begin_and_stop(place *p, const char *run, const char *devices, uint6
 {
     char run_dir[400], hash[65];
     fixture f;
-    story s;
+    scenario s;
     (void)p;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, devices, run_dir);
     s.stop_behind = stop_behind;
     s.stop_at_epoch_end = stop_at_epoch_end;
-    assert_int_equal(run_story(&f, &s, hash), LS_EINTERRUPTED);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_EINTERRUPTED);
     fixture_end(&f);
 }
 
@@ -256,11 +256,11 @@ static void a_run_may_be_stopped_again_and_again(void **state)
     begin_and_stop(p, run, "devices=ref:4", 1, 0);
     for (uint64_t step = 3; step < STEPS; step += 2) {
         fixture f;
-        story s;
+        scenario s;
         recipe(&f, &s, step % 4 == 1 ? "devices=ref:1" : "devices=ref:3", run_dir);
         f.options.resume = run;
         s.stop_behind = step;
-        assert_int_equal(run_story(&f, &s, hash), LS_EINTERRUPTED);
+        assert_int_equal(run_scenario(&f, &s, hash), LS_EINTERRUPTED);
         fixture_end(&f);
     }
     resume_to_the_end(p, run, "devices=ref:2", run);
@@ -277,7 +277,7 @@ static void a_run_brings_its_config_along(void **state)
     place *p = *state;
     char run[300], hash[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/alone", p->s.directory);
     begin_and_stop(p, run, "devices=ref:2", 4, 0);
     fixture_begin(&f);
@@ -285,7 +285,7 @@ static void a_run_brings_its_config_along(void **state)
     f.options.config_text = NULL;
     f.callbacks.record = NULL;
     f.options.resume = run;
-    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     fixture_end(&f);
 }
@@ -295,12 +295,12 @@ static void shards_left_open_are_those_of_the_checkpoint(void **state)
     place *p = *state;
     char run[300], run_dir[400], hash[65], undisturbed[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/open", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s-whole", run);
     recipe(&f, &s, "devices=ref:3", run_dir);
     fixture_set(&f, "shards=devices");
-    assert_int_equal(run_story(&f, &s, undisturbed), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, undisturbed), LS_OK);
     fixture_end(&f);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     for (int part = 0; part < 2; part++) {
@@ -308,7 +308,7 @@ static void shards_left_open_are_those_of_the_checkpoint(void **state)
         fixture_set(&f, "shards=devices");
         s.stop_behind = part ? 0 : 5;
         f.options.resume = part ? run : NULL;
-        assert_int_equal(run_story(&f, &s, hash), part ? LS_OK : LS_EINTERRUPTED);
+        assert_int_equal(run_scenario(&f, &s, hash), part ? LS_OK : LS_EINTERRUPTED);
         fixture_end(&f);
     }
     assert_string_equal(hash, undisturbed);
@@ -320,7 +320,7 @@ static void expect_refusal(const char *run, const char *set, int status, const c
 {
     char run_dir[400];
     fixture f;
-    story s;
+    scenario s;
     ls_trainer *t;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, "devices=ref:2", run_dir);
@@ -363,7 +363,7 @@ static void a_run_that_is_running_is_not_resumed(void **state)
     place *p = *state;
     char run[300], run_dir[400];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/busy", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, "devices=ref:2", run_dir);
@@ -426,12 +426,12 @@ static void only_the_newest_are_kept(void **state)
     place *p = *state;
     char run[300], run_dir[400], path[500], hash[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/kept", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, "devices=ref:2", run_dir);
     fixture_set(&f, "checkpoint={\"every_steps\":1,\"keep\":3}");
-    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     for (int step = 1; step <= STEPS; step++) {
         snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, step);

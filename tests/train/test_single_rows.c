@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_host host;
     ls_data_source data;
@@ -17,18 +17,18 @@ typedef struct story {
     char said[600]; /* the last warning */
     uint8_t images[8 * OWN_PIXELS];
     int32_t labels[8];
-} story;
+} scenario;
 
 static void listen(void *user, ls_log_level level, const char *text)
 {
-    story *s = user;
+    scenario *s = user;
     if (level != LS_LOG_WARNING || !strstr(text, "batch norm over a shard of one row"))
         return;
     s->warnings++;
     snprintf(s->said, sizeof s->said, "%s", text);
 }
 
-static void begin(story *s, int streamed, const char *devices, const char *shards,
+static void begin(scenario *s, int streamed, const char *devices, const char *shards,
                   const char *batch)
 {
     memset(s, 0, sizeof *s);
@@ -49,7 +49,7 @@ static void begin(story *s, int streamed, const char *devices, const char *shard
         own_row(0, i, s->images + (size_t)i * OWN_PIXELS, &s->labels[i]);
 }
 
-static void scores(float out[8 * OWN_CLASSES], story *s, ls_trainer *t)
+static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
 {
     ls_snapshot *now;
     if (ls_trainer_snapshot(t, &now, &s->f.err) != LS_OK ||
@@ -60,7 +60,7 @@ static void scores(float out[8 * OWN_CLASSES], story *s, ls_trainer *t)
 
 /* Returns by how much a step on `rows` rows changes the predictions. The weights do not change, so
  * only the running statistics can change them. */
-static float moved_by(story *s, ls_trainer *t, uint32_t rows)
+static float moved_by(scenario *s, ls_trainer *t, uint32_t rows)
 {
     float before[8 * OWN_CLASSES], after[8 * OWN_CLASSES], most = 0;
     ls_step_result result;
@@ -78,7 +78,7 @@ static void one_row_leaves_the_running_statistics_alone(void **state)
     static const char *const devices[] = {"devices=ref:1", "devices=cpu:1", "devices=cpu:3"};
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        static story s;
+        static scenario s;
         if (strstr(devices[i], "cpu") && !has_backend("cpu"))
             continue;
         begin(&s, 1, devices[i], "shards=1", "batch_size=8");
@@ -100,7 +100,7 @@ static void shards_of_one_row_leave_the_others_their_weight(void **state)
     static const char *const devices[] = {"devices=ref:2", "devices=cpu:1", "devices=cpu:3"};
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        static story s;
+        static scenario s;
         if (strstr(devices[i], "cpu") && !has_backend("cpu"))
             continue;
         begin(&s, 1, devices[i], "shards=3", "batch_size=8");
@@ -135,7 +135,7 @@ static void the_log_says_so_once_and_names_a_cure(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
-        static story s;
+        static scenario s;
         begin(&s, 0, "devices=ref:2", with[i].shards, with[i].batch);
         ls_trainer_close(fixture_open(&s.f));
         assert_int_equal(s.warnings, with[i].cure != NULL);

@@ -17,13 +17,13 @@
 #define BATCH 32
 #define READERS 3
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
-} story;
+} scenario;
 
-static void begin(story *s, int streamed, const char *devices)
+static void begin(scenario *s, int streamed, const char *devices)
 {
     fixture_begin(&s->f);
     s->data = own_data(streamed);
@@ -66,7 +66,7 @@ static void judge(const float *scores, const int32_t *labels, uint32_t n, double
 
 static void predictions_are_those_of_the_evaluation(const char *devices)
 {
-    story s;
+    scenario s;
     uint8_t images[OWN_TEST * OWN_PIXELS];
     int32_t labels[OWN_TEST];
     float scores[OWN_TEST * OWN_CLASSES], one[OWN_CLASSES];
@@ -109,7 +109,7 @@ static void the_cpu_predicts_what_it_evaluates(void **state)
 static void a_snapshot_does_not_change_and_outlives_its_trainer(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS], rows[BATCH * OWN_PIXELS];
     int32_t label, labels[BATCH];
     float before[OWN_CLASSES], after[OWN_CLASSES], newer[OWN_CLASSES];
@@ -145,7 +145,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     (void)state;
     enum { MOST = 150 };
     static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 33, 48, 49, 63, 64, 65, 81, 128, MOST};
-    story s;
+    scenario s;
     ls_snapshot *snapshot;
     uint8_t *images = malloc(MOST * OWN_PIXELS);
     int32_t labels[MOST];
@@ -233,7 +233,7 @@ static void on_snapshot(void *user, ls_snapshot *snapshot)
 static void threads_predict_while_a_run_trains(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     board b = {.lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t reader[READERS];
     char undisturbed[65];
@@ -404,7 +404,7 @@ static void *predict_and_leave(void *arg)
     return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, OWN_CLASSES, &err) ? c : NULL;
 }
 
-static ls_trainer *begin_strict(story *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])
+static ls_trainer *begin_strict(scenario *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])
 {
     int32_t label;
     trainers = NULL;
@@ -427,7 +427,7 @@ static void await_hold(void)
 static void a_prediction_that_does_not_end_holds_up_no_step(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[OWN_CLASSES];
     ls_snapshot *snapshot;
@@ -461,7 +461,7 @@ static void *predict_beside_a_held_step(void *arg)
 static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[OWN_CLASSES];
     ls_snapshot *snapshot;
@@ -483,7 +483,7 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
  * reference. */
 static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
 {
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[2][OWN_CLASSES];
     ls_snapshot *snapshot;

@@ -64,14 +64,14 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     task what;
     ls_data_source data;
     const ls_data_source *sources[1];
-} story;
+} scenario;
 
-static void begin(story *s, task what, const char *devices, int streamed)
+static void begin(scenario *s, task what, const char *devices, int streamed)
 {
     static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce", "loss=mse"};
     fixture_begin(&s->f);
@@ -119,7 +119,7 @@ static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
             char devices[32];
             ls_result first = {0};
             for (int w = 0; w < 4; w++) {
-                story s;
+                scenario s;
                 snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
                 begin(&s, (task)what, devices, 0);
                 ls_trainer *t = fixture_run(&s.f);
@@ -143,7 +143,7 @@ static void each_task_is_learned(void **state)
     for (int what = CLASSES; what <= BITS; what++) {
         double loss[2] = {0, 0};
         for (int b = 0; b < 2 && is_there(backends[b]); b++) {
-            story s;
+            scenario s;
             begin(&s, (task)what, b ? "devices=cpu:2" : "devices=ref:2", 0);
             fixture_set(&s.f, "epochs=40");
             fixture_set(&s.f, "eval_every=0");
@@ -166,7 +166,7 @@ static void each_task_is_learned(void **state)
 
 static void accuracy_is_null_where_no_row_is_correct(void **state)
 {
-    story s;
+    scenario s;
     (void)state;
     begin(&s, NUMBERS, "devices=ref:2", 0);
     ls_trainer *t = fixture_run(&s.f);
@@ -181,7 +181,7 @@ static void accuracy_is_null_where_no_row_is_correct(void **state)
 static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
 {
     static float wanted[WEIGHTS], found[WEIGHTS];
-    story s;
+    scenario s;
     float values[BATCH * VALUES], sums[BATCH * TARGETS], scores[2 * TARGETS], again[2 * TARGETS];
     int32_t class;
     (void)state;
@@ -237,7 +237,7 @@ static void a_loss_for_other_targets_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int streamed = 0; streamed < 2; streamed++) {
-            story s;
+            scenario s;
             ls_trainer *t;
             begin(&s, cases[i].what, "devices=ref:2", streamed);
             fixture_set(&s.f, cases[i].set);
@@ -253,7 +253,7 @@ static void a_monitor_without_a_value_is_refused_where_it_decides(void **state)
     static const char *const needed[] = {"patience=2", "checkpoint.best=true"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        story s;
+        scenario s;
         begin(&s, ALIKE, "devices=ref:2", 0);
         fixture_set(&s.f, "monitor=r2");
         fixture_set(&s.f, needed[i]);
@@ -269,7 +269,7 @@ static void a_monitor_without_a_value_is_refused_where_it_decides(void **state)
 
 static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **state)
 {
-    story s;
+    scenario s;
     (void)state;
     begin(&s, ALIKE, "devices=ref:2", 0);
     fixture_set(&s.f, "monitor=r2");
