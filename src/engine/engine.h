@@ -138,10 +138,10 @@ typedef struct ls_engine_desc {
     const ls_optimizer *optimizer;
     const ls_gather *preprocessing;
     const ls_loss *loss;
-    float label_smoothing;
+    float label_smoothing; /* 0: none */
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
-    uint64_t seed;
+    uint64_t seed; /* seed of the run's random numbers */
     /* true: the sum of a minibatch's gradients is divided by batch_size, even if the minibatch has
      * fewer rows; false: the sum is divided by the minibatch's number of rows */
     bool divides_by_batch_size;
@@ -150,7 +150,7 @@ typedef struct ls_engine_desc {
     bool skip_nonfinite;
     /* Data. Training rows that are not resident in memory are streamed through ls_engine_feed. */
     ls_dataset *const *data; /* [LS_SUBSETS] */
-    uint32_t batch_size;
+    uint32_t batch_size;     /* number of rows of a full minibatch */
     /* [step_row_count] numbers of rows that a minibatch may have besides batch_size */
     const uint32_t *step_rows;
     int step_row_count;
@@ -205,11 +205,11 @@ typedef struct ls_engine_state {
 
 /* Returns the engine's weights and states. ls_engine_leave_stalled may replace the object. */
 ls_engine_state *ls_engine_weights(ls_engine *engine);
-/* Loads ls_engine_weights into all replicas. `steps_done`: number of completed steps, which faults
- * report. Errors: those of ls_engine_run_all. */
+/* Copies ls_engine_weights to all replicas. `steps_done`: number of completed steps, for the
+ * faults' member `step`. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
-/* Compares the checksums of all replicas; if `exports`, also copies the weights and states of one
- * replica into ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
+/* Compares the checksums of all replicas. If `exports`, also copies the weights and states of one
+ * replica to ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
  * replicas differ; those of ls_engine_run_all. */
 int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
@@ -217,16 +217,16 @@ int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls
 
 /* Consecutive steps of one epoch. */
 typedef struct ls_range {
-    ls_engine *engine; /* set by ls_engine_submit */
-    uint32_t epoch;
-    uint64_t first_step; /* index in the run, from 0 */
-    uint32_t steps;
+    ls_engine *engine;   /* set by ls_engine_submit */
+    uint32_t epoch;      /* index of the epoch, from 0 */
+    uint64_t first_step; /* index of the first step in the run, from 0 */
+    uint32_t steps;      /* number of steps */
     /* [row_count] row indices of the minibatches, one minibatch after another. The array must stay
      * valid until the steps are collected. */
     const uint32_t *rows;
     /* number of `rows`; only the range's last minibatch may have fewer rows than the others */
     uint32_t row_count;
-    float lr[LS_RANGE_MAX];
+    float lr[LS_RANGE_MAX]; /* [steps] learning rate of each step */
 } ls_range;
 
 /* A worker's report of one step. */
@@ -236,9 +236,9 @@ typedef struct ls_report {
     bool skipped;    /* the loss was not finite, so no worker applied the step */
     /* If skipped: number of this worker's first shard whose loss was not finite; −1: none. */
     int bad_shard;
-    float loss; /* loss summed over the whole minibatch; equal on all workers */
-    float correct;
-    float rows;
+    float loss;    /* loss summed over the whole minibatch; equal on all workers */
+    float correct; /* number of correct rows of the minibatch */
+    float rows;    /* number of rows of the minibatch */
     /* Norm of the summed gradient before clipping; equal on all workers. NaN: unknown. */
     float gradient_norm;
     /* Time of ls_now_ns at the end of the step, if steps are so short that the worker wakes the
@@ -249,8 +249,8 @@ typedef struct ls_report {
      * included. A device may run several steps as one launch; these steps end together, and their
      * reports follow each other. 1 for a step that was not part of such a launch. */
     int steps_left;
-    ls_replica_times times;
-    ls_comm_times comm;
+    ls_replica_times times; /* durations of the parts of the step */
+    ls_comm_times comm;     /* durations of the merge; request to stop */
 } ls_report;
 
 /* Sends a range to every live worker, whether the worker has other work or not. There must be room

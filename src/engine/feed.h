@@ -11,7 +11,7 @@
  * other workers get a new feed. */
 typedef struct ls_feed {
     const ls_host *host;
-    uint32_t batch;
+    uint32_t batch; /* largest number of rows of a slot */
     /* size in bytes of a row's values, and of its label or target */
     size_t image_bytes, label_bytes;
     char *images, *labels; /* [LS_IN_FLIGHT · batch] */

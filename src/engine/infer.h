@@ -28,8 +28,9 @@ typedef struct ls_tally {
  * rows, and each minibatch into `shards` shards. The results do not depend on which worker
  * evaluates which shard. */
 typedef struct ls_sharded_rows {
+    /* number of all rows, number of rows of a minibatch, number of shards of a minibatch */
     uint32_t rows, batch, shards;
-    uint32_t *row;   /* [rows] indices of the rows: 0, 1, 2, … */
+    uint32_t *row;   /* [rows] indices of the rows, from 0 to rows − 1 */
     ls_tally *tally; /* [minibatch][shard] */
     /* [rows][classes] outputs of the model, before the loss; NULL: only tallies are wanted */
     float *scores;

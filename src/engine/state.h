@@ -18,8 +18,8 @@
 
 /* A step in progress. */
 typedef struct ls_step {
-    const uint32_t *rows;
-    uint32_t n;
+    const uint32_t *rows; /* [n] row indices of the minibatch */
+    uint32_t n;           /* number of rows of the minibatch */
     /* a row's random numbers are seeded with this number and the row's index */
     uint32_t draw;
     bool began;             /* this worker has computed a shard with the weights of this step */
@@ -31,7 +31,7 @@ typedef struct ls_step {
 /* Steps that were enqueued on the device as one launch and are not reported yet. */
 typedef struct ls_launch {
     ls_step step[LS_UNROLLED];
-    int count;
+    int count;  /* number of steps */
     int slot;   /* the replica's result slot */
     int status; /* status of enqueueing the launch; later, once known, status of its execution */
 } ls_launch;
@@ -42,8 +42,9 @@ typedef struct ls_old_fold {
     struct ls_old_fold *next;
 } ls_old_fold;
 
-/* A worker's data. The fields down to `heartbeat` belong to the worker's thread while a job runs,
- * and to the coordinator between jobs; those of a stalled worker belong to its thread for ever. */
+/* A worker's data. The members down to `heartbeat` belong to the worker's thread while a job or
+ * range runs, and to the coordinator at other times. If the worker has stalled, these members
+ * belong to its thread for ever. */
 typedef struct ls_train_worker {
     ls_engine *engine;
     int index;
@@ -106,7 +107,7 @@ typedef struct ls_old_group {
     struct ls_old_group *next;
 } ls_old_group;
 
-/* What the coordinator knows about the signs of life of the workers for which it waits (wait.c). */
+/* The coordinator's data about the signs of life of the workers for which it waits (wait.c). */
 typedef struct ls_watch {
     uint64_t seen_ns; /* time of the last check */
     /* the coordinator's own thread: its state and its time without a CPU, read while a worker is
@@ -119,8 +120,8 @@ struct ls_engine {
     /* Constant from the first step on. */
     ls_engine_desc desc;
     ls_pool *pool;
-    int workers; /* number of workers at the start */
-    int shards;
+    int workers;               /* number of workers at the start */
+    int shards;                /* number of shards of a minibatch */
     const ls_comm_type *merge; /* how gradients are merged */
     bool streams;              /* training rows are streamed; else they are resident */
     char *choices; /* text of one device's choices among kernels, for the others; NULL: none */

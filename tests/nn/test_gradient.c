@@ -223,7 +223,7 @@ static void gradients_are_slopes_of_the_loss(void **state)
             check_slopes(s);
 }
 
-#define TOLERANCE 3e-5 /* of fp32 compared with double; terms of a sum may cancel */
+#define TOLERANCE 3e-5 /* for fp32 compared with double, because terms of a sum may cancel */
 
 /* ---- other back ends ------------------------------------------------------------------------ */
 

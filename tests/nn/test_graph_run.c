@@ -164,7 +164,7 @@ static void running_statistics_are_means_over_rows_of_shards(void **state)
     bench_end(&b);
 }
 
-/* Of three batch norms the first two use the same momentum. Two ops update the statistics, and each
+/* The first two of three batch norms use the same momentum. Two ops update the statistics, and each
  * statistic changes by the momentum of its layer. */
 static void running_statistics_that_move_alike_are_one_op(void **state)
 {

@@ -194,7 +194,7 @@ static void begin(scenario *s, const char *devices)
     fixture_begin(&s->f);
     s->data = own_data(0);
     fixture_use_source(&s->f, &s->data, s->sources);
-    fixture_set(&s->f, "batch_size=24"); /* of 40 test rows, so the last minibatch is smaller */
+    fixture_set(&s->f, "batch_size=24"); /* the last minibatch of the 40 test rows is smaller */
     fixture_set(&s->f, "shards=8");
     fixture_set(&s->f, "epochs=4");
     fixture_set(&s->f, "optimizer={\"lr\":0.1}");

@@ -70,7 +70,7 @@ static void set_layers(fixture *f)
     f->options.config_text = layers;
 }
 
-/* Of 30 rows, 24 are trained in 3 steps of 8 rows with two shards; the other 6 are evaluated. */
+/* Trains on 24 of 30 rows, in 3 steps of 8 rows with two shards. The other 6 rows are evaluated. */
 static void set_resnet(fixture *f)
 {
     f->options.config_text = text;

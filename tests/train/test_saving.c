@@ -166,7 +166,8 @@ static void train_one_step(ls_trainer *t)
         fail_msg("%s", err.text);
 }
 
-/* What the caller does between a save that fails in the background and the close of the trainer. */
+/* The actions of the caller between a save that fails in the background and the close of the
+ * trainer. */
 typedef enum afterwards { CLOSES_AT_ONCE, READS_WEIGHTS, SAVES_AGAIN } afterwards;
 
 /* Drives two steps, and renames the directory of checkpoints before the second. Returns the result

@@ -479,8 +479,8 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     fixture_end(&s.f);
 }
 
-/* Of three callers, one opens the predictor, one borrows it later, and one only releases the last
- * reference. */
+/* The first of three callers opens the predictor, the second borrows it later, and the third only
+ * releases the last reference. */
 static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
 {
     scenario s;
