@@ -55,12 +55,12 @@ typedef struct ls_train_worker {
     /* the shards of this step that it has taken from the deal (sync/deal.h); hand.deal NULL: shards
      * are not dealt, and it computes shard_lo … shard_hi − 1 */
     ls_hand hand;
-    ls_device *device;
-    ls_replica *replica;
+    ls_device *device;   /* NULL before the first job */
+    ls_replica *replica; /* NULL before ls_worker_open */
     const ls_feed *feed; /* the feed from which its replica reads rows; NULL: rows are resident */
-    ls_comm *comm;
-    bool by_pieces; /* its updates compute the total piece by piece (comm/comm.h) */
-    ls_fold fold;
+    ls_comm *comm;       /* its communicator in the group; NULL: it is in no group */
+    bool by_pieces;      /* its updates compute the total piece by piece (comm/comm.h) */
+    ls_fold fold;        /* its partial sums (comm/comm.h) */
     ls_old_fold *old_folds; /* list of folds that a stalled member of an old group may still read */
     bool keep_fold;         /* ls_worker_join must move `fold` to old_folds and not free it */
     /* Copies of the ranges that were submitted to the worker. The worker reads its own copies, so a
@@ -84,7 +84,7 @@ typedef struct ls_train_worker {
     ls_worker_job *job; /* the most recent job */
     uint32_t checksum;  /* checksum of its weights and optimizer states, by ls_worker_snapshot */
     void *scratch;      /* [LS_SCRATCH] buffer for computing the checksum */
-    ls_ring reports;
+    ls_ring reports;    /* reports of steps, from the worker to the coordinator */
     ls_heartbeat heartbeat; /* the coordinator reads it at any time */
 
     /* The fields below belong to the coordinator at all times. */
@@ -135,11 +135,11 @@ struct ls_engine {
     float *total;
     /* there is one worker, and its total is computed in the arena of its first partial sum */
     bool sums_in_place;
-    bool by_pieces; /* updates compute the total piece by piece (comm/comm.h) */
-    ls_comm_group *group;
+    bool by_pieces;       /* updates compute the total piece by piece (comm/comm.h) */
+    ls_comm_group *group; /* the present group; NULL before the first */
     /* deals the group's shards to workers; NULL: each worker computes the shards assigned to it */
     ls_deal *deal;
-    ls_exchange *exchange;
+    ls_exchange *exchange; /* arguments and results of jobs (exchange.h) */
 
     /* The fields below belong to the coordinator. */
     /* park word (sync/park.h) on which the coordinator sleeps until a report comes */

@@ -112,11 +112,11 @@ struct ls_layer_type {
 
 typedef struct ls_model {
     char name[64];
-    ls_shape input;
-    int classes;
-    int layers;
-    ls_layer *layer;
-    int params;
+    ls_shape input;         /* shape of a row */
+    int classes;            /* number of classes or targets of the data */
+    int layers;             /* number of layers */
+    ls_layer *layer;        /* [layers] in topological order */
+    int params;             /* number of parameters */
     const ls_param **param; /* [params] all parameters in the order of the layers; at least one */
     int stats;
     const ls_param **stat;   /* [stats] all running statistics in the order of the layers */

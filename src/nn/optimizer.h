@@ -15,7 +15,7 @@ typedef struct ls_optimizer_type ls_optimizer_type;
 
 typedef struct ls_optimizer {
     const ls_optimizer_type *type;
-    double lr;
+    double lr; /* learning rate of the config, before the schedule */
     /* gradients whose norm is larger are scaled down to this norm; 0: gradients are not clipped */
     double clip_norm;
     /* Decay of the moving average of the weights: the fraction of the average that a step keeps,

@@ -103,7 +103,7 @@ typedef struct ls_node {
     /* the layers that the op computes; first −1: the op is an export of the model's output for the
      * loss */
     ls_fuse_form form;
-    int inputs;
+    int inputs;           /* number of inputs */
     int input[LS_INPUTS]; /* nodes whose outputs it reads; LS_INPUT: the gathered rows */
     bool learns; /* this node, or a node that it depends on, has parameters that are trained */
     /* the node runs in the backward pass: `learns` is set and the plan is for training */
@@ -155,14 +155,14 @@ typedef struct ls_plan {
     ls_device *device;
     const ls_model *model;
     const ls_host *host;
-    int rows;
-    bool training;
+    int rows;                  /* number of rows that the ops compute */
+    bool training;             /* the plan has a backward pass */
     bool constant;             /* the weights change only by imports, never by updates */
     ls_op_desc loss_desc;      /* description of the loss op; x is not set */
     int targets;               /* number of 4-byte words in a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
-    ls_node *node;
-    int nodes;
+    ls_node *node;             /* [nodes] in the order of the forward pass */
+    int nodes;                 /* number of nodes */
     int *node_of; /* [layer]: 1 + index of the node that computes the layer; 0: no node does */
     /* loss[LS_TRAIN] also computes the gradient of the logits; NULL if the plan is not for
      * training. loss[LS_TEST] computes the loss only. */
@@ -170,12 +170,13 @@ typedef struct ls_plan {
     /* op that converts the logits to row-major memory for callers; NULL: no caller reads the
      * logits, or they are row-major */
     ls_op *scores;
+    /* byte offsets in the activations */
     size_t x_at, labels_at, scores_at, loss_saved_at[LS_SUBSETS];
     size_t activation_bytes; /* size of the activations in bytes */
     size_t unshared_bytes;   /* size of the activations in bytes if buffers did not share memory */
     /* largest number of bytes in use at the same time: no layout needs less */
     size_t live_bytes;
-    size_t scratch_bytes;
+    size_t scratch_bytes; /* size of the scratch memory that the ops share, in bytes */
     /* size in bytes of memory that the ops have allocated themselves (ls_op.kept_bytes) */
     size_t kept_bytes;
     /* The plan's programs (replica_impl.h). Their recordings are destroyed with the plan. */
@@ -191,8 +192,8 @@ typedef struct ls_plan_desc {
     ls_device *device;
     const ls_model *model;
     const ls_host *host;
-    ls_gather normalisation;
-    int uses[LS_SUBSETS]; /* not 0: rows of this subset will be gathered */
+    ls_gather normalisation; /* how the gather converts rows */
+    int uses[LS_SUBSETS];    /* not 0: rows of this subset will be gathered */
     int rows;
     bool training;
     bool constant; /* the weights change only by imports, never by updates */
@@ -210,10 +211,10 @@ typedef struct ls_plan_desc {
 
 /* The memory to which the plans of a replica are bound. */
 typedef struct ls_plan_memory {
-    const ls_step_args *args;
+    const ls_step_args *args; /* values that change from step to step */
     const void *images[LS_SUBSETS], *labels[LS_SUBSETS];
-    char *activations;
-    void *scratch;
+    char *activations;         /* at least activation_bytes of the plan */
+    void *scratch;             /* at least scratch_bytes of the plan */
     float *weights, *gradient; /* arenas (replica.h); gradient NULL: the replica is never trained */
     /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in `weights` and
      * `gradient` */

@@ -95,7 +95,7 @@ typedef struct ls_replica_desc {
     /* the first `trained_row_counts` entries of shard_rows occur in training, the others in
      * evaluation only; 0: all occur in training */
     int trained_row_counts;
-    uint64_t seed;
+    uint64_t seed; /* seed of dropout and augmentation */
     /* the replica beats before each op, with a position that ls_replica_place explains; NULL: no
      * beats */
     ls_heartbeat *heartbeat;
@@ -114,7 +114,7 @@ typedef struct ls_replica ls_replica;
 /* Durations in seconds. Each call adds its durations; the caller sets them to zero before. The time
  * for launching a recording counts as `forward`. */
 typedef struct ls_replica_times {
-    double gather, forward, backward, apply;
+    double gather, forward, backward, apply; /* apply: the update */
 } ls_replica_times;
 
 /* Creates a replica with its plans, arenas and recordings. Weights and optimizer states are zero.
@@ -166,7 +166,7 @@ const ls_buckets *ls_replica_buckets(const ls_replica *replica);
 
 /* Device memory of a replica in bytes, by use. */
 typedef struct ls_replica_memory {
-    size_t arenas, activations, dataset;
+    size_t arenas, activations, dataset; /* dataset: the device's copy of the rows */
     size_t scratch;              /* the part of `activations` that is scratch memory of ops */
     size_t unshared_activations; /* size of `activations` if buffers did not share memory */
     size_t kept; /* data that ops derive from the weights and keep, such as transformed weights */
@@ -277,7 +277,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 enum { LS_RESULT_SLOTS = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {
-    float lr;
+    float lr;    /* learning rate */
     float scale; /* factor of the total before it is applied */
     /* number of rows of the minibatch, over which running statistics are averaged */
     uint32_t rows;

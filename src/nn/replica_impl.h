@@ -69,17 +69,17 @@ struct ls_replica {
     const ls_host *host;
     ls_device_info info;
     ls_heartbeat *heartbeat; /* NULL: none */
-    ls_step_args args;
+    ls_step_args args;       /* values that change from step to step, which ops read */
 
     /* [plans] the first plan is the largest plan that trains; its ops define the layouts of the
      * parameters */
     ls_plan **plan;
-    int plans;
-    ls_updates updates[SUMS];
-    size_t update_scratch;   /* largest scratch size of an update op in bytes */
-    ls_piece_update *pieces; /* [piece_updates] updates by pieces; NULL: not prepared */
-    int piece_updates;       /* number of entries of `pieces` */
-    float *piece;            /* memory for one piece of the sum */
+    int plans;                /* number of plans */
+    ls_updates updates[SUMS]; /* update ops by the arena that they read */
+    size_t update_scratch;    /* largest scratch size of an update op in bytes */
+    ls_piece_update *pieces;  /* [piece_updates] updates by pieces; NULL: not prepared */
+    int piece_updates;        /* number of entries of `pieces` */
+    float *piece;             /* memory for one piece of the sum */
     /* [LS_CLIP_FLOATS] on the device, working memory of clipping; NULL: gradients are not
      * clipped */
     float *clip;
@@ -121,7 +121,7 @@ struct ls_replica {
     uint32_t *in_shadow;
     char *activations;
     void *scratch;
-    float *test_stats;
+    float *test_stats;   /* on the device: loss and number of correct rows of an evaluation */
     float *class_weight; /* on the device; NULL: none */
     /* copies of the data on the device; NULL: the device reads host memory */
     void *images[LS_SUBSETS], *labels[LS_SUBSETS];

@@ -20,9 +20,9 @@ typedef enum ls_occasion {
 /* An occasion with its data. */
 typedef struct ls_moment {
     ls_occasion occasion;
-    uint64_t steps;
-    bool evaluated;
-    int status;
+    uint64_t steps; /* for LS_STEP_DONE */
+    bool evaluated; /* for LS_EPOCH_DONE */
+    int status;     /* for LS_RUN_ENDED */
 } ls_moment;
 
 /* Whether a checkpoint is due, and how it is saved. */

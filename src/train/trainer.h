@@ -70,17 +70,17 @@ struct ls_trainer {
     ls_engine *engine;  /* the workers */
     ls_members members; /* the processes of the run */
     struct ls_coordination *coordination;
-    ls_position position;
-    ls_run_files dir;
+    ls_position position; /* how far the run is (checkpoint/checkpoint.h) */
+    ls_run_files dir;     /* the run's directory and its saver */
     ls_record_room records;
 
     /* State of the public functions. */
-    atomic_int stop;    /* set by ls_trainer_interrupt, from any thread */
-    atomic_int in_call; /* 1 while a public function of the trainer is running (calls.h) */
-    ls_snapshot *last;  /* newest snapshot that ls_trainer_predict has taken; NULL: none */
-    ls_stage_of_life life;
-    bool ran;        /* ls_trainer_run was called */
-    ls_error broken; /* the error that ended the training; status LS_OK: training can go on */
+    atomic_int stop;       /* set by ls_trainer_interrupt, from any thread */
+    atomic_int in_call;    /* 1 while a public function of the trainer is running (calls.h) */
+    ls_snapshot *last;     /* newest snapshot that ls_trainer_predict has taken; NULL: none */
+    ls_stage_of_life life; /* which records were written */
+    bool ran;              /* ls_trainer_run was called */
+    ls_error broken;       /* the error that ended the training; status LS_OK: training can go on */
     ls_run_reported reported;
 };
 
