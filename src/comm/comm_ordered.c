@@ -3,10 +3,10 @@
  * <lockstep/sys/communicator.h> explains the terms arena, partial sum, total and shard tree. The
  * arena is cut into one chunk per rank. In the first phase each rank sums its own chunk over all
  * ranks' partial sums. A rank has added the gradients of its own shards before the merge; here it
- * makes the remaining additions of the shard tree, those that combine partial sums of several ranks
- * (the rest of the tree, merge/group.h). In the second phase each rank copies the other chunks,
- * each from the rank that has summed it. If every rank has one partial sum, as many bytes are moved
- * as in a ring all-reduce. A merge has three barriers, or two if all ranks share one total:
+ * makes the remaining additions of the shard tree, those that combine partial sums (the rest of the
+ * tree, merge/group.h). In the second phase each rank copies the other chunks, each from the rank
+ * that has summed it. If every rank has one partial sum, as many bytes are moved as in a ring
+ * all-reduce. A merge has three barriers, or two if all ranks share one total:
  *
  *     publish    all partial sums are complete         before any rank reads them
  *     reduced    all chunks are complete               before any rank gathers them

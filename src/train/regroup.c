@@ -7,13 +7,14 @@
  * members differ by at most one. Their numbers of evaluations differ by at most one as well,
  * because an evaluation ends with an exchange of all members' results.
  *
- * *Levelling* brings all members to the same state. The *newest* member is the one with the most
- * steps or, if these are equal, the most evaluations; if several members are equal, it is the one
- * with the lowest number. The newest member sends its weights and optimizer states. If the others
- * lack a step, it also sends the report of the step, and the others account for the step as if they
- * had run it. If the others lack an evaluation, it sends the results of the evaluation. In both
- * cases it also sends the state of the run at the moment when the step or evaluation was completed
- * (ls_standing).
+ * *Levelling* brings all members to the same state. All members first exchange their progress: how
+ * many steps and evaluations each has completed, the report or the results of the last one, and the
+ * state of the run at the moment when it was completed (ls_standing). The *newest* member is the
+ * one with the most steps; of members with equally many steps, the one with the most evaluations;
+ * of members that are equal in both, the one with the lowest number. If a member lacks a step, the
+ * newest member sends its weights and optimizer states to all, and the member that lacks the step
+ * accounts for it as if it had run the step. If a member lacks an evaluation, it adopts the results
+ * of the newest member.
  *
  * If no remaining member has applied a step, the step is repeated. A lost member may have applied
  * it, but the remaining members need not know: the sum depends only on the shards, so the repeated
@@ -24,9 +25,9 @@
  * levelling brings them to the same state.
  *
  * The first member has the run directory. If the first member is lost, the remaining member with
- * the lowest number becomes the first. It creates the directory RUN_DIR.member-N on its own disk,
- * where RUN_DIR is the run directory of the config and N is its number, and saves a checkpoint
- * there at once.
+ * the lowest number becomes the first. It creates the directory RUN_DIR.member-N on its own disk
+ * and saves a checkpoint there at once. RUN_DIR is the run directory of the config, and N is the
+ * member's number at the start of the run.
  */
 #include "base/error.h"
 #include "base/host.h"

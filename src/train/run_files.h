@@ -18,9 +18,9 @@ int ls_open_sinks(struct ls_trainer *trainer, ls_error *err);
 int ls_open_saver(struct ls_trainer *trainer, ls_error *err);
 
 /* Called by a member that can no longer reach the other members. If the member has no run
- * directory, creates RUN_DIR.member-N for it, where RUN_DIR is the run directory of the config and
- * N is its number, so that the member can save the run. Errors: those of the three functions
- * above. */
+ * directory, creates RUN_DIR.member-N, so that the member can save the run. RUN_DIR is the run
+ * directory of the config, and N is the member's number at the start of the run. Errors: those of
+ * the three functions above. */
 int ls_open_apart(struct ls_trainer *trainer, ls_error *err);
 /* Called by a member that has become the first. Creates RUN_DIR.member-N, as ls_open_apart does,
  * and opens all sinks that the first member has. Errors: as ls_open_apart. */
