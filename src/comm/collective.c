@@ -1,8 +1,9 @@
 /* The public all-reduce (<lockstep/collective.h>). It uses a communicator (comm.h) with one shard
- * per rank: the array of each rank is one leaf of the tree. A communicator requires that the length
- * of an arena is a multiple of 16 floats and that a partial sum and the total are different arrays.
- * The public function has neither restriction: it copies arrays that do not fulfil them through
- * staging buffers. */
+ * per rank: the array of each rank is one leaf of the shard tree. In a group of several ranks, a
+ * communicator requires two things: the length of an arena is a multiple of 16 floats, and the
+ * total of a rank is another array than its partial sum. The callers of the public function need
+ * not fulfil these requirements. Arrays that do not fulfil them are copied through staging
+ * buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -12,24 +13,28 @@
 #include <lockstep/collective.h>
 #include <string.h>
 
-#define GRAIN 16         /* the length of an arena is a multiple of this number of floats */
-#define MOST_RANKS 65535 /* most ranks of a group */
+#define GRAIN 16        /* the length of an arena is a multiple of this number of floats */
+#define RANKS_MAX 65535 /* largest number of ranks of a group */
 
-/* Data of one rank. Only the rank's thread accesses it during calls. */
-typedef struct member {
-    ls_comm *comm;           /* the rank's communicator; NULL before its first call */
-    ls_device *device;       /* device of the first call, which later calls must pass as well */
-    float *stage[2];         /* staging buffers for `in` and `out`; NULL: not needed so far */
+/* Data of one rank. During calls only the rank's thread accesses it. */
+typedef struct rank_state {
+    ls_comm *comm; /* the rank's communicator; NULL before its first call */
+    /* device of the rank's first call; later calls must pass the same device */
+    ls_device *device;
+    /* staging buffers for `in` and `out` of ls_all_reduce; NULL: not needed so far */
+    float *stage[2];
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
-} member;
+} rank_state;
 
 struct ls_collective {
     ls_comm_group *group;
-    member *member;          /* [ranks] */
-    int ranks;               /* number of ranks */
-    size_t floats;           /* length of the caller's arrays */
-    size_t padded;           /* `floats`, rounded up to a multiple of GRAIN */
-    size_t param_offsets[2]; /* the whole arena as one parameter */
+    rank_state *state; /* [ranks] */
+    int ranks;         /* number of ranks */
+    size_t floats;     /* length of the caller's arrays */
+    size_t padded;     /* `floats`, rounded up to a multiple of GRAIN */
+    /* {0, padded}: the group's description must list parameters, so the whole arena is described as
+     * one parameter */
+    size_t param_offsets[2];
     const ls_host *host;
 };
 
@@ -42,11 +47,11 @@ static int find_type(const ls_comm_type **out, const char *name, ls_error *err)
                 : ls_fail(err, LS_EINVAL, "all-reduce '%.300s' does not exist; %s", name, why);
 }
 
-static int check(const ls_collective_options *o, ls_error *err)
+static int check_options(const ls_collective_options *o, ls_error *err)
 {
-    if (o->ranks < 1 || o->ranks > MOST_RANKS)
+    if (o->ranks < 1 || o->ranks > RANKS_MAX)
         return ls_fail(err, LS_EINVAL, "ls_collective_create: %d ranks; give 1 to %d", o->ranks,
-                       MOST_RANKS);
+                       RANKS_MAX);
     if (o->floats == 0 || o->floats > SIZE_MAX / sizeof(float) - GRAIN)
         return ls_fail(err, LS_EINVAL, "ls_collective_create: %zu floats cannot be added up",
                        o->floats);
@@ -75,7 +80,7 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
     int status = out ? ls_sized_take(&o, sizeof o, options, "ls_collective_options", err)
                      : ls_fail(err, LS_EINVAL, "ls_collective_create: nowhere to put the group");
     if (status == LS_OK)
-        status = check(&o, err);
+        status = check_options(&o, err);
     if (status)
         return status;
     ls_collective *c = ls_alloc(o.host, sizeof *c);
@@ -86,9 +91,9 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
     c->floats = o.floats;
     c->padded = (c->floats + GRAIN - 1) / GRAIN * GRAIN;
     c->param_offsets[1] = c->padded;
-    c->member = ls_alloc_array(c->host, (size_t)c->ranks, sizeof *c->member);
-    status = c->member ? make_group(c, &o, err)
-                       : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", c->ranks);
+    c->state = ls_alloc_array(c->host, (size_t)c->ranks, sizeof *c->state);
+    status = c->state ? make_group(c, &o, err)
+                      : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", c->ranks);
     if (status) {
         ls_collective_destroy(c);
         return status;
@@ -101,15 +106,15 @@ void ls_collective_destroy(ls_collective *c)
 {
     if (!c)
         return;
-    for (int r = 0; c->member && r < c->ranks; r++) {
-        ls_free(c->host, c->member[r].stage[0]);
-        ls_free(c->host, c->member[r].stage[1]);
-        if (c->member[r].comm)
-            c->group->type->leave(c->member[r].comm);
+    for (int r = 0; c->state && r < c->ranks; r++) {
+        ls_free(c->host, c->state[r].stage[0]);
+        ls_free(c->host, c->state[r].stage[1]);
+        if (c->state[r].comm)
+            c->group->type->leave(c->state[r].comm);
     }
     if (c->group)
         c->group->type->group_destroy(c->group);
-    ls_free(c->host, c->member);
+    ls_free(c->host, c->state);
     ls_free(c->host, c);
 }
 
@@ -118,19 +123,21 @@ void ls_collective_abort(ls_collective *c)
     c->group->type->abort(c->group);
 }
 
-/* In the rank's first call, joins the group. In later calls, checks that the device is the same. */
-static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
+/* In the rank's first call, joins the group with `device`. In later calls, checks that the device
+ * is the same as in the first. */
+static int join_once(ls_collective *c, int rank, ls_device *device, ls_error *err)
 {
-    member *m = &c->member[rank];
-    if (m->comm && m->device != device)
+    rank_state *state = &c->state[rank];
+    if (state->comm && state->device != device)
         return ls_fail(err, LS_EINVAL,
                        "ls_all_reduce: rank %d came with another device than before", rank);
-    m->device = device;
-    return m->comm ? LS_OK : c->group->type->join(&m->comm, c->group, rank, device, err);
+    state->device = device;
+    return state->comm ? LS_OK : c->group->type->join(&state->comm, c->group, rank, device, err);
 }
 
-/* Allocates a staging buffer. It is in host memory, because join refuses devices that do not share
- * it. */
+/* Allocates a staging buffer, if *stage is NULL. The buffer is in host memory, which every device
+ * of the group can access: the communicator refuses other devices when a rank joins
+ * (ls_host_join). */
 static int make_stage(const ls_collective *c, float **stage, ls_error *err)
 {
     if (!*stage)
@@ -141,7 +148,7 @@ static int make_stage(const ls_collective *c, float **stage, ls_error *err)
 /* Runs one all-reduce of a rank, through staging buffers if necessary. */
 static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_error *err)
 {
-    member *m = &c->member[rank];
+    rank_state *state = &c->state[rank];
     const size_t bytes = c->floats * sizeof(float);
     const bool ragged = c->padded != c->floats;
     ls_partial partial = {{rank, rank + 1}, in};
@@ -149,19 +156,19 @@ static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_er
     ls_comm_times times = {0};
     int status = LS_OK;
     if (ragged || in == out) {
-        status = make_stage(c, &m->stage[0], err);
+        status = make_stage(c, &state->stage[0], err);
         if (status)
             return status;
-        memcpy(m->stage[0], in, bytes);
-        partial.data = m->stage[0];
+        memcpy(state->stage[0], in, bytes);
+        partial.data = state->stage[0];
     }
     if (ragged) {
-        status = make_stage(c, &m->stage[1], err);
+        status = make_stage(c, &state->stage[1], err);
         if (status)
             return status;
-        total = m->stage[1];
+        total = state->stage[1];
     }
-    status = c->group->type->all_reduce(m->comm, NULL, &partial, 1, total, &times, err);
+    status = c->group->type->all_reduce(state->comm, NULL, &partial, 1, total, &times, err);
     if (status == LS_OK && total != out)
         memcpy(out, total, bytes);
     return status;
@@ -180,10 +187,10 @@ int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in
         status = ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d came without %s", rank,
                          device ? "an array" : "a device");
     else
-        status = join(c, rank, device, err);
+        status = join_once(c, rank, device, err);
     if (status == LS_OK)
         status = reduce(c, rank, in, out, err);
     if (status)
-        ls_collective_abort(c); /* otherwise the other ranks would wait for this one */
+        ls_collective_abort(c); /* otherwise the other ranks would wait for this rank */
     return status;
 }

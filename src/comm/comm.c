@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMES = 16 }; /* most communicators that ls_comm_find compares */
+enum { NAMES = 16 }; /* largest number of communicators that ls_comm_find compares */
 
 const ls_comm_type *const *ls_comm_types(void)
 {
@@ -42,8 +42,8 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* ---- groups in host memory ------------------------------------------------------------------- */
 
-/* Number of floats that are copied or compared between two checks whether the group is aborted: a
- * few microseconds of work. */
+/* Number of floats that are copied or compared between two checks whether the group is aborted. The
+ * work takes a few microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
@@ -125,43 +125,43 @@ void ls_host_copy(const ls_merge_group *group, float *to, const float *from, siz
 
 /* ---- start-up check: every rank reads every rank's memory ------------------------------------ */
 
-/* Returns the word that `rank` writes as float `i` of its arena. No two ranks write the same word
- * at the same place, and no rank writes the same word at two places. */
-static uint32_t mark(int rank, size_t i)
+/* Returns the 32-bit pattern that `rank` writes as float `i` of its arena. No two ranks write the
+ * same pattern to float i of their arenas, and no rank writes the same pattern to two floats. */
+static uint32_t pattern(int rank, size_t i)
 {
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
 }
 
-static void write_marks(float *arena, int rank, size_t floats)
+static void write_pattern(float *arena, int rank, size_t floats)
 {
     for (size_t i = 0; i < floats; i++) {
-        uint32_t word = mark(rank, i);
+        uint32_t word = pattern(rank, i);
         memcpy(arena + i, &word, sizeof word);
     }
 }
 
-/* Returns the bits in which float `i` of `copy` differs from the pattern of `rank`. */
-static uint32_t difference(const float *copy, int rank, size_t i)
+/* Returns a word whose bits are 1 where float `i` of `arena` differs from the pattern of `rank`. */
+static uint32_t difference(const float *arena, int rank, size_t i)
 {
     uint32_t word;
-    memcpy(&word, copy + i, sizeof word);
-    return word ^ mark(rank, i);
+    memcpy(&word, arena + i, sizeof word);
+    return word ^ pattern(rank, i);
 }
 
-/* Returns whether the floats first … end − 1 of `copy` have the pattern of `rank`. Compilers
- * vectorise this loop. */
-static bool are_right(const float *copy, int rank, size_t first, size_t end)
+/* Returns whether the floats first … end − 1 of `arena` have the pattern of `rank`. The loop has no
+ * early exit, so compilers vectorise it. */
+static bool have_pattern(const float *arena, int rank, size_t first, size_t end)
 {
     uint32_t any = 0;
     for (size_t i = first; i < end; i++)
-        any |= difference(copy, rank, i);
+        any |= difference(arena, rank, i);
     return any == 0;
 }
 
-/* Writes the error for the floats first … end − 1 of rank `from`, one of which was wrong. The
- * function reads them again to name the wrong float. If all are correct now, the message says that
- * two reads gave different results. */
-static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
+/* Writes the error for the floats first … end − 1 of rank `from`, one of which was wrong. Reads
+ * these floats again to name the first wrong one. If all are correct now, the message says that two
+ * reads gave different results. */
+static int report_difference(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
 {
     const ls_merge_rank *rank = &ls_merge_group_of(comm)->rank[comm->rank];
     const ls_merge_rank *owner = &ls_merge_group_of(comm)->rank[from];
@@ -177,8 +177,8 @@ static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls
     return ls_fail(err, LS_EDEVICE,
                    "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
                    "expected 0x%08x",
-                   rank->name, comm->rank, (unsigned)(wrong ^ mark(from, i)), owner->name, from, i,
-                   (unsigned)mark(from, i));
+                   rank->name, comm->rank, (unsigned)(wrong ^ pattern(from, i)), owner->name, from,
+                   i, (unsigned)pattern(from, i));
 }
 
 static int read_from(const ls_comm *comm, int from, ls_error *err)
@@ -188,8 +188,8 @@ static int read_from(const ls_comm *comm, int from, ls_error *err)
     const size_t floats = group->desc.floats;
     for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += FLOATS_PER_CHECK) {
         size_t end = floats - i < FLOATS_PER_CHECK ? floats : i + FLOATS_PER_CHECK;
-        if (!are_right(total, from, i, end))
-            return say_wrong(comm, from, i, end, err);
+        if (!have_pattern(total, from, i, end))
+            return report_difference(comm, from, i, end, err);
     }
     return LS_OK;
 }
@@ -207,10 +207,10 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    /* A total arena that all ranks share cannot hold a pattern of each rank. */
-    float *marked = total == group->total ? scratch : total;
-    write_marks(marked, base->rank, group->desc.floats);
-    int status = ls_merge_run(base, NULL, 0, marked, &times, read_all, NULL, err);
+    /* A total that all ranks share has no room for a pattern of each rank. */
+    float *written = total == group->total ? scratch : total;
+    write_pattern(written, base->rank, group->desc.floats);
+    int status = ls_merge_run(base, NULL, 0, written, &times, read_all, NULL, err);
     ls_merge_stop_reading(base);
     return status;
 }

@@ -1,11 +1,12 @@
-/* Communicators of the library: how the ranks' gradients are summed in host memory.
+/* Communicators of the library, which sum the ranks' gradients in host memory.
  *
- * A rank is one worker of the run. After each minibatch it has partial sums of gradients, each in
- * an arena (one array with the gradients of all parameters), and needs the sum over all ranks, the
- * total. The public header <lockstep/sys/communicator.h> declares the table of functions of a
- * communicator (ls_comm_type) and says what groups and communicators guarantee and how they fail.
- * It also defines the shard tree: the fixed binary tree whose leaves are the shards of a minibatch,
- * and which prescribes the order of all additions. Two rows of that table merge in host memory:
+ * A rank is one worker of the run. In each step it has partial sums of the gradients of its shards,
+ * each in an arena (one array with the gradients of all parameters), and needs the sum over all
+ * ranks, the *total*. The public header <lockstep/sys/communicator.h> declares the table of
+ * functions of a communicator (ls_comm_type) and says what groups and communicators guarantee and
+ * how they fail. It also defines the shard tree: the fixed binary tree whose leaves are the shards
+ * of a minibatch, and which prescribes the order of all additions. Two communicators merge in host
+ * memory:
  *
  *     ordered   an all-reduce in two phases. Each rank sums one chunk of the arena over all ranks'
  *               partial sums, in the order of the shard tree; then each rank copies the other
@@ -33,7 +34,7 @@ const ls_comm_type *const *ls_comm_types(void);
 enum { LS_COMM_WHY = 128 }; /* size of a text of ls_comm_find in bytes */
 
 /* Finds the communicator called `name` in `types`, a NULL-terminated array (the library's, or a
- * device's own). Returns NULL if there is none; `why` then receives a hint such as "did you mean
+ * device's own). Returns NULL if there is none; `why` then receives a hint, such as "did you mean
  * 'ordered'?". Any thread. */
 const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *name,
                                  char why[LS_COMM_WHY]);
@@ -49,42 +50,44 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
  * last push the stack holds one entry for each node of ls_tree_cover(lo, hi).
  *
  * Spread mode (ls_fold_spread), for devices that compute into any host memory: each gradient is
- * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing. The
- * entries of a node that have not been added yet are called its parts. Four or more parts are added
- * in one pass over memory, so that each part is read once. The addition is made before the next
- * gradient is computed (ls_fold_leaf). After the last push the fold adds nothing more: the merge
- * makes the remaining additions, and all ranks share that work. The stack can therefore hold the
- * parts of a node where ls_tree_cover has the node.
+ * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing.
+ * Adjacent entries that together contain exactly the shards of one node are called the *parts* of
+ * that node. Four or more parts are added in one pass over memory, so that each part is read once.
+ * The addition is made before the next gradient is computed (ls_fold_leaf). After the last push the
+ * fold adds nothing more: the merge makes the remaining additions, and all ranks share that work.
+ * At the end the stack can therefore contain the parts of a node instead of the node in
+ * ls_tree_cover.
  *
  * Dealt shards (ls_fold_deal) are a form of spread mode. Which shards a worker computes is decided
- * while the workers run (sync/deal.h): each begins with a first shard and then receives the shard
- * to the left or to the right of those that it has. The shards of a worker, and with them its
- * partial sums, differ from one minibatch to the next. The tree is always the same, and so are the
- * bits of the sum over all workers.
+ * while the workers run (sync/deal.h): each worker begins with a fixed first shard, and then
+ * receives the shard to the left or to the right of the shards that it has. The shards of a worker,
+ * and with them its partial sums, differ from one minibatch to the next. The tree is always the
+ * same, and so are the bits of the sum over all workers.
  *
  * Threads: only one worker's thread uses a fold. */
 
 typedef struct ls_fold {
     ls_device *device;
-    float *leaf;                       /* the leaf arena: device memory of the caller */
-    size_t floats;                     /* length of an arena in floats */
-    int shards;                        /* number of leaves of the tree */
-    bool spread;                       /* spread mode */
-    ls_span range;                     /* the worker's shards; dealt shards: all that it can get */
+    float *leaf;   /* the leaf arena: device memory of the caller */
+    size_t floats; /* length of an arena in floats */
+    int shards;    /* number of leaves of the tree */
+    bool spread;   /* spread mode */
+    /* the worker's shards; if shards are dealt, all shards that it can get */
+    ls_span range;
     int first;                         /* shard that is pushed first in a minibatch */
     bool from_left;                    /* spread mode: the last push was on the left */
-    int next;                          /* shard that is pushed next, without spread mode */
+    int next;                          /* without spread mode: shard that is pushed next */
     int depth;                         /* number of partial sums on the stack */
     int arenas;                        /* number of allocated arenas */
     ls_partial stack[LS_PARTIALS_MAX]; /* valid until ls_fold_begin or ls_fold_leaf is called */
-    float *arena[LS_PARTIALS_MAX];     /* without spread mode arena[i] is for stack[i]; in spread
-                                        * mode an entry can be in any arena */
+    /* without spread mode, stack[i] uses arena[i]; in spread mode an entry can use any arena */
+    float *arena[LS_PARTIALS_MAX];
 } ls_fold;
 
-/* Initialises a fold for the shards lo … hi − 1 of a tree over `shards` leaves, and allocates its
- * arenas of `floats` floats each on `device`, which must be bound to the calling thread. `leaf` is
- * the leaf arena, of the same length, which the caller owns.
- * Errors: LS_ENOMEM, LS_EDEVICE. */
+/* Initialises a fold for the shards lo … hi − 1 of a tree over `shards` leaves. Allocates its
+ * arenas, of `floats` floats each, on `device`, which must be bound to the calling thread. `leaf`
+ * is the leaf arena, which has the same length and belongs to the caller. Errors: LS_ENOMEM,
+ * LS_EDEVICE. */
 int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards, int lo,
                  int hi, ls_error *err);
 
@@ -101,15 +104,15 @@ int ls_fold_spread(ls_fold *fold, ls_error *err);
  * LS_EDEVICE. */
 int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err);
 
-/* Returns the arena in which the caller must compute the next gradient. In spread mode it first
- * adds parts of the stack: those of a node that has four or more, and, if no arena would be free
- * otherwise, those of a smaller node. */
+/* Returns the arena in which the caller must compute the next gradient. In spread mode the function
+ * first adds the parts of a node that has four or more parts. If no arena would be free otherwise,
+ * it adds the parts of a node with fewer parts. */
 float *ls_fold_leaf(ls_fold *fold);
 
 /* Returns the arena that holds the first (leftmost) partial sum after the last push. A worker that
  * computes all shards of the minibatch can use this arena as its total arena: the merge then adds
- * the other partial sums to the first one in place, which ls_tree_rest_add allows. Not for dealt
- * shards of several workers. */
+ * the other partial sums to the first one in place, which ls_tree_rest_add allows. Must not be used
+ * for dealt shards of several workers. */
 float *ls_fold_root(const ls_fold *fold);
 
 /* Returns the size of the fold's arenas in bytes. */
@@ -119,46 +122,44 @@ size_t ls_fold_bytes(const ls_fold *fold);
 void ls_fold_begin(ls_fold *fold);
 
 /* Pushes the gradient of the next shard, which the caller has computed in the arena that
- * ls_fold_leaf returned. After the return the caller may overwrite the leaf arena, except after the
- * last push of a minibatch, when it can hold a partial sum. In spread mode the caller asks
- * ls_fold_leaf for each arena instead. Errors: LS_EDEVICE,
+ * ls_fold_leaf returned. Without spread mode the caller may overwrite the leaf arena after the
+ * return, except after the last push of a minibatch, when the leaf arena can contain a partial sum.
+ * In spread mode the caller calls ls_fold_leaf before each gradient. Errors: LS_EDEVICE,
  * LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 
-/* Pushes the gradient of the shard to the left of those that were pushed, as ls_fold_push does for
- * the shard to the right. Only for dealt shards. */
+/* Pushes the gradient of the shard to the left of the shards that were pushed before; ls_fold_push
+ * pushes the shard to their right. Only for dealt shards. */
 void ls_fold_push_left(ls_fold *fold);
 
 /* ---- sums by pieces -------------------------------------------------------------------------- *
- * A second form of the `ordered` all-reduce, which writes no total. Each rank computes the sum for
- * itself, piece by piece, where it uses the piece. Each rank reads the partial sums of all ranks,
- * so this form takes less time only if there are few of them.
+ * A second form of the `ordered` all-reduce, which writes no total. Each rank computes the total
+ * for itself, one piece at a time, immediately before it uses the piece. Each rank reads the
+ * partial sums of all ranks, so this form takes less time only if there are few partial sums.
  *
- *     ls_pieces_begin     ends with a barrier, after which all partial sums are complete. This is
- *                         the commit point: either every rank returns LS_OK and can compute the
- *                         whole sum, or no rank does
- *     ls_piece            computes a part of the sum; any number of calls
- *     ls_pieces_end       ends with a barrier, after which no rank reads the partial sums of the
- *                         other ranks
+ *     ls_pieces_begin     ends with a barrier, after which all partial sums are complete. This
+ * barrier is the commit point: either every rank returns LS_OK and can compute the whole sum, or no
+ * rank does ls_piece            computes a part of the sum; any number of calls ls_pieces_end ends
+ * with a barrier, after which no rank reads the partial sums of the other ranks
  *
- * If a rank fails after the commit point, the other ranks can still compute the sum, because the
+ * If a rank fails after the commit point, the other ranks can still compute the total, because the
  * arrays of the failed rank stay allocated and unchanged until every other rank has reported the
- * step. The other ranks find at ls_pieces_end that the group is aborted. They have used the sum by
- * then, so the step counts. They begin no other step in this group, because a stalled rank may
- * still read their partial sums. */
+ * step. The other ranks find in ls_pieces_end that the group is aborted. At that time they have
+ * applied the total, so the step counts. They begin no other step in this group, because a stalled
+ * rank may still read their partial sums. */
 
 /* Shows the rank's partial sums and waits for the other ranks. Only for a group of ls_comm_ordered
- * without other processes. Allocates nothing, because join has made room for all partial sums: so
- * no rank can fail for lack of memory after the commit point. Errors: as all_reduce. */
+ * without other processes. Allocates nothing, because ls_host_join has made room for all partial
+ * sums. So no rank can fail after the commit point for lack of memory. Errors: as all_reduce. */
 int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
                     ls_error *err);
-/* Writes the floats first … first + count − 1 of the sum to `out`, in the order of the tree. `comm`
- * is an ls_comm. */
+/* Computes the floats first … first + count − 1 of the total, in the order of the tree, and writes
+ * them to out[0 … count − 1]. `comm` points to an ls_comm. */
 void ls_piece(void *comm, float *out, size_t first, size_t count);
-/* Waits for the other ranks. After LS_OK the rank's partial sums may be overwritten. Errors:
- * LS_EABORTED, LS_ETIMEDOUT. */
+/* Declares that this rank reads no more, and waits for the other ranks. After LS_OK the rank's
+ * partial sums may be overwritten. Errors: LS_EABORTED, LS_ETIMEDOUT. */
 int ls_pieces_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
-/* Ends the rank's use of the sum without a barrier, after a failure. */
+/* Ends the rank's use of the total without a barrier, after a failure. */
 void ls_pieces_drop(ls_comm *comm);
 
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
@@ -166,7 +167,7 @@ void ls_pieces_drop(ls_comm *comm);
 /* Communicator of one rank. */
 typedef struct ls_host_comm {
     ls_comm base;
-    ls_tree_rest rest; /* additions that the last merge had to make (merge/group.h) */
+    ls_tree_rest rest; /* the rest of the tree in the last merge (merge/group.h) */
 } ls_host_comm;
 
 /* Implements the function group_create of ls_comm_type. */
@@ -174,12 +175,12 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
 /* Implements the function group_destroy of ls_comm_type. */
 void ls_host_group_destroy(ls_comm_group *base);
 
-/* Returns a total arena that belongs to the group and that all ranks can share, or NULL if there is
- * no memory for it. If every rank passes this arena to all_reduce as its total, each rank of
- * `ordered` writes its chunk of the sum there, and the second phase, in which chunks are copied, is
- * omitted. The arena is zeroed. It is freed with the group: a rank that was abandoned inside a
- * merge can still write to it when it continues, even if the run uses another group by then. Called
- * before the first merge. */
+/* Returns an arena that belongs to the group and that all ranks can share as their total. Returns
+ * NULL if there is no memory for it. If every rank passes this arena to all_reduce as its total,
+ * each rank of `ordered` writes its chunk of the total to this arena, and the second phase, in
+ * which chunks are copied, is omitted. The arena is zeroed. It is freed together with the group,
+ * because a rank that was abandoned inside a merge can still write to it when it continues, even if
+ * the run uses another group then. Called before the first merge. */
 float *ls_host_group_total(ls_comm_group *base);
 
 /* Implements the function join of ls_comm_type. */
@@ -188,20 +189,19 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
 void ls_host_leave(ls_comm *base);
 
 /* Implements the function check_reads of ls_comm_type: tests whether this rank reads correctly what
- * each rank writes to its memory. Each rank writes a pattern of its own to its total arena (to
- * `scratch` if all ranks share one total), and each rank compares the patterns of all ranks.
+ * each rank has written to its own memory. Each rank writes a pattern of its own to its total arena
+ * (to `scratch` if all ranks share one total), and each rank compares the patterns of all ranks.
  * Collective. Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
 int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err);
 
-/* Initialisers of the functions that the rows of `ordered` and `naive` in the table have in
- * common. */
+/* Initialisers of the members of ls_comm_type that `ordered` and `naive` have in common. */
 #define LS_HOST_SLOTS                                                                              \
     .group_create = ls_host_group_create, .group_destroy = ls_host_group_destroy,                  \
     .set_timeout = ls_merge_set_timeout, .join = ls_host_join, .leave = ls_host_leave,             \
     .check_reads = ls_host_check_reads, .abort = ls_merge_abort, .may_read = ls_merge_may_read
 
-/* Copies `count` floats of an arena that another rank has shown to the group for this merge
- * (merge/group.h). If the group is aborted, the function stops early and the copy is incomplete. */
+/* Copies `count` floats of an arena that another rank shows in this merge (merge/group.h). If the
+ * group is aborted, the function stops early and the copy is incomplete. */
 void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count);
 
 #endif

@@ -1,16 +1,16 @@
-/* The `naive` all-reduce, in the form in which the book "Dive into Deep Learning" first writes it:
- * parameter by parameter, the gradients are summed on device 0 and copied back from there. It
- * exists for comparison with `ordered`: for each parameter rank 0 makes all additions while the
- * other ranks wait, and then they copy the sum. */
+/* The `naive` all-reduce. The book "Dive into Deep Learning" first writes an all-reduce in this
+ * form: for each parameter, the gradients are summed on device 0 and copied from there to the other
+ * devices. It exists for comparison with `ordered`. For each parameter, rank 0 makes all additions
+ * while the other ranks wait; then the other ranks copy the sum. */
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* Number of floats after which rank 0 checks whether the group is aborted. */
+/* Number of floats that rank 0 adds between two checks whether the group is aborted. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
-/* Writes the sum of all ranks' partial sums over the floats [first, end) to `total`, in the order
- * of the ranks. */
+/* Writes the floats first … end − 1 of the sum of all partial sums to `total`. The partial sums are
+ * added in the order of the ranks. */
 static void sum_piece(const ls_merge_group *group, float *total, size_t first, size_t end)
 {
     memset(total + first, 0, (end - first) * sizeof(float));

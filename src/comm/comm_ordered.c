@@ -1,48 +1,55 @@
 /* The `ordered` all-reduce: a reduce-scatter in tree order, followed by an all-gather.
  *
- * Each rank owns one chunk of the arena. First each rank sums its chunk over all ranks' partial
- * sums: it makes those additions of the shard tree that the ranks could not make alone
- * (ls_tree_rest in merge/group.h). Then each rank copies the other chunks from their owners. If
- * every rank has one partial sum, as many bytes are moved as in a ring all-reduce. A step has three
- * barriers, or two if all ranks share one total:
+ * <lockstep/sys/communicator.h> explains the terms arena, partial sum, total and shard tree. The
+ * arena is cut into one chunk per rank. In the first phase each rank sums its own chunk over all
+ * ranks' partial sums. A rank has added the gradients of its own shards before the merge; here it
+ * makes the remaining additions of the shard tree, those that combine partial sums (the rest of the
+ * tree, merge/group.h). In the second phase each rank copies the other chunks, each from the rank
+ * that has summed it. If every rank has one partial sum, as many bytes are moved as in a ring
+ * all-reduce. A merge has three barriers, or two if all ranks share one total:
  *
  *     publish    all partial sums are complete         before any rank reads them
  *     reduced    all chunks are complete               before any rank gathers them
  *     committed  every rank holds the complete sum     the commit point
  *
- * If all ranks pass the same arena as their total (ls_host_group_total), the total is complete at
- * the barrier `reduced`, which is then the commit point. If the group has a single rank, that rank
- * may pass the arena of its first partial sum as its total (ls_tree_rest_add allows that): the
- * other partial sums are added there. If it has only one partial sum, nothing is computed.
+ * All ranks may pass the same arena as their total (ls_host_group_total). The total is then
+ * complete at the barrier `reduced`, which is the commit point, and there is no third barrier. If
+ * the group has a single rank, that rank may pass the arena of its first partial sum as its total,
+ * because ls_tree_rest_add allows that. The rank then adds its other partial sums to the first one
+ * in place. If there are no other partial sums, it computes nothing.
  *
- * No total is overwritten while another rank reads it: a rank writes its total again only after the
- * publish barrier of the next step, and each rank arrives at that barrier only after it has copied
- * all chunks of this step and has used its total.
+ * No total is overwritten while another rank reads it. A rank writes its total again only after the
+ * barrier `publish` of the next merge. Each rank arrives at that barrier only when it has copied
+ * all chunks of this merge and its caller no longer uses the total. The second condition matters if
+ * the ranks share one total.
  *
- * For sums by pieces (comm.h) there are two barriers as well. The first one is the commit point.
+ * Sums by pieces (comm.h) have two barriers: `publish`, which is the commit point, and the barrier
+ * of ls_pieces_end.
  *
- * If the minibatch is divided over several processes, the ranks of one process sum, chunk by chunk,
- * the nodes that cover the shards of their own process. The process's progress thread
- * (cluster/courier.h) sums these nodes with those of the other processes, and each rank copies the
- * result. */
+ * If the shards of the minibatch are divided over several processes, the ranks of one process
+ * compute, each rank for its own chunk, the nodes in the cover of the process. The cover is the
+ * fewest nodes of the shard tree that contain exactly the shards of this process. The process's
+ * progress thread (cluster/cluster.h) adds the nodes of all processes, and each rank copies the
+ * total. */
 #include "comm/comm.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Number of floats that are added between two checks whether the group is aborted: a few
- * microseconds. */
+/* Number of floats that are added between two checks whether the group is aborted; the additions
+ * take a few microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 12)
 
-/* Returns whether nothing has to be computed: the only partial sum is the total, and it already
- * lies in the output arena. */
+/* Returns whether nothing has to be computed, because there is only one partial sum and its arena
+ * is the output arena. */
 static bool is_summed(const ls_tree_rest *rest, float *const *out)
 {
     return rest->count == 1 && rest->part[0].data == out[0];
 }
 
-/* Computes this rank's chunk of each sum that is left when all additions are made: out[i] receives
- * sum i. It is one sum, the total, if the run has a single process. */
+/* Executes the rest of the tree for this rank's chunk. If the run has a single process, the result
+ * is one sum, the total, which is written to out[0]. If the run has several processes, the results
+ * are the comm->rest.sums nodes in the cover of this process; node i is written to out[i]. */
 static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
 {
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
@@ -76,8 +83,8 @@ static bool is_one_total(const ls_merge_group *group)
     return r == group->base.ranks;
 }
 
-/* Merges within this process. */
-static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+/* Merges in a run with a single process. */
+static int merge_in_process(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
     const ls_merge_group *group = ls_merge_group_of(base);
@@ -93,9 +100,10 @@ static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 
 /* ---- over several processes ------------------------------------------------------------------ */
 
-/* Merges over several processes: each rank computes its chunk of this process's nodes; rank 0 and
- * the progress thread sum them with the other processes' nodes; each rank copies the sum. */
-static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+/* Merges in a run with several processes. Each rank computes its chunk of the nodes in the cover of
+ * this process; then rank 0 has the progress thread add the nodes of all processes; then each rank
+ * copies the total. */
+static int merge_over_processes(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
     const ls_merge_group *group = ls_merge_group_of(base);
@@ -118,15 +126,16 @@ static int merge(ls_comm *base, void *times, ls_error *err)
     int status = ls_tree_rest_update(&comm->rest, group, err);
     if (status)
         return status;
-    return ls_merge_has_members(group) ? merge_members(comm, times, err)
-                                       : merge_alone(comm, times, err);
+    return ls_merge_has_members(group) ? merge_over_processes(comm, times, err)
+                                       : merge_in_process(comm, times, err);
 }
 
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err)
 {
-    (void)stream; /* in host memory no work is pending on a stream: the partial sums are complete at
-                     the call */
+    /* Devices that compute in host memory have no pending work on streams: the partial sums are
+     * complete at the call. */
+    (void)stream;
     int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
     ls_merge_stop_reading(base); /* needed after an error as well */
     ls_merge_committed(base, status);

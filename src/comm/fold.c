@@ -1,14 +1,16 @@
 /* The fold (comm.h): sums the gradients of one worker's shards while they are computed.
  *
  * Without spread mode, the stack of partial sums is always as short as possible. Each push adds the
- * two topmost entries for as long as they are halves of one node, right half into left half. Entry
- * i lies in arena[i], except that a gradient which is added at once, and the last gradient of a
- * minibatch, stay in the leaf arena. So the left half of an addition is never the leaf arena.
+ * two topmost entries as long as they are the halves of one node: the right half is added to the
+ * left half, in the arena of the left half. Entry i uses arena[i], with two exceptions: a gradient
+ * that the same push adds to the entry below, and the last gradient of a minibatch, stay in the
+ * leaf arena. So the left half of an addition is never in the leaf arena.
  *
  * In spread mode an entry stays in the arena in which its first gradient was computed. Additions
- * are delayed until several parts of a node can be added in one pass over memory (settle), and free
- * arenas are found by searching the stack (free_arena). The number of arenas is computed when the
- * fold is set up, by a simulation of the pushes without data (arenas_needed, places_for). */
+ * are delayed until several parts of a node can be added in one pass over memory (add_due_parts).
+ * Free arenas are found by searching the stack (free_arena). The number of arenas is computed when
+ * the fold is initialised, by a simulation of the pushes without data (arenas_needed,
+ * arenas_needed_spread). */
 #include "comm/comm.h"
 
 #include "base/error.h"
@@ -24,8 +26,8 @@ static bool top_two_join(const ls_fold *fold)
 }
 
 /* Returns the largest number of arenas that the stack needs at the same time without spread mode,
- * the leaf arena not counted. A gradient needs an arena only if it cannot be added to the entry
- * below it at once, and if another gradient follows it. */
+ * the leaf arena not counted. A gradient needs an arena only if the same push does not add it to
+ * the entry below, and if another gradient follows. */
 static int arenas_needed(ls_fold *fold)
 {
     int most = 0;
@@ -43,7 +45,7 @@ static int arenas_needed(ls_fold *fold)
     return most;
 }
 
-/* Allocates arenas until there are `needed` of them. */
+/* Allocates arenas until the fold has `needed` arenas. */
 static int alloc_arenas(ls_fold *fold, int needed, ls_error *err)
 {
     for (; fold->arenas < needed; fold->arenas++) {
@@ -92,10 +94,10 @@ void ls_fold_begin(ls_fold *fold)
     fold->depth = 0;
 }
 
-/* Adds the two topmost entries, which are the halves of a node: the right half (the topmost entry)
- * is added into the arena of the left half. The left half is never in the leaf arena: only the last
- * gradient stays there, and it is always a right half. */
-static int join(ls_fold *fold, ls_error *err)
+/* Adds the two topmost entries, which are the halves of a node: adds the right half (the topmost
+ * entry) to the left half, in the arena of the left half. The left half is never in the leaf arena:
+ * an entry in the leaf arena is the topmost one, and so a right half. */
+static int add_top_two(ls_fold *fold, ls_error *err)
 {
     int i = fold->depth - 2;
     ls_partial *left = &fold->stack[i], *right = &fold->stack[i + 1];
@@ -108,40 +110,43 @@ static int join(ls_fold *fold, ls_error *err)
 
 /* ---- spread mode ----------------------------------------------------------------------------- */
 
-/* Two rules decide when parts of a node are added. Both are applied before a gradient is computed
- * (settle), so parts that the last gradient completes are left to the merge.
+/* Two rules decide when the parts of a node are added. Both rules are applied before a gradient is
+ * computed (add_due_parts). Parts that the last gradient of a minibatch completes are therefore
+ * added by the merge.
  *
- * TOGETHER: the parts of a node are added as soon as there are at least TOGETHER of them.
- * HIGH: if the stack has at least HIGH entries, or if no arena is free, two parts are enough.
+ * TOGETHER: the parts of a node are added as soon as there are at least TOGETHER of them. HIGH: if
+ * the stack has at least HIGH entries, or if no arena is free, two parts are enough.
  *
  * With the first rule alone, the stack could hold two or three parts wherever the cover of the
- * pushed shards (ls_tree_cover) has one node. The second rule bounds its length.
+ * pushed shards (ls_tree_cover) has one node. The second rule limits the number of entries.
  *
  * With both rules the stack has at most 31 entries, one less than LS_PARTIALS_MAX. The worst case
  * is a worker with the shards 1 … 65535 of LS_SHARDS_MAX = 65536: the shards 1 … 65534 are covered
  * by 30 nodes, the most that a cover has, and shard 65535 is one more entry, because no addition
  * follows the last push. */
 enum {
-    TOGETHER = 4, /* least number of parts for which a pass over memory pays */
-    HIGH = 16     /* number of entries from which on two parts are enough */
+    /* smallest number of parts for which a pass over memory takes less time than separate
+     * additions */
+    TOGETHER = 4,
+    HIGH = 16 /* with at least this many entries, two parts are enough */
 };
 
-/* A node as it lies on the stack: adjacent entries whose spans together are the span of the
- * node. */
+/* The parts of a node: `count` entries of the stack, from entry `first` on, whose spans together
+ * are the span of the node. */
 typedef struct parts {
     int first, count;
 } parts;
 
-/* Returns the largest node whose last part is entry `last`. */
+/* Returns the parts of the largest node whose last part is entry `last`. */
 static parts parts_to(const ls_fold *fold, int last)
 {
-    int first = 0; /* every entry is itself a node, so the search ends at `last` or before */
+    int first = 0; /* every entry is itself a node, so the loop ends at `last` at the latest */
     while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, fold->stack[last].span.hi))
         first++;
     return (parts){first, last - first + 1};
 }
 
-/* Returns the largest node whose first part is the first entry of the stack. */
+/* Returns the parts of the largest node whose first part is the first entry of the stack. */
 static parts parts_from_first(const ls_fold *fold)
 {
     int last = fold->depth - 1;
@@ -150,8 +155,9 @@ static parts parts_from_first(const ls_fold *fold)
     return (parts){0, last + 1};
 }
 
-/* Returns a node of two or more parts, or a single entry if there is none. There is such a node if
- * the stack has more entries than the cover of the shards that were pushed. */
+/* Returns the parts of a node that has two or more parts, or the first entry if there is no such
+ * node. There is such a node if the stack has more entries than the cover of the pushed shards has
+ * nodes. */
 static parts any_parts(const ls_fold *fold)
 {
     parts found = {0, 1};
@@ -160,7 +166,7 @@ static parts any_parts(const ls_fold *fold)
     return found;
 }
 
-/* Returns an arena that holds no partial sum: the leaf arena, or one of the fold's own. */
+/* Returns an arena that contains no partial sum: the leaf arena, or an arena of the fold. */
 static float *free_arena(const ls_fold *fold)
 {
     for (int i = 0; i <= fold->arenas; i++) {
@@ -171,11 +177,12 @@ static float *free_arena(const ls_fold *fold)
         if (k == fold->depth)
             return arena;
     }
-    return NULL; /* cannot happen: settle has freed an arena */
+    return NULL; /* cannot happen: add_due_parts has freed an arena */
 }
 
-/* Adds the parts of a node, in tree order, into the arena of its first part. */
-static void add_up(const ls_fold *fold, parts node)
+/* Adds the parts of a node in the order of the tree. The arena of the first part receives the
+ * sum. */
+static void add_parts(const ls_fold *fold, parts node)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
     ls_tree_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
@@ -188,9 +195,9 @@ static void add_up(const ls_fold *fold, parts node)
 }
 
 /* Applies the rules TOGETHER and HIGH: adds the parts of at most one node. `room`: number of
- * entries at which no arena is free. If `adds` is false, only the spans on the stack change, for
- * the simulation in places_for. */
-static void settle(ls_fold *fold, bool adds, int room)
+ * entries with which no arena is free. If `adds` is false, changes only the spans on the stack, for
+ * the simulation in arenas_needed_spread. */
+static void add_due_parts(ls_fold *fold, bool adds, int room)
 {
     parts node = {0, 1};
     const bool full = fold->depth >= room || fold->depth >= HIGH;
@@ -201,7 +208,7 @@ static void settle(ls_fold *fold, bool adds, int room)
     if (node.count < 2 || (node.count < TOGETHER && !full))
         return;
     if (adds)
-        add_up(fold, node);
+        add_parts(fold, node);
     ls_partial *entry = fold->stack + node.first;
     entry->span.hi = entry[node.count - 1].span.hi;
     fold->depth -= node.count - 1;
@@ -209,9 +216,9 @@ static void settle(ls_fold *fold, bool adds, int room)
             (size_t)(fold->depth - node.first - 1) * sizeof *fold->stack);
 }
 
-/* Puts an entry for the next shard on one end of the stack: the shard to the left of those on the
- * stack, or the shard to the right. `data`: arena of its gradient. */
-static void place_leaf(ls_fold *fold, bool left, const float *data)
+/* Adds an entry for the next shard at one end of the stack. `left`: the shard is to the left of the
+ * shards on the stack; if false, it is to their right. `data`: arena of the shard's gradient. */
+static void push_entry(ls_fold *fold, bool left, const float *data)
 {
     ls_partial *stack = fold->stack;
     const int leaf = fold->depth == 0 ? fold->first
@@ -226,15 +233,15 @@ static void place_leaf(ls_fold *fold, bool left, const float *data)
 }
 
 /* Returns the largest number of arenas that are in use at the same time in spread mode, the leaf
- * arena included, if `count` shards are pushed, all of them on the left or all on the right. */
-static int places_for(ls_fold *fold, int count, bool left)
+ * arena included, if `count` shards are pushed, either all on the left or all on the right. */
+static int arenas_needed_spread(ls_fold *fold, int count, bool left)
 {
     int most = 0;
     ls_fold_begin(fold);
     for (int i = 0; i < count; i++) {
-        settle(fold, false, LS_PARTIALS_MAX);
+        add_due_parts(fold, false, LS_PARTIALS_MAX);
         most = fold->depth + 1 > most ? fold->depth + 1 : most;
-        place_leaf(fold, left, NULL);
+        push_entry(fold, left, NULL);
     }
     ls_fold_begin(fold);
     return most;
@@ -243,12 +250,13 @@ static int places_for(ls_fold *fold, int count, bool left)
 int ls_fold_spread(ls_fold *fold, ls_error *err)
 {
     fold->spread = true;
-    return alloc_arenas(fold, places_for(fold, fold->range.hi - fold->range.lo, false) - 1, err);
+    return alloc_arenas(
+        fold, arenas_needed_spread(fold, fold->range.hi - fold->range.lo, false) - 1, err);
 }
 
-/* Returns an upper bound of the number of nodes in the cover of any `leaves` adjacent leaves. A
- * cover has at most two nodes of each size (1, 2, 4, … leaves). */
-static int most_nodes(int leaves)
+/* Returns an upper bound of the number of nodes in the cover of `leaves` adjacent leaves, wherever
+ * they are in the tree. A cover has at most two nodes of each size (1, 2, 4, … leaves). */
+static int cover_nodes_max(int leaves)
 {
     int nodes = 0;
     for (int size = 1; size <= leaves; size *= 2)
@@ -263,20 +271,20 @@ int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err)
     fold->spread = true;
     fold->range = reach;
     fold->first = first;
-    int places = places_for(fold, left, true);
-    const int to_the_right = places_for(fold, right, false);
-    /* If shards are pushed on both sides, one arena is needed for the last gradient, and before it
-     * all other shards can be reduced to the nodes of their cover. */
-    const int both = left > 1 && right > 1 ? most_nodes(reach.hi - reach.lo - 1) + 1 : 0;
-    places = to_the_right > places ? to_the_right : places;
-    return alloc_arenas(fold, (both > places ? both : places) - 1, err);
+    int arenas = arenas_needed_spread(fold, left, true);
+    const int to_the_right = arenas_needed_spread(fold, right, false);
+    /* If shards are pushed on both sides, one arena is needed for the last gradient. Before the
+     * last push, all other shards can be added up to the nodes in their cover. */
+    const int both = left > 1 && right > 1 ? cover_nodes_max(reach.hi - reach.lo - 1) + 1 : 0;
+    arenas = to_the_right > arenas ? to_the_right : arenas;
+    return alloc_arenas(fold, (both > arenas ? both : arenas) - 1, err);
 }
 
 float *ls_fold_leaf(ls_fold *fold)
 {
     if (!fold->spread)
         return fold->leaf;
-    settle(fold, true, fold->arenas + 1);
+    add_due_parts(fold, true, fold->arenas + 1);
     return free_arena(fold);
 }
 
@@ -288,7 +296,7 @@ float *ls_fold_root(const ls_fold *fold)
 
 void ls_fold_push_left(ls_fold *fold)
 {
-    place_leaf(fold, true, free_arena(fold));
+    push_entry(fold, true, free_arena(fold));
 }
 
 /* ---- push ------------------------------------------------------------------------------------ */
@@ -297,7 +305,7 @@ int ls_fold_push(ls_fold *fold, ls_error *err)
 {
     int status = LS_OK;
     if (fold->spread) {
-        place_leaf(fold, false, free_arena(fold));
+        push_entry(fold, false, free_arena(fold));
         return LS_OK;
     }
     int leaf = fold->next++;
@@ -310,6 +318,6 @@ int ls_fold_push(ls_fold *fold, ls_error *err)
         fold->stack[i].data = fold->arena[i];
     }
     while (status == LS_OK && top_two_join(fold))
-        status = join(fold, err);
+        status = add_top_two(fold, err);
     return status;
 }

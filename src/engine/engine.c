@@ -1,11 +1,11 @@
-/* Opening and closing of an engine, and the sending end of its queue. */
+/* Opening and closing of an engine, and ls_engine_submit. */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/worker.h"
 
 #include <string.h>
 
-/* time for which ls_engine_stop waits for stalled workers to return from their calls */
+/* time for which ls_engine_stop waits for stalled workers */
 #define CLOSE_NS ((uint64_t)2 * 1000000000u)
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ static int open_all(ls_engine *e, ls_error *err)
         return status;
     e->workers = ls_pool_size(e->pool);
     e->shards = d->shards ? d->shards : e->workers;
-    ls_engine_expect(e, 0);
+    ls_engine_set_deadline(e, 0);
     status = open_workers(e, err);
     e->streams = !ls_dataset_resident(d->data[LS_TRAIN]).images;
     if (status == LS_OK && e->streams)
@@ -73,7 +73,7 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err)
 /* ---- closing -------------------------------------------------------------------------------- */
 
 /* Stops this engine if its pool belongs to the caller: the workers only release what belongs to the
- * engine, and the pool goes on. */
+ * engine, and the pool continues to run. */
 static int leave_pool(ls_engine *e)
 {
     int status = LS_OK;
@@ -139,13 +139,14 @@ ls_engine_state *ls_engine_weights(ls_engine *e)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
-/* Copies the range to a slot of each worker, and submits the copy as a job of the pool. The inboxes
- * have room for as many ranges as there are slots. */
+/* Copies the range to a slot of each worker, and submits the copy as a job of the pool. An inbox
+ * has room for at least as many ranges as a worker has slots. */
 int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
 {
-    const uint64_t slot = e->items++ % LS_IN_FLIGHT;
+    const uint64_t slot = e->ranges++ % LS_IN_FLIGHT;
     const bool at_rest = e->taken == e->sent;
-    /* reading rows may have taken long, which must not count as silence */
+    /* Reading streamed rows may have taken long; that time must not count as silence of the
+     * workers. */
     if (at_rest || e->streams)
         ls_watch_begin(&e->watch);
     if (at_rest)
@@ -154,10 +155,10 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
         ls_train_worker *w = &e->worker[i];
         if (w->presence != LS_LIVE)
             continue;
-        w->item[slot] = *range;
-        w->item[slot].engine = e;
-        int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->item[slot], err);
-        if (status) { /* workers that did get the range wait for their peers */
+        w->range[slot] = *range;
+        w->range[slot].engine = e;
+        int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->range[slot], err);
+        if (status) { /* workers that did get the range would wait in the merge for the others */
             e->group->type->abort(e->group);
             return status;
         }

@@ -1,15 +1,15 @@
 /* The engine: data-parallel training of one model by several workers.
  *
- * A worker is a thread with its own device and its own replica of the model. Policy lies in the
- * caller (train/): the engine receives a description of the work, and knows no configuration files,
- * records or checkpoints. This page explains how the engine works; the functions follow.
+ * A worker is a thread with its own device and its own replica of the model. The engine is told
+ * what to do by its caller (train/), in a description (ls_engine_desc); it knows no configuration
+ * files, records or checkpoints. This page explains how the engine works; the functions follow.
  *
  * QUEUE. One thread, the coordinator, calls all functions below. It cuts an epoch into minibatches
  * and sends ranges of one or a few consecutive steps to the workers. Each worker has an inbox, a
  * bounded lock-free queue with one writer and one reader, and every worker receives the same
- * ranges. At most LS_IN_FLIGHT ranges are outstanding: while a worker runs one, the next is already
- * in its inbox, so that it is never idle between two steps; and no worker gets far ahead of the
- * others.
+ * ranges. At most LS_IN_FLIGHT ranges are outstanding. While a worker runs one range, the next is
+ * already in its inbox, so the worker does not wait between two steps. The limit also keeps a
+ * worker from getting far ahead of the others.
  *
  *     coordinator                          worker                              worker
  *     ls_engine_submit(range) ──inbox──▶   gather, forward, backward           (the same, on
@@ -18,67 +18,70 @@
  *                                          optimizer step
  *     ls_engine_collect()    ◀──reports──  status, loss, times
  *
- * STEP. A minibatch is cut into a fixed number of shards, which does not depend on the number of
- * workers; group.c assigns the shards to workers. A worker computes the gradients of its shards
- * one after another, and adds them in the order that a binary tree over the shards prescribes.
- * Workers on CPUs are not bound to their assignment: shards are dealt to them while they work
- * (sync/deal.h), so a worker that is slower, or whose CPU is busy, computes fewer of them. The
- * shards of a worker are adjacent in any case. Which worker computes a shard changes neither the
- * tree nor a bit of the sum.
- * After the all-reduce every worker has the same sum, and applies the same optimizer step to its
- * own replica. Replicas that were equal therefore stay equal, bit for bit, and only gradients are
- * exchanged (worker_step.c).
+ * STEP. The rows of a minibatch are cut into a fixed number of shards, which does not depend on the
+ * number of workers; group.c assigns the shards to workers. A worker computes the gradients of its
+ * shards one after another, and adds them in the order that a binary tree over the shards
+ * prescribes (the shard tree, <lockstep/sys/communicator.h>). Workers on CPUs are not bound to
+ * their assignment: shards are dealt to them while they work (sync/deal.h), so a worker that is
+ * slower, or whose CPU is busy, computes fewer shards. The shards of a worker are adjacent in both
+ * cases. Which worker computes a shard changes neither the tree nor a bit of the sum. After the
+ * all-reduce every worker has the same sum, and applies the same optimizer step to its own replica.
+ * Replicas that were equal therefore stay equal, bit for bit, and only gradients are exchanged
+ * (worker_step.c).
  *
  * ALL-REDUCE, also called the merge. Each worker contributes the partial sums of its shards, and
  * every worker receives the total. The additions are those of the tree over all shards, in the
  * tree's order, so the total does not depend on the number of workers. If each worker has exactly
  * one shard, the part of the gradient that is complete is merged while backward computes the rest.
- * The loss, the number of correct rows and the number of rows are the last floats of the gradient,
- * and are summed with it.
+ * The last floats of each gradient are the loss, the number of correct rows and the number of rows;
+ * the merge sums these floats too.
  *
- * COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the complete
- * sum, or no worker does. If a worker fails before that point, the others get no sum, and no
- * worker applies the step. If it fails after that point, the others have the sum, and all of them
- * apply the step. After any failure the remaining workers therefore agree on the number of steps
- * done without a message, and no replica needs repair.
- * Where few partial sums are merged on CPUs, each worker adds them itself while it applies the
- * update, piece by piece (comm/comm.h). The commit point is then the barrier at which all partial
- * sums are complete: from there on every worker can compute the sum whatever happens to the others,
- * because the arrays of a lost worker stay allocated and unchanged. The workers meet at a second
- * barrier after the update, before they overwrite their partial sums. A worker that finds the group
- * aborted at that barrier has applied the step and reports it, but begins no other step.
- * A run with one worker has no other workers to agree with, but the rule is the same: the weights
- * change only in the update, which is the last part of a step. If the worker fails before it, the
- * step was not applied. The gradients that the step has computed do no harm, because the next
- * attempt overwrites them. (On a CPU a single worker has no array for the total: it adds its
- * partial sums in the array of the first one, or piece by piece in the update.)
+ * COMMIT POINT. Each merge has one (merge/group.h): if all workers reach the commit point, every
+ * worker gets the complete sum; otherwise no worker does. If a worker fails before that point, the
+ * others get no sum, and no worker applies the step. If a worker fails after that point, the others
+ * have the sum, and all of them apply the step. After any failure the remaining workers have
+ * therefore done the same number of steps. They need no message to find that out, and no replica
+ * needs repair. If few partial sums are merged on CPUs, each worker adds the partial sums itself
+ * while it applies the update, piece by piece (comm/comm.h). The commit point is then the barrier
+ * at which all partial sums are complete. After that barrier every worker can compute the sum
+ * whatever happens to the others, because the arrays of a lost worker stay allocated and unchanged.
+ * The workers meet at a second barrier after the update, before they overwrite their partial sums.
+ * A worker that finds the group aborted at that barrier has applied the step and reports it, but
+ * begins no other step. The same rule holds for a run with one worker: the weights change only in
+ * the update, which is the last part of a step. If the worker fails before the update, the step was
+ * not applied. The gradients that the step has computed do no harm, because the next attempt
+ * overwrites them. (On a CPU a single worker has no separate array for the total. It adds its
+ * partial sums in the array of the first partial sum, or piece by piece in the update.)
  *
- * LOST WORKERS. A worker whose device fails says so in its report and takes no further part. A
- * worker that shows no sign of life for longer than a time limit, the deadline, has stalled; wait.c
+ * LOST WORKERS. A worker whose device fails reports the failure and takes no further part. A worker
+ * that shows no sign of life for longer than a time limit, the deadline, has stalled; wait.c
  * decides this. The thread of a stalled worker cannot be stopped, and may still use memory that it
- * shares with the others. The others leave that memory to it and get new memory
- * (ls_engine_leave_stalled). In both cases the function in which the coordinator waits for the
- * workers (ls_engine_collect for steps, ls_engine_run_all for other work) returns, and
- * ls_engine_faults then returns a fault of that worker. The coordinator then classifies the faults
- * (train/recover.c), removes the workers whose devices failed (ls_engine_drop), and has the
- * remaining workers form a new group (ls_engine_form), which distributes the shards anew. The tree
- * is unchanged: if the step is submitted again, its sum, and with it the final weights of the run,
- * have the same bits as without the failure. Shards that were dealt in the failed step count for
- * nothing, because nobody gets its sum; a new group deals all of them again, with a new ls_deal. A
- * stalled worker that continues may still take shards of the old one, which is kept with the old
- * group and used by nobody else.
+ * shares with the others. This memory is left to the stalled worker, and the others get new memory
+ * (ls_engine_leave_stalled). After a failed device as after a stall, the function in which the
+ * coordinator waits for the workers (ls_engine_collect for steps, ls_engine_run_all for other work)
+ * returns, and ls_engine_faults then returns the fault of that worker. The coordinator then
+ * classifies the faults (train/recover.c), removes the workers whose devices failed
+ * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
+ * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
+ * with it the final weights of the run, have the same bits as without the failure. Shards that were
+ * dealt in the failed step count for nothing, because no worker gets the sum of that step. The new
+ * group deals all shards again, with a new ls_deal. The old ls_deal is kept with the old group: a
+ * stalled worker that wakes may still take shards from it, and no other worker uses it.
  *
- * SKIPPED STEPS. If the loss of a step is not finite, all workers have the same sum and skip the
- * step. Each then computes again the shards that it had in this step, one by one, and reports the
- * first whose loss is not finite. Every shard was dealt to exactly one worker, so none is searched
- * twice and none is left out.
+ * SKIPPED STEPS. If the loss of a step is not finite, all workers skip the step, because all have
+ * the same sum. Each worker then computes its shards of this step again, one by one, and reports
+ * the first shard whose loss is not finite. Every shard belongs to exactly one worker, so no shard
+ * is searched twice and no shard is left out.
  *
- * WORDS. An *arena* is one array with all parameters of the model, or with a value for each of them
- * (gradient, optimizer state), always in the same order. The gradient of a shard is a *leaf* of the
- * tree. A worker's *fold* (comm/comm.h) is its set of partial sums of leaves. The *exchange*
- * (exchange.h) is memory through which the coordinator and the workers' jobs pass weights and
- * results. The *feed* (feed.h) has the rows of steps in flight, if training rows are streamed. A
- * *job* is any work of a worker that is not a step, such as an evaluation.
+ * WORDS. An *arena* is one array of floats with all parameters of the model, or with one value for
+ * each parameter (gradient, optimizer state), always in the same order. The gradient of a shard is
+ * a *leaf* of the tree. A worker's *fold* (comm/comm.h) is its set of partial sums of leaves. A
+ * *job* is any work of a worker that is not a step, such as an evaluation. The *exchange*
+ * (exchange.h) is the memory through which the coordinator and the jobs pass each other weights and
+ * results. Training rows are *resident* if the devices hold all of them for the whole run; they are
+ * *streamed* if the coordinator reads the rows of a step shortly before the step. The *feed*
+ * (feed.h) is the buffer for the streamed rows of the steps in flight. A step is *in flight* from
+ * ls_engine_submit to ls_engine_collect.
  *
  * The functions by purpose:
  *
@@ -112,10 +115,10 @@
 typedef struct ls_engine ls_engine;
 struct ls_cluster;
 
-/* Most consecutive steps in one range. */
+/* Largest number of consecutive steps in one range. */
 #define LS_RANGE_MAX 32
-/* Most ranges that a worker holds at once: it runs one while the next waits. More would only let a
- * worker run ahead of the others. */
+/* Largest number of ranges that a worker holds at once: the worker runs one range while the next
+ * waits. With more, a worker would only run further ahead of the others. */
 #define LS_IN_FLIGHT 2
 /* Capacity of ls_engine_desc.step_rows. */
 #define LS_STEP_ROWS 8
@@ -125,8 +128,8 @@ struct ls_cluster;
 /* Description of the work. Everything that it points to must outlive the engine, except `devices`,
  * which is only read by ls_engine_open, and `class_weight`, which the engine frees. */
 typedef struct ls_engine_desc {
-    /* The workers' threads are those of `pool`. If `pool` is NULL, the engine creates a pool with
-     * the options `devices`, in which it sets `inbox`, and `stop` to a hook that frees the
+    /* Pool whose threads become the workers. NULL: the engine creates a pool with the options
+     * `devices`. In these options the engine sets `inbox`, and sets `stop` to a hook that frees the
      * worker's replica. */
     ls_pool *pool;
     const ls_device_pool_options *devices;
@@ -135,33 +138,33 @@ typedef struct ls_engine_desc {
     const ls_optimizer *optimizer;
     const ls_gather *preprocessing;
     const ls_loss *loss;
-    float label_smoothing;
+    float label_smoothing; /* 0: none */
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
-    uint64_t seed;
-    /* the sum of a minibatch's gradients is divided by batch_size, even if the minibatch has fewer
-     * rows; if false, by its number of rows */
+    uint64_t seed; /* seed of the run's random numbers */
+    /* true: the sum of a minibatch's gradients is divided by batch_size, even if the minibatch has
+     * fewer rows; false: the sum is divided by the minibatch's number of rows */
     bool divides_by_batch_size;
-    /* A step whose loss is not finite is not applied, and training goes on; if false, no further
-     * step is begun after such a step. */
+    /* A step whose loss is not finite is never applied. true: training goes on after such a step;
+     * false: no further step is begun. */
     bool skip_nonfinite;
     /* Data. Training rows that are not resident in memory are streamed through ls_engine_feed. */
     ls_dataset *const *data; /* [LS_SUBSETS] */
-    uint32_t batch_size;
-    /* [step_row_count] further numbers of rows that a minibatch may have */
+    uint32_t batch_size;     /* number of rows of a full minibatch */
+    /* [step_row_count] numbers of rows that a minibatch may have besides batch_size */
     const uint32_t *step_rows;
     int step_row_count;
-    bool scores;            /* an evaluation returns the scores of every row, not only sums */
+    bool scores;            /* an evaluation also returns the scores of every row */
     const atomic_int *stop; /* not 0: an evaluation ends early; NULL: it never does */
     /* Distribution of the shards. */
     int shards;                 /* number of shards of a minibatch; 0: one per worker */
     const double *capacity;     /* [workers] relative speed of each worker; NULL: all equal */
     struct ls_cluster *cluster; /* the other processes of the run; NULL: none */
-    /* Supervision. `deadline_s`: time without a sign of life, in seconds, after which a worker has
-     * stalled; 0: derived from the longest step. */
+    /* Supervision. `deadline_s`: time in seconds without a sign of life after which a worker is
+     * declared stalled; 0: the engine derives the time from the longest step. */
     double deadline_s;
     ls_injections injections;
-    /* Callbacks, which receive `user`; each may be NULL. `idle` is called on the coordinator's
+    /* Callbacks; each receives `user` and may be NULL. `idle` is called on the coordinator's
      * thread, now and then while it waits and after each job. `opened` is called on each worker's
      * thread before its device computes anything. */
     void (*idle)(void *user);
@@ -178,34 +181,35 @@ typedef struct ls_engine_desc {
  * LS_ENOMEM, those of ls_device_pool_create. */
 int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err);
 
-/* Ends the workers. A pool of the caller's is not destroyed: its workers only release what belongs
- * to this engine. Returns LS_ESTALLED if a worker that was abandoned has not come back; it may
- * still use any memory that it could reach, so the engine and everything that its description
- * points to must be kept. NULL is allowed. */
+/* Ends the workers. If the caller passed a pool, the pool is not destroyed: its workers only
+ * release what belongs to this engine. Returns LS_ESTALLED if a stalled worker has not come back.
+ * Such a worker may still use all memory that it could reach, so the caller must keep the engine
+ * and everything that the description points to. NULL is allowed. */
 int ls_engine_stop(ls_engine *engine);
 /* Frees the engine, which must have been stopped. NULL is allowed. */
 void ls_engine_destroy(ls_engine *engine);
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-/* Weights and optimizer states in canonical layout: the values from which workers start, and the
- * values that are read back from them. */
+/* Weights and optimizer states in canonical layout (nn/model.h): the values with which workers
+ * start, and the values that are read back from workers. */
 typedef struct ls_engine_state {
-    /* [model->floats] the weights, or their moving average if one is kept */
+    /* [model->floats] the weights, or the moving average of the weights if the optimizer keeps
+     * one */
     float *canonical;
-    /* [model->floats] each, or NULL if there is no such state; the optimizer's states. If a moving
-     * average is kept, one of them holds the weights that are trained. */
+    /* [model->floats] each: the optimizer's states; NULL: there is no such state. If the optimizer
+     * keeps a moving average, one of these arrays contains the weights that are trained. */
     float *slot[LS_STATES];
-    bool has_slots; /* ls_worker_open loads the states too; false at the beginning of a run */
+    bool has_slots; /* ls_worker_open loads `slot` too; false at the beginning of a run */
 } ls_engine_state;
 
 /* Returns the engine's weights and states. ls_engine_leave_stalled may replace the object. */
 ls_engine_state *ls_engine_weights(ls_engine *engine);
-/* Loads ls_engine_weights into all replicas. `steps_done`: number of completed steps, which faults
- * report. Errors: those of ls_engine_run_all. */
+/* Copies ls_engine_weights to all replicas. `steps_done`: number of completed steps, for the
+ * faults' member `step`. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
-/* Compares the checksums of all replicas; if `exports`, also copies the weights and states of one
- * replica into ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
+/* Compares the checksums of all replicas. If `exports`, also copies the weights and states of one
+ * replica to ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
  * replicas differ; those of ls_engine_run_all. */
 int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
@@ -213,52 +217,55 @@ int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls
 
 /* Consecutive steps of one epoch. */
 typedef struct ls_range {
-    ls_engine *engine; /* set by ls_engine_submit */
-    uint32_t epoch;
-    uint64_t first_step; /* index in the run, from 0 */
-    uint32_t steps;
-    /* Row indices of the minibatches, one minibatch after another; must stay valid until the steps
-     * are collected. */
+    ls_engine *engine;   /* set by ls_engine_submit */
+    uint32_t epoch;      /* index of the epoch, from 0 */
+    uint64_t first_step; /* index of the first step in the run, from 0 */
+    uint32_t steps;      /* number of steps */
+    /* [row_count] row indices of the minibatches, one minibatch after another. The array must stay
+     * valid until the steps are collected. */
     const uint32_t *rows;
-    uint32_t row_count; /* number of `rows`; only the range's last minibatch may be smaller */
-    float lr[LS_RANGE_MAX];
+    /* number of `rows`; only the range's last minibatch may have fewer rows than the others */
+    uint32_t row_count;
+    float lr[LS_RANGE_MAX]; /* [steps] learning rate of each step */
 } ls_range;
 
 /* A worker's report of one step. */
 typedef struct ls_report {
     uint64_t number; /* number of the step, from 1 */
-    int status;      /* not LS_OK: this worker did not apply the step */
-    bool skipped;    /* the loss was not finite: no worker applied it */
-    /* If skipped: the first of this worker's shards whose loss was not finite; −1: none. */
+    int status;      /* if not LS_OK, this worker did not apply the step */
+    bool skipped;    /* the loss was not finite, so no worker applied the step */
+    /* If skipped: number of this worker's first shard whose loss was not finite; −1: none. */
     int bad_shard;
-    float loss; /* loss summed over the whole minibatch; the same on every worker */
-    float correct;
-    float rows;
-    /* Norm of the gradient before it was clipped; the same on every worker. NaN: unknown. */
+    float loss;    /* loss summed over the whole minibatch; equal on all workers */
+    float correct; /* number of correct rows of the minibatch */
+    float rows;    /* number of rows of the minibatch */
+    /* Norm of the summed gradient before clipping; equal on all workers. NaN: unknown. */
     float gradient_norm;
-    /* If steps are so short that the worker wakes the coordinator only once for several of them:
-     * time of ls_now_ns at the end of the step. Otherwise 0: the report is sent when the step
+    /* Time of ls_now_ns at the end of the step, if steps are so short that the worker wakes the
+     * coordinator only once for several steps. Otherwise 0: the report is sent when the step
      * ends. */
     uint64_t ended_ns;
-    /* If the device ran several steps as one launch, all of them end when the launch ends, and
-     * their reports follow each other. Number of these reports from this one on; otherwise 1. */
+    /* Number of reports of the same launch that have not been sent before this one, this one
+     * included. A device may run several steps as one launch; these steps end together, and their
+     * reports follow each other. 1 for a step that was not part of such a launch. */
     int steps_left;
-    ls_replica_times times;
-    ls_comm_times comm;
+    ls_replica_times times; /* durations of the parts of the step */
+    ls_comm_times comm;     /* durations of the merge; request to stop */
 } ls_report;
 
-/* Sends a range to every live worker, idle or not. There must be room for it (ls_engine_has_room).
- * Errors: those of ls_pool_submit; the group is then aborted. */
+/* Sends a range to every live worker, whether the worker has other work or not. There must be room
+ * for the range (ls_engine_has_room). Errors: those of ls_pool_submit; after an error the group is
+ * aborted. */
 int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
 
 /* Result of a step. */
 typedef struct ls_outcome {
-    /* Report of one worker that completed the step, applied or skipped; all remaining workers did
-     * the same. NULL: the step failed, and no worker applied it. */
+    /* Report of a worker that completed the step: it applied the step or skipped it, and all
+     * remaining workers did the same. NULL: the step failed, and no worker applied it. */
     const ls_report *report;
     bool failed; /* there are faults, see ls_engine_faults */
-    /* If the step was skipped: a worker and a shard of this process whose loss was not finite. −1:
-     * none was found in this process. */
+    /* If the step was skipped: number of a shard whose loss was not finite, and index of the worker
+     * that computed it. −1: no such shard was found in this process. */
     int bad_worker, bad_shard;
 } ls_outcome;
 
@@ -271,24 +278,28 @@ void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 struct ls_train_worker; /* a worker's data (engine/state.h) */
 struct ls_exchange;     /* memory shared by the coordinator and all workers (engine/exchange.h) */
 
-/* A job: work that every worker does between steps, on its own thread. `e` has the arguments and
- * receives the results of all jobs. */
+/* A job: work that every worker does between steps, on its own thread. `e` contains the arguments
+ * of all jobs, and receives their results. */
 typedef int ls_worker_job(struct ls_train_worker *worker, const struct ls_exchange *e);
 
-/* Runs a job on every worker that is not stalled, and waits for it. `steps_done`: number of
- * completed steps, which faults report. Returns LS_OK if all live workers did the job, else the
- * first cause; ls_engine_faults returns all of them. */
+/* Runs a job on every worker that is not stalled, and waits until all of them have ended it.
+ * `steps_done`: number of completed steps, for the faults' member `step`. Returns LS_OK if all live
+ * workers did the job, otherwise the error of the first worker that failed; ls_engine_faults
+ * returns the faults of all workers. */
 int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t steps_done, ls_error *err);
 
 /* Reads the description of the worker's device. */
 ls_worker_job ls_worker_describe;
-/* Worker 0 writes its device's choices among kernels to ls_engine_choices. */
+/* Worker 0 writes the text of its device's choices among kernels (which kernel runs which op) to
+ * ls_engine_choices. */
 ls_worker_job ls_worker_choices;
-/* Builds the replica from ls_engine_weights, with the choices among kernels if there are any. */
+/* Builds the replica from ls_engine_weights, with the choices among kernels if ls_engine_choices
+ * has any. */
 ls_worker_job ls_worker_open;
-/* Worker 0 computes the gradient of the first shard's rows, in the order in which the data set
- * stores them, and its checksum (ls_engine_worker). By that checksum the processes of a run find
- * out whether their devices compute the same bits. */
+/* The first live worker computes the gradient of the rows of the first shard and the checksum of
+ * that gradient (ls_engine_worker). The rows are in the order in which the data set stores them.
+ * The processes of a run compare these checksums to find out whether their devices compute the same
+ * bits. */
 ls_worker_job ls_worker_probe;
 /* Evaluates this worker's shards of every test minibatch and writes the results to
  * ls_engine_test. */
@@ -304,21 +315,23 @@ typedef enum ls_presence {
     LS_STALLED /* the worker does not answer; its thread and memory are left alone */
 } ls_presence;
 
-/* Writes all faults that the coordinator has to deal with: that of each live worker, which the next
- * ls_engine_run_all or ls_engine_form clears, and that of each lost or stalled worker until
- * ls_engine_drop has returned it. A worker has at most one fault, its first. Returns the number of
- * faults; out: [LS_DEVICES_MAX]. */
+/* Writes pointers to all faults that the coordinator has to deal with to `out`, [LS_DEVICES_MAX],
+ * and returns their number. The fault of a live worker is written until the next ls_engine_run_all
+ * or ls_engine_form clears it. The fault of a lost or stalled worker is written until
+ * ls_engine_drop has returned it. A worker has at most one fault, its first. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
-/* If workers have stalled since the last call of ls_engine_drop: leaves the exchange and the feed,
- * which these workers may still use, to them, and allocates new ones for the others. It must be
- * called before any other function after a failure. Errors: LS_ENOMEM. */
+/* If workers have stalled since the last call of ls_engine_drop, leaves the exchange and the feed
+ * to the stalled workers, which may still use them, and allocates a new exchange and a new feed for
+ * the others. After a failure this function must be called before any other. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Removes the workers whose devices failed. Returns the number of workers that failed or stalled
- * since the last call, and writes their faults; out: [LS_DEVICES_MAX]. */
+/* Removes the workers whose devices failed. Writes pointers to the faults of the workers whose
+ * devices failed or which stalled since the last call to `out`, [LS_DEVICES_MAX], and returns the
+ * number of these workers. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
-/* Creates a group of the live workers, which join and check it, and distributes the shards anew.
- * `merge`: how gradients are merged; NULL: as before. Errors: those of the communicator and of
- * ls_engine_run_all. */
+/* Creates a group of the live workers and distributes the shards anew. The workers join the group
+ * and check it. `merge`: type of communicator that merges the gradients; NULL: the type of the
+ * previous group. `steps_done`: number of completed steps, for the faults. Errors: those of the
+ * communicator and of ls_engine_run_all. */
 int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t steps_done,
                    ls_error *err);
 

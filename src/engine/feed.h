@@ -1,19 +1,22 @@
-/* The feed: buffers for streamed training rows between reading and their step. */
+/* The feed: buffers for streamed training rows, from the time when a row is read until its step has
+ * ended. */
 #ifndef ENGINE_FEED_H
 #define ENGINE_FEED_H
 
 #include "data/dataset.h"
 #include "engine/engine.h"
 
-/* Has one slot per range in flight. If a worker stalls, the feed is left to that worker, which may
- * still read rows, and the other workers get a new feed. */
+/* Contains LS_IN_FLIGHT slots, one for each range in flight (engine.h), with up to `batch` rows
+ * each. If a worker stalls, the feed is left to that worker, which may still read rows, and the
+ * other workers get a new feed. */
 typedef struct ls_feed {
     const ls_host *host;
-    uint32_t batch;
-    size_t image_bytes, label_bytes; /* size of a row's values, and of its label or target */
-    char *images, *labels;           /* [LS_IN_FLIGHT · batch] */
-    uint32_t *index; /* [LS_IN_FLIGHT · batch] 0, 1, 2, …; each slot uses its part as row indices */
-    struct ls_feed *next; /* next in the list of feeds left to stalled workers */
+    uint32_t batch; /* largest number of rows of a slot */
+    /* size in bytes of a row's values, and of its label or target */
+    size_t image_bytes, label_bytes;
+    char *images, *labels; /* [LS_IN_FLIGHT · batch] */
+    uint32_t *index;       /* [LS_IN_FLIGHT · batch] 0, 1, 2, …: the row indices of all slots */
+    struct ls_feed *next;  /* next in the list of feeds that were left to stalled workers */
 } ls_feed;
 
 /* Creates a feed for minibatches of up to `batch` rows of `data`. Errors: LS_ENOMEM. */
@@ -22,19 +25,19 @@ int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, const 
 /* Frees a feed. NULL is allowed. */
 void ls_feed_destroy(ls_feed *feed);
 
-/* Returns all slots together as the data of a replica. */
+/* Returns the rows of all slots together, as the training data of a replica. */
 ls_replica_data ls_feed_data(const ls_feed *feed);
 
 /* Returns the row indices of a slot, [batch], for ls_range.rows. */
 const uint32_t *ls_feed_rows(const ls_feed *feed, uint32_t slot);
 
-/* Fills a slot that no range in flight uses with n rows of the dataset. Errors: those of
- * ls_dataset_read. */
+/* Reads n rows of the dataset, those with the indices `rows`, into a slot. No range in flight may
+ * use the slot. Errors: those of ls_dataset_read. */
 int ls_feed_read(ls_feed *feed, uint32_t slot, const ls_dataset *data, const uint32_t *rows,
                  uint32_t n, ls_error *err);
-/* Returns the targets of a slot's rows, if the dataset has targets. */
+/* Returns the targets of a slot's rows. The dataset must have targets. */
 const float *ls_feed_targets(const ls_feed *feed, uint32_t slot);
-/* Fills a slot that no range in flight uses with n rows of the caller's. */
+/* Copies n rows of the caller to a slot. No range in flight may use the slot. */
 void ls_feed_copy(ls_feed *feed, uint32_t slot, const void *images, const void *labels, uint32_t n);
 
 #endif

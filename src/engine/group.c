@@ -1,12 +1,13 @@
-/* Groups: membership, the assignment of shards to workers, and recovery after a failure.
+/* Groups: the assignment of shards to workers, the creation of a group, and the removal of workers
+ * after a failure. engine.h explains the terms.
  *
- * A group is never used again once it has lost a member. A new group is created, and the shards are
+ * After a group has lost a member it is not used again: a new group is created, and the shards are
  * distributed anew among the remaining workers. The result of a step depends on its shards and not
  * on the workers that compute them, so the final weights are those of an undisturbed run.
  *
- * A stalled worker cannot be stopped. It keeps all memory that it may still touch (its replica, the
- * exchange, the feed, the group), and the other workers continue with new memory. If it wakes up,
- * it finds its group aborted and does nothing more.
+ * A stalled worker cannot be stopped. All memory that a stalled worker may still use (its replica,
+ * the exchange, the feed, the group) is left to it, and the other workers continue with new memory.
+ * If a stalled worker wakes, it finds its group aborted and does nothing more.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -55,9 +56,10 @@ void ls_assign_shards(ls_engine *e)
     }
 }
 
-/* Returns whether shards are dealt to the workers while they compute. They are if there are more
- * shards than live workers, all live workers merge in the tree's order, and each of them adds its
- * own partial sums in host memory with one thread (ls_worker_spreads). */
+/* Returns whether shards are dealt to the workers while they compute. This is so if there are at
+ * least two live workers and more shards than live workers, sums are merged in the tree's order,
+ * and each live worker adds its own partial sums in host memory with one thread
+ * (ls_worker_spreads). */
 static bool is_dealt(const ls_engine *e)
 {
     int lo, hi;
@@ -69,9 +71,9 @@ static bool is_dealt(const ls_engine *e)
     return can && hi - lo > e->live;
 }
 
-/* Creates the deal of a new group. The first shard of a worker in the deal is the first shard of
- * its share. That of the last worker is the last shard of its share, so that the deal ends with the
- * last shard of this process. */
+/* Creates the deal (sync/deal.h) of a new group. A worker begins with the first of the shards that
+ * are assigned to it. The last worker begins with its last shard, because the deal must end with
+ * the last shard of this process. */
 static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
 {
     int first[LS_DEVICES_MAX];
@@ -86,8 +88,9 @@ static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
     return ls_deal_create(out, first, e->live, e->desc.host, err);
 }
 
-/* Returns whether each worker computes the sum for itself, piece by piece in its update. This takes
- * less time if there are two workers with one partial sum each, or one worker with several. */
+/* Returns whether each worker computes the total itself, piece by piece in its update. This takes
+ * less time than a merge before the update if there are two workers with one partial sum each, or
+ * one worker with several. */
 static bool is_by_pieces(const ls_engine *e)
 {
     bool can = e->merge == &ls_comm_ordered && !e->desc.cluster;
@@ -112,7 +115,7 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
         .param_offsets = ls_replica_param_offsets(replica, &params),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        /* the watch (wait.c) finds the hung worker and aborts the group */
+        /* The coordinator finds a hung worker and aborts the group (wait.c). */
         .timeout_ns = UINT64_MAX,
         .spins = ls_spins_for(e->live, ls_allowed_cpus()),
         .host = e->desc.host,
@@ -127,28 +130,28 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
     const bool one_total = chosen && e->live > 1;
     e->sums_in_place = chosen && e->live == 1;
     e->total = one_total ? ls_host_group_total(*out) : NULL;
-    /* If there is no memory for one total, each worker allocates a total of its own when it joins.
-     * If that fails too, the caller may try once more (train/recover.c). */
+    /* If there is no memory for a common total, each worker allocates its own total when it joins.
+     * If that fails too, the caller of ls_engine_form may try once more (train/recover.c). */
     if (one_total && !e->total)
         ls_log(e->desc.host, LS_LOG_WARNING,
                "out of memory for a total that all workers share: each worker gets its own");
     return status;
 }
 
-/* Returns whether the worker has stalled and may still use `group`: it was a member, or
- * ls_engine_drop has not returned its stall yet. */
-static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
+/* Returns whether the worker has stalled and may still use `group`: it was a member of the group,
+ * or ls_engine_drop has not returned its fault yet. */
+static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
 {
-    return w->presence == LS_STALLED && (w->member_of == group || !w->loss_reported);
+    return w->presence == LS_STALLED && (w->member_of == group || !w->fault_returned);
 }
 
-/* Returns whether a stalled worker may still read what the other workers have shown to the old
- * group. Waits up to 0.1 s for such workers, because a worker that is merely slow stops reading
- * within microseconds of the abort; once may_read has returned 0, that worker reads nothing more
- * (merge/group.h). A worker that sleeps in the middle of a merge reads the shown arrays when it
- * wakes, whatever they contain by then, and writes into its own memory or into the old group's
- * total, which no other worker reads any more. That is harmless as long as the arrays exist, so the
- * caller keeps them if this function returns true. */
+/* Returns whether a stalled worker may still read the arrays that the other workers have shown to
+ * the old group (merge/group.h). Waits up to 0.1 s for such workers, because a worker that is
+ * merely slow stops reading within microseconds of the abort. Once may_read has returned 0 for a
+ * worker, that worker reads nothing more. A worker that sleeps in the middle of a merge reads the
+ * shown arrays when it wakes, whatever they contain then. It writes the sums to its own memory or
+ * to the old group's total, which no other worker reads any more. These reads are harmless as long
+ * as the arrays exist, so the caller keeps the arrays if this function returns true. */
 static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};
@@ -156,10 +159,10 @@ static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
     bool may = false;
     for (int i = 0; i < e->workers; i++) {
         const ls_train_worker *w = &e->worker[i];
-        while (may_come_back_to(w, group) && ls_now_ns() < until &&
+        while (may_still_use(w, group) && ls_now_ns() < until &&
                group->type->may_read(group, w->rank))
             nanosleep(&a_millisecond, NULL);
-        may |= may_come_back_to(w, group) && group->type->may_read(group, w->rank);
+        may |= may_still_use(w, group) && group->type->may_read(group, w->rank);
     }
     return may;
 }
@@ -175,13 +178,13 @@ bool ls_readers_asleep(const ls_engine *e)
     return false;
 }
 
-/* Destroys the old group with its deal, or keeps them in a list if a stalled worker may still use
- * them. */
-static int retire(ls_engine *e, ls_comm_group *group, ls_deal *deal, ls_error *err)
+/* Destroys the old group and its deal. If a stalled worker may still use them, keeps both in a list
+ * instead. */
+static int retire_group(ls_engine *e, ls_comm_group *group, ls_deal *deal, ls_error *err)
 {
     bool kept = false;
     for (int i = 0; i < e->workers; i++)
-        kept |= may_come_back_to(&e->worker[i], group);
+        kept |= may_still_use(&e->worker[i], group);
     if (!kept) {
         group->type->group_destroy(group);
         ls_deal_destroy(deal);
@@ -246,12 +249,13 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
     for (int i = 0; i < e->workers; i++)
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
-    /* every worker leaves the old group in this job */
+    /* in this job every worker also leaves the old group */
     status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
-    int retire_status = old ? retire(e, old, old_deal, status ? NULL : err) : LS_OK;
+    int retire_status = old ? retire_group(e, old, old_deal, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
-    /* no old group and no stalled worker is left that could use the memory of earlier sums */
+    /* The cluster may free the memory of earlier sums: no old group is kept and no worker is
+     * stalled. */
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
         ls_cluster_free_old(e->desc.cluster);
     return status ? status : ls_engine_run_all(e, ls_worker_check, steps_done, err);
@@ -270,7 +274,7 @@ int ls_engine_faults(const ls_engine *e, const ls_fault **out)
     return count;
 }
 
-/* Replaces the exchange. The order of rows of the current epoch is copied to the new one. */
+/* Replaces the exchange, and copies the order of the current epoch's rows to the new one. */
 static int renew_exchange(ls_engine *e, ls_error *err)
 {
     ls_exchange *fresh, *old = e->exchange;
@@ -286,7 +290,7 @@ static int renew_exchange(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-/* Replaces the feed. The caller reads the rows again for the step that is repeated. */
+/* Replaces the feed, if there is one. The caller must read the rows of the repeated step again. */
 static int renew_feed(ls_engine *e, ls_error *err)
 {
     ls_feed *fresh, *old = e->feed;
@@ -306,7 +310,7 @@ int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
 {
     bool stalled = false;
     for (int i = 0; i < e->workers; i++)
-        stalled |= e->worker[i].presence == LS_STALLED && ls_loss_is_unreported(&e->worker[i]);
+        stalled |= e->worker[i].presence == LS_STALLED && ls_drop_is_due(&e->worker[i]);
     int status = stalled ? renew_exchange(e, err) : LS_OK;
     return status == LS_OK && stalled ? renew_feed(e, err) : status;
 }
@@ -319,13 +323,13 @@ int ls_engine_drop(ls_engine *e, const ls_fault **out)
         ls_train_worker *w = &e->worker[i];
         if (w->presence == LS_LIVE && w->fault.error.status == LS_EDEVICE) {
             w->presence = LS_LOST;
-            w->idle = true;
+            w->device_failed = true;
         }
         if (w->presence == LS_LIVE)
             e->live++;
-        if (!ls_loss_is_unreported(w))
+        if (!ls_drop_is_due(w))
             continue;
-        w->loss_reported = true;
+        w->fault_returned = true;
         out[count++] = &w->fault;
     }
     return count;

@@ -1,8 +1,8 @@
 /* Inference: the forward pass of a model over rows, on one device. All callers use the same code:
  *
- *     evaluation in a run        shards of every minibatch, by the replicas in training (worker.c)
- *     trainer eval, predict      the same, by replicas made for the purpose (cli/trained.c)
- *     ls_snapshot_predict        images in the caller's memory, by a predictor (train/snapshot.c)
+ *     evaluation in a run        all test rows, by the replicas that are trained (worker.c)
+ *     trainer eval, predict      all rows, by replicas that are never trained (cli/trained.c)
+ *     ls_snapshot_predict        rows in the caller's memory, by a predictor (train/snapshot.c)
  *
  * Threads: functions with a replica are called on the thread to which its device is bound.
  */
@@ -18,25 +18,30 @@
 
 /* ---- rows of a data set, over any number of workers ------------------------------------------ */
 
-/* Sums over the rows of one shard, or of all. */
+/* Sums over the rows of one shard, or over all rows: of the loss, and of the number of correct
+ * rows. */
 typedef struct ls_tally {
     double loss, correct;
 } ls_tally;
 
-/* The rows of the test subset, cut as in training: into minibatches of `batch` rows, and each
- * minibatch into shards. The results do not depend on how the shards are distributed to workers. */
+/* The rows of the test subset. They are cut as in training: the rows into minibatches of `batch`
+ * rows, and each minibatch into `shards` shards. The results do not depend on which worker
+ * evaluates which shard. */
 typedef struct ls_sharded_rows {
+    /* number of all rows, number of rows of a minibatch, number of shards of a minibatch */
     uint32_t rows, batch, shards;
-    uint32_t *row;          /* [rows] the numbers from 0 on */
-    ls_tally *tally;        /* [minibatch][shard] */
-    float *scores;          /* [rows][classes] input of the loss; NULL: only tallies are wanted */
-    int classes;            /* number of scores of a row */
-    const atomic_int *stop; /* not 0: end early, the results are void; NULL: never */
+    uint32_t *row;   /* [rows] indices of the rows, from 0 to rows − 1 */
+    ls_tally *tally; /* [minibatch][shard] */
+    /* [rows][classes] outputs of the model, before the loss; NULL: only tallies are wanted */
+    float *scores;
+    int classes; /* number of scores of a row */
+    /* if *stop is not 0, evaluation ends early and the results are void; NULL: never */
+    const atomic_int *stop;
 } ls_sharded_rows;
 
-/* Returns the number of rows of an evaluation's minibatch, if training uses minibatches of `batch`
- * rows: the same number, but at least LS_EVALUATED rows per shard, so that small minibatches do not
- * make evaluation slow. */
+/* Returns the number of rows of a minibatch in an evaluation, if training uses minibatches of
+ * `batch` rows. The number is `batch`, but at least LS_EVALUATED rows per shard, because small
+ * minibatches would make the evaluation slow. */
 enum { LS_EVALUATED = 64 };
 uint32_t ls_evaluation_batch(uint32_t batch, uint32_t shards);
 
@@ -54,20 +59,23 @@ int ls_infer_shards(const ls_sharded_rows *rows, ls_replica *replica, int lo, in
 ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
 
 /* Appends to `sizes` each number of rows that a shard can have, if `rows` rows are cut into
- * minibatches of `batch` rows and `shards` shards; at most LS_SHARD_SIZES numbers, none of them
- * twice. `count` is the number of entries before; returns the number after. */
+ * minibatches of `batch` rows, and each minibatch into `shards` shards. Appends at most
+ * LS_SHARD_SIZES numbers, and none that `sizes` contains already. `count` is the number of entries
+ * before the call. Returns the number of entries after the call. */
 enum { LS_SHARD_SIZES = 4 };
 int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
 
 /* ---- meaning of outputs ---------------------------------------------------------------------- */
 
-/* Computes the probabilities of the classes, the softmax of a row's logits. `out` and `logits` may
- * be the same array. */
+/* Computes the probabilities of the classes, which are the softmax of a row's logits, [classes].
+ * `out` and `logits` may be the same array. */
 void ls_softmax(float *out, const float *logits, int classes);
-/* Returns the index of the first largest logit, as training counts it, and writes its softmax. */
+/* Returns the index of the largest logit of a row, and writes the softmax of that logit to
+ * *probability. If several logits are equally large, the first of them counts, as in training. */
 int ls_best_class(const float *logits, int classes, double *probability);
-/* Returns the value of one output of a model of vectors: a probability if the outputs are bits,
- * otherwise the output itself. */
+/* Returns what one output of a model without classes means. If the loss takes each output as the
+ * logit of a yes/no label ("bce"), the value is the probability of yes; otherwise it is the output
+ * itself. */
 double ls_output_value(const ls_loss *loss, float output);
 
 #endif

@@ -39,7 +39,7 @@ static bool read_word(const char *text, size_t length, const char *const *words,
     return false;
 }
 
-/* Parses seconds such as "2" or "0.25", with at most 6 decimals. */
+/* Parses a number of seconds such as "2" or "0.25", with at most 6 decimals. */
 static bool read_seconds(const char *text, size_t length, double *out)
 {
     const char *point = memchr(text, '.', length);
@@ -62,8 +62,8 @@ static bool read_seconds(const char *text, size_t length, double *out)
 static const char *const keys[] = {"worker", "step", "kind", "stage", "seconds", NULL};
 enum { WORKER, STEP, KIND, STAGE, SECONDS };
 
-/* Parses one key=value and sets bit `key` in *seen. Returns false if it is malformed or the key was
- * there before. */
+/* Parses one key=value into `out`, and sets the bit of the key in *seen. Returns false if `pair` is
+ * malformed or the bit was set already. */
 static bool read_pair(ls_injection *out, const char *pair, size_t length, unsigned *seen)
 {
     const char *value = memchr(pair, '=', length);
@@ -118,7 +118,7 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
     return LS_OK;
 }
 
-/* Sleeps; signals do not shorten the sleep. */
+/* Sleeps for `seconds`; signals do not shorten the sleep. */
 static void stall(double seconds)
 {
     struct timespec left = {.tv_sec = (time_t)seconds,

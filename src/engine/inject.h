@@ -15,7 +15,8 @@
  * |         | stall and spin                                                             |
  * | seconds | duration of a stall or spin; default: for ever                             |
  *
- * Each injection fires once. Without --inject there are none.
+ * Each injection fires once. The command line's option --inject adds injections; without it there
+ * are none.
  */
 #ifndef ENGINE_INJECT_H
 #define ENGINE_INJECT_H
@@ -34,7 +35,7 @@ typedef enum ls_inject_kind {
     LS_INJECT_NAN
 } ls_inject_kind;
 
-/* Stage of a worker's work. The last two are not part of a step. */
+/* Stage of a worker's work. LS_STAGE_EVALUATE and LS_STAGE_EXPORT are not part of a step. */
 typedef enum ls_stage {
     LS_STAGE_START,
     LS_STAGE_SHARD,
@@ -51,7 +52,8 @@ typedef struct ls_injection {
     ls_inject_kind kind;
     ls_stage stage;
     double seconds; /* seconds of a stall or spin; < 0: for ever */
-    bool fired;     /* read and written only by the worker's thread */
+    /* the injection has been executed; read and written only by the worker's thread */
+    bool fired;
 } ls_injection;
 
 typedef struct ls_injections {
@@ -63,7 +65,7 @@ typedef struct ls_injections {
 int ls_inject_parse(ls_injections *out, const char *text, ls_error *err);
 
 /* Executes the injections for this worker, step (from 1) and stage: sleeps, spins, or returns
- * LS_EDEVICE. The worker's thread. */
+ * LS_EDEVICE. Returns LS_OK if there are none. The worker's thread. */
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err);
 
 /* Returns whether an injection of this kind (corrupt or nan) is due for the worker in this step,

@@ -1,4 +1,5 @@
-/* Jobs: work that all workers do between steps. */
+/* Running a job, which is work that all workers do between steps, and the functions that are one
+ * job each. */
 #include "base/error.h"
 #include "engine/worker.h"
 
@@ -11,10 +12,10 @@ static int run_job(const ls_worker *thread, void *arg, ls_error *err)
     (void)err;
     const ls_exchange *e = arg;
     ls_train_worker *w = &e->engine->worker[thread->index];
-    /* A worker that lost its device only runs the job in which it leaves its group. */
-    const bool idle = w->idle && w->job != ls_worker_join;
+    /* A worker whose device has failed runs only the job in which it leaves its group. */
+    const bool skips = w->device_failed && w->job != ls_worker_join;
     w->device = ls_worker_device(thread);
-    w->error.status = idle ? LS_OK : w->job(w, e);
+    w->error.status = skips ? LS_OK : w->job(w, e);
     ls_beat(&w->heartbeat, LS_PLACE_IDLE);
     return LS_OK;
 }
@@ -26,7 +27,8 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
         if (e->worker[i].presence == LS_STALLED)
             continue;
         e->worker[i].job = job;
-        /* This stays the worker's error if the caller cancels its pool before the job begins. */
+        /* run_job overwrites this error, unless the caller cancels its pool before the job
+         * begins. */
         if (e->worker[i].presence == LS_LIVE)
             ls_fail(&e->worker[i].error, LS_ECANCELED,
                     "its job was dropped: the pool was cancelled");
@@ -44,7 +46,7 @@ int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t steps_done, ls_
     ls_await_jobs(e, steps_done);
     for (int i = 0; i < e->workers; i++) {
         ls_train_worker *w = &e->worker[i];
-        if (w->presence == LS_STALLED && w->loss_reported)
+        if (w->presence == LS_STALLED && w->fault_returned)
             continue;
         if (w->presence == LS_LIVE)
             w->fault = (ls_fault){.worker = i, .step = steps_done, .error = w->error};
@@ -62,8 +64,9 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 
 /* ---- reading back --------------------------------------------------------------------------- */
 
-/* Returns LS_EDIVERGED with all checksums if they differ. With three or more workers the reader
- * sees which one differs from the others; with two this cannot be decided. */
+/* Returns LS_EDIVERGED with all checksums if they differ. The message lists all checksums, so with
+ * three or more workers its reader sees which worker differs from the others. With two workers this
+ * cannot be decided. */
 static int compare_checksums(const ls_engine *e, uint64_t steps_done, ls_error *err)
 {
     const int first = ls_first_live(e);

@@ -1,4 +1,5 @@
-/* Data structures of the engine, shared by the files of this folder only. */
+/* Data structures of the engine, shared by the files of this folder only. engine.h explains the
+ * terms. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -10,29 +11,30 @@
 #include "sync/park.h"
 #include "sync/ring.h"
 
-/* Most reports of a worker that the coordinator has not read. */
+/* Largest number of reports of a worker that the coordinator has not read yet. */
 #define LS_REPORTS (LS_RANGE_MAX * LS_IN_FLIGHT)
 /* Size in bytes of a worker's buffer for checksums. */
 #define LS_SCRATCH ((size_t)1 << 16)
 
 /* A step in progress. */
 typedef struct ls_step {
-    const uint32_t *rows;
-    uint32_t n;
-    uint32_t draw;          /* seed, besides a row's index, of the row's random numbers */
+    const uint32_t *rows; /* [n] row indices of the minibatch */
+    uint32_t n;           /* number of rows of the minibatch */
+    /* a row's random numbers are seeded with this number and the row's index */
+    uint32_t draw;
     bool began;             /* this worker has computed a shard with the weights of this step */
     int spoilt;             /* shard whose loss an injection overwrites with NaN; −1: none */
     ls_replica_step update; /* the optimizer's arguments */
     ls_report report;
 } ls_step;
 
-/* Steps that were enqueued as one launch and are not reported yet. */
-typedef struct ls_flight {
+/* Steps that were enqueued on the device as one launch and are not reported yet. */
+typedef struct ls_launch {
     ls_step step[LS_UNROLLED];
-    int count;
+    int count;  /* number of steps */
     int slot;   /* the replica's result slot */
-    int status; /* status of the launch, or of the work once that is known */
-} ls_flight;
+    int status; /* status of enqueueing the launch; later, once known, status of its execution */
+} ls_launch;
 
 /* A fold (the partial sums of a worker) that a stalled member of an old group may still read. */
 typedef struct ls_old_fold {
@@ -40,67 +42,77 @@ typedef struct ls_old_fold {
     struct ls_old_fold *next;
 } ls_old_fold;
 
-/* A worker's data. The fields down to `heartbeat` belong to the worker's thread while a job runs,
- * and to the coordinator between jobs; those of a stalled worker belong to its thread for ever. */
+/* A worker's data. The members down to `heartbeat` belong to the worker's thread while a job or
+ * range runs, and to the coordinator at other times. If the worker has stalled, these members
+ * belong to its thread for ever. */
 typedef struct ls_train_worker {
     ls_engine *engine;
     int index;
-    bool idle;              /* its device has failed: it takes no part, and its jobs do nothing */
+    /* its device has failed, so its jobs do nothing, except leaving its group */
+    bool device_failed;
     int rank;               /* rank in the group, among the live workers */
-    int shard_lo, shard_hi; /* shards shard_lo … shard_hi − 1 are its share */
-    ls_hand hand;           /* shards that were dealt to it; hand.deal NULL: its share is fixed */
-    ls_device *device;
-    ls_replica *replica;
-    const ls_feed *feed; /* the feed from which it reads streamed rows; NULL: rows are resident */
-    ls_comm *comm;
-    bool by_pieces; /* its updates compute the sum piece by piece (comm/comm.h) */
-    ls_fold fold;
-    ls_old_fold *old_folds; /* list of folds that a stalled peer may still read */
-    bool keep_fold;         /* the next join must not free the fold's arenas */
-    /* The worker's copies of ranges: a worker that wakes late still reads the range that it was
-     * sent. */
-    ls_range item[LS_IN_FLIGHT];
+    int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to it */
+    /* the shards of this step that it has taken from the deal (sync/deal.h); hand.deal NULL: shards
+     * are not dealt, and it computes shard_lo … shard_hi − 1 */
+    ls_hand hand;
+    ls_device *device;   /* NULL before the first job */
+    ls_replica *replica; /* NULL before ls_worker_open */
+    const ls_feed *feed; /* the feed from which its replica reads rows; NULL: rows are resident */
+    ls_comm *comm;       /* its communicator in the group; NULL: it is in no group */
+    bool by_pieces;      /* its updates compute the total piece by piece (comm/comm.h) */
+    ls_fold fold;        /* its partial sums (comm/comm.h) */
+    ls_old_fold *old_folds; /* list of folds that a stalled member of an old group may still read */
+    bool keep_fold;         /* ls_worker_join must move `fold` to old_folds and not free it */
+    /* Copies of the ranges that were submitted to the worker. The worker reads its own copies, so a
+     * worker that wakes late still reads the range that was submitted to it. */
+    ls_range range[LS_IN_FLIGHT];
     ls_device_info info;
     ls_error error; /* error of its last job, or of the first step that failed */
-    /* The worker has no peers and its steps are short: the steps of a range are reported
-     * together. */
+    /* There are no other workers or processes and the steps are short, so the worker wakes the
+     * coordinator once for all steps of a range. */
     bool quick;
-    bool alone;                     /* the minibatch has one shard, which is this worker's */
+    /* the minibatch has one shard, which is assigned to this worker */
+    bool has_only_shard;
     uint32_t length;                /* preferred number of steps of a range */
-    ls_flight flight[LS_IN_FLIGHT]; /* launches in progress, oldest first */
-    int flights;
+    ls_launch launch[LS_IN_FLIGHT]; /* [launches] launches in progress, oldest first */
+    int launches;
     int next_slot; /* result slot of the next launch */
-    /* Set during a step: complete parts of the gradient are passed to the communicator. */
+    /* True while the gradient of a step is computed whose complete parts are passed to the
+     * communicator (worker_step.c). */
     bool merging_early;
-    bool failed;        /* a step failed, so the worker begins no further step of this group */
-    ls_worker_job *job; /* most recent job other than training */
+    bool failed;        /* a step has failed, so the worker begins no further step in this group */
+    ls_worker_job *job; /* the most recent job */
     uint32_t checksum;  /* checksum of its weights and optimizer states, by ls_worker_snapshot */
     void *scratch;      /* [LS_SCRATCH] buffer for computing the checksum */
-    ls_ring reports;
+    ls_ring reports;    /* reports of steps, from the worker to the coordinator */
     ls_heartbeat heartbeat; /* the coordinator reads it at any time */
 
     /* The fields below belong to the coordinator at all times. */
     ls_presence presence;
     ls_report report; /* report of the step being collected */
-    /* The first fault since the last job or group, or the fault by which the worker was lost. */
+    /* Live worker: its first fault since the last job or since the group was formed; status LS_OK:
+     * none. Lost or stalled worker: the reason. */
     ls_fault fault;
-    bool loss_reported;       /* ls_engine_drop has returned the loss of this worker */
-    ls_comm_group *member_of; /* the last group that it was told to join */
+    /* ls_engine_drop has returned the fault of this lost or stalled worker */
+    bool fault_returned;
+    ls_comm_group *member_of; /* the newest group that this worker was told to join */
     /* Padding: the next worker's data is on another cache line. */
     char own_cache_line[64];
 } ls_train_worker;
 
-/* A group with a lost member, kept while that member might still use it. */
+/* An old group with a stalled member, kept because that member might still use it. */
 typedef struct ls_old_group {
     ls_comm_group *group;
     ls_deal *deal;
     struct ls_old_group *next;
 } ls_old_group;
 
-/* The coordinator's view of the signs of life of the workers for which it waits. */
+/* The coordinator's data about the signs of life of the workers for which it waits (wait.c). */
 typedef struct ls_watch {
-    uint64_t seen_ns;  /* time of the last look */
-    ls_thread_use own; /* state of the watching thread, read while a worker is suspected */
+    uint64_t seen_ns; /* time of the last check */
+    /* the coordinator's own thread: its state and its time without a CPU, read while a worker is
+     * suspected */
+    ls_thread_use coordinator;
     ls_silence silence[LS_DEVICES_MAX];
 } ls_watch;
 
@@ -108,44 +120,51 @@ struct ls_engine {
     /* Constant from the first step on. */
     ls_engine_desc desc;
     ls_pool *pool;
-    int workers; /* number of workers at the start */
-    int shards;
+    int workers;               /* number of workers at the start */
+    int shards;                /* number of shards of a minibatch */
     const ls_comm_type *merge; /* how gradients are merged */
     bool streams;              /* training rows are streamed; else they are resident */
     char *choices; /* text of one device's choices among kernels, for the others; NULL: none */
 
-    /* Workers, and data of the group that workers read. It changes only while all workers rest. */
+    /* Workers, and the data of the group. Workers read these fields, so the coordinator changes
+     * them only while no worker has work. */
     ls_train_worker *worker;
-    int live;            /* number of workers that still take part */
+    int live;            /* number of live workers */
     bool one_shard_each; /* each live worker has exactly one shard */
-    float *total;        /* total arena of the group for all workers; NULL: each has its own */
-    bool sums_in_place;  /* one worker: the total is computed in its first partial sum's arena */
-    bool by_pieces;      /* updates compute the sum piece by piece */
-    ls_comm_group *group;
-    ls_deal *deal; /* deals the group's shards; NULL: each worker computes its share */
-    ls_exchange *exchange;
+    /* the group's arena for the total, which all workers share; NULL: each worker has its own */
+    float *total;
+    /* there is one worker, and its total is computed in the arena of its first partial sum */
+    bool sums_in_place;
+    bool by_pieces;       /* updates compute the total piece by piece (comm/comm.h) */
+    ls_comm_group *group; /* the present group; NULL before the first */
+    /* deals the group's shards to workers; NULL: each worker computes the shards assigned to it */
+    ls_deal *deal;
+    ls_exchange *exchange; /* arguments and results of jobs (exchange.h) */
 
     /* The fields below belong to the coordinator. */
-    ls_park parking;             /* park word on which it sleeps until a report comes */
-    uint64_t items;              /* number of ranges submitted; gives the next range's slot */
-    uint64_t sent, taken;        /* number of steps submitted, and collected */
+    /* park word (sync/park.h) on which the coordinator sleeps until a report comes */
+    ls_park parking;
+    /* number of ranges submitted; modulo LS_IN_FLIGHT it is the slot of the next range */
+    uint64_t ranges;
+    uint64_t sent, taken;        /* number of steps submitted, and number of steps collected */
     uint64_t ends[LS_IN_FLIGHT]; /* slot i is free once `taken` is at least ends[i] */
     uint64_t next_number;        /* number, from 1, of the step that is collected next */
-    ls_watch watch;              /* restarted whenever idle workers get work */
-    uint64_t deadline_ns;        /* longest silence of a worker */
+    ls_watch watch;              /* restarted when workers get work after a time without work */
+    uint64_t deadline_ns;        /* a worker that is silent for longer is declared stalled */
     uint64_t paused_ns; /* time for which the process was stopped while the coordinator waited */
-    /* Time for which the coordinator's thread had waited for a CPU at the last look. */
+    /* Total time for which the coordinator's thread had been waiting for a CPU when it was last
+     * read. */
     uint64_t queued_ns;
     ls_old_group *old_groups;
-    /* Feed of streamed training rows, or NULL. Workers adopt it when they open and when they
-     * join. */
+    /* Feed of streamed training rows; NULL: rows are resident. Workers start to use a new feed in
+     * ls_worker_open and ls_worker_join. */
     ls_feed *feed;
     ls_feed *old_feeds;
     ls_exchange *old_exchanges;
-    /* Set when the engine stops: a stalled worker may still read the partial sums of its peers, so
-     * these are not freed. */
+    /* Set by ls_engine_stop if a stalled worker may still read the partial sums of other workers,
+     * which are then not freed. */
     bool readers_asleep;
-    bool lacks_scores; /* no exchange could be created for want of memory for scores */
+    bool lacks_scores; /* creating an exchange failed because there was no memory for scores */
 };
 
 /* Returns the first live worker, or the number of workers if none is live. */
@@ -157,33 +176,34 @@ static inline int ls_first_live(const ls_engine *e)
     return i;
 }
 
-/* Returns whether the worker was lost and ls_engine_drop has not returned that yet. */
-static inline bool ls_loss_is_unreported(const ls_train_worker *w)
+/* Returns whether the worker is lost or stalled and ls_engine_drop has not returned its fault
+ * yet. */
+static inline bool ls_drop_is_due(const ls_train_worker *w)
 {
-    return w->presence != LS_LIVE && !w->loss_reported;
+    return w->presence != LS_LIVE && !w->fault_returned;
 }
 
-/* Returns whether the worker has a fault that counts: any fault of a live worker, or a loss that
- * ls_engine_drop has not returned yet. */
+/* Returns whether the worker has a fault that the coordinator must deal with: any fault of a live
+ * worker, or the fault of a lost or stalled worker that ls_engine_drop has not returned yet. */
 static inline bool ls_has_fault(const ls_train_worker *w)
 {
-    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_loss_is_unreported(w);
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_drop_is_due(w);
 }
 
 /* ---- wait.c --------------------------------------------------------------------------------- */
 
-/* Restarts the watch; called whenever idle workers get work. */
+/* Restarts the watch. It is called when workers get work after a time without work. */
 void ls_watch_begin(ls_watch *watch);
-/* Waits until every worker has done its job or has stalled. `steps_done`: number of completed
- * steps, which faults report. */
+/* Waits until every worker has ended its job or has stalled. `steps_done`: number of completed
+ * steps, for the faults' member `step`. */
 void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
 /* ---- group.c -------------------------------------------------------------------------------- */
 
 /* Assigns a rank and shards to each live worker. */
 void ls_assign_shards(ls_engine *engine);
-/* Returns whether a stalled worker may still read arrays that its peers have shown to their
- * group. */
+/* Returns whether a stalled worker may still read arrays that other workers have shown to their
+ * common group (merge/group.h). */
 bool ls_readers_asleep(const ls_engine *engine);
 /* Frees the current group and all old groups. */
 void ls_free_groups(ls_engine *engine);

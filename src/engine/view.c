@@ -3,7 +3,7 @@
 
 bool ls_engine_has_room(const ls_engine *e)
 {
-    return e->ends[e->items % LS_IN_FLIGHT] <= e->taken;
+    return e->ends[e->ranges % LS_IN_FLIGHT] <= e->taken;
 }
 
 uint64_t ls_engine_in_flight(const ls_engine *e)
@@ -67,12 +67,12 @@ const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
     return (const ls_replica *const *)&e->worker[worker].replica;
 }
 
-/* The coordinator alone writes presence, shards and report, even of a stalled worker. Jobs write
- * device, replica and checksum on the worker's thread, so these are read only if the worker's last
- * job has ended: the coordinator waits for the jobs of live and lost workers (ls_await_jobs), and
- * the pool makes all writes of a finished job visible to the thread that saw it finish
- * (pool/pool.h). Ranges, which may be under way, do not write these fields. A stalled worker may
- * still be in a job. */
+/* Only the coordinator writes presence, shard_lo, shard_hi and report, of a stalled worker too, so
+ * it may read these fields at any time. Jobs write device, replica and checksum on the worker's
+ * thread, so these fields are read only if the worker's last job has ended. For live and lost
+ * workers it has: the coordinator waits for their jobs (ls_await_jobs), and the pool makes all
+ * writes of an ended job visible to the thread that saw it end (pool/pool.h). Ranges, which may be
+ * running, do not write these fields. A stalled worker may still run a job. */
 ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
 {
     const ls_train_worker *w = &e->worker[worker];

@@ -1,5 +1,6 @@
-/* Observation of an engine: nothing here changes what is computed. Only the coordinator calls these
- * functions, and it may do so at any time unless a comment says otherwise. */
+/* Observation of an engine: no function in this file changes what is computed. engine.h explains
+ * the terms. Only the coordinator calls these functions, and it may do so at any time unless a
+ * comment says otherwise. */
 #ifndef ENGINE_VIEW_H
 #define ENGINE_VIEW_H
 
@@ -11,79 +12,83 @@
 bool ls_engine_has_room(const ls_engine *engine);
 /* Returns the number of steps that were submitted and not yet collected. */
 uint64_t ls_engine_in_flight(const ls_engine *engine);
-/* Returns how many steps the next range should have if the epoch has as many left. The number is 1
- * unless one worker is left, its rows are resident, and either its device takes several steps in
- * one launch, or its steps end sooner than the coordinator can be woken. */
+/* Returns how many steps the next range should have, if the epoch has that many steps left. The
+ * number is greater than 1 only if there is one live worker, its rows are resident, and either its
+ * device runs several steps as one launch, or its steps are shorter than waking the coordinator
+ * takes. */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
 
 /* ---- data of jobs and steps, for use while no worker has work -------------------------------- */
 
 /* Returns the test rows and the results of the last evaluation. */
 ls_sharded_rows *ls_engine_test(ls_engine *engine);
-/* Returns the array for the order of an epoch's rows, [training rows]. Consecutive epochs use
- * different arrays. */
+/* Returns the array, [training rows], for the indices of the training rows in the order of the
+ * epoch. Consecutive epochs use different arrays. */
 uint32_t *ls_engine_order(ls_engine *engine, uint32_t epoch);
-/* Returns the feed, in which streamed training rows wait for their step; NULL: the rows are
+/* Returns the feed, which has the streamed training rows of the steps in flight; NULL: the rows are
  * resident. */
 struct ls_feed *ls_engine_feed(ls_engine *engine);
-/* Returns the location of the text of a device's choices among kernels, which the engine frees; the
- * text is NULL if there is none. */
+/* Returns the address of the engine's pointer to the text of a device's choices among kernels. The
+ * pointer is NULL if there is no text. The engine frees the text. */
 char **ls_engine_choices(ls_engine *engine);
 
 /* ---- workers -------------------------------------------------------------------------------- */
 
-/* State of a worker while no job is under way. Ranges may be under way: they write none of these
- * fields. A stalled worker may still be in a job that writes its device, replica and checksum, so
- * they are not read and are 0 here. */
+/* State of a worker while no job runs. Ranges may be running, because they write none of these
+ * fields. A stalled worker may still run a job that writes its device, replica and checksum; for
+ * such a worker these fields are 0 here, and so is `report`. */
 typedef struct ls_worker_view {
     ls_presence presence;
-    int shard_lo, shard_hi;     /* shards shard_lo … shard_hi − 1 belong to the worker */
-    ls_device *device;          /* valid after the worker's first job */
+    int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to the worker */
+    ls_device *device;      /* valid after the worker's first job */
     const ls_device_info *info; /* valid after ls_worker_describe or ls_worker_open */
     const ls_replica *replica;
-    /* Checksum of its weights and states at the last read-back, or of the gradient of a probe. */
+    /* CRC-32 of the worker's weights and optimizer states at the last ls_engine_read_back, or of
+     * its gradient after ls_worker_probe. */
     uint32_t checksum;
     const ls_report *report; /* report of the step collected last; NULL: the worker has a fault */
-    int queued;              /* number of its jobs and ranges that have not ended */
+    int queued;              /* number of jobs and ranges of this worker that have not ended */
 } ls_worker_view;
 
 /* Returns the state of a worker. */
 ls_worker_view ls_engine_worker(const ls_engine *engine, int worker);
 /* Returns the number of workers with which the engine was opened. */
 int ls_engine_workers(const ls_engine *engine);
-/* Returns the number of workers that still take part. */
+/* Returns the number of live workers. */
 int ls_engine_live(const ls_engine *engine);
 /* Returns the number of shards of a minibatch. */
 int ls_engine_shards(const ls_engine *engine);
-/* Return the name of a worker's device, and the number of floats of a replica's arena, which is the
- * same for all workers. Both are written when the workers open and never again, so from then on
- * they may be read at any time, even if the worker has stalled. */
+/* Return the name of a worker's device, and the number of floats of an arena, which is the same for
+ * all workers. Both are written by ls_worker_open and never again. After that job they may be read
+ * at any time, even if the worker has stalled. */
 const char *ls_engine_device_name(const ls_engine *engine, int worker);
 size_t ls_engine_floats(const ls_engine *engine);
-/* Return the size in bytes of the total that all workers share (0: each has its own), and of a
- * worker's partial sums. */
+/* Return the size in bytes of the total that all workers share (0: each worker has its own), and
+ * the size in bytes of a worker's partial sums. */
 size_t ls_engine_total_bytes(const ls_engine *engine);
 size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
-/* Returns whether ls_engine_open, or a later LS_ENOMEM, failed for want of memory for the scores of
- * an evaluation. */
+/* Returns whether the last LS_ENOMEM, of ls_engine_open or of a later function, was due to a lack
+ * of memory for the scores of an evaluation. */
 bool ls_engine_lacks_scores(const ls_engine *engine);
 
 /* ---- the watch ------------------------------------------------------------------------------ */
 
-/* Sets the buffer in which a worker records marks for a timeline. Must be called before anything is
- * computed. */
+/* Sets the buffer in which a worker records marks (times at which it began an activity) for a
+ * timeline. Must be called before the worker computes anything. */
 void ls_engine_set_marks(ls_engine *engine, int worker, ls_marks *marks);
-/* Returns the address of the worker's pointer to its replica, for a reader of the worker's marks.
- * The pointer is set before the first mark of one of the replica's ops. */
+/* Returns the address of the worker's pointer to its replica. A reader of the worker's marks uses
+ * the pointer to find the names of ops. The worker sets the pointer before it records the first
+ * mark of an op. */
 const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worker);
-/* Derives the deadline from the longest step so far, in seconds, unless the description sets it. 0:
- * no step was measured yet. */
-void ls_engine_expect(ls_engine *engine, double longest_step_s);
-/* Returns the run's time in nanoseconds: ls_now_ns minus the time during which the process was
- * stopped. Only pauses that began while the coordinator slept are noticed; it sleeps most of the
- * time. */
+/* Sets the deadline of silent workers. If the description has no deadline, derives it from
+ * `longest_step_s`, the duration in seconds of the longest step so far; 0: no step was measured
+ * yet. */
+void ls_engine_set_deadline(ls_engine *engine, double longest_step_s);
+/* Returns the run's time in nanoseconds, which is ls_now_ns minus the time during which the process
+ * was stopped. A stop is noticed only if it began while the coordinator slept; the coordinator
+ * sleeps most of the time. */
 uint64_t ls_engine_ns(const ls_engine *engine);
-/* Converts a recent time of ls_now_ns to the run's time. */
+/* Converts a recent value of ls_now_ns to the run's time. */
 uint64_t ls_engine_ns_at(const ls_engine *engine, uint64_t now_ns);
 
 #endif

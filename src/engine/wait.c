@@ -1,12 +1,13 @@
-/* Waiting: the coordinator waits for the reports of a step, or for a job that all workers do, and
- * watches the workers' signs of life meanwhile.
+/* Waiting: the coordinator waits for the reports of a step, or for the end of a job, and watches
+ * the workers' signs of life meanwhile. engine.h explains the terms.
  *
- * While it waits, the coordinator looks every LS_NAP_NS at the heartbeat of each awaited worker. A
- * worker that shows no sign of life for longer than deadline_ns is declared stalled. Time during
- * which the worker could not run (the process was stopped, or no CPU was free) does not count
- * (sync/heartbeat.h). A worker that waits for its peers in a merge cannot show signs of life; its
- * silence is therefore taken to be the shortest silence of all awaited workers. Threads: the
- * coordinator's.
+ * A worker is *awaited* if it has not yet sent the report or ended the job for which the
+ * coordinator waits. While it waits, the coordinator reads the heartbeat of each awaited worker
+ * every LS_NAP_NS. A worker that shows no sign of life for longer than deadline_ns is declared
+ * stalled. Time during which the worker could not run (the process was stopped, or no CPU was free)
+ * does not count (sync/heartbeat.h). A worker that waits for other workers in a merge cannot show
+ * signs of life; its silence is therefore taken to be the shortest silence of all awaited workers.
+ * All functions run on the coordinator's thread.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -17,13 +18,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define START_NS ((uint64_t)300 * 1000000000u) /* deadline before any step was measured */
+#define START_NS ((uint64_t)300 * 1000000000u) /* deadline before a step was measured */
 /* Shortest deadline that is derived from measured steps. */
 #define LEAST_NS ((uint64_t)10 * 1000000000u)
-/* A derived deadline in units of the longest step. */
+/* A derived deadline is this many times the longest step. */
 #define TIMES_LONGEST 20
-#define GRACE_NS 500000000u /* time that a worker gets to leave a merge after the group's abort */
-#define PAUSE_NS 500000000u /* shorter pauses are not reported */
+#define GRACE_NS 500000000u /* time for a worker to leave a merge after the group was aborted */
+#define PAUSE_NS 500000000u /* shorter stops of the process are ignored */
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
 
@@ -38,9 +39,9 @@ uint64_t ls_engine_ns(const ls_engine *e)
 }
 
 /* Called after a short sleep of the coordinator that began at `begin_ns`. If the coordinator woke
- * late, the process was stopped, except for the time in which the coordinator's thread waited for a
- * CPU. */
-static void note_pause(ls_engine *e, uint64_t begin_ns)
+ * late, the process was stopped. The time in which the coordinator's thread waited for a CPU is
+ * subtracted, because the process was not stopped then. */
+static void record_pause(ls_engine *e, uint64_t begin_ns)
 {
     const uint64_t away = ls_now_ns() - begin_ns, before = e->queued_ns;
     ls_thread_use use;
@@ -59,7 +60,7 @@ static void note_pause(ls_engine *e, uint64_t begin_ns)
 
 /* ---- deadlines ------------------------------------------------------------------------------ */
 
-void ls_engine_expect(ls_engine *e, double longest_step_s)
+void ls_engine_set_deadline(ls_engine *e, double longest_step_s)
 {
     uint64_t wanted = START_NS;
     if (e->desc.deadline_s > 0)
@@ -78,19 +79,19 @@ void ls_watch_begin(ls_watch *watch)
     *watch = (ls_watch){.seen_ns = ls_now_ns()};
 }
 
-/* Returns for how long the watching thread itself had no CPU since its last look; 0 as long as no
- * worker is suspected, because finding out costs system calls. ls_attended_ns counts that time as
- * attended. Without it, a watcher that was away because it had no CPU would take its absence for a
- * stop of the whole process, in which no silence counts, and a worker that hangs would be found
- * later on a busy machine than on an idle one. */
+/* Returns the time in nanoseconds for which the coordinator's thread itself had no CPU since its
+ * last check of the workers. Returns 0 as long as no worker is suspected, because reading that time
+ * costs system calls. ls_attended_ns counts the returned time as attended. Otherwise a coordinator
+ * that lacked a CPU would take its own absence for a stop of the whole process, during which no
+ * silence counts, and would find a hung worker later on a busy machine than on an idle one. */
 static uint64_t own_queued_ns(ls_watch *watch, const ls_engine *e)
 {
-    const ls_thread_use before = watch->own;
-    watch->own.state = 0;
+    const ls_thread_use before = watch->coordinator;
+    watch->coordinator.state = 0;
     for (int w = 0; w < e->workers; w++)
         if (watch->silence[w].use.state != 0)
-            return ls_thread_look(&watch->own, ls_thread_self()) && before.state != 0
-                       ? watch->own.queued_ns - before.queued_ns
+            return ls_thread_look(&watch->coordinator, ls_thread_self()) && before.state != 0
+                       ? watch->coordinator.queued_ns - before.queued_ns
                        : 0;
     return 0;
 }
@@ -100,14 +101,14 @@ static void update_silences(ls_watch *watch, const ls_engine *e)
     const uint64_t attended = ls_attended_ns(&watch->seen_ns, own_queued_ns(watch, e));
     for (int w = 0; w < e->workers; w++)
         if (e->worker[w].presence == LS_STALLED || ls_pool_busy(e->pool, w) == 0)
-            watch->silence[w] = (ls_silence){0}; /* the worker has no work or has stalled */
+            watch->silence[w] = (ls_silence){0}; /* it has no work or has stalled */
         else
             ls_silence_look(&watch->silence[w], &e->worker[w].heartbeat,
                             ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);
 }
 
 /* Reduces the silence of workers that wait in a merge to the shortest silence of all awaited
- * workers: as long as one worker makes progress, or lacks a CPU, the others have a reason to
+ * workers. As long as one of these makes progress, or lacks a CPU, the others have a reason to
  * wait. */
 static void excuse_waiting(ls_watch *watch, const ls_engine *e, const bool *awaited)
 {
@@ -127,7 +128,7 @@ static bool is_merging(const ls_silence *silence)
 
 /* ---- stalled workers ------------------------------------------------------------------------ */
 
-static const char *name_of(int place)
+static const char *name_activity(int place)
 {
     switch (place) {
     case LS_PLACE_MERGE:
@@ -141,19 +142,19 @@ static const char *name_of(int place)
     }
 }
 
-/* Formats where the worker is. Once there is a group, all workers have been opened and their
- * replicas may be read; before that, a worker may be about to create its replica. */
-static void say_where(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
+/* Formats what the worker was doing when it last beat. Once there is a group, all workers have been
+ * opened and their replicas may be read. Before that, a worker may be creating its replica. */
+static void format_activity(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
 {
     const int place = ls_heartbeat_place(&w->heartbeat);
     if (e->group && ls_replica_place(out, size, w->replica, place))
         return;
-    snprintf(out, size, "%s", e->group ? name_of(place) : "opening");
+    snprintf(out, size, "%s", e->group ? name_activity(place) : "opening");
 }
 
 /* Formats how long the worker was silent. Time during which it was stopped or had no CPU is
  * reported separately if it exceeds 0.5 s. */
-static void say_how_long(char *out, size_t size, const ls_silence *silence)
+static void format_silence(char *out, size_t size, const ls_silence *silence)
 {
     const double held_s = (double)silence->held_ns * 1e-9;
     const double all_s = (double)(ls_now_ns() - silence->since_ns) * 1e-9;
@@ -164,14 +165,14 @@ static void say_how_long(char *out, size_t size, const ls_silence *silence)
                  all_s - held_s);
 }
 
-/* Declares a worker stalled that shows no sign of life in or after step `step`: records its fault,
- * abandons its thread in the pool, and aborts the group. */
+/* Declares a worker stalled in or after step number `step`: records its fault, abandons its thread
+ * in the pool, and aborts the group. */
 static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
 {
     ls_train_worker *w = &e->worker[worker];
     char where[160], how_long[100];
-    say_where(where, sizeof where, e, w);
-    say_how_long(how_long, sizeof how_long, silence);
+    format_activity(where, sizeof where, e, w);
+    format_silence(how_long, sizeof how_long, silence);
     w->fault =
         (ls_fault){.worker = worker, .step = step, .silence_s = (double)silence->held_ns * 1e-9};
     ls_fail(&w->fault.error, LS_ESTALLED, "no sign of life for %s: in %s, %d items queued",
@@ -182,10 +183,11 @@ static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_si
         e->group->type->abort(e->group);
 }
 
-/* Checks the awaited workers, every LS_NAP_NS: a worker without a sign of life for the deadline is
- * declared stalled, in or after step `step`. A merge does not end by itself, so a worker that is in
- * a merge gets a grace period: the group is aborted first, which releases the workers that only
- * wait there. A worker that shows no sign of life even then is the one that hangs. */
+/* Checks the awaited workers. Called every LS_NAP_NS. A worker whose silence exceeds the deadline
+ * is declared stalled, in or after step number `step`. A worker that is in a merge gets a grace
+ * period, because it may only be waiting there for a hung worker: at the deadline the group is
+ * aborted, which releases all workers that only wait. A worker that shows no sign of life during
+ * the grace period is the one that hangs. */
 static void check_workers(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
 {
     update_silences(watch, e);
@@ -203,15 +205,15 @@ static void check_workers(ls_watch *watch, ls_engine *e, const bool *awaited, ui
 
 /* ---- a job ---------------------------------------------------------------------------------- */
 
-/* Calls the caller's callback for idle time. */
+/* Calls the callback `idle` of the engine's description. */
 static void call_idle(const ls_engine *e)
 {
     if (e->desc.idle)
         e->desc.idle(e->desc.user);
 }
 
-/* Checks all workers that have a job. Jobs of a lost worker do nothing, but its thread is
- * awaited. */
+/* Checks all workers whose job has not ended. Jobs of a lost worker do nothing, but the coordinator
+ * waits for them as well. */
 static void check_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
 {
     bool awaited[LS_DEVICES_MAX];
@@ -225,11 +227,11 @@ static int wait_briefly(ls_engine *e)
 {
     const uint64_t begin = ls_now_ns();
     const int status = ls_pool_wait(e->pool, LS_NAP_NS, NULL);
-    note_pause(e, begin);
+    record_pause(e, begin);
     return status;
 }
 
-/* Uses the engine's watch, which is otherwise for steps: no step is in progress now, and a second
+/* Uses the engine's watch. The watch is otherwise for steps, but no step is in flight now. A second
  * watch on the stack would be too large for a small stack. */
 void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
@@ -261,7 +263,7 @@ static void await_all(awaited *a, ls_engine *e)
     }
 }
 
-/* Removes one entry. */
+/* Removes entry `index`. */
 static void remove_awaited(awaited *a, int index)
 {
     a->count--;
@@ -269,7 +271,8 @@ static void remove_awaited(awaited *a, int index)
     a->ring[index] = a->ring[a->count];
 }
 
-/* Stores a report and, if the step failed, makes a fault of it. */
+/* Stores the report of the worker of entry `index`, and removes the entry. If the step failed, also
+ * stores the worker's fault. */
 static void store_report(awaited *a, ls_engine *e, const ls_report *report, int index)
 {
     ls_train_worker *w = &e->worker[a->worker[index]];
@@ -281,17 +284,17 @@ static void store_report(awaited *a, ls_engine *e, const ls_report *report, int 
     remove_awaited(a, index);
 }
 
-/* Returns whether the caller has cancelled its pool before the worker began the range, in which
- * case there will be no report. */
+/* Returns whether the caller has cancelled its pool before the worker began the range. The worker
+ * then sends no report. */
 static bool was_dropped(const ls_engine *e, int worker)
 {
     return e->desc.pool && ls_pool_busy(e->pool, worker) == 0 &&
            ls_ring_length(&e->worker[worker].reports) == 0;
 }
 
-/* Records a fault for a range that the pool dropped. Aborts the group, because the worker's peers
- * may wait for it in a merge. */
-static void note_dropped(ls_engine *e, int worker, uint64_t step)
+/* Records a fault for a range that the pool dropped. Aborts the group, because other workers may
+ * wait for this worker in a merge. */
+static void record_dropped(ls_engine *e, int worker, uint64_t step)
 {
     ls_train_worker *w = &e->worker[worker];
     w->report = (ls_report){.number = step, .status = LS_ECANCELED};
@@ -312,14 +315,14 @@ static void check_awaited(awaited *a, ls_engine *e, uint64_t step, ls_watch *wat
         const int w = a->worker[i];
         const bool dropped = e->worker[w].presence != LS_STALLED && was_dropped(e, w);
         if (dropped)
-            note_dropped(e, w, step);
+            record_dropped(e, w, step);
         if (dropped || e->worker[w].presence == LS_STALLED)
             remove_awaited(a, i);
     }
 }
 
-/* Takes all reports that have arrived. If steps are short, several arrive together, and waiting for
- * each by itself would take longer, because each wait reads the clock. */
+/* Takes all reports that have arrived. If steps are short, several reports arrive together. Waiting
+ * for each of them separately would take longer, because each wait reads the clock. */
 static void take_ready(awaited *a, ls_engine *e)
 {
     ls_report report;
@@ -328,7 +331,8 @@ static void take_ready(awaited *a, ls_engine *e)
             store_report(a, e, &report, i);
 }
 
-/* Waits until every worker has reported the next step, has stalled, or has dropped the step. */
+/* Waits until every worker has reported the next step, has stalled, or had its range dropped by the
+ * pool. */
 static void await_reports(ls_engine *e)
 {
     awaited a;
@@ -339,7 +343,7 @@ static void await_reports(ls_engine *e)
         const uint64_t begin = ls_now_ns();
         int which = -1;
         int status = ls_ring_pop_any(&report, &which, a.ring, a.count, begin + LS_NAP_NS, NULL);
-        note_pause(e, begin);
+        record_pause(e, begin);
         if (status == LS_OK) {
             store_report(&a, e, &report, which);
         } else {

@@ -1,4 +1,5 @@
-/* Jobs of a worker other than training. They run on its thread, with its device and its replica. */
+/* The jobs of a worker. They run on the worker's thread, with its device and its replica. engine.h
+ * explains the terms. */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -10,11 +11,11 @@
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* Capacity for the numbers of rows that the shards of a run can have. */
+/* Largest number of different shard sizes (numbers of rows) in a run. */
 enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 
-/* Lists the numbers of rows that shards can have, and returns how many there are. The first
- * *trained of them occur in training. */
+/* Writes the different numbers of rows that shards can have, and returns how many there are. The
+ * first *trained entries occur in training. */
 static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine *e)
 {
     const ls_engine_desc *d = &e->desc;
@@ -31,9 +32,11 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
                               ls_evaluation_batch(batch, shards), shards);
 }
 
-/* Returns the arena with state `i` of the optimizer. If a moving average is kept, the canonical
- * weights are the average, which lies in slot `average`, and state `average` is the trained
- * weights, which lie in the weight arena. */
+/* Returns the arena of the replica whose values the exchange has as state `i`. These are the states
+ * of the optimizer, with one exception. If a moving average of the weights is kept, the exchange
+ * has the average as its canonical weights, and has the trained weights as state number `average`.
+ * In the replica it is the other way round: the trained weights are in the weight arena, and the
+ * average is in slot `average`. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;
@@ -41,7 +44,7 @@ static float *arena_of(const ls_train_worker *w, int i)
     return i == average ? ls_replica_weight_arena(r) : ls_replica_slot_arena(r, i);
 }
 
-/* Copies the exchange's weights to the replica, and with `slots` its optimizer states. */
+/* Copies the exchange's weights to the replica, and if `slots`, its optimizer states. */
 static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
 {
     ls_replica *r = w->replica;
@@ -56,10 +59,10 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Returns whether the replica gets the memory of its total when it joins a group, instead of
- * allocating it when it is created. It does not if a moving average is kept: while the average is
- * evaluated, the replica keeps its trained weights in the total (ls_replica_use_average), so the
- * workers cannot share one. */
+/* Returns whether the replica gets the memory of its total when it joins a group. If false, it
+ * allocates the total when it is created. A replica that keeps a moving average needs its own
+ * total: while the average is evaluated, the replica keeps its trained weights in the total
+ * (ls_replica_use_average). */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;
@@ -158,10 +161,10 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
-/* Moves the fold to the list of old folds, because a stalled peer in the old group may still read
- * this worker's partial sums. With sums by pieces such a peer can have stalled anywhere in its
- * update, and the partial sum of a single shard is in the gradient arena, so the worker gets a new
- * gradient arena as well. */
+/* Moves the fold to the list of old folds, because a stalled member of the old group may still read
+ * this worker's partial sums. If the total was computed by pieces, that member can have stalled
+ * anywhere in its update, and the partial sum of a single shard is in the gradient arena. The
+ * worker then gets a new gradient arena too. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
@@ -179,7 +182,7 @@ static int put_fold_away(ls_train_worker *w)
     return LS_OK;
 }
 
-/* Binds the replica to the engine's feed, which changes after a worker has stalled. */
+/* Binds the replica to the engine's feed, which is replaced after a worker has stalled. */
 static int take_feed(ls_train_worker *w)
 {
     if (w->feed == w->engine->feed)
@@ -189,8 +192,8 @@ static int take_feed(ls_train_worker *w)
     return ls_replica_data_at(w->replica, LS_TRAIN, &data, &w->error);
 }
 
-/* The shards may differ from those in the old group, so everything that belongs to the old group is
- * released first. */
+/* The worker's shards may differ from its shards in the old group, so everything that belongs to
+ * the old group is released first. */
 int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
 {
     (void)x;
@@ -201,10 +204,11 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     w->comm = NULL;
     w->hand = (ls_hand){0};
     w->failed = false;
-    /* The fold and the group, in which the arenas may lie, are freed below. */
+    /* The gradient and the total may lie in memory of the fold and of the group, which are freed
+     * below. */
     ls_replica_own_arenas(w->replica);
     int status = w->keep_fold ? put_fold_away(w) : LS_OK;
-    if (status || w->idle)
+    if (status || w->device_failed)
         return status;
     ls_fold_fini(&w->fold);
     status = take_feed(w);
@@ -237,7 +241,9 @@ int ls_worker_check(ls_train_worker *w, const ls_exchange *x)
                                   .total = ls_replica_total_arena(r),
                                   .host = e->desc.host};
     int status = ls_merge_check_group(&check, &w->error);
-    if (status == LS_OK) /* the check used the gradient arena; the gradient of no rows is zero */
+    /* sets the gradient arena to zero after the check has used it; the gradient of no rows is
+     * zero */
+    if (status == LS_OK)
         status = ls_replica_gradient(r, NULL, 0, 0, NULL, &w->error);
     return status;
 }
@@ -315,7 +321,7 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
         status = ls_replica_use_average(w->replica, true, &w->error);
     if (status)
         return status;
-    /* If the run is asked to stop, the evaluation ends early and the coordinator discards the
+    /* If the run is asked to stop, ls_infer_shards ends early and the coordinator discards the
      * result. */
     status = ls_infer_shards(&x->test, w->replica, w->shard_lo, w->shard_hi, &w->error);
     const int reset_status = ls_replica_use_average(w->replica, false, status ? NULL : &w->error);
@@ -335,7 +341,8 @@ static int compute_checksum(ls_train_worker *w)
     return status;
 }
 
-/* Copies the weights that are evaluated, which are the moving average if one is kept. */
+/* Copies the weights that are evaluated to `canonical`. If a moving average is kept, these are the
+ * average. */
 static int export_weights(ls_train_worker *w, float *canonical)
 {
     ls_replica *r = w->replica;

@@ -1,4 +1,4 @@
-/* Declarations shared by the files of the worker's side. All functions run on the worker's thread.
+/* Declarations for the files whose functions run on a worker's thread. engine.h explains the terms.
  *
  *     worker.c         jobs other than training: opening, joining, evaluation, reading back
  *     worker_step.c    steps: in parts together with other workers, or whole as device launches
@@ -8,17 +8,18 @@
 
 #include "engine/state.h"
 
-/* Returns whether gradients and the total may be placed in memory that is merged in place: the
- * device works in host memory, lets ops be bound again, and has not recorded their addresses. */
+/* Returns whether the replica's gradient and total may be moved to other arrays, so that the ops
+ * write directly into the arrays of the fold. This needs a device that works in host memory, allows
+ * ops to be bound to other addresses, and does not record ops with their addresses. */
 static inline bool ls_worker_rebinds(const ls_train_worker *w)
 {
     const unsigned both = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
     return (w->info.flags & both) == both && !w->device->ops->record_begin;
 }
 
-/* Returns whether the worker's fold is in spread mode (comm/comm.h): it merges in the tree's order,
- * and its device computes alone. A device with several threads adds leaf by leaf, with all of
- * them. */
+/* Returns whether the worker's fold is in spread mode (comm/comm.h). It is if sums are merged in
+ * the tree's order and the worker's device computes with one thread. A device with several threads
+ * adds each leaf as soon as it is computed, and uses all its threads for the addition. */
 static inline bool ls_worker_spreads(const ls_train_worker *w)
 {
     return w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;
@@ -32,30 +33,33 @@ static inline int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage s
 
 /* ---- worker.c: jobs besides those of engine.h ----------------------------------------------- */
 
-/* Leaves the old group, if any; a live worker then joins the engine's group with its rank and
- * shards. */
+/* Leaves the old group, if there is one. A worker whose device works then joins the engine's group
+ * with its rank and shards. */
 ls_worker_job ls_worker_join;
-/* Checks the group with copies between each pair of ranks and an all-reduce of exact numbers. */
+/* Runs the start-up check of the group (ls_merge_check_group). */
 ls_worker_job ls_worker_check;
-/* Computes the checksum of the replica; the exporter also copies its weights and optimizer states
- * to the exchange. */
+/* Computes the checksum of the replica. If this worker is the exporter, it also copies its weights
+ * and optimizer states to the exchange. */
 ls_worker_job ls_worker_snapshot;
 /* Copies weights and optimizer states from the exchange to the replica. */
 ls_worker_job ls_worker_load;
 
-/* Calls ls_worker_close in a pool that goes on without this engine. `arg` is the engine. */
-int ls_worker_leave(const ls_worker *thread, void *arg, ls_error *err);
-/* The stop hook of the pool: undoes opening and joining as far as they were done. `user` is the
+/* Calls ls_worker_close on a worker of the caller's pool, which is not destroyed. `arg` is the
  * engine. */
+int ls_worker_leave(const ls_worker *thread, void *arg, ls_error *err);
+/* The stop hook of the pool: undoes ls_worker_open and ls_worker_join, as far as they were done.
+ * `user` is the engine. */
 void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, void *user);
 
 /* ---- worker_step.c -------------------------------------------------------------------------- */
 
-/* Chooses how this worker takes steps in the group it has joined: gradients merged during backward,
- * gradients merged after it, or whole steps without a merge. All members make the same choice. */
+/* Chooses how this worker runs steps in the group that it has joined: with a merge during backward,
+ * with a merge after backward, or as whole steps without a merge. All workers of a group make the
+ * same choice. */
 int ls_worker_choose_steps(ls_train_worker *worker);
 
-/* Runs the steps of a range, with one report per step. `arg` is one of the worker's own ranges. */
+/* Runs the steps of a range, and sends one report per step. `arg` is an entry of the worker's own
+ * copies of ranges. */
 int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err);
 
 #endif

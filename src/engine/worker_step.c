@@ -1,19 +1,20 @@
-/* The steps of a worker, in one of two ways.
+/* The steps of a worker, which it runs in one of two ways. engine.h explains the terms; a *launch*
+ * is work that a device executes as a unit (nn/replica.h).
  *
  * In parts: the worker computes the gradients of its shards, merges them with those of the other
  * workers, and applies the update. If there are no other workers, and the model is so small that a
- * step takes less time than waking a thread, the coordinator sends several steps in a range, and
- * the worker wakes the coordinator only when it reports the last one.
+ * step takes less time than waking a thread, the coordinator sends several steps in a range. The
+ * worker then wakes the coordinator only with the report of the range's last step.
  *
  * Whole: if the minibatch has one shard and there is one worker, the worker enqueues a whole step
- * (gradient and update) on its device as one launch, and enqueues the next step before the result
- * of this one is known, so that the device never waits for the host. For a small model one launch
- * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. Steps are reported in
- * order, when their launch is done. If the loss of a step is not finite, the device applies neither
- * that step nor the steps that are enqueued after it. The worker notices this when it reads the
- * result, handles the step as any other skipped step, and then, if the run continues, enqueues the
- * later steps again. The results are therefore the same as if the steps had been taken one after
- * another.
+ * (gradient and update) on its device as one launch. It enqueues the next step before the result of
+ * the first is known, so the device never waits for the host. For a small model one launch has
+ * LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. When a launch has ended, its
+ * steps are reported in order. If the loss of a step is not finite, the device applies neither that
+ * step nor the steps that are enqueued after it. The worker notices this when it reads the result
+ * of the launch. It handles the step as any other skipped step, and then, if the run continues,
+ * enqueues the later steps again. The results are therefore the same as if each step had been
+ * enqueued after the end of the step before.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,10 +30,10 @@ _Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot 
 
 /* ---- choosing how steps are run ------------------------------------------------------------- */
 
-/* Called by the replica when the first `floats` floats of the worker's only gradient are complete:
- * passes them to the communicator. Does nothing outside a step, because gradients are computed for
- * other purposes as well. */
-static int hand_over(void *user, size_t floats, ls_error *err)
+/* The replica calls this function when the first `floats` floats of the worker's only gradient are
+ * complete. The function passes these floats to the communicator. Outside a step it does nothing,
+ * because gradients are computed for other purposes as well. */
+static int merge_complete_part(void *user, size_t floats, ls_error *err)
 {
     ls_train_worker *w = user;
     if (!w->merging_early)
@@ -41,13 +42,13 @@ static int hand_over(void *user, size_t floats, ls_error *err)
                                              ls_replica_total_arena(w->replica), floats, err);
 }
 
-/* Number of multiply-adds of a step that takes some tens of microseconds, about as long as waking a
- * thread. */
+/* Number of multiply-adds in a step that takes some tens of microseconds, which is about as long as
+ * waking a thread takes. */
 #define QUICK_PRODUCTS 4e6
-/* Steps of a range of quick steps. */
+/* Number of steps in a range of quick steps. */
 enum { QUICK_STEPS = 8 };
 
-/* Estimates whether a step is so short that several should be reported together. */
+/* Estimates whether a step is so short that the steps of a range should be reported together. */
 static bool is_quick(const ls_engine_desc *d)
 {
     const ls_model *model = d->model;
@@ -60,26 +61,26 @@ static bool is_quick(const ls_engine_desc *d)
     return products * d->batch_size <= QUICK_PRODUCTS;
 }
 
-/* If each worker has one shard, the shard's gradient is the worker's contribution to the merge, so
- * complete parts of it can be merged during backward. If there is only one worker with one shard,
- * and no other process, nothing is merged: the gradient is the sum, and steps can be whole. */
+/* If each worker has one shard, the gradient of that shard is the worker's only partial sum, so its
+ * complete parts can be merged during backward. If there is only one worker with one shard, and no
+ * other process, nothing is merged: the gradient is the total, and steps can be whole. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
     const ls_engine *e = w->engine;
     const int ranks = e->group->ranks;
     const bool early = e->one_shard_each && e->group->ahead;
-    int status = ls_replica_on_ready(w->replica, early ? hand_over : NULL, w, &w->error);
-    w->flights = 0;
-    w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
-    int whole = 0; /* number of steps of one launch; 0: steps are taken in parts */
-    if (status == LS_OK && w->alone) {
+    int status = ls_replica_on_ready(w->replica, early ? merge_complete_part : NULL, w, &w->error);
+    w->launches = 0;
+    w->has_only_shard = e->one_shard_each && ranks == 1 && !e->desc.cluster;
+    int whole = 0; /* number of steps of one launch; 0: steps are run in parts */
+    if (status == LS_OK && w->has_only_shard) {
         status = ls_replica_record_whole_steps(w->replica, &w->error);
         whole = ls_replica_most_whole_steps(w->replica, e->desc.batch_size);
     }
     w->quick = ranks == 1 && !e->desc.cluster && whole == 0 && is_quick(&e->desc);
     w->length = w->quick ? QUICK_STEPS : whole > 1 ? LS_UNROLLED : 1;
-    /* The old group may have failed with a block on the device after a skipped step; lift the
-     * block. */
+    /* After a skipped step the device applies no further update. The old group may have failed in
+     * this state, so the state is ended here. */
     return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
@@ -107,7 +108,8 @@ static int spoil_weight(ls_train_worker *w)
     return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
 }
 
-/* Copies streamed rows to the device. The rows of a shard are consecutive in the feed. */
+/* If rows are streamed, copies `count` rows of the step, from row `first` on, to the device. These
+ * rows are consecutive in the feed. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
     if (!w->engine->streams || count == 0)
@@ -115,7 +117,7 @@ static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, ui
     return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
 }
 
-/* Computes the gradient of one shard into the next leaf of the fold. */
+/* Computes the gradient of one shard, as the next leaf of the fold. */
 static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
@@ -124,7 +126,7 @@ static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_t
     ls_replica_gradient_at(w->replica, ls_fold_leaf(&w->fold));
     if (status)
         return status;
-    /* The weights change only after all shards of a step. */
+    /* The weights change only after all shards of a step have been computed. */
     if (s->began)
         ls_replica_promise_same_weights(w->replica);
     s->began = true;
@@ -132,11 +134,12 @@ static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_t
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
-/* Computes the gradient of a shard, and adds it to the worker's fold. `on_left`: the shard lies
- * left of those that are in the fold already; else right of them. */
+/* Computes the gradient of a shard, and adds it to the worker's fold. `on_left`: the shard is left
+ * of all shards that are in the fold already; if false, it is right of them. */
 static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
 {
-    /* an injected NaN is written when the gradient is complete, so no part is merged before */
+    /* An injected NaN is written after the gradient is complete, so no part of the gradient may be
+     * merged before. */
     w->merging_early = s->spoilt < 0;
     int status = compute_shard(w, s, shard, &s->report.times);
     w->merging_early = false;
@@ -148,8 +151,9 @@ static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
     return status;
 }
 
-/* Computes shards as they are dealt (sync/deal.h): first the worker's own first shard, then shards
- * next to those that it has computed, until none is left that it could take. */
+/* Computes the shards that are dealt to this worker (sync/deal.h): first the shard with which it
+ * begins, then shards next to those that it has computed, until the deal has no more shard for
+ * it. */
 static int compute_dealt_shards(ls_train_worker *w, ls_step *s)
 {
     int status = LS_OK;
@@ -166,7 +170,8 @@ static int compute_dealt_shards(ls_train_worker *w, ls_step *s)
     return status;
 }
 
-/* Computes the gradients of this worker's shards of one minibatch and folds them in tree order. */
+/* Computes the gradients of this worker's shards of one minibatch, and adds them in the tree's
+ * order. */
 static int compute_shards(ls_train_worker *w, ls_step *s)
 {
     int status = LS_OK;
@@ -192,8 +197,8 @@ static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL]
     return status ? status : ops->sync(w->device, NULL, &w->error);
 }
 
-/* Finds this worker's shard whose loss is not finite, by computing its shards again. Every worker
- * has the same sum and has skipped the step, so the weights are still those with which the step
+/* Finds the first of this worker's shards whose loss is not finite, by computing its shards again.
+ * The worker has skipped the step, so its weights are still the weights with which the step
  * began. */
 static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
@@ -215,14 +220,15 @@ static int find_bad_shard(ls_train_worker *w, ls_step *s)
     return LS_OK;
 }
 
-static void note_wait(void *user, int begins)
+static void beat_in_merge(void *user, int begins)
 {
     ls_train_worker *w = user;
     ls_beat(&w->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
 }
 
-/* Copies the tail of the sum to the report. Errors: LS_EINTERNAL (rows are missing). */
-static int note_sum(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
+/* Copies the tail of the total (loss, correct rows, rows) to the report. Errors: LS_EINTERNAL (the
+ * total has another number of rows than the minibatch). */
+static int copy_tail(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     report->loss = tail[LS_TAIL_LOSS];
@@ -234,7 +240,7 @@ static int note_sum(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
                    (unsigned)s->n);
 }
 
-/* Merges the partial sums of all workers, and copies the tail of the sum to `tail`. */
+/* Merges the partial sums of all workers, and copies the tail of the total to `tail`. */
 static int reduce(ls_train_worker *w, ls_comm_times *times, float tail[LS_TAIL])
 {
     float *total = ls_replica_total_arena(w->replica);
@@ -256,13 +262,13 @@ static int merge(ls_train_worker *w, ls_step *s)
     float tail[LS_TAIL];
     ls_report *report = &s->report;
     ls_beat(&w->heartbeat, LS_PLACE_MERGE);
-    report->comm.waiting = note_wait;
+    report->comm.waiting = beat_in_merge;
     report->comm.user = w;
     int status = reduce(w, &report->comm, tail);
     ls_beat(&w->heartbeat, LS_PLACE_APPLY);
     if (status)
         return status;
-    status = note_sum(w, s, tail);
+    status = copy_tail(w, s, tail);
     if (status && w->by_pieces)
         ls_pieces_drop(w->comm);
     return status;
@@ -282,8 +288,9 @@ static int apply(ls_train_worker *w, ls_step *s)
     return status;
 }
 
-/* Ends the use of the sum. `status` is the result of the update. If the update succeeded, the step
- * counts: a failure of another worker only prevents this one from beginning the next step. */
+/* Ends the use of the total if it is computed by pieces. `status` is the result of the update. If
+ * the update succeeded, the step counts. A failure of another worker then only prevents this worker
+ * from beginning the next step. */
 static int end_pieces(ls_train_worker *w, ls_step *s, int status)
 {
     if (!w->by_pieces)
@@ -295,7 +302,8 @@ static int end_pieces(ls_train_worker *w, ls_step *s, int status)
     return status;
 }
 
-/* Applies the step or, if the loss is not finite, finds this worker's shard that is the cause. */
+/* Applies the step. If the loss is not finite, skips the step instead, and finds the first of this
+ * worker's shards whose loss is not finite. */
 static int use_sum(ls_train_worker *w, ls_step *s)
 {
     if (!isfinite(s->report.loss)) {
@@ -327,10 +335,10 @@ static int compute_step(ls_train_worker *w, ls_step *s)
 
 /* ---- reports -------------------------------------------------------------------------------- */
 
-/* Sends the report of a step. After a failure it aborts the group, which releases the workers that
- * wait for this one, and no further step is begun. A loss that is not finite also ends the run
- * unless such steps are skipped. `more`: another report follows at once, and that one wakes the
- * coordinator. */
+/* Sends the report of a step. If the step failed, aborts the group, which releases the workers that
+ * wait for this worker, and lets this worker begin no further step. A skipped step has the second
+ * effect too, unless the description says skip_nonfinite. `more`: another report follows at once,
+ * so this report need not wake the coordinator. */
 static void send_report(ls_train_worker *w, ls_step *s, bool more)
 {
     ls_report *report = &s->report;
@@ -371,14 +379,16 @@ static bool is_planned(const ls_train_worker *w, uint64_t number)
     return ls_inject_planned(&w->engine->desc.injections, w->index, number);
 }
 
-/* Returns how many of a range's steps, from `index` on, can be enqueued as one launch. Returns 0 if
- * the step must be taken in parts, because there are other workers or a fault is to be injected. */
+/* Returns how many steps of a range, from step `index` of the range on, can be enqueued as one
+ * launch. Returns 0 if step `index` must be run in parts, because whole steps are not possible in
+ * this group or a fault is to be injected. */
 static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     const uint32_t batch = w->engine->desc.batch_size;
     const uint64_t number = range->first_step + index + 1;
     const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
-    const uint32_t most = w->alone ? (uint32_t)ls_replica_most_whole_steps(w->replica, n) : 0;
+    const uint32_t most =
+        w->has_only_shard ? (uint32_t)ls_replica_most_whole_steps(w->replica, n) : 0;
     if (most == 0 || is_planned(w, number))
         return 0;
     if (most > range->steps - index || range->row_count < (index + most) * batch)
@@ -389,9 +399,9 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
     return most;
 }
 
-/* Enqueues `count` steps of a launch, from its k-th on. Errors are stored in the launch, and
- * reported with its steps. */
-static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
+/* Enqueues `count` steps of the launch `f`, from step k of the launch on. An error is stored in
+ * f->status, and reported with the steps. */
+static void enqueue(ls_train_worker *w, ls_launch *f, int k, int count)
 {
     ls_replica_step how[LS_UNROLLED];
     ls_replica_times times = {0};
@@ -412,7 +422,9 @@ static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
 
 enum { SPINS = 2000, NAP_NS = 20000 };
 
-/* Spins at first, because a step of a small model takes some tens of microseconds; sleeps later. */
+/* Waits a little before the next look at a launch. The first looks follow each other quickly,
+ * because a step of a small model takes some tens of microseconds; later ones are separated by
+ * sleeps. */
 static void pause_before(unsigned look)
 {
     const struct timespec nap = {0, NAP_NS};
@@ -422,9 +434,9 @@ static void pause_before(unsigned look)
         nanosleep(&nap, NULL);
 }
 
-/* Waits for a launch; with `may_leave` at most until the worker has another item in its inbox.
- * Returns whether the launch has ended. */
-static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
+/* Waits for the end of a launch. `may_leave`: stop waiting when the worker has another range or job
+ * in its inbox. Returns whether the launch has ended. */
+static bool await_launch(ls_train_worker *w, ls_launch *f, bool may_leave)
 {
     bool arrived = false;
     ls_beat(&w->heartbeat, LS_PLACE_APPLY);
@@ -440,8 +452,8 @@ static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 
 /* ---- the end of a launch -------------------------------------------------------------------- */
 
-/* Handles a step whose loss is not finite. The device has applied neither this step nor a later
- * one. */
+/* Handles a step whose loss is not finite. The device has applied neither this step nor the steps
+ * that were enqueued after it. */
 static int skip_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_replica_sync(w->replica, &w->error);
@@ -452,79 +464,82 @@ static int skip_step(ls_train_worker *w, ls_step *s)
     return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
-/* Reports a step of a launch that has ended. Returns whether the steps enqueued after it have no
- * effect. */
-static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const float tail[LS_TAIL])
+/* Reports a step of a launch that has ended. Returns whether the step was skipped, so that the
+ * device has applied no step that was enqueued after it. */
+static bool end_step(ls_train_worker *w, const ls_launch *f, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     bool held = false;
     report->status = w->failed ? LS_EABORTED : f->status;
     if (report->status == LS_OK)
-        report->status = note_sum(w, s, tail);
+        report->status = copy_tail(w, s, tail);
     if (report->status == LS_OK && !isfinite(report->loss)) {
         report->status = skip_step(w, s);
         held = true;
     }
     if (report->status != LS_OK && !w->failed)
-        ls_replica_sync(w->replica, NULL); /* the device is idle when the failure is reported */
+        /* the device has no work left when the failure is reported */
+        ls_replica_sync(w->replica, NULL);
     send_report(w, s, false);
     return held;
 }
 
-/* Reports the steps of the oldest launch, which has ended. If a step was skipped, the later steps
- * of the launch are enqueued again one by one, and then the next launch. */
+/* Reports the steps of the oldest launch, which has ended. If a step was skipped, enqueues the
+ * later steps of the launch again, one by one, and then the next launch. */
 static void retire_first(ls_train_worker *w)
 {
-    ls_flight *f = &w->flight[0];
+    ls_launch *f = &w->launch[0];
     bool anew = false;
     for (int k = 0; k < f->count; k++) {
         if (anew && !w->failed) {
             enqueue(w, f, k, 1);
-            await(w, f, false);
+            await_launch(w, f, false);
         }
         const float *tail = ls_replica_arrived_tail(w->replica, f->slot, anew ? 0 : k);
         anew |= end_step(w, f, &f->step[k], tail);
     }
-    w->flights--;
-    memmove(f, f + 1, (size_t)w->flights * sizeof *f);
-    if (anew && w->flights > 0 && !w->failed && f->status == LS_OK)
+    w->launches--;
+    memmove(f, f + 1, (size_t)w->launches * sizeof *f);
+    if (anew && w->launches > 0 && !w->failed && f->status == LS_OK)
         enqueue(w, f, 0, f->count);
 }
 
 /* Waits until at most `most` launches are in progress, and reports the steps of the others. */
 static void retire_down_to(ls_train_worker *w, int most)
 {
-    while (w->flights > most)
-        if (w->failed || await(w, &w->flight[0], false))
+    while (w->launches > most)
+        if (w->failed || await_launch(w, &w->launch[0], false))
             retire_first(w);
 }
 
-/* Enqueues the `count` steps of a range from `index` on as one launch, and reports the steps of
- * earlier launches that have ended. The new launch is reported when a later one is enqueued, or at
- * the latest when the worker has no other work. */
+/* Enqueues `count` steps of a range, from step `index` of the range on, as one launch. Then waits
+ * for the earlier launch, if there is one, and reports its steps. The steps of the new launch are
+ * reported when a later launch is enqueued; if the worker gets no other work, they are reported
+ * here, at the end of the launch. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;
-    ls_flight *latest = &w->flight[w->flights++];
+    ls_launch *latest = &w->launch[w->launches++];
     for (uint32_t k = 0; k < count; k++)
         latest->step[k] = step_of(range, index + k);
     latest->count = (int)count;
     latest->slot = w->next_slot;
     w->next_slot = (w->next_slot + 1) % LS_RESULT_SLOTS;
     enqueue(w, latest, 0, latest->count);
-    /* Retire all launches but the latest, and that one too unless more steps are about to be
-     * enqueued. */
+    /* Report the steps of all launches but the newest. The newest launch is reported here as well,
+     * unless the range has more steps to enqueue or other work arrives. */
     retire_down_to(w, 1);
-    if (more && !w->failed && w->flight[0].status == LS_OK)
+    if (more && !w->failed && w->launch[0].status == LS_OK)
         return;
-    if (w->failed || await(w, &w->flight[0], true))
+    if (w->failed || await_launch(w, &w->launch[0], true))
         retire_first(w);
 }
 
 /* ---- a range of steps ----------------------------------------------------------------------- */
 
-/* Runs one step in parts. Steps that were sent before a failure was known are not begun, because
- * `error` belongs to the coordinator once the failed step's report has been sent. */
+/* Runs one step in parts. After a failed step no step is begun, because `error` belongs to the
+ * coordinator once the report of the failed step has been sent. Such steps were submitted before
+ * the failure was known. */
 static void run_in_parts(ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     ls_step s = step_of(range, index);
@@ -541,8 +556,8 @@ int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
     (void)err;
     const ls_range *range = arg;
     ls_train_worker *w = &range->engine->worker[thread->index];
-    /* The report of the last step returns the range to the coordinator, which may then overwrite
-     * it. */
+    /* When the coordinator has the report of the range's last step, it may overwrite *range. The
+     * number of steps is therefore copied first. */
     const uint32_t steps = range->steps;
     for (uint32_t i = 0; i < steps;) {
         const uint32_t at_once = w->failed ? 0 : launchable_steps(w, range, i);

@@ -50,8 +50,8 @@ int ls_check_blocks(const ls_reader *r, const cJSON *list)
             "model: \"blocks\" must be an object of lists of layers, found %s",
             ls_json_kind(r->blocks));
     if (cJSON_GetArraySize(list) > LS_MODEL_LAYERS)
-        /* A list that is too long is refused later (make_room in model.c). The return avoids the
-         * comparison of every use with every block of such a list. */
+        /* The list is too long and is refused later (make_room in model.c). Returning here avoids
+         * comparing every use in it with every block. */
         return LS_OK;
     for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
         if (!cJSON_IsArray(b) || !b->child)
@@ -89,9 +89,9 @@ static const char *value_name(const cJSON *node)
     return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
 }
 
-/* Registers every "$key" of a definition as a known key of its use. *missing becomes the first such
- * key that the use does not have. The caller reports an unknown key of the use before a missing
- * one, because the unknown key is usually the missing one, misspelt. */
+/* Registers every "$key" of a block's definition as a known key of the use. *missing becomes the
+ * first such key that the use does not have. The caller reports an unknown key of the use before a
+ * missing key, because an unknown key is usually a misspelt form of the missing key. */
 static void read_values(ls_fields *f, const cJSON *node, const char **missing)
 {
     const char *key = value_name(node);
@@ -105,8 +105,8 @@ static void read_values(ls_fields *f, const cJSON *node, const char **missing)
         read_values(f, child, missing);
 }
 
-/* Replaces every "$key" in a copy of a layer of the definition by the value of the use. Returns 0
- * if there is no memory. */
+/* Replaces every "$key" in `node`, a copy of a layer of the definition, by the use's value for the
+ * key. Returns 0 if there is no memory. */
 static int fill_in(cJSON *node, const cJSON *use)
 {
     cJSON *next;
@@ -122,7 +122,7 @@ static int fill_in(cJSON *node, const cJSON *use)
         char *name = child->string;
         if (!value)
             return 0;
-        if (name) { /* the member keeps its key */
+        if (name) { /* `child` is the member of an object; `value` gets its key */
             cJSON_free(value->string);
             value->string = name;
             child->string = NULL;
@@ -150,13 +150,14 @@ static void fail_unknown_block(const ls_reader *r, ls_fields *f, const cJSON *na
                        name->valuestring);
 }
 
-/* The contents of a use, except the values for "$key". */
+/* The contents of a use, without the values for "$key". */
 typedef struct block_use {
     const cJSON *definition;
     char name[64];
     int input;
     int times;
-    int numbered; /* "repeat" is given: each repetition's index becomes part of the layers' names */
+    /* the use has the key "repeat": the index of a repetition is part of the names of its layers */
+    int numbered;
 } block_use;
 
 static int read_use(const ls_reader *r, const ls_scope *scope, int position, const cJSON *node,

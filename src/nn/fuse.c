@@ -1,4 +1,5 @@
-/* Decides which neighbouring layers are offered to a back end as one op (plan.h). */
+/* Decides which neighbouring layers are offered to a back end as one op. plan.h explains the term
+ * form. */
 #include "nn/plan.h"
 
 int ls_fuse_producer(const ls_model *model, int layer)
@@ -17,7 +18,8 @@ int ls_fuse_reader(const ls_model *model, int layer)
     return -1;
 }
 
-/* Returns the layer that reads `layer`, if it is the only one and reads it once; otherwise −1. */
+/* If exactly one layer reads the output of `layer`, and reads it once, returns that layer;
+ * otherwise −1. */
 static int only_reader(const ls_model *model, int layer)
 {
     int reader = -1;
@@ -33,8 +35,8 @@ static int only_reader(const ls_model *model, int layer)
     return reader;
 }
 
-/* Returns the only reader of `layer` if its op is of the given kind, else −1. If the reader is a
- * flatten layer, which has no op, the result is −1. */
+/* Returns the only reader of `layer` if the reader's op is of the given kind, otherwise −1. A
+ * flatten layer has no op, so the result is −1 if the reader is a flatten layer. */
 static int next_of_kind(const ls_model *model, int layer, ls_op_kind kind)
 {
     int next = only_reader(model, layer);
@@ -48,15 +50,15 @@ static int next_relu(const ls_model *model, int layer)
     return next >= 0 && model->layer[next].op.u.relu.slope == 0 ? next : -1;
 }
 
-/* Returns the other input of layer `add`, which reads `layer`. */
+/* Returns the other input of layer `add`, one of whose inputs is `layer`. */
 static int other_input(const ls_model *model, int add, int layer)
 {
     const int *input = model->layer[add].input;
     return input[input[0] == layer ? 1 : 0];
 }
 
-/* Lists the forms with a relu and, if `pools`, with a pool after the layer or after its relu.
- * Returns the number of forms. */
+/* Writes the forms in which layer `first` is followed by a relu. If `pools`, also writes the form
+ * in which a pool follows layer `first` or its relu. Returns the number of forms. */
 static int forms_of(ls_fuse_form *out, const ls_model *model, int first, bool pools)
 {
     int n = 0;

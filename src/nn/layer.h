@@ -1,4 +1,5 @@
-/* Functions shared by the files of the single layer types. Any thread; nothing here allocates. */
+/* Functions that the files of the layer types (layer_*.c) share. Any thread; no function
+ * allocates. */
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
@@ -10,13 +11,13 @@
  * and product of sizes is below 2⁶³. */
 enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 
-/* Returns the number at `key`, from `min` to `max`, or `fallback` if the key is absent.
- * Errors go to the fields. */
+/* Returns the number at `key`, which must be from `min` to `max`, or `fallback` if the key is
+ * absent. Errors are stored in `fields`. */
 float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback);
 
 /* Reads "out": an integer, or "classes", which stands for the number of classes or targets of the
- * data. If the layer is the last one of the model, "classes" is the default. Errors go to the
- * fields. */
+ * data. If the layer is the last one of the model, "classes" is the default. Errors are stored in
+ * `fields`. */
 int ls_read_out(ls_layer *layer, ls_fields *fields);
 
 /* The window of a convolution or a pooling, in pixels: [0] is the height, [1] the width. */
@@ -26,21 +27,22 @@ typedef struct ls_window {
 } ls_window;
 
 /* Reads "kernel", "stride" and "padding". out->d must be set before. `stride`: the default stride;
- * if it is NULL, the default stride is the size of the kernel. Errors go to the fields. */
+ * if it is NULL, the default stride is the size of the kernel. Errors are stored in `fields`. */
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride);
 
 /* Computes the height and width of the output for input `in`. Does not change the channels. Errors:
  * LS_ECONFIG if the window does not fit into the image; the message says which window would. */
 int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, ls_error *err);
 
-/* Returns LS_ECONFIG if the layer needs an image but its input was flattened, else LS_OK. */
+/* For a layer that needs an image: returns LS_ECONFIG if the layer's input was flattened, otherwise
+ * LS_OK. */
 int ls_layer_wants_image(const ls_layer *layer, ls_error *err);
 
 /* Adds a weight of `rank` dimensions and, if `bias` is not 0, a bias of dim[0] numbers. Both get
  * the fan_in and fan_out of the weight. Errors: LS_ECONFIG if the weight has too many numbers. */
 int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, ls_error *err);
 
-/* Returns a tensor of the given shape whose elements all start with the same value: a scale, a
+/* Returns a tensor of the given shape whose elements all have the same initial value: a scale, a
  * shift or a statistic. */
 ls_param ls_layer_filled(const ls_shape *dim, ls_start start);
 
@@ -49,8 +51,8 @@ static inline long long ls_shape_values(const ls_shape *shape)
     return (long long)shape->c * shape->h * shape->w;
 }
 
-/* The function `shape` of layer types whose op reads memory in any layout: the output has the shape
- * of the input and the same memory layout. */
+/* Implements ls_layer_type.shape for types whose op reads memory in any layout. The output has the
+ * shape and the memory layout of the input. */
 int ls_layer_same_shape(ls_layer *layer, ls_error *err);
 
 #endif

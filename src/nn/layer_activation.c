@@ -32,7 +32,7 @@ static const struct ls_layer_sample leaky_samples[] = {
 const ls_layer_type ls_layer_leaky_relu = {"leaky_relu", LS_OP_RELU, parse_leaky,
                                            ls_layer_same_shape, leaky_samples};
 
-/* Models for the gradient check: on vectors, on images, and on a flattened image. */
+/* Models for the gradient check: the activation of vectors, of images, and of a flattened image. */
 /* clang-format off */
 #define SAMPLES(type)                                                                              \
     {                                                                                              \

@@ -9,8 +9,8 @@ static void parse(ls_layer *layer, ls_fields *fields)
     layer->inputs = 2;
 }
 
-/* Models for the gradient check: a shortcut; two branches, one of which is added to itself; the
- * input used three times. */
+/* Models for the gradient check: a shortcut; two branches, where the output of one is added to
+ * itself; the input of the model read three times. */
 static const struct ls_layer_sample samples[] = {
     {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"dense\",\"out\":5},"
      " {\"type\":\"add\",\"with\":\"a\"},{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":3}]",
@@ -42,7 +42,7 @@ static int shape_of_both(ls_layer *layer, ls_error *err)
 }
 
 /* Models for the gradient check: two concatenated vectors; the skip connection of a U-Net; three
- * branches, one of which is concatenated with itself. */
+ * branches, where the output of one is concatenated with itself. */
 static const struct ls_layer_sample concat_samples[] = {
     {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"tanh\"},"
      " {\"type\":\"concat\",\"with\":\"input\"},{\"type\":\"dense\",\"out\":3}]",

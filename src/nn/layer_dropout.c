@@ -1,6 +1,6 @@
 /* {"type": "dropout", "p": 0.5}: in training each value is set to 0 with probability p, and the
- * others are scaled by 1/(1 − p). Which values are dropped depends on the seed, the epoch and the
- * row's index in the dataset. It does not depend on how rows are distributed over devices. */
+ * others are scaled by 1/(1 − p). The seed, the epoch and the row's index in the dataset decide
+ * which values are dropped. The distribution of the rows over devices has no influence. */
 #include "base/rng.h"
 #include "nn/layer.h"
 

@@ -1,5 +1,5 @@
 /* {"type": "flatten"}: reads an image as a vector in c, h, w order. The layer computes and moves
- * nothing: it has no op, and the layers that read it get the tensor that it reads. */
+ * nothing: it has no op, and the layers that read its output read its input instead. */
 #include "nn/layer.h"
 
 static int shape(ls_layer *layer, ls_error *err)

@@ -1,6 +1,6 @@
 /* {"type": "avg_pool", "kernel": 2 | [2, 2], "stride": 2, "padding": 0}, and max_pool with the same
- * keys. The stride is the kernel unless given. {"type": "global_avg_pool"} computes the mean of
- * each channel, a vector. */
+ * keys. The default stride is the size of the kernel. {"type": "global_avg_pool"} computes the mean
+ * of each channel; its output is a vector. */
 #include "nn/layer.h"
 
 static void parse_any(ls_layer *layer, ls_fields *fields, int max)
@@ -31,8 +31,8 @@ static int shape(ls_layer *layer, ls_error *err)
     return ls_window_shape(&layer->out, &layer->in, &w, err);
 }
 
-/* Models for the gradient check: a pool as first layer; a pool that drops rows and columns; a pool
- * whose windows overlap, with padding. */
+/* Models for the gradient check: a pool as the first layer; a pool that ignores the last rows and
+ * columns of pixels; a pool with overlapping windows and padding. */
 /* clang-format off */
 #define SAMPLES(type)                                                                              \
     {                                                                                              \

@@ -1,4 +1,5 @@
-/* Losses: the functions that training can minimise. Each is a row of the table in loss.c. */
+/* Losses: the functions that training can minimise. The table in loss.c has one row for each
+ * loss. */
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
 
@@ -8,26 +9,28 @@
 typedef struct ls_loss {
     const char *name; /* config key `loss` */
     ls_op_kind kind;
-    ls_vector_rule rule; /* rule of a vector loss */
-    bool vectors;        /* targets are vectors; false: they are classes */
-    bool hits;           /* a row can be correct, so that accuracy is defined */
-    bool bits;           /* targets must be from 0 to 1 */
+    ls_vector_rule rule; /* rule of a loss for vector targets */
+    bool vectors;        /* true: a row's target is a vector of numbers; false: it is a class */
+    bool hits;           /* the loss defines when a row is correct, so there is an accuracy */
+    /* each number of a target is the probability of a yes/no label, from 0 to 1 (the loss "bce") */
+    bool bits;
 } ls_loss;
 
 /* All losses; the last entry has no name. The first loss for classes is the default for data with
- * classes, the first for vectors is the default for data with vector targets. */
+ * classes; the first loss for vectors is the default for data with vector targets. */
 extern const ls_loss ls_losses[];
 
 /* Returns the loss called `name`, or the data's default if `name` is NULL or "auto". Returns NULL
- * if there is no such loss or it is for the other kind of targets. */
+ * if no loss has the name, or if that loss is for the other kind of targets. `vectors`: the data's
+ * targets are vectors. */
 const ls_loss *ls_loss_find(const char *name, bool vectors);
 
 /* Returns the accuracy, correct / rows, or NaN if the loss does not define when a row is
  * correct. */
 double ls_loss_accuracy(const ls_loss *loss, double correct, double rows);
 
-/* Checks that the targets [rows][each] are from 0 to 1 if the loss requires it (`bits`). `source`:
- * the data's name in messages. Errors: LS_EDATA. */
+/* If the loss requires targets from 0 to 1 (`bits`), checks that all numbers of `targets`,
+ * [rows][each], are in that range. `source`: name of the data in messages. Errors: LS_EDATA. */
 int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
                   const char *source, ls_error *err);
 

@@ -157,7 +157,7 @@ static int check_input(const ls_shape *input, int classes, ls_error *err)
     return LS_OK;
 }
 
-/* Allocates room for all layers at once, because pointers to layers must stay valid. */
+/* Allocates the memory for all layers at once, because pointers to layers must stay valid. */
 static int make_room(ls_reader *r, const cJSON *list, const ls_host *host)
 {
     int layers = 0;
@@ -226,7 +226,7 @@ void ls_model_destroy(ls_model *model, const ls_host *host)
 
 /* ---- learning rates -------------------------------------------------------------------------- */
 
-/* Returns whether the name matches the pattern, in which '*' stands for any characters. */
+/* Returns whether `name` matches `pattern`, in which '*' stands for any characters. */
 static bool matches(const char *pattern, const char *name)
 {
     for (; *pattern != '*'; pattern++, name++)
@@ -384,9 +384,9 @@ static float start_of(const ls_param *p)
     return p->start == LS_START_ONES ? 1.0f : 0.0f;
 }
 
-/* Draws one weight of the parameter with index `stream` − LS_STREAM_INIT. Each weight is a draw of
- * its own, independent of all others, so that any thread may compute any part. The value is
- * computed in double precision and rounded once. */
+/* Draws one weight of the parameter with index `stream` − LS_STREAM_INIT. The draw of a weight
+ * depends on no other draw, so any thread may compute any weights. The value is computed in double
+ * precision and rounded once. */
 static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_t stream,
                   uint64_t element)
 {

@@ -1,12 +1,12 @@
-/* The optimizers: each is a row of the table below. */
+/* The optimizers. The table below has one row for each optimizer. */
 #include "nn/optimizer.h"
 
 #include "nn/layer.h"
 
 /* ---- sgd ------------------------------------------------------------------------------------ */
 
-/* Reads the decay of a moving average, from 0 up to but excluding 1: an average with decay 1 would
- * never forget old gradients. */
+/* Reads the decay of a moving average of gradients, which must be at least 0 and below 1: an
+ * average with the decay 1 would not change. */
 static float read_beta(ls_fields *fields, const char *key, double fallback)
 {
     const float beta = ls_read_float(fields, key, 0, 1, fallback);

@@ -15,22 +15,24 @@ typedef struct ls_optimizer_type ls_optimizer_type;
 
 typedef struct ls_optimizer {
     const ls_optimizer_type *type;
-    double lr;
-    double clip_norm; /* upper bound of the gradient's norm; 0: none */
-    /* Decay of the moving average of the weights: the fraction of the average that a step keeps, 0
-     * … 1. 0: there is no average. */
+    double lr; /* learning rate of the config, before the schedule */
+    /* gradients whose norm is larger are scaled down to this norm; 0: gradients are not clipped */
+    double clip_norm;
+    /* Decay of the moving average of the weights: the fraction of the average that a step keeps,
+     * from 0 to 1. 0: the optimizer keeps no average. */
     double ema;
-    int slots;     /* number of state arenas beside the weights, ≤ LS_OP_SLOTS */
+    int slots;     /* number of state arenas (replica.h) besides the weights, at most LS_OP_SLOTS */
     ls_op_desc op; /* description of the update op; the caller sets `count` and `rate` */
 } ls_optimizer;
 
 /* A row of the table in optimizer.c. */
 struct ls_optimizer_type {
     const char *name;              /* config key optimizer.name */
-    const char *slot[LS_OP_SLOTS]; /* names of the slots in checkpoints: PyTorch's */
-    /* Reads the optimizer's own keys, except lr, which the caller reads; sets slots and op. */
+    const char *slot[LS_OP_SLOTS]; /* names of the state arenas in checkpoints, as in PyTorch */
+    /* Reads the keys that only this optimizer has, and sets `slots` and `op`. The caller reads
+     * lr. */
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
-    /* Writes the optimizer's own keys in the form that parse reads. */
+    /* Writes the keys that only this optimizer has, in the form that parse reads. */
     void (*write)(const ls_optimizer *optimizer, ls_json_writer *w);
 };
 
@@ -38,13 +40,14 @@ struct ls_optimizer_type {
  * Errors: LS_ECONFIG. */
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err);
 
-/* Returns the number of state arenas: the slots and, after them, the moving average of the
- * weights if there is one. */
+/* Returns the number of state arenas: the slots and, after the slots, the moving average of the
+ * weights if the optimizer keeps one. */
 #define LS_STATES (LS_OP_SLOTS + 1)
 int ls_optimizer_states(const ls_optimizer *optimizer);
 /* Returns the name of a state arena in checkpoints. */
 const char *ls_optimizer_state_name(const ls_optimizer *optimizer, int state);
-/* Returns the index of the moving average among the state arenas; −1 if there is none. */
+/* Returns the index of the moving average among the state arenas; −1: the optimizer keeps no
+ * average. */
 int ls_optimizer_average(const ls_optimizer *optimizer);
 
 /* Writes the optimizer as a member `key`, with all defaults filled in. */

@@ -1,5 +1,5 @@
-/* Creates the ops of a plan, runs them, and describes them. The layout of memory
- * is in plan_memory.c. */
+/* Creates the ops of a plan, runs them, and describes them. plan.h explains the terms. The layout
+ * of memory is in plan_memory.c. */
 #include "nn/plan.h"
 
 #include "base/error.h"
@@ -25,7 +25,8 @@ static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
                            element * (size_t)rows * (size_t)s->c * (size_t)s->h * (size_t)s->w};
 }
 
-/* Returns whether a layer before `layer` learns, so that gradients must be propagated to it. */
+/* Returns whether a layer before `layer` has parameters that are trained, so that the backward pass
+ * must reach that layer. */
 static bool learns_before(const ls_model *model, int layer)
 {
     for (int i = 0; i < layer; i++)
@@ -34,8 +35,9 @@ static bool learns_before(const ls_model *model, int layer)
     return false;
 }
 
-/* Returns the layout that the first op reading the output of `layer` (or the loss) prefers for a
- * tensor of this shape; NULL if the device has no preference. */
+/* Returns the memory layout that the device prefers for the output of `layer`, a tensor of this
+ * shape. The first op that reads the output decides; if no op reads it, the loss decides. NULL: the
+ * device has no preference. */
 static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape *shape)
 {
     const ls_device_ops *ops = plan->device->ops;
@@ -54,13 +56,13 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
     desc.training = plan->training;
     desc.needs_dx =
         plan->training && learns_before(plan->model, reader >= 0 ? reader : plan->model->layers);
-    /* The layout belongs to the device: it does not point into desc. */
+    /* The layout belongs to the device and does not point into desc. */
     /* cppcheck-suppress returnDanglingLifetime */
     return ops->preferred_layout(plan->device, &desc);
 }
 
-/* Checks that the gather ops for training and for evaluation produce the same layout and size. The
- * nodes are created once and read the output of either from the same memory. */
+/* Checks that the gather op for training and the gather op for evaluation write the same layout and
+ * size. The nodes are created once, and read the output of both gather ops in the same memory. */
 static int check_gathers(const ls_plan *plan, ls_error *err)
 {
     const ls_op *const *gather = (const ls_op *const *)plan->gather;
@@ -83,7 +85,8 @@ static int make_gathers(ls_plan *plan, const ls_plan_desc *desc, ls_error *err)
     d.u.gather = desc->normalisation;
     for (int s = 0; s < LS_SUBSETS; s++) {
         d.twin = desc->twin ? desc->twin->gather[s] : NULL;
-        d.training = desc->training && s == LS_TRAIN; /* only training changes images at random */
+        /* random crops and flips are for training only */
+        d.training = desc->training && s == LS_TRAIN;
         if (!desc->uses[s])
             continue;
         int status = plan->device->ops->op_create(&plan->gather[s], plan->device, &d, err);
@@ -101,9 +104,9 @@ static const ls_op *twin_of(const ls_plan *twin, int layer)
     return NULL;
 }
 
-/* Checks that the op of a layer has as many parameters as the layer, each at least as large as the
- * layer's, and of the same sizes as in the op of the other plans (`twin`), because all plans use
- * the same arenas. */
+/* Checks the parameters of a layer's op. Their number must be the layer's. Each must be at least as
+ * large as the layer's parameter. Each must have the same size as in the op `twin` of another plan,
+ * because all plans use the same arenas. */
 static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *layer, ls_error *err)
 {
     int same = op->params == layer->params;
@@ -120,8 +123,9 @@ static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *laye
                    layer->type->name, layer->name, op->kernel ? op->kernel : "?");
 }
 
-/* Sets the node's inputs, and whether its backward runs and computes gradients of the inputs. */
-static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form)
+/* Sets the node's inputs, whether the node runs in the backward pass, and whether it computes the
+ * gradients of its inputs. */
+static void connect_node(ls_node *node, const ls_plan *plan, const ls_fuse_form *form)
 {
     int layer[LS_INPUTS];
     *node = (ls_node){.form = *form};
@@ -138,26 +142,26 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
 }
 
 /* Returns whether the form must be rejected because it fuses a frozen batch norm with an addition
- * whose other input learns. A batch norm is frozen if neither it nor a layer before it has
- * parameters that are trained. It then uses its running statistics in training as well
- * (is_frozen_norm), which a fused op that learns would not do. The form is rejected in plans for
- * evaluation as well: bf16 values are rounded between two ops, and a row must give the same bits in
- * all plans of a run. */
+ * whose other input learns. A batch norm is *frozen* if neither it nor a layer that it depends on
+ * has parameters that are trained. A frozen batch norm uses its running statistics in training as
+ * well (is_frozen_norm). The fused op would not do so, because it learns. The form is rejected in
+ * plans for evaluation as well: bf16 values are rounded between two ops, and a row must give the
+ * same bits in all plans of a run. */
 static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
                                    const ls_node *node)
 {
-    const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
-    ls_node bare;
+    const ls_fuse_form norm_form = {form->first, form->first, -1, -1, -1};
+    ls_node norm_only;
     if (form->add < 0 || plan->model->layer[form->first].stats == 0 || !node->learns)
         return false;
-    connect(&bare, plan, &alone);
-    return !bare.learns;
+    connect_node(&norm_only, plan, &norm_form);
+    return !norm_only.learns;
 }
 
 static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form, ls_error *err)
 {
     ls_node *node = &plan->node[plan->nodes];
-    connect(node, plan, form);
+    connect_node(node, plan, form);
     if (would_fuse_frozen_norm(plan, form, node))
         return LS_EUNSUPPORTED;
     ls_op_desc d = ls_fuse_desc(plan->model, form);
@@ -171,7 +175,7 @@ static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form
     return plan->device->ops->op_create(&node->op, plan->device, &d, err);
 }
 
-static void mark_done(ls_plan *plan, const ls_fuse_form *form, int node)
+static void set_node_of(ls_plan *plan, const ls_fuse_form *form, int node)
 {
     const int layer[] = {form->first, form->add, form->relu, form->pool};
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
@@ -190,7 +194,7 @@ static int make_node(ls_plan *plan, const ls_plan *twin, int layer, ls_error *er
     if (status != LS_OK)
         return ls_fail(err, status, "%s", why.text);
     const ls_node *node = &plan->node[plan->nodes];
-    mark_done(plan, &node->form, plan->nodes++);
+    set_node_of(plan, &node->form, plan->nodes++);
     return check_params(node->op, twin_of(twin, layer), &plan->model->layer[layer], err);
 }
 
@@ -204,10 +208,10 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return status;
 }
 
-/* Appends an EXPORT op if the loss cannot read the output of the last op. A loss reads vectors: if
- * the model ends with a flattened image, EXPORT converts the image to c, h, w order, which is the
- * order of the vector. A loss with vector targets, and a caller that reads the logits, also need
- * row-major memory (`plain_logits`). */
+/* Appends an export if the loss cannot read the output of the last op. A loss reads vectors. If the
+ * model ends with a flattened image, the export converts the image to c, h, w order, which is the
+ * order of the vector. `plain_logits`: the output must be row-major, because the loss has vector
+ * targets or a caller reads the logits too. */
 static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);
@@ -252,8 +256,9 @@ static int make_losses(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return LS_OK;
 }
 
-/* Creates the op that converts the scores to row-major for the caller. The loss still reads the
- * layout of the last node, so that the same kernels run with and without scores. */
+/* Creates the op that converts the logits to row-major memory for the caller. The loss still reads
+ * the output of the last node in its own layout, so the same kernels run with and without
+ * scores. */
 static int make_scores(ls_plan *plan, bool wanted, ls_error *err)
 {
     const ls_op_desc d = {.size = sizeof d, .kind = LS_OP_EXPORT, .x = logits(plan)};
@@ -276,7 +281,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .loss_desc = ls_loss_desc(criterion, desc->smoothing, desc->weighted),
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
-    size_t most = (size_t)desc->model->layers + 1; /* + 1 for an export */
+    size_t most = (size_t)desc->model->layers + 1; /* + 1 for the export */
     plan->node = ls_alloc_array(desc->host, most, sizeof *plan->node);
     plan->node_of = ls_alloc_array(desc->host, most, sizeof *plan->node_of);
     if (!plan->node || !plan->node_of)
@@ -292,7 +297,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = make_scores(plan, desc->scores, err);
     if (status == LS_OK)
-        status = ls_plan_place(plan, !desc->no_sharing, err);
+        status = ls_plan_assign_offsets(plan, !desc->no_sharing, err);
     if (status == LS_OK)
         *out = plan;
     else
@@ -316,8 +321,8 @@ void ls_plan_drop_recordings(ls_plan *plan, int program)
     }
 }
 
-/* Ops are destroyed in reverse order, because a tensor's layout belongs to the op that produces the
- * tensor, and later ops refer to it. */
+/* Ops are destroyed in reverse order, because a tensor's layout belongs to the op that writes the
+ * tensor, and later ops refer to the layout. */
 void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
@@ -338,9 +343,8 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* A heartbeat's position encodes what the worker is doing: PHASE · (an AT_ constant) + (number of
- * the node). Positions below PHASE are those of the replica's callers (LS_PLACE_IDLE and
- * following). */
+/* The position in a heartbeat says what the worker does. In an op it is PHASE · (an AT_ constant) +
+ * (number of the node). Positions below PHASE are set by the replica's caller (LS_PLACE_IDLE …). */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };
 enum { PHASE = 1 << 20 };
 
@@ -357,9 +361,8 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err)
     return op->impl->forward(op, NULL, 0, err);
 }
 
-/* Returns whether node `k` is a frozen batch norm: neither it nor a node that it depends on has
- * parameters that are trained. It then normalises with its running statistics in training as
- * well. */
+/* Returns whether node `k` is a frozen batch norm (would_fuse_frozen_norm), which normalises with
+ * its running statistics in training as well. */
 static bool is_frozen_norm(const ls_plan *plan, int k)
 {
     const ls_node *node = &plan->node[k];
@@ -430,8 +433,8 @@ int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *a
 
 /* ---- descriptions for people ----------------------------------------------------------------- */
 
-/* Writes a node's name, such as "conv1+relu+avg_pool". A layer without a name of its own is
- * called by its type. */
+/* Writes a node's name, such as "conv1+relu+avg_pool". If the first layer has no name in the
+ * config, its type stands for the name. */
 static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node *node)
 {
     const ls_fuse_form *f = &node->form;
@@ -442,7 +445,8 @@ static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node
     }
     const ls_layer *first = &layer[f->first];
     const char *dot = strrchr(first->name, '.');
-    const char *own = dot ? dot + 1 : first->name; /* the name without the block's prefix */
+    /* the name without the prefix of the block's use */
+    const char *own = dot ? dot + 1 : first->name;
     snprintf(out, size, "%.*s%s%s%s%s%s", (int)(own - first->name), first->name,
              isdigit((unsigned char)own[0]) ? first->type->name : own, f->add >= 0 ? "+add" : "",
              f->relu >= 0 ? "+relu" : "", f->pool >= 0 ? "+" : "",
@@ -467,7 +471,7 @@ ls_phase ls_replica_phase(int place)
     return place >= 0 && place / PHASE < PHASES ? phase[place / PHASE] : LS_PHASE_NONE;
 }
 
-int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place)
+int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place)
 {
     static const char *const verb[PHASES] = {NULL,   "gather",       "forward of ",
                                              "loss", "backward of ", "a recorded step"};

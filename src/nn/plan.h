@@ -1,5 +1,5 @@
-/* A plan: the ops that compute the model for a fixed number of rows, and the
- * layout of their memory.
+/* A plan: the ops that compute the model for a fixed number of rows, and the layout of their
+ * memory.
  *
  *     ls_plan_create(&plan, &desc, err);          chooses kernels and layouts
  *     … allocate plan->activation_bytes, plan->scratch_bytes …
@@ -8,19 +8,29 @@
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
  *     ls_plan_backward(plan, plan->nodes - 1, 0, 0, err);
  *
- * The plans of a replica run one after another, so they share activations and scratch. All
- * functions are called on the device's worker thread. Nothing allocates after bind.
+ * An *op* is one call of a device's kernels; ls_op_desc in <lockstep/sys/plugin.h> describes it,
+ * and its x, y, dx and dy are defined there. The ops between the gather and the loss are the
+ * *nodes* of the plan. The *gather* copies the rows of a minibatch from the data set, normalised,
+ * to the input tensor. An *export* is an op that converts a tensor to row-major memory. The *tail*
+ * of a gradient is a short array after the gradients of the parameters (replica.h): loss, number of
+ * correct rows, number of rows.
  *
- * Each op is a node of the plan. Forward runs the nodes in ascending order, backward in descending
- * order. If several nodes read a tensor, the gradient of the tensor is the sum of the gradients
- * (dx) that these nodes compute. The node with the highest number comes first in the backward pass
- * and writes its dx to the tensor's gradient (dy). Each of the other nodes writes its dx to a
- * buffer of its own, which is then added. The order of additions is therefore always the same.
+ * The plans of a replica run one after another, so they share the memory for activations and
+ * scratch. All functions are called on the device's worker thread. No function allocates after
+ * ls_plan_bind.
  *
- * Activations share memory: when no later op reads a buffer, its memory is used for another one
- * (ls_live_buffer). Backward reads the outputs of forward, so most memory is in use when backward
- * begins. From then on backward frees more memory than its gradients need, so it would gain nothing
- * to let dy and dx of an op share memory. */
+ * Forward runs the nodes in ascending order, backward in descending order. A tensor T is written by
+ * one node and may be read by several nodes. The gradient of T is the `dy` of the node that writes
+ * T. It is the sum of the `dx` of all nodes that read T. Of these nodes, the one with the highest
+ * number comes first in the backward pass; its op writes `dx` directly to the gradient of T. The op
+ * of each other reader writes `dx` to a buffer of its own, and the plan then adds this buffer to
+ * the gradient of T. The order of additions is therefore always the same.
+ *
+ * Activations share memory: when no later op reads a buffer, the buffer's memory is used for
+ * another buffer (ls_live_buffer). The use of memory is highest when backward begins, because
+ * backward reads the outputs of forward. After that moment each step of backward frees more memory
+ * than its gradients need. So the highest use would not become lower if dy and dx of an op shared
+ * memory. */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
@@ -31,86 +41,102 @@
 
 /* ---- fuse.c ---------------------------------------------------------------------------------
  *
- * Fusion: decides which neighbouring layers are offered to a back end as one op (a form). The back
- * end may refuse a form; then the next smaller one is tried. Any thread; these functions cannot
- * fail.
+ * Fusion: one op computes several neighbouring layers. A *form* is a group of layers that the plan
+ * offers to the back end as one op. If the back end refuses a form, the plan offers the next
+ * smaller one. The functions decide which forms are offered. Any thread; the functions cannot fail.
+ * A layer without an op, such as flatten, computes nothing: the layers that read it read its input
+ * instead.
  *
  *     conv2d [+ relu] [+ pool]      dense + relu      batch_norm [+ add] [+ relu]      add + relu
  *
- * A layer is fused with the layer before it only if it is that layer's only reader. An add is fused
- * with a batch_norm only if its other input is computed before the batch_norm runs. */
+ * A layer is fused with the layer before it only if no other layer reads the layer before it. An
+ * add is fused with a batch_norm only if the add's other input is computed before the batch_norm
+ * runs. */
 
 #define LS_FUSE_FORMS 3
 
-/* A chain of layers from `first` to `last`, each the only reader of the one
- * before, run as one op. */
+/* A form: the layers from `first` to `last`, each of which is the only reader of the layer before
+ * it. */
 typedef struct ls_fuse_form {
     int first, last;
     int relu, pool, add; /* indices of the fused layers, or −1 */
 } ls_fuse_form;
 
-/* Lists the forms that begin with layer `first`, which must have an op, in the order in which they
- * are tried: the form with the most layers first, the layer alone last. Returns their number. */
+/* Writes the forms that begin with layer `first` in the order in which they are offered, and
+ * returns their number. The form with the largest number of layers comes first; the form that
+ * contains only layer `first` comes last. Layer `first` must have an op. */
 int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first);
 
-/* Returns the layer's op description with the form's fused layers. x, x2, y_hint, twin, training
- * and needs_dx are left zero. */
+/* Returns the description of the form's op. The members x, x2, y_hint, twin, training and needs_dx
+ * are zero; the caller sets them. */
 ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form);
 
-/* Lists the one or two layers (or LS_INPUT) whose outputs the form's op reads.
- * Returns their number. */
+/* Writes the one or two layers whose outputs the form's op reads; LS_INPUT stands for the gathered
+ * rows. Returns their number. */
 int ls_fuse_inputs(int out[LS_INPUTS], const ls_model *model, const ls_fuse_form *form);
 
-/* Returns the layer whose op wrote the tensor of `layer`: `layer` itself or, if it has no op, the
- * nearest one before it that has. Returns LS_INPUT if there is none. */
+/* Returns the layer whose op writes the output of `layer`: `layer` itself if it has an op,
+ * otherwise the nearest layer before it that has an op. Returns LS_INPUT if there is no such
+ * layer. */
 int ls_fuse_producer(const ls_model *model, int layer);
 
-/* Returns the first layer with an op that reads the tensor of `layer` (or LS_INPUT); −1 if
- * only the loss reads it. */
+/* Returns the first layer with an op that reads the output of `layer` (LS_INPUT: the gathered
+ * rows), or −1 if only the loss reads that output. */
 int ls_fuse_reader(const ls_model *model, int layer);
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* The gradient of one input of a node. */
+/* The gradient of one input of a node, which the node's op writes as dx. */
 typedef struct ls_node_dx {
-    size_t at;         /* byte offset in the activations */
-    bool add;          /* it must be added to the input's dy, because a node has written there */
-    float *sum;        /* destination of the addition, set by bind */
-    const float *part; /* source of the addition, set by bind */
-    size_t count;      /* number of floats to add */
+    size_t at; /* byte offset in the activations */
+    /* another node with a higher number has already written to the gradient of the input, so this
+     * gradient is added to it */
+    bool add;
+    float *sum;        /* if `add`: the gradient of the input, set by bind */
+    const float *part; /* if `add`: the buffer that the op writes, set by bind */
+    size_t count;      /* if `add`: number of floats to add */
 } ls_node_dx;
 
-/* One op. */
+/* One op between the gather and the loss. */
 typedef struct ls_node {
     ls_op *op;
-    ls_fuse_form form; /* the layers it computes; first −1: an export for the loss */
-    int inputs;
-    int input[LS_INPUTS]; /* nodes whose y it reads; LS_INPUT: the gathered rows */
-    bool learns;   /* this node, or one that it depends on, has parameters that are trained */
-    bool backward; /* `learns`, and the plan is for training: backward is called */
-    bool needs_dx; /* a node that it depends on has `backward` */
+    /* the layers that the op computes; first −1: the op is an export of the model's output for the
+     * loss */
+    ls_fuse_form form;
+    int inputs;           /* number of inputs */
+    int input[LS_INPUTS]; /* nodes whose outputs it reads; LS_INPUT: the gathered rows */
+    bool learns; /* this node, or a node that it depends on, has parameters that are trained */
+    /* the node runs in the backward pass: `learns` is set and the plan is for training */
+    bool backward;
+    bool needs_dx; /* the op computes dx: `backward` is set in a node that it depends on */
     ls_node_dx dx[LS_INPUTS];
     size_t y_at, dy_at, saved_at; /* byte offsets in the activations */
 } ls_node;
 
-/* A segment of a step: the backward pass of the nodes `first` down to `last`, and the parts that
- * the bits of `parts` name. They run in the order of these constants. The backward pass runs after
- * LS_PART_FORWARD and before the others. */
+/* A segment of a step. It consists of the parts whose bits are set in `parts`, in the order of
+ * these constants, and of the backward pass of the nodes `first` down to `last`. The backward pass
+ * runs after LS_PART_FORWARD and before the other parts. */
 enum {
     LS_PART_FORWARD = 1, /* before the backward pass: gather, forward and loss */
-    LS_PART_TAIL = 2,    /* writes the tail of the gradient, except what the loss op has written */
-    LS_PART_UPDATE = 4,  /* update from the gradient; it also reports the loss to the host */
-    LS_PART_APPLY = 8    /* update from the total */
+    /* writes those floats of the gradient's tail that the loss op does not write */
+    LS_PART_TAIL = 2,
+    /* update that reads the gradient (one worker); it also copies the loss to the host */
+    LS_PART_UPDATE = 4,
+    LS_PART_APPLY = 8 /* update that reads the total (after a merge) */
 };
 typedef struct ls_segment {
     unsigned parts;
     int first, last;
-    int steps;               /* number of consecutive steps; more than 1 only if recorded */
-    size_t floats;           /* number of first floats of the gradient that are then complete */
-    ls_recording *recording; /* NULL: the segment runs op by op */
+    /* number of consecutive steps in the segment; a segment that runs op by op has 1 */
+    int steps;
+    /* the first `floats` floats of the gradient are complete after the segment */
+    size_t floats;
+    /* the captured ops, which one launch enqueues (a graph in CUDA); NULL: the segment runs op by
+     * op */
+    ls_recording *recording;
 } ls_segment;
 
-/* Segments that run one after another. */
+/* A program: segments that run one after another. */
 typedef struct ls_program {
     ls_segment segment[LS_BUCKETS];
     int segments;
@@ -118,8 +144,8 @@ typedef struct ls_program {
 
 /* The programs of a plan. */
 enum {
-    LS_GRADIENT,            /* the gradient of a shard in one segment */
-    LS_GRADIENT_BY_BUCKETS, /* the same, cut where a bucket is complete */
+    LS_GRADIENT,            /* the gradient of a shard, in one segment */
+    LS_GRADIENT_BY_BUCKETS, /* the gradient of a shard, in one segment per bucket (merge/tree.h) */
     LS_STEP,                /* a whole step */
     LS_STEPS,               /* LS_UNROLLED whole steps */
     LS_PROGRAMS
@@ -129,29 +155,34 @@ typedef struct ls_plan {
     ls_device *device;
     const ls_model *model;
     const ls_host *host;
-    int rows;
-    bool training;
-    bool constant;             /* only imports write the weights */
-    ls_op_desc loss_desc;      /* without x */
+    int rows;                  /* number of rows that the ops compute */
+    bool training;             /* the plan has a backward pass */
+    bool constant;             /* the weights change only by imports, never by updates */
+    ls_op_desc loss_desc;      /* description of the loss op; x is not set */
     int targets;               /* number of 4-byte words in a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
-    ls_node *node;
-    int nodes;
-    int *node_of; /* [layer]: 1 + index of the node that computes it; 0: none does */
-    /* loss[LS_TRAIN] also computes the gradient and is NULL if the plan is not for training;
-     * loss[LS_TEST] does not. */
+    ls_node *node;             /* [nodes] in the order of the forward pass */
+    int nodes;                 /* number of nodes */
+    int *node_of; /* [layer]: 1 + index of the node that computes the layer; 0: no node does */
+    /* loss[LS_TRAIN] also computes the gradient of the logits; NULL if the plan is not for
+     * training. loss[LS_TEST] computes the loss only. */
     ls_op *loss[LS_SUBSETS];
-    /* op that converts the logits to row-major; NULL: they are, or no caller reads them */
+    /* op that converts the logits to row-major memory for callers; NULL: no caller reads the
+     * logits, or they are row-major */
     ls_op *scores;
+    /* byte offsets in the activations */
     size_t x_at, labels_at, scores_at, loss_saved_at[LS_SUBSETS];
-    size_t activation_bytes; /* bytes of activations as planned */
-    size_t unshared_bytes;   /* bytes if each buffer had memory of its own */
-    size_t live_bytes;       /* most bytes in use at one time: a lower bound of any layout */
-    size_t scratch_bytes;
-    size_t kept_bytes; /* bytes that the ops have allocated themselves (ls_op.kept_bytes) */
-    /* The replica's programs (replica_impl.h). Their recordings are destroyed with the plan. */
+    size_t activation_bytes; /* size of the activations in bytes */
+    size_t unshared_bytes;   /* size of the activations in bytes if buffers did not share memory */
+    /* largest number of bytes in use at the same time: no layout needs less */
+    size_t live_bytes;
+    size_t scratch_bytes; /* size of the scratch memory that the ops share, in bytes */
+    /* size in bytes of memory that the ops have allocated themselves (ls_op.kept_bytes) */
+    size_t kept_bytes;
+    /* The plan's programs (replica_impl.h). Their recordings are destroyed with the plan. */
     ls_program program[LS_PROGRAMS];
-    /* constant tail on the device, which recorded gradients copy; NULL: none is recorded */
+    /* [LS_TAIL] on the device: the tail of a gradient over this plan's number of rows. Recorded
+     * programs copy the tail from here; NULL: no program is recorded */
     const float *tail;
     ls_heartbeat *heartbeat; /* NULL: none */
     const float *gradient;   /* the gradient arena to which the plan is bound */
@@ -161,87 +192,96 @@ typedef struct ls_plan_desc {
     ls_device *device;
     const ls_model *model;
     const ls_host *host;
-    ls_gather normalisation;
-    int uses[LS_SUBSETS]; /* non-zero: rows of this subset will be gathered */
+    ls_gather normalisation; /* how the gather converts rows */
+    int uses[LS_SUBSETS];    /* not 0: rows of this subset will be gathered */
     int rows;
     bool training;
-    bool constant; /* only imports write the weights */
-    /* plan with another number of rows that must have the same parameter layouts; NULL: none */
+    bool constant; /* the weights change only by imports, never by updates */
+    /* plan of the same replica with another number of rows. Parameters must have the same layouts
+     * in both plans. NULL: none */
     const ls_plan *twin;
     const ls_loss *loss; /* NULL: cross-entropy */
     float smoothing;     /* label smoothing */
     bool weighted;       /* class_weight will be set in ls_plan_memory */
     bool no_sharing;     /* every activation gets memory of its own */
-    bool plain_logits;   /* the logits must be row-major, because the caller reads them too */
-    bool scores;         /* ls_plan_scores will be called */
+    /* the logits that the loss reads must be row-major, because the caller reads them too */
+    bool plain_logits;
+    bool scores; /* ls_plan_scores will be called */
 } ls_plan_desc;
 
 /* The memory to which the plans of a replica are bound. */
 typedef struct ls_plan_memory {
-    const ls_step_args *args;
+    const ls_step_args *args; /* values that change from step to step */
     const void *images[LS_SUBSETS], *labels[LS_SUBSETS];
-    char *activations;
-    void *scratch;
-    float *weights, *gradient; /* gradient NULL: never trained */
-    /* [layer · LS_OP_PARAMS + k]: offset of a parameter in weights and gradient, in floats */
+    char *activations;         /* at least activation_bytes of the plan */
+    void *scratch;             /* at least scratch_bytes of the plan */
+    float *weights, *gradient; /* arenas (replica.h); gradient NULL: the replica is never trained */
+    /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in `weights` and
+     * `gradient` */
     const size_t *param_at;
-    /* shadows of weights and gradient, shadow_bytes for a parameter; NULL: none */
+    /* shadows of weights and gradient (copies in the type of matrix products, plugin.h); NULL:
+     * none */
     char *shadow, *shadow_grad;
     int shadow_bytes;
-    /* [layer]: offset in floats of its running statistics in weights, and of its contribution
-     * to them in gradient */
+    /* [layer]: offset in floats of the layer's running statistics in `weights`. At the same offset
+     * `gradient` has the step's contribution to these statistics. */
     const size_t *stat_at;
-    float *stats[LS_SUBSETS]; /* sums of the two loss ops: LS_OP_STATS floats each */
+    float *stats[LS_SUBSETS]; /* LS_OP_STATS floats each: results of the two loss ops */
     /* [classes], for both loss ops; NULL: all classes have the same weight */
     const float *class_weight;
     ls_heartbeat *heartbeat;
 } ls_plan_memory;
 
-/* Creates a plan. For each layer it offers the back end the forms of ls_fuse_forms until the back
- * end accepts one. The caller destroys *out. Errors: those of the back end; LS_EDEVICE if its ops
- * do not fit together; LS_ENOMEM. */
+/* Creates a plan. For each layer that no node computes yet, offers the back end the forms of
+ * ls_fuse_forms until the back end accepts one. The caller destroys *out. Errors: those of the back
+ * end; LS_EDEVICE if the back end's ops do not fit together; LS_ENOMEM. */
 int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err);
 /* Destroys the plan, its ops and its recordings. NULL is allowed. */
 void ls_plan_destroy(ls_plan *plan);
 
-/* Binds all ops of the plan to `memory`. It may be called again if the device allows that
- * (LS_DEVICE_REBINDS). Errors: those of the back end. */
+/* Binds all ops of the plan to `memory`. Further calls are allowed if the device has
+ * LS_DEVICE_REBINDS. Errors: those of the back end. */
 int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 
-/* Enqueues the gather of the rows given by the args: writes x and the labels. */
+/* Enqueues the gather of the rows that memory.args names: writes the input tensor and the
+ * labels. */
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
-/* Enqueues the ops from x to the logits, then the loss op `loss`. With LS_TEST the ops run as in
- * evaluation (LS_RUN_EVALUATE), and no backward pass may follow. `flags` may contain
- * LS_RUN_ACCUMULATE, which is passed to the loss op only (ops of batch norm add up contributions as
- * well, but plans with batch norm always compute whole shards at once), and LS_RUN_SAME, which is
- * passed to all ops. */
+/* Enqueues the nodes and then the op loss[loss]. With LS_TEST the ops run as in evaluation
+ * (LS_RUN_EVALUATE), and no backward pass may follow. `flags` may contain LS_RUN_SAME, which is
+ * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. Batch norm is the
+ * only other op that accumulates in forward. It never needs the flag, because a model with batch
+ * norm computes each shard in one pass. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
-/* Called after a forward pass: makes the logits [rows][classes] row-major. *at becomes their byte
- * offset in the activations. */
+/* Called after a forward pass. Enqueues the conversion of the logits [rows][classes] to row-major
+ * memory, if they are not row-major. *at becomes the byte offset of the row-major logits in the
+ * activations. */
 int ls_plan_scores(size_t *at, ls_plan *plan, ls_error *err);
-/* Enqueues the backward pass of nodes `first` down to `last`; does nothing if `first`
- * is less than `last`. */
+/* Enqueues the backward pass of the nodes `first` down to `last`. Does nothing if `first` is less
+ * than `last`. */
 int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_error *err);
 
-/* Enqueues a recorded segment. `args`: one entry for each step of the segment. */
+/* Enqueues a recorded segment. `args`: [steps of the segment] arguments of each step. */
 int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err);
 /* Destroys the recordings of the program. */
 void ls_plan_drop_recordings(ls_plan *plan, int program);
 
 /* ---- plan_memory.c, functions for plan.c ----------------------------------------------------- */
 
-/* Returns the output tensor of node `k`; LS_INPUT: that of the gather. */
+/* Returns the output tensor of node `k`; k = LS_INPUT: the output tensor of the gather. */
 const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
 /* Returns the node whose output the loss reads, or LS_INPUT. */
 int ls_plan_output(const ls_plan *plan);
-/* Gives every buffer its offset. `share`: buffers may share memory. Errors: LS_ENOMEM. */
-int ls_plan_place(ls_plan *plan, bool share, ls_error *err);
+/* Computes the offset of every buffer in the activations. `share`: buffers may share memory.
+ * Errors: LS_ENOMEM. */
+int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err);
 
-/* Writes the name of the op to which the heartbeat's position `place` belongs, such as "backward of
- * conv2+relu". Returns 0 if it belongs to no op of this plan. */
-int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);
+/* Writes what a worker does whose heartbeat has the position `place`, such as "backward of
+ * conv2+relu". Returns 0 if no op of this plan has that position. */
+int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place);
 
-/* Writes the description of an op, one line of `size` bytes. Returns 0 past the last line. */
+/* Writes line `line` of the plan's description to `out`, at most `size` bytes with the zero byte.
+ * Line 0 describes the gather, each further line a node, and the last line the loss. Returns 0 if
+ * there is no such line. */
 int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);
 
 /* ---- plan_memory.c: memory for buffers that are not all needed at the same time ----------------
@@ -252,23 +292,23 @@ int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);
  *
  * Pure functions; any thread. */
 
-/* One buffer, which is needed from time `first` to time `last` of a schedule, both included. */
+/* One buffer. It is needed from time `first` to time `last` of a schedule, both included. */
 typedef struct ls_live_buffer {
     size_t bytes;
     int first, last;
-    size_t at; /* byte offset, a multiple of LS_ALIGN; 0 if the buffer has no bytes */
+    size_t at; /* result: byte offset, a multiple of LS_ALIGN; 0 if the buffer has no bytes */
     int next;  /* used by ls_place_buffers */
     bool placed;
 } ls_live_buffer;
 
-/* Sets `at` of every buffer and returns the total size in bytes, a multiple of LS_ALIGN. The
- * largest buffer is placed first, each at the lowest offset that is free during its time. The
- * same input always gives the same offsets. If `share` is false, every buffer gets memory of
- * its own. Sizes larger than the memory of any machine give a sum that no allocation can
- * satisfy; no sum overflows. */
+/* Sets `at` of every buffer and returns the total size in bytes, a multiple of LS_ALIGN. Buffers
+ * are placed in the order of their sizes, the largest first. Each is placed at the lowest offset
+ * that is free during its time. The same input always gives the same offsets. If `share` is false,
+ * no two buffers share memory. The additions saturate: if the sizes are larger than the memory of
+ * any machine, the result is so large that every allocation fails. */
 size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share);
 
-/* Returns the most bytes that are needed at one time, a lower bound of the size of any layout. */
+/* Returns the largest number of bytes that are needed at the same time. No layout is smaller. */
 size_t ls_live_bytes(const ls_live_buffer *buffer, int count);
 
 #endif

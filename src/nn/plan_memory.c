@@ -1,5 +1,5 @@
-/* The memory of a plan: computes how long each buffer is needed, places the buffers, and
- * binds the ops to them. */
+/* The memory of a plan: computes when each buffer is needed, computes the offsets of the buffers,
+ * and binds the ops to the buffers. plan.h explains the terms. */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/plan.h"
@@ -9,7 +9,7 @@
 
 /* ---- placing buffers ------------------------------------------------------------------------- */
 
-/* A size that no machine has, and small enough that the sum of a few such sizes cannot overflow. */
+/* A size that no machine has. The sum of a few such sizes does not overflow. */
 #define LIMIT (SIZE_MAX / 4)
 
 static size_t rounded(size_t bytes)
@@ -27,9 +27,9 @@ static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Returns the largest buffer without an offset, the first if there are several;
- * −1 if all have one. */
-static int largest(const ls_live_buffer *buffer, int count)
+/* Returns the largest buffer that has not been placed yet, or −1 if all have been placed. If
+ * several are equally large, the first of them. */
+static int largest_unplaced(const ls_live_buffer *buffer, int count)
 {
     int best = -1;
     for (int i = 0; i < count; i++)
@@ -38,9 +38,10 @@ static int largest(const ls_live_buffer *buffer, int count)
     return best;
 }
 
-/* Returns the lowest free offset for buffer `b`. `head`: first of the list of placed buffers, in
- * the order of their offsets. */
-static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
+/* Returns the lowest offset for buffer `b` at which no placed buffer that is needed at the same
+ * time is in the way. `head`: first entry of the list of placed buffers, which is ordered by
+ * offset. */
+static size_t lowest_offset(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
     for (int i = head; i >= 0; i = buffer[i].next) {
@@ -54,7 +55,7 @@ static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffe
     return at;
 }
 
-static void insert(ls_live_buffer *buffer, int *head, int k)
+static void insert_placed(ls_live_buffer *buffer, int *head, int k)
 {
     int *link = head;
     while (*link >= 0 && buffer[*link].at <= buffer[k].at)
@@ -71,10 +72,10 @@ size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share)
         buffer[i].placed = buffer[i].bytes == 0;
         buffer[i].at = 0;
     }
-    for (int k = largest(buffer, count); k >= 0; k = largest(buffer, count)) {
-        buffer[k].at = share ? lowest(buffer, head, &buffer[k]) : total;
+    for (int k = largest_unplaced(buffer, count); k >= 0; k = largest_unplaced(buffer, count)) {
+        buffer[k].at = share ? lowest_offset(buffer, head, &buffer[k]) : total;
         buffer[k].placed = true;
-        insert(buffer, &head, k);
+        insert_placed(buffer, &head, k);
         size_t end = add(buffer[k].at, rounded(buffer[k].bytes));
         total = end > total ? end : total;
     }
@@ -85,7 +86,7 @@ size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
 {
     size_t most = 0;
     for (int i = 0; i < count; i++) {
-        size_t live = 0; /* bytes in use when buffer i begins */
+        size_t live = 0; /* bytes in use when buffer i begins to be needed */
         for (int k = 0; k < count; k++)
             if (buffer[k].first <= buffer[i].first && buffer[i].first <= buffer[k].last)
                 live = add(live, rounded(buffer[k].bytes));
@@ -106,7 +107,7 @@ int ls_plan_output(const ls_plan *plan)
 {
     const ls_model *model = plan->model;
     if (plan->nodes > 0 && plan->node[plan->nodes - 1].form.first < 0)
-        return plan->nodes - 1; /* the export */
+        return plan->nodes - 1; /* the export for the loss */
     int layer = ls_fuse_producer(model, model->layers - 1);
     return layer == LS_INPUT ? LS_INPUT : plan->node_of[layer] - 1;
 }
@@ -128,16 +129,16 @@ static int backward_at(const ls_plan *plan, int k)
     return 2 * plan->nodes + 1 - k;
 }
 
-/* Returns the time at which node `k` reads its inputs for the last time. */
-static int done_at(const ls_plan *plan, int k)
+/* Returns the time at which node `k` reads its inputs and its output for the last time. */
+static int last_read_at(const ls_plan *plan, int k)
 {
     return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
 }
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* Indices in the list of buffers. The list begins with these NODES buffers; PER_NODE buffers for
- * each node follow. */
+/* Indices in the list of buffers. The list begins with NODES buffers, which the first enum names.
+ * PER_NODE buffers for each node follow, which the second enum names. */
 enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
@@ -146,13 +147,13 @@ static ls_live_buffer *buffer_of(ls_live_buffer *list, int node, int which)
     return &list[NODES + PER_NODE * node + which];
 }
 
-static void need_until(ls_live_buffer *b, int step)
+static void extend_until(ls_live_buffer *b, int step)
 {
     b->last = step > b->last ? step : b->last;
 }
 
-/* Lists the outputs of the gather and of the nodes. Forward of a node writes y. Backward of the
- * node, and of the nodes that read y, may read it. */
+/* Lists the outputs of the gather and of the nodes. Forward of a node writes its output y. Backward
+ * of the node, and backward of the nodes that read y, may read y. */
 static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
 {
     const int output = ls_plan_output(plan);
@@ -160,14 +161,14 @@ static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
     for (int k = 0; k < plan->nodes; k++) {
         const ls_node *node = &plan->node[k];
         const int born = forward_at(k);
-        const int dies = done_at(plan, k);
+        const int dies = last_read_at(plan, k);
         *buffer_of(list, k, Y) = (ls_live_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
         *buffer_of(list, k, SAVED) = (ls_live_buffer){node->op->saved_bytes, born, dies, 0, 0, 0};
         for (int i = 0; i < node->inputs; i++)
-            need_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
-                       dies);
+            extend_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
+                         dies);
     }
-    need_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
+    extend_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
 }
 
 static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int step)
@@ -176,9 +177,10 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* Lists the gradients. The first node in the backward pass that contributes to a dy writes it in
- * place. Each later one needs a buffer for its contribution (PART). A buffer is also needed for a
- * dx that an op writes although no node reads it. */
+/* Lists the gradients. Of the nodes that read a tensor, the first one in the backward pass writes
+ * its dx directly to the tensor's gradient (DY of the node that wrote the tensor). Each later one
+ * needs a buffer for its dx (PART). A buffer is also needed for a dx that an op writes although no
+ * node uses it. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)
@@ -213,7 +215,7 @@ static void list_ends(const ls_plan *plan, ls_live_buffer *list)
 
 /* ---- offsets --------------------------------------------------------------------------------- */
 
-static void take_places(ls_plan *plan, ls_live_buffer *list)
+static void store_offsets(ls_plan *plan, ls_live_buffer *list)
 {
     plan->x_at = list[X].at;
     plan->labels_at = list[LABELS].at;
@@ -236,13 +238,13 @@ static void take_places(ls_plan *plan, ls_live_buffer *list)
     }
 }
 
-static void need_scratch(ls_plan *plan, const ls_op *op)
+static void grow_scratch(ls_plan *plan, const ls_op *op)
 {
     if (op && op->scratch_bytes > plan->scratch_bytes)
         plan->scratch_bytes = op->scratch_bytes;
 }
 
-int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
+int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err)
 {
     const int count = NODES + PER_NODE * plan->nodes;
     ls_live_buffer *list = ls_alloc_array(plan->host, (size_t)count, sizeof *list);
@@ -254,16 +256,16 @@ int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
     plan->unshared_bytes = ls_place_buffers(list, count, false);
     plan->live_bytes = ls_live_bytes(list, count);
     plan->activation_bytes = ls_place_buffers(list, count, share);
-    take_places(plan, list);
+    store_offsets(plan, list);
     ls_free(plan->host, list);
     for (int k = 0; k < plan->nodes; k++) {
-        need_scratch(plan, plan->node[k].op);
+        grow_scratch(plan, plan->node[k].op);
         plan->kept_bytes += plan->node[k].op->kept_bytes;
     }
-    need_scratch(plan, plan->scores);
+    grow_scratch(plan, plan->scores);
     for (int s = 0; s < LS_SUBSETS; s++) {
-        need_scratch(plan, plan->loss[s]);
-        need_scratch(plan, plan->gather[s]);
+        grow_scratch(plan, plan->loss[s]);
+        grow_scratch(plan, plan->gather[s]);
     }
     return LS_OK;
 }

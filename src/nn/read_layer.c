@@ -1,5 +1,4 @@
-/* Reads one layer: its type, name, inputs and shape. Also contains the functions that the layers'
- * files share (layer.h). */
+/* Reads one layer: its type, name, inputs and shape. Also implements the functions of layer.h. */
 #include "base/error.h"
 #include "nn/layer.h"
 #include "nn/reader.h"
@@ -29,9 +28,9 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
                               ls_json_name(r->doc), line, column);
 }
 
-/* Reports an error in the filled-in copy of a layer of a block. The copy has no position in the
- * text, so the message begins with the name of the file only. This function inserts the position of
- * the layer in the block. */
+/* Reports an error in a layer of a block whose values were filled in. This copy of the layer has no
+ * position in the JSON text, so the message `why` begins with the name of the file only. The
+ * function inserts the position of the layer's object in the block. */
 static int fail_copy(const ls_reader *r, ls_layer_place place, const ls_error *why)
 {
     const char *name = ls_json_name(r->doc);
@@ -63,7 +62,7 @@ static bool name_is_plain(const char *name)
     return n > 0 && n < sizeof((ls_layer *)0)->name && strspn(name, allowed) == n;
 }
 
-/* Returns the layer with this name at or after index `first`, or −1. */
+/* Returns the index of the layer with this name, from index `first` on, or −1. */
 static int find_layer(const ls_model *model, int first, const char *name)
 {
     for (int i = first; i < model->layers; i++)
@@ -72,7 +71,7 @@ static int find_layer(const ls_model *model, int first, const char *name)
     return -1;
 }
 
-/* Returns the last layer of the block use with this name, or −1. */
+/* Returns the index of the last layer of the use with this name, or −1. */
 static int find_block(const ls_reader *r, const char *name)
 {
     for (int i = 0; i < r->block_names; i++)
@@ -86,7 +85,7 @@ static bool is_taken(const ls_reader *r, const char *name)
     return find_layer(r->model, 0, name) >= 0 || find_block(r, name) >= 0;
 }
 
-/* Layers' names become names of tensors in files, so only letters, digits, '_', '-'
+/* The names of layers are part of the names of tensors in files, so only letters, digits, '_', '-'
  * and '.' are allowed. */
 void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
                   char full[64])
@@ -134,8 +133,8 @@ static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields 
     size_t count = 1;
     for (int i = scope->first; i < r->model->layers; i++) {
         const char *own = r->model->layer[i].name + skip;
-        /* Default names (numbers) are not suggested, because a number is close to every short
-         * name. */
+        /* The message does not suggest default names, which are numbers, because a number is close
+         * to every short name. */
         if (!isdigit((unsigned char)own[0]))
             names[count++] = own;
     }
@@ -171,7 +170,7 @@ static void read_inputs(const ls_reader *r, const ls_scope *scope, ls_layer *lay
     layer->input[0] = ls_read_reference(r, scope, f, "from", before);
 }
 
-/* Reads "with", the second input. It is required, because no layer is a likely default. */
+/* Reads "with", the second input. The key is required, because no layer is a likely default. */
 static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
 {
     if (layer->inputs < 2)
@@ -186,8 +185,8 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
 
 /* ---- the layer ------------------------------------------------------------------------------ */
 
-/* Reports a missing "type". Without a type all other keys are unknown, so they are not reported,
- * unless one of them looks like a misspelt "type". */
+/* Reports a missing "type". Without a type all other keys are unknown. They are not reported,
+ * except a key that looks like a misspelt "type". */
 static void fail_without_type(ls_fields *f)
 {
     static const char *const type = "type";
@@ -265,35 +264,36 @@ static const char *input_name(const ls_model *model, int input)
     return input == LS_INPUT ? "input" : model->layer[input].name;
 }
 
-/* Returns whether two shapes are equal; for a concatenation the channels may differ. */
-static bool are_alike(const ls_layer *layer, const ls_shape *a, ls_shape b)
+/* Returns whether shapes a and b are equal. If the layer is a concatenation, the numbers of
+ * channels may differ. */
+static bool have_like_shapes(const ls_layer *layer, const ls_shape *a, ls_shape b)
 {
     if (layer->op.kind == LS_OP_CONCAT)
         b.c = a->c;
     return same_shape(a, &b);
 }
 
-/* Checks that both inputs have the same shape, and also the same shape in memory (`lies` and
- * `lies2`). */
-static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *lies,
-                        const ls_shape *lies2, ls_error *err)
+/* Checks that both inputs of the layer have the same shape, and the same shape in memory. `memory`,
+ * `memory2`: shapes of the inputs in memory. */
+static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *memory,
+                        const ls_shape *memory2, ls_error *err)
 {
     const ls_shape *a = &layer->in;
     const ls_shape *b = &layer->in2;
     const char *first = input_name(model, layer->input[0]);
     const char *second = input_name(model, layer->input[1]);
-    if (!are_alike(layer, a, *b) && layer->op.kind == LS_OP_CONCAT)
+    if (!have_like_shapes(layer, a, *b) && layer->op.kind == LS_OP_CONCAT)
         return ls_fail(
             err, LS_ECONFIG,
             "its inputs must have one height and width, but \"%s\" gives %d×%d×%d and \"%s\" "
             "gives %d×%d×%d; make them equal, say with an upsample or a pool",
             first, a->c, a->h, a->w, second, b->c, b->h, b->w);
-    if (!are_alike(layer, a, *b))
+    if (!have_like_shapes(layer, a, *b))
         return ls_fail(err, LS_ECONFIG,
                        "its inputs must have one shape, but \"%s\" gives %d×%d×%d and \"%s\" gives "
                        "%d×%d×%d; make them equal, say with a 1×1 conv2d",
                        first, a->c, a->h, a->w, second, b->c, b->h, b->w);
-    if (are_alike(layer, lies, *lies2))
+    if (have_like_shapes(layer, memory, *memory2))
         return LS_OK;
     return ls_fail(err, LS_ECONFIG,
                    "of its inputs \"%s\" and \"%s\" one was flattened and the other was not; move "
@@ -301,31 +301,32 @@ static int check_second(const ls_model *model, const ls_layer *layer, const ls_s
                    first, second);
 }
 
-static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape *lies)
+static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape *memory)
 {
     *in = input == LS_INPUT ? model->input : model->layer[input].out;
-    *lies = input == LS_INPUT ? model->input : model->layer[input].y;
+    *memory = input == LS_INPUT ? model->input : model->layer[input].y;
 }
 
 static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
 {
-    ls_shape lies;
-    ls_shape lies2 = {0};
+    ls_shape memory;
+    ls_shape memory2 = {0};
     int status = LS_OK;
-    find_input(model, layer->input[0], &layer->in, &lies);
-    layer->flat = !same_shape(&layer->in, &lies);
+    find_input(model, layer->input[0], &layer->in, &memory);
+    layer->in_is_flattened = !same_shape(&layer->in, &memory);
     if (layer->inputs == 2) {
-        find_input(model, layer->input[1], &layer->in2, &lies2);
-        status = check_second(model, layer, &lies, &lies2, err);
+        find_input(model, layer->input[1], &layer->in2, &memory2);
+        status = check_second(model, layer, &memory, &memory2, err);
     }
     if (status == LS_OK)
         status = layer->type->shape(layer, err);
     if (status != LS_OK)
         return status;
-    /* If the layer has no op, or an op that reads any layout, y has the shape of x in memory. */
-    layer->y = layer->op.kind == 0 || layer->same_shape ? lies : layer->out;
+    /* If the layer has no op, or has an op that reads any layout, its output has the shape that its
+     * input has in memory. */
+    layer->y = layer->op.kind == 0 || layer->same_shape ? memory : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
-        layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};
+        layer->y = (ls_shape){memory.c + memory2.c, memory.h, memory.w};
     long long image = (long long)layer->out.h * layer->out.w;
     if (image > LS_MODEL_VALUES || image * layer->out.c > LS_MODEL_VALUES)
         return ls_fail(err, LS_ECONFIG,
@@ -379,7 +380,8 @@ int ls_read_out(ls_layer *layer, ls_fields *fields)
     return (int)out;
 }
 
-/* Returns the number of pixels that the dilated kernel covers in one direction. */
+/* Returns the number of pixels that the dilated kernel covers in direction `side`: 0 vertically, 1
+ * horizontally. */
 static int span(const ls_window *w, int side)
 {
     return (w->k[side] - 1) * w->d[side] + 1;
@@ -401,7 +403,7 @@ void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
                            span(out, i), out->d[i] > 1 ? " with its dilation" : "");
 }
 
-/* Returns the least padding with which a window of k pixels fits into n pixels. */
+/* Returns the smallest padding with which a window of k pixels fits into n pixels. */
 static int padding_for(int k, int n)
 {
     return k > n ? (k - n + 1) / 2 : 0;
@@ -440,7 +442,7 @@ int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, 
 
 int ls_layer_wants_image(const ls_layer *layer, ls_error *err)
 {
-    if (!layer->flat)
+    if (!layer->in_is_flattened)
         return LS_OK;
     return ls_fail(err, LS_ECONFIG,
                    "expected an image, but its input of %d features was flattened; remove the "

@@ -1,4 +1,4 @@
-/* Creates a replica: its plans, arenas and data, all bound together. */
+/* Creates a replica: its plans, arenas and data. replica.h and plan.h explain the terms. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Row counts are exact in the fp32 numbers of the arena's tail up to this size of a shard. */
+/* Largest number of rows of a shard. The tail of an arena counts rows in fp32, which is exact up to
+ * this number. */
 #define MAX_ROWS (1u << 24)
 
 int ls_replica_no_memory(ls_error *err)
@@ -51,16 +52,16 @@ uint32_t ls_replica_most_calls(const ls_replica *r)
 }
 
 /* Returns how many of the first entries of desc->shard_rows may occur in training. If shards are
- * computed in blocks of rows, all may: the rest of a shard after its last whole block can have any
- * number of rows. */
+ * computed in blocks of rows, all entries may occur: the last block of a shard can have any number
+ * of rows. */
 static int trained_counts(const ls_replica *r, const ls_replica_desc *desc)
 {
     const bool all = r->info.block_rows > 0 || desc->trained_row_counts == 0;
     return all ? desc->shard_row_counts : desc->trained_row_counts;
 }
 
-/* Inserts `rows` into a list unless it is 0 or is in the list already. The entries from index
- * `first` on are kept in descending order. */
+/* Inserts `rows` into a list, unless `rows` is 0 or is in the list already. The entries from index
+ * `first` on stay in descending order. */
 static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
 {
     int i = first;
@@ -76,9 +77,10 @@ static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
     ++*count;
 }
 
-/* Lists the numbers of rows for which plans are created. First come those used in training, in
- * descending order, so that the first plan is the largest that trains. Then come those used in
- * evaluation only, which may be larger. Capacity of `list`: the number of shard sizes plus one. */
+/* Writes the numbers of rows for which plans are created. The numbers that occur in training come
+ * first, in descending order, so that the first plan is the largest plan that trains. The numbers
+ * that occur in evaluation only follow; they may be larger. Capacity of `list`: the number of shard
+ * sizes plus one. */
 static void list_counts(uint32_t *list, int *count, const ls_replica *r,
                         const ls_replica_desc *desc)
 {
@@ -110,8 +112,8 @@ static int check_desc(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether the plan for `rows` rows is for training. The first plan always is, because it
- * defines the layout of the arenas. */
+/* Returns whether the plan for `rows` rows is for training. The first plan is for training in every
+ * replica with an optimizer, because it defines the layout of the arenas. */
 static bool trains(const ls_replica *r, const ls_replica_desc *desc, uint32_t rows)
 {
     bool found = r->plans == 0 || r->info.block_rows > 0;
@@ -151,7 +153,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
 
 static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
-    /* + 1 for the size of a block, + 1 for a zero at the end */
+    /* + 1 for the rows of a block, + 1 for a zero at the end */
     size_t most = (size_t)desc->shard_row_counts + 2;
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
@@ -167,9 +169,9 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
-/* Returns the number of first floats of the gradient that are complete after the backward pass of
- * node `k`: those before the parameters of the next node, in the order of the backward pass, that
- * has parameters. */
+/* Returns how many floats at the start of the gradient are complete after the backward pass of node
+ * `k`. These are the floats before the parameters of the next node of the backward pass that has
+ * parameters. */
 static size_t complete_after(const ls_replica *r, const ls_plan *plan, int k)
 {
     for (int next = k - 1; next >= 0; next--)
@@ -183,7 +185,7 @@ static void add_segment(ls_program *p, const ls_segment *segment)
     p->segment[p->segments++] = *segment;
 }
 
-/* Lists the segments of LS_GRADIENT_BY_BUCKETS. A segment ends after each node whose backward pass
+/* Makes the segments of LS_GRADIENT_BY_BUCKETS. A segment ends after each node whose backward pass
  * completes a bucket. */
 static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan)
 {
@@ -220,7 +222,7 @@ static void list_programs(ls_plan *plan, const ls_replica *r)
     add_segment(&plan->program[LS_STEPS], &whole);
 }
 
-/* Lists the programs of all plans. The arenas must have been laid out. */
+/* Makes the programs of all plans. The offsets in the arenas must have been computed. */
 static void make_programs(ls_replica *r, size_t least)
 {
     ls_buckets_cut(&r->buckets, r->param_begin, r->param_begins, r->floats, least);
@@ -237,7 +239,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Allocates activations, scratch memory and some small arrays. After a failure the further calls of
+/* Allocates activations, scratch memory and some small arrays. After a failure, further calls of
  * ls_replica_alloc do nothing. */
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
@@ -257,7 +259,7 @@ static int alloc_activations(ls_replica *r, ls_error *err)
         r->scratch = ls_replica_alloc(r, scratch, use, &status, err);
     r->memory.scratch = scratch;
     r->test_stats = ls_replica_alloc(r, LS_TAIL * sizeof(float), use, &status, err);
-    r->held = ls_replica_alloc(r, sizeof(float), use, &status, err);
+    r->skip = ls_replica_alloc(r, sizeof(float), use, &status, err);
     if (r->optimizer && r->optimizer->clip_norm > 0)
         r->clip = ls_replica_alloc(r, LS_CLIP_FLOATS * sizeof(float), use, &status, err);
     return status;
@@ -331,7 +333,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
                                           : LS_OK;
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         if (s == LS_TEST && desc->data[s].images == desc->data[LS_TRAIN].images)
-            /* Both subsets are parts of the same rows, or neither has data. */
+            /* Both subsets use the same rows, or neither has rows. */
             r->data[s] = r->data[LS_TRAIN];
         else if (desc->data[s].images)
             status = copy_subset(r, s, &desc->data[s], err);
@@ -414,10 +416,10 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return status == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : status;
 }
 
-/* Returns the number of rows in a block: `rows`, which the device prefers, times a power of two up
- * to 8. With small blocks the activations stay in the caches, but all weights are read again for
+/* Returns the number of rows in a block: the device's preferred number `rows`, times a power of two
+ * up to 8. With small blocks the activations stay in the caches, but all weights are read again for
  * each block. Larger blocks are faster if the weights are larger than the activations of a block,
- * as in a perceptron. The bits of the result are the same for all sizes of blocks. */
+ * as in a perceptron. The results have the same bits with blocks of any size. */
 static int block_rows(const ls_model *model, int rows)
 {
     const int most = 8 * rows;
@@ -459,7 +461,8 @@ void ls_replica_destroy(ls_replica *r)
     if (!r)
         return;
     if (r->plans > 0)
-        r->device->ops->sync(r->device, NULL, NULL); /* enqueued work may still use the memory */
+        /* work that has been enqueued may still use the memory */
+        r->device->ops->sync(r->device, NULL, NULL);
     if (r->apply.recording)
         r->device->ops->recording_destroy(r->device, r->apply.recording);
     ls_replica_destroy_updates(r);
@@ -490,14 +493,15 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
     *out = replica->memory;
 }
 
-/* The lines are those of each plan, then a line for the update. */
+/* The lines of all plans, one plan after another, and then a line for the update. */
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line)
 {
     const ls_updates *u = &replica->updates[OF_TOTAL];
     for (int i = 0; i < replica->plans && line >= 0; i++) {
         if (ls_plan_line(out, LS_LINE_BYTES, replica->plan[i], line))
             return out;
-        line -= replica->plan[i]->nodes + 2; /* one more for the gather, one for the loss */
+        /* a line for each node, one for the gather and one for the loss */
+        line -= replica->plan[i]->nodes + 2;
     }
     if (line != 0 || u->count == 0)
         return NULL;
@@ -516,8 +520,8 @@ int ls_replica_recordings(const ls_replica *r)
     return count;
 }
 
-/* All plans have the same nodes, so the names in the first plan are right for all. */
+/* All plans have the same nodes, so the names in the first plan are valid for all. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
 {
-    return ls_plan_place_text(out, size, replica->plan[0], place);
+    return ls_plan_position_name(out, size, replica->plan[0], place);
 }

@@ -1,30 +1,38 @@
-/* A replica: one device's copy of the model, with everything that a step needs, allocated once.
+/* A replica: one device's copy of the model, with all memory that a step needs.
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After
- * ls_replica_create nothing allocates, except the functions that prepare further recordings of a
- * step (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
+ * ls_replica_create no function allocates, except those that prepare further recordings of a step
+ * (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
  * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
- * Recordings. If the device supports recordings, a replica that trains records each plan's
- * gather, forward and backward when it is created, and also the update if that has several
- * ops. ls_replica_gradient and ls_replica_apply then enqueue the recordings. What the device
- * refuses to record is enqueued op by op, and the host's log gets a warning. The results have
- * the same bits either way.
+ * Plans. A plan (plan.h) is the list of ops that compute the model for a fixed number of rows. A
+ * replica has one plan for each number of rows that a shard, or a block of rows of a shard, can
+ * have.
  *
- * Arenas. Weights, gradients and optimizer slots are arenas of the same layout. Parameters are in
- * *reverse* layer order: gradients become complete in that order, so the complete part is always
- * contiguous from the start. Each parameter starts at a multiple of 16 floats, in the layout that
- * its op prefers. After the parameters comes the tail of LS_TAIL floats, the other numbers that a
- * step must reduce. After the tail comes a section for running statistics, which is empty in a
- * model without batch norm:
+ * Recordings. A recording is a list of ops that the device has captured, and that one *launch*
+ * enqueues (a graph in CUDA). If the device supports recordings, a replica that trains records each
+ * plan's gather, forward and backward when it is created, and also the update if the update has
+ * several ops. ls_replica_gradient and ls_replica_apply then launch the recordings. If the device
+ * refuses to record a list of ops, these are enqueued one by one, and the host's log gets a
+ * warning. The results have the same bits in both cases.
+ *
+ * Arenas. An *arena* is an array of floats on the device with one value for each parameter.
+ * Weights, gradients and the optimizer's states are arenas with the same layout. (The arena of a
+ * state is called a slot.) The parameters are in *reverse* layer order. Gradients become complete
+ * in that order, so the complete part of a gradient is always contiguous from the start. Each
+ * parameter starts at a multiple of 16 floats, in the layout that its op prefers. After the
+ * parameters comes the *tail*: LS_TAIL floats with the other numbers that a step must sum over the
+ * shards. After the tail comes a section for running statistics, which is empty in a model without
+ * batch norm:
  *
  *     [parameters][tail][running statistics]
  *
- * In the weights, the section holds the statistics themselves (mean and variance of each layer). In
- * a gradient, it holds the shard's contribution: the shard's statistics times its number of rows.
- * The total's section divided by the minibatch's rows is therefore the mean over the shards,
- * weighted by rows, and an empty shard adds nothing. The variance is multiplied by n/(n − 1), where
- * n is the number of values in one shard. In a slot, the section is unused.
+ * In the weights, this section contains the statistics themselves (mean and variance of each
+ * layer). In a gradient, it contains the *contribution* of the shard: the shard's statistics times
+ * its number of rows. The total's section, divided by the minibatch's number of rows, is therefore
+ * the mean over the shards, weighted by rows, and an empty shard adds nothing. The variance in a
+ * contribution is multiplied by n/(n − 1), where n is the number of values in the shard. In a slot,
+ * the section is unused.
  *
  *     gradient   of one shard, a leaf of the reduction tree       written by ls_replica_gradient
  *     total      of the whole minibatch                           written by the communicator
@@ -39,20 +47,20 @@
 
 #include <stdbool.h>
 
-/* Offsets of the numbers in an arena's tail. Counts are exact in fp32 up to 2²⁴. */
+/* Offsets of the numbers in the tail of an arena, in floats. Counts are exact in fp32 up to 2²⁴. */
 enum {
     LS_TAIL_LOSS = 0,    /* loss, summed over rows */
-    LS_TAIL_CORRECT = 1, /* number of rows whose largest logit is the label's */
+    LS_TAIL_CORRECT = 1, /* number of correct rows: their largest logit is the logit of the label */
     LS_TAIL_ROWS = 2,    /* number of rows */
-    LS_TAIL = 16         /* length of the tail; the rest is zero */
+    LS_TAIL = 16         /* length of the tail; its other floats are zero */
 };
 
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
 /* Rows in host memory: images [rows][c][h][w] of bytes or floats, and labels int32_t [rows] or
- * targets float [rows][targets], as the normalisation says. The rows are either a dataset that
- * never changes, or a buffer whose contents change; then ls_replica_refresh must be called before
- * changed rows are used. */
+ * targets float [rows][targets]; ls_replica_desc.normalisation says which. The rows are either a
+ * dataset that never changes, or a buffer whose contents change. In the second case
+ * ls_replica_refresh must be called before changed rows are used. */
 typedef struct ls_replica_data {
     union {
         const uint8_t *images;
@@ -69,84 +77,88 @@ typedef struct ls_replica_desc {
     ls_device *device;             /* bound to the calling thread */
     const ls_model *model;         /* model, optimizer and host must outlive the replica */
     const ls_optimizer *optimizer; /* NULL: the replica is never trained */
-    ls_gather normalisation;       /* crop and flip apply to training rows, if
-                                      there is an optimizer */
-    const struct ls_loss *loss;    /* NULL: cross-entropy */
-    float label_smoothing;         /* 0: none */
+    /* crop and flip apply to training rows only, and only if there is an optimizer */
+    ls_gather normalisation;
+    const struct ls_loss *loss; /* NULL: cross-entropy */
+    float label_smoothing;      /* 0: none */
     /* [classes], for cross-entropy; NULL: all classes have the same weight */
     const float *class_weight;
-    bool scores; /* ls_replica_evaluate will be asked for scores */
-    /* Training and test data. They must outlive the replica; they are copied to the device unless
-     * it reads host memory. images NULL: the subset is never used. */
+    bool scores; /* ls_replica_evaluate will be called with `scores` */
+    /* Training and test data, which must outlive the replica. They are copied to the device unless
+     * the device reads host memory. images NULL: the subset is never used. */
     ls_replica_data data[LS_SUBSETS];
-    /* The training data are copied even if the device reads host memory, so that
-     * ls_replica_data_at need not bind its ops again. */
+    /* The training data are copied even if the device reads host memory. ls_replica_data_at then
+     * need not bind ops again. */
     bool copies_training_data;
-    const uint32_t *shard_rows; /* [shard_row_counts] all numbers of rows that calls will have */
+    const uint32_t *shard_rows; /* [shard_row_counts] all numbers of rows that calls will pass */
     int shard_row_counts;
-    /* number of first entries of shard_rows that are used in training; the others are evaluated
-     * only; 0: all are used in training */
+    /* the first `trained_row_counts` entries of shard_rows occur in training, the others in
+     * evaluation only; 0: all occur in training */
     int trained_row_counts;
-    uint64_t seed;
-    ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
-    bool no_sharing;         /* activations do not share memory; for comparison */
-    bool no_recording;       /* everything is enqueued op by op; for comparison */
-    bool total_later;        /* no total arena is allocated: the caller sets one before the first
-                              * update (ls_replica_total_at) */
-    size_t bucket_floats;    /* least size of a bucket in floats; 0: LS_BUCKET_FLOATS */
+    uint64_t seed; /* seed of dropout and augmentation */
+    /* the replica beats before each op, with a position that ls_replica_place explains; NULL: no
+     * beats */
+    ls_heartbeat *heartbeat;
+    bool no_sharing;   /* activations do not share memory; for comparison */
+    bool no_recording; /* everything is enqueued op by op; for comparison */
+    /* no total arena is allocated; the caller must set one before the first update
+     * (ls_replica_total_at) */
+    bool total_later;
+    /* smallest size of a bucket (merge/tree.h) in floats; 0: LS_BUCKET_FLOATS */
+    size_t bucket_floats;
     const ls_host *host;
 } ls_replica_desc;
 
 typedef struct ls_replica ls_replica;
 
-/* Durations in seconds. Each call adds to them; the caller sets them to zero. The enqueueing of a
- * recording counts as forward. */
+/* Durations in seconds. Each call adds its durations; the caller sets them to zero before. The time
+ * for launching a recording counts as `forward`. */
 typedef struct ls_replica_times {
-    double gather, forward, backward, apply;
+    double gather, forward, backward, apply; /* apply: the update */
 } ls_replica_times;
 
-/* Creates a replica with its plans, arenas and recordings. Weights and optimizer states are
- * zero. The caller destroys *out. Errors: LS_EINVAL (the description makes no sense), those of
- * the back end, LS_ENOMEM. */
+/* Creates a replica with its plans, arenas and recordings. Weights and optimizer states are zero.
+ * The caller destroys *out. Errors: LS_EINVAL (contradictions in the description), those of the
+ * back end, LS_ENOMEM. */
 int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err);
-/* Waits for the device and frees everything of the replica. NULL is allowed. */
+/* Waits for the device and frees all memory of the replica. NULL is allowed. */
 void ls_replica_destroy(ls_replica *replica);
 
 /* Returns the length of an arena in floats, a multiple of 16. */
 size_t ls_replica_floats(const ls_replica *replica);
 /* Returns the offset of the tail in floats, a multiple of 16. */
 size_t ls_replica_tail_offset(const ls_replica *replica);
-/* Returns the gradient arena: the replica's own, or the caller's that
- * ls_replica_gradient_at has set. */
+/* Returns the gradient arena: the arena that ls_replica_gradient_at has set, or the replica's
+ * own. */
 float *ls_replica_gradient_arena(ls_replica *replica);
-/* Returns the total arena: the replica's own, or the caller's that ls_replica_total_at
- * has set; NULL: none. */
+/* Returns the total arena: the arena that ls_replica_total_at has set, or the replica's own; NULL:
+ * there is none. */
 float *ls_replica_total_arena(ls_replica *replica);
 /* Returns the weight arena. */
 float *ls_replica_weight_arena(ls_replica *replica);
-/* Sets the memory for gradients: `gradient`, an arena of the caller's, zeroed before its first use;
- * NULL: the replica's own arena. The device must allow ops to be bound again
+/* Sets the gradient arena. `gradient`: an arena of the caller, which must be zeroed before its
+ * first use; NULL: the replica's own arena. The device must allow ops to be bound again
  * (LS_DEVICE_REBINDS). */
 void ls_replica_gradient_at(ls_replica *replica, float *gradient);
-/* Sets the memory from which updates read the total: `total`, an arena of the caller's; NULL: an
- * arena of the replica's own, which is allocated if there is none. Not for use within a step, nor
- * if updates are recorded or keep a moving average. Errors: LS_ENOMEM. */
+/* Sets the arena from which updates read the total. `total`: an arena of the caller; NULL: an arena
+ * of the replica, which is allocated if there is none. Must not be called during a step, nor if
+ * updates are recorded or the optimizer keeps a moving average. Errors: LS_ENOMEM. */
 int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);
 /* Drops the caller-provided gradient and total arenas. Until they are set again, only functions
  * that use neither may be called. */
 void ls_replica_own_arenas(ls_replica *replica);
 /* Replaces the replica's own gradient arena with a new one, because another thread may still read
- * the old one, which is freed with the replica. Only after ls_replica_own_arenas. The device must
- * have LS_DEVICE_REBINDS. Errors: LS_ENOMEM. */
+ * the old one. The old arena is freed together with the replica. May be called only after
+ * ls_replica_own_arenas. The device must have LS_DEVICE_REBINDS. Errors: LS_ENOMEM. */
 int ls_replica_renew_gradient(ls_replica *replica, ls_error *err);
-/* Returns the arena of state `slot` (ls_optimizer_states); NULL if the
- * optimizer does not have it. */
+/* Returns the arena of the optimizer's state number `slot` (ls_optimizer_states), or NULL if the
+ * optimizer has no such state. */
 float *ls_replica_slot_arena(ls_replica *replica, int slot);
 
-/* Returns the offset in floats of each parameter in an arena, ascending, then that of the
- * tail, then the arena's length. *count becomes the number of segments between them, the last
- * of which is the tail with the running statistics; the array has *count + 1 entries and
- * belongs to the replica. */
+/* Returns an array of *count + 1 ascending offsets in floats: the offset of each parameter in an
+ * arena, the offset of the tail, and the length of the arena. The offsets cut an arena into *count
+ * parts, the last of which is the tail with the running statistics. The array belongs to the
+ * replica. */
 const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count);
 /* Returns the buckets into which an arena is cut when it is merged during the backward pass. The
  * result belongs to the replica. */
@@ -154,26 +166,28 @@ const ls_buckets *ls_replica_buckets(const ls_replica *replica);
 
 /* Device memory of a replica in bytes, by use. */
 typedef struct ls_replica_memory {
-    size_t arenas, activations, dataset;
+    size_t arenas, activations, dataset; /* dataset: the device's copy of the rows */
     size_t scratch;              /* the part of `activations` that is scratch memory of ops */
-    size_t unshared_activations; /* size of `activations` if none shared memory */
+    size_t unshared_activations; /* size of `activations` if buffers did not share memory */
     size_t kept; /* data that ops derive from the weights and keep, such as transformed weights */
 } ls_replica_memory;
 /* Copies the memory use of the replica. */
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
-/* Returns the number of recordings: one for each plan, and one of the update if it has several ops;
- * 0: everything runs op by op. A plan that runs by buckets (ls_replica_on_ready) has one more for
- * each bucket, a plan for whole steps (ls_replica_record_whole_steps) one more, and the largest
- * plan of a small model one of several steps. */
+/* Returns the number of recordings; 0: all ops are enqueued one by one. Each plan that trains has
+ * one recording of the gradient. It has one more per bucket if gradients are computed by buckets
+ * (ls_replica_on_ready), and one more if whole steps are recorded (ls_replica_record_whole_steps).
+ * The largest plan of a small model also has one of LS_UNROLLED steps. The update has one recording
+ * if it has several ops. */
 int ls_replica_recordings(const ls_replica *replica);
 
-/* Writes the description of an op, such as "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512".
- * Returns `out`, or NULL past the last line. */
+/* Writes line number `line` of the description of all plans. A line describes one op, such as
+ * "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512". Returns `out`, or NULL if there is no such
+ * line. */
 enum { LS_LINE_BYTES = 192 };
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
-/* Heartbeat positions of a worker outside its replica's ops. */
+/* Positions in a worker's heartbeat while it runs no op of its replica. */
 enum {
     LS_PLACE_IDLE,
     LS_PLACE_MERGE,
@@ -181,152 +195,161 @@ enum {
     LS_PLACE_OPEN,
     LS_PLACE_EXPORT,
     LS_PLACE_STEP, /* at the beginning of a step */
-    LS_PLACE_ADD,  /* adding a shard's gradient to those before it */
+    LS_PLACE_ADD,  /* adding a shard's gradient to the gradients of earlier shards */
     LS_PLACE_WAIT  /* waiting for the other workers in a merge */
 };
 
-/* The kind of work that a heartbeat's position stands for; LS_PHASE_NONE if no replica wrote the
- * position. Any thread. */
+/* The kind of work that a position in a heartbeat stands for; LS_PHASE_NONE if the position does
+ * not belong to an op of a replica. */
 typedef enum ls_phase {
     LS_PHASE_NONE,
     LS_PHASE_GATHER,
     LS_PHASE_FORWARD, /* includes the loss */
     LS_PHASE_BACKWARD,
-    LS_PHASE_RECORDED /* all of these, as one recording */
+    LS_PHASE_RECORDED /* gather, forward and backward as one recording */
 } ls_phase;
 ls_phase ls_replica_phase(int place);
 
-/* Writes the op that a heartbeat's position stands for, such as "backward of conv2+relu".
- * Returns 0 if no replica of this model wrote the position. Any thread: it reads only
- * what does not change. */
+/* Writes the name of the op that a position in a heartbeat stands for, such as "backward of
+ * conv2+relu". Returns 0 if the position does not belong to an op of this replica. Any thread: the
+ * function reads only data that do not change. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place);
 
-/* If `on` is true, replaces the weights by their moving average, and keeps a copy of the weights in
- * the total arena; otherwise copies the weights back. For use between steps. Does nothing if the
+/* If `on`, replaces the weights by their moving average, and keeps a copy of the weights in the
+ * total arena. Otherwise copies the weights back. Must be called between steps. Does nothing if the
  * optimizer keeps no average. Waits for the device. */
 int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
-/* Copies a canonical host array (model->floats floats) to an arena in this replica's layout, and
- * back. `arena` may be the weights, a gradient or a slot: all have the same layout. The tail is not
- * copied. The running statistics of the canonical array correspond to the arena's section, whatever
- * it contains in this arena. Waits for the device. */
+/* Copy an array in canonical layout (model.h), [model->floats] in host memory, to an arena, and an
+ * arena to such an array. `arena` may be the weights, a gradient or a slot, because all have the
+ * same layout. The tail is not copied. The running statistics of the canonical array are copied to
+ * and from the section for running statistics, also if the arena is a gradient or a slot. Both
+ * functions wait for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
-/* Computes the gradient of one shard into the gradient arena, tail included: gather, forward, loss
- * and backward. `rows`: n indices of training rows, read before the function returns. n must be one
- * of shard_rows or 0; an empty shard has the gradient zero. `times` may be NULL. */
+/* Computes the gradient of one shard, tail included: enqueues gather, forward, loss and backward.
+ * The gradient arena receives the result. `rows`: [n] indices of training rows, which are read
+ * before the function returns. n must be an entry of shard_rows or 0; an empty shard has the
+ * gradient zero. `epoch` seeds the rows' random numbers. `times` may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
-/* Promises that nothing has written the weights since the last call of ls_replica_gradient, as
- * between the shards of a step. The promise holds for the next call of ls_replica_gradient and for
- * no other. Ops then use again what they have derived from the weights (LS_RUN_SAME). Without the
- * promise they derive it anew, so functions that write weights need do nothing about it. */
+/* Promises that no thread has written the weights since the last call of ls_replica_gradient, for
+ * example between two shards of a step. The promise holds for the next call of ls_replica_gradient
+ * only. In that call, ops use again the data that they have derived from the weights (LS_RUN_SAME).
+ * Without the promise they derive the data anew, so a function that writes weights need not tell
+ * the replica. */
 void ls_replica_promise_same_weights(ls_replica *replica);
 
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
 
 /* Gradients become complete from the start of the arena on, so the complete part can be merged
  * while the rest is computed. The arena is cut into buckets (merge/tree.h). The backward pass runs
- * up to the point where the next bucket is complete, and then calls `ready`. The buckets depend
- * only on the model and on the back end's layouts. The gradient has the same bits either way. */
+ * until the next bucket is complete, calls `ready`, and continues. The buckets depend only on the
+ * model and on the back end's layouts. The gradient has the same bits with and without buckets. */
 
-/* Reports that the first `floats` floats of the gradient arena are complete once the work that has
- * been enqueued is done; no later work of this call changes them. It is called by
- * ls_replica_gradient, on the same thread, after each bucket but the last, with ascending `floats`.
- * If it returns an error, ls_replica_gradient returns that error. */
+/* A function that ls_replica_gradient calls, on the same thread, after each bucket but the last.
+ * The first `floats` floats of the gradient arena are complete when the work that has been enqueued
+ * so far is done; work that the same call enqueues later does not change them. `floats` ascends
+ * from call to call. If the function returns an error, ls_replica_gradient returns that error. */
 typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
 
-/* Sets the function that is called after each bucket; NULL: none, and the backward pass is one
- * segment. It is called for an empty shard's gradient as well. Not for use within a step, because
- * recordings are created if the replica has any. Errors: LS_ENOMEM. */
+/* Sets the function that is called after each bucket; NULL: no function is called, and the backward
+ * pass is not cut. The function is called for the gradient of an empty shard as well. Must not be
+ * called during a step, because it makes recordings if the replica has recordings. Errors:
+ * LS_ENOMEM. */
 int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err);
 
 /* ---- whole steps ----------------------------------------------------------------------------- */
 
-/* If the gradient of one shard is the whole sum, the replica can take a step without other workers:
- * gather, forward, backward and update are one recording. Its update writes the results that the
- * host needs into one of LS_RESULT_SLOTS slots in host memory. No thread waits: the next step can
- * be enqueued, with the other slot, before the result of this one is known. A step whose loss is
- * not finite changes nothing, and neither does any later step until ls_replica_resume_updates is
- * called. The results have the same bits as if ls_replica_gradient were called, the gradient were
- * copied to the total, and ls_replica_apply were called.
+/* If a minibatch has one shard, its gradient is the total. The replica can then run a *whole step*:
+ * gather, forward, backward and update are one recording. The update copies the loss and the number
+ * of correct rows to one of LS_RESULT_SLOTS result slots in host memory. No thread waits for it:
+ * the next step can be enqueued, with the other result slot, before the result of this step is
+ * known. A step whose loss is not finite changes no weights. No later step changes weights either,
+ * until ls_replica_resume_updates is called. The results have the same bits as if
+ * ls_replica_gradient were called, the gradient were copied to the total, and ls_replica_apply were
+ * called.
  *
- * A step of a small model ends before the next step has been enqueued. LS_UNROLLED steps of such a
- * model are therefore one recording. A model is small if it needs at most LS_UNROLL_BYTES for
- * arenas and activations, scratch excluded. */
+ * A step of a small model takes less time than enqueueing the next step. For such a model
+ * LS_UNROLLED steps are therefore one recording. A model is small if it needs at most
+ * LS_UNROLL_BYTES for arenas and activations, scratch excluded. */
 enum { LS_RESULT_SLOTS = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {
-    float lr;
-    float scale;     /* factor of the sum of gradients */
-    uint32_t rows;   /* rows of the minibatch: running statistics are a mean over them */
+    float lr;    /* learning rate */
+    float scale; /* factor of the total before it is applied */
+    /* number of rows of the minibatch, over which running statistics are averaged */
+    uint32_t rows;
     uint64_t number; /* number of the step, from 1 */
 } ls_replica_step;
 
-/* Records whole steps, if the device supports that. One call is enough; a further call records
- * nothing more. Not for use within a step. Errors: LS_ENOMEM. */
+/* Records whole steps, if the device supports that. A second call has no effect. Must not be called
+ * during a step. Errors: LS_ENOMEM. */
 int ls_replica_record_whole_steps(ls_replica *replica, ls_error *err);
-/* Returns the largest number of whole steps of n rows that one launch can run: 0 (none has been
- * recorded), 1 or LS_UNROLLED. */
+/* Returns the largest number of whole steps of n rows that one launch can run: 0 (whole steps are
+ * not recorded), 1 or LS_UNROLLED. */
 int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n);
 
-/* Enqueues `count` whole steps: one, or as many as ls_replica_most_whole_steps returns. Each has
- * the same number of rows. `rows` holds the row indices of the steps one after another, as in
- * ls_replica_gradient. `slot` must not be in use. After an error no step has been enqueued; after
- * LS_EDEVICE that is unknown. */
+/* Enqueues `count` whole steps as one launch. `count` is 1 or the result of
+ * ls_replica_most_whole_steps. All steps have the same number of rows. `rows`: the row indices of
+ * the steps, one step after another. `slot`: result slot, which must not be in use. After an error
+ * other than LS_EDEVICE no step has been enqueued; after LS_EDEVICE steps may have been
+ * enqueued. */
 int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
                                const ls_replica_step *step, int count, int slot,
                                ls_replica_times *times, ls_error *err);
-/* Sets *arrived to whether the steps of a slot are done. It does not wait. Errors: LS_EDATA (a row
- * has an invalid label or target; later steps are then skipped, as after a loss that is not
+/* Sets *arrived to whether the steps of a result slot are done. Does not wait. Errors: LS_EDATA (a
+ * row has an invalid label or target; later steps are then skipped, as after a loss that is not
  * finite), LS_EDEVICE. */
 int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err);
-/* Returns the tail of the k-th step of a slot. It is valid once the steps have arrived, until the
- * slot is used again. */
+/* Returns the tail of step number k, from 0, of a result slot. The tail is valid from the time when
+ * the steps are done until the slot is used again. */
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k);
-/* Ends the state in which all updates are skipped because a loss was not finite: steps that are
- * enqueued from now on change the weights again. */
+/* Ends the state in which all updates are skipped because a loss was not finite. Steps that are
+ * enqueued after the call change the weights again. */
 int ls_replica_resume_updates(ls_replica *replica, ls_error *err);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
 /* Evaluates `n` rows of a subset: runs forward and loss. *loss becomes the loss summed over the
- * rows, *correct the number of correct rows. `scores` gets the logits [n][classes]; NULL: not
- * needed. n must be one of shard_rows or 0. Waits for the device. */
+ * rows, *correct the number of correct rows. `scores` receives the logits [n][classes]; NULL: they
+ * are not needed. n must be an entry of shard_rows or 0. Waits for the device. */
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
                         double *loss, double *correct, float *scores, ls_error *err);
 
-/* Copies rows `first` to first + n − 1 of a subset to the device after the caller has changed
- * them in host memory. The caller must keep them unchanged until the device has completed the
- * work that is enqueued next. Does nothing if the device reads them in host memory. Errors:
- * LS_EINVAL if there are no such rows. */
+/* Copies the rows first … first + n − 1 of a subset to the device. It is called after the caller
+ * has changed these rows in host memory. The caller must not change them again until the device has
+ * completed the work that is enqueued next. Does nothing if the device reads rows in host memory.
+ * Errors: LS_EINVAL if there are no such rows. */
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Sets new host memory for the rows of a subset, as many as before. If the device reads them in
- * host memory, its ops are bound again: it must have LS_DEVICE_REBINDS, and nothing may have been
- * recorded. Otherwise the device keeps its copy until ls_replica_refresh. Errors: those of an
- * op's bind. */
+/* Sets new host memory for the rows of a subset; the number of rows must be the same as before. If
+ * the device reads rows in host memory, its ops are bound again: the device must have
+ * LS_DEVICE_REBINDS, and the replica must have no recordings. Otherwise the device keeps its copy
+ * of the rows until ls_replica_refresh. Errors: those of an op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,
                        ls_error *err);
 
 /* Computes the logits [n][classes] of `n` rows of the test subset. The replica must have no
- * optimizer. n must be one of shard_rows or 0. Waits for the device. Errors: LS_EINVAL,
+ * optimizer. n must be an entry of shard_rows or 0. Waits for the device. Errors: LS_EINVAL,
  * LS_EUNSUPPORTED if no layer of the model computes anything. */
 int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, float *logits,
                        ls_error *err);
 
-/* Enqueues one update of the weights and of the running statistics from the total arena. If the
- * total's loss is not finite when the update runs, it changes nothing, and neither does any later
- * step until ls_replica_resume_updates. `times` may be NULL. */
+/* Enqueues one update of the weights and of the running statistics, which reads the total arena. If
+ * the loss in the total is not finite when the update runs, the update changes nothing. No later
+ * update changes anything either, until ls_replica_resume_updates is called. `times` may be
+ * NULL. */
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 
-/* Sets *norm to the norm of the gradient of the last ls_replica_apply before it was clipped, frozen
- * parameters excluded. Sets it to NaN if gradients are not clipped, because the norm is not
- * computed then, or if the device has memory of its own, from which it could be read only by
- * waiting for the update. The update must not have been skipped. Errors: LS_EDEVICE. */
+/* Sets *norm to the norm, before clipping, of the gradient that the last ls_replica_apply has
+ * applied; frozen parameters do not count. Sets *norm to NaN in two cases: if gradients are not
+ * clipped, because the norm is not computed then; and if the device does not compute in host
+ * memory, because reading the norm would need a wait for the update. The update must not have been
+ * skipped. Errors: LS_EDEVICE. */
 int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err);
 
 /* Waits for the device and returns the first error of enqueued work. */
@@ -334,20 +357,22 @@ int ls_replica_sync(ls_replica *replica, ls_error *err);
 
 /* ---- updates by pieces ---------------------------------------------------------------------- */
 
-/* An update by pieces needs no total in memory: it requests one piece of the sum after another and
- * applies each at once. The weights get the same bits as from ls_replica_apply. */
+/* An update by pieces needs no total in memory. It calls a function that computes one piece of the
+ * total, applies this piece, and continues with the next piece. The weights get the same bits as
+ * from ls_replica_apply. */
 
-/* Writes the floats first … first + count − 1 of the sum to `out`. */
+/* Computes the floats first … first + count − 1 of the total and writes them to out[0 … count −
+ * 1]. */
 typedef void ls_piece_fn(void *user, float *out, size_t first, size_t count);
 
-/* Returns whether the replica can update by pieces: its ops can be bound again, nothing is
- * recorded, and nothing but the optimizer reads the sum (no clipping, no moving average, no running
- * statistics). */
+/* Returns whether the replica can update by pieces. This requires that its ops can be bound again,
+ * that nothing is recorded, and that only the optimizer reads the total (no clipping, no moving
+ * average, no running statistics). */
 bool ls_replica_takes_pieces(const ls_replica *replica);
-/* Prepares updates by pieces. A second call does nothing. Not during a step. Errors: LS_ENOMEM,
- * those of the back end. */
+/* Prepares updates by pieces. A second call does nothing. Must not be called during a step. Errors:
+ * LS_ENOMEM, those of the back end. */
 int ls_replica_prepare_pieces(ls_replica *replica, ls_error *err);
-/* Does the same as ls_replica_apply, with the sum that the function `sum` computes. */
+/* Does the same as ls_replica_apply, but with the total that the function `sum` computes. */
 int ls_replica_apply_pieces(ls_replica *replica, const ls_replica_step *step, ls_piece_fn *sum,
                             void *user, ls_replica_times *times, ls_error *err);
 

@@ -1,5 +1,5 @@
-/* The arenas of a replica: their layout, the ops that update them, and the import
- * and export of weights. */
+/* The arenas of a replica: their layout, the ops that update them, and the import and export of
+ * weights. replica.h explains the terms. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { GRAIN = 16 /* floats: each parameter starts at a multiple of it */ };
+enum { GRAIN = 16 /* number of floats: each parameter starts at a multiple of it */ };
 
 static size_t rounded(size_t floats)
 {
@@ -16,8 +16,8 @@ static size_t rounded(size_t floats)
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Lays out the parameters in reverse layer order, the order in which their
- * gradients become complete. */
+/* Computes the offsets of the parameters in the arenas. They are in reverse layer order, in which
+ * their gradients become complete. */
 static void place_params(ls_replica *r)
 {
     const ls_plan *first = r->plan[0];
@@ -64,8 +64,8 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     return LS_OK;
 }
 
-/* Creates the bit mask that tells the update which gradients are in their shadows: one bit for
- * every GRAIN floats of an arena. */
+/* Creates a bit mask that tells the update which gradients it must read from their shadows: one bit
+ * for every GRAIN floats of an arena. */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;
@@ -150,8 +150,9 @@ bool ls_replica_next_params(ls_arena_range *s, const ls_replica *r)
     return true;
 }
 
-/* Returns whether the layer has running statistics that change in training. They do not change if
- * neither the layer nor a layer before it has parameters that are trained. */
+/* Returns whether the layer has running statistics that change in training. Running statistics do
+ * not change if neither the layer nor a layer that it depends on has parameters that are
+ * trained. */
 static bool stats_change(const ls_replica *r, int layer)
 {
     const ls_plan *plan = r->plan[0];
@@ -159,7 +160,7 @@ static bool stats_change(const ls_replica *r, int layer)
 }
 
 /* Finds the next range of adjacent running statistics that change in training and have the same
- * momentum. Returns false if there is none. */
+ * momentum. Returns false if there is no further range. */
 static bool next_stats(ls_arena_range *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
@@ -229,7 +230,7 @@ static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
     return status;
 }
 
-/* Creates the op of the moving average of the parameters. */
+/* Creates the op that updates the moving average of the parameters. */
 static int make_average(ls_replica *r, ls_updates *u, ls_error *err)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = r->tail_at};
@@ -252,7 +253,8 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
     return status == LS_OK ? make_average(r, u, err) : status;
 }
 
-/* Returns the buffers of an update op that reads the given sum. */
+/* Returns the buffers of an update op that reads the arena `sum` and updates the range that begins
+ * at float `at`. */
 static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
 {
     const size_t shadow = at * (size_t)r->info.shadow_bytes;
@@ -261,7 +263,7 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
     b.param[0] = r->arena[WEIGHTS] + at;
     b.grad[0] = from + at;
     b.guard = from + r->tail_at + LS_TAIL_LOSS;
-    b.skip = r->held;
+    b.skip = r->skip;
     for (int i = 0; i < r->optimizer->slots; i++)
         b.slot[i] = r->arena[SLOT + i] + at;
     b.shadow[0] = r->shadow ? r->shadow + shadow : NULL;
@@ -408,8 +410,9 @@ const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
 
 /* ---- import and export of weights ------------------------------------------------------------ */
 
-/* Copies parameters and running statistics from the canonical array to an arena (`in`), or from an
- * arena to the canonical array. The two statistics of a layer are adjacent in both. */
+/* `in`: copies parameters and running statistics from the canonical array to an arena; if false,
+ * from the arena to the canonical array. The two statistics of a layer are adjacent in the arena
+ * and in the canonical array. */
 static int transfer_weights(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
 {
     const ls_plan *plan = r->plan[0];

@@ -1,4 +1,5 @@
-/* Internals of a replica, for the files that create it and run it:
+/* Internals of a replica, for the files that create it and run it. replica.h and plan.h explain the
+ * terms.
  *
  *     replica.c         creates the replica and its data, and describes it
  *     replica_arenas.c  layout of the arenas, ops that update them, import and export of weights
@@ -6,10 +7,11 @@
  *     replica_pieces.c  updates whose sum is computed piece by piece
  *     replica_infer.c   inference
  *
- * A program is a list of segments (ls_segment in plan.h). A segment has the nodes of the backward
- * pass that it runs, the other parts of a step that it runs, and the number of floats of the
- * gradient that are complete after it. It is enqueued op by op or, once it has been recorded, by
- * launching its recording. All ways to take a step are programs, and one function runs them all:
+ * A *program* is a list of segments. A *segment* (ls_segment in plan.h) names the nodes whose
+ * backward pass it runs, the other parts of a step that it runs, and the number of floats of the
+ * gradient that are complete after it. The ops of a segment are enqueued one by one or, if the
+ * segment has been recorded, by launching its recording. All ways to run a step are programs, and
+ * one function runs all programs:
  *
  *     LS_GRADIENT            one segment: the whole gradient of a shard       ls_replica_gradient
  *     LS_GRADIENT_BY_BUCKETS a segment for each bucket; after each of them    ls_replica_gradient,
@@ -20,13 +22,14 @@
  *     apply                  one segment, which belongs to the replica and    ls_replica_apply
  *                            to no plan: the update from the total
  *
- * All programs are made when the replica is created: they depend only on the model and on the
- * layouts. LS_GRADIENT and `apply` are recorded then as well, LS_GRADIENT_BY_BUCKETS when the
- * caller sets `ready`, and LS_STEP and LS_STEPS by ls_replica_record_whole_steps, because it
- * depends on the group of workers which of them are needed. A program is recorded as a whole or not
- * at all. Without recordings gradients run op by op, and whole steps are not available. Recordings
- * do not depend on the members of the group, so a new group uses them again and records only what
- * is missing. They are destroyed with the plan. */
+ * All programs are made when the replica is created, because they depend only on the model and on
+ * the layouts. The time of recording differs, because the group of workers decides which programs
+ * are needed. LS_GRADIENT and `apply` are recorded when the replica is created,
+ * LS_GRADIENT_BY_BUCKETS when the caller sets `ready`, and LS_STEP and LS_STEPS by
+ * ls_replica_record_whole_steps. All segments of a program are recorded, or none. Without
+ * recordings, gradients run op by op, and whole steps are not available. Recordings do not depend
+ * on the members of the group, so after a change of the group they are used again, and only missing
+ * recordings are made. Recordings are destroyed with the plan. */
 #ifndef NN_REPLICA_IMPL_H
 #define NN_REPLICA_IMPL_H
 
@@ -37,22 +40,24 @@
 /* The arenas, in the order in which they are allocated. */
 typedef enum ls_arena { WEIGHTS, GRADIENT, TOTAL, SLOT, ARENAS = SLOT + LS_STATES } ls_arena;
 
-/* The sum that an update reads: the total, or the gradient in whole steps. */
+/* The arena that an update reads: the total, or in whole steps the gradient. */
 typedef enum ls_sum { OF_TOTAL, OF_GRADIENT, SUMS } ls_sum;
 typedef struct ls_update {
     ls_op *op;
     unsigned flags; /* flags with which the op runs */
-    size_t at;      /* offset of its range in the arenas, in floats */
+    size_t at;      /* first float of the range of the arenas that the op updates */
 } ls_update;
 typedef struct ls_updates {
-    ls_update *list; /* in the order in which they run; NULL: not created */
+    ls_update *list; /* [count] in the order in which they run; NULL: not created */
     int count;
 } ls_updates;
 
-/* An update by pieces of a range of the arenas. */
+/* The update by pieces of one range of the arenas. */
 typedef struct ls_piece_update {
-    ls_op *op[2];   /* for a whole piece, and for the rest; NULL: there is none */
-    size_t at, end; /* the range, in floats */
+    /* op for a piece of full length, and op for the shorter last piece; NULL: there is no such
+     * piece */
+    ls_op *op[2];
+    size_t at, end; /* the range: floats at … end − 1 */
 } ls_piece_update;
 
 enum { LS_ALLOCATIONS = 32 /* capacity of `allocation` */ };
@@ -64,61 +69,73 @@ struct ls_replica {
     const ls_host *host;
     ls_device_info info;
     ls_heartbeat *heartbeat; /* NULL: none */
-    ls_step_args args;
+    ls_step_args args;       /* values that change from step to step, which ops read */
 
-    ls_plan **plan; /* [plans] the largest plan that trains is first: its ops define the layouts
-                     * of the parameters */
-    int plans;
-    ls_updates updates[SUMS];
-    size_t update_scratch;   /* largest scratch size of an update op in bytes */
-    ls_piece_update *pieces; /* [piece_updates] updates by pieces; NULL: not prepared */
-    int piece_updates;       /* number of entries of `pieces` */
-    float *piece;            /* memory for one piece of the sum */
-    float *clip;             /* on the device: LS_CLIP_FLOATS; NULL: gradients are not clipped */
-    ls_segment apply;        /* segment of ls_replica_apply, which belongs to no plan */
-    float *held;             /* one float on the device: non-zero skips all updates */
-    float *row_tails;        /* on the device: `tail` of each plan, LS_TAIL floats each */
-    size_t *param_at;        /* [layer · LS_OP_PARAMS + k]: offset in every arena, in floats */
-    size_t *stat_at; /* [layer]: offset of its running statistics in every arena, in floats */
-    /* [param_begins + 1] offsets in floats: of each parameter, ascending, of the tail, and of the
+    /* [plans] the first plan is the largest plan that trains; its ops define the layouts of the
+     * parameters */
+    ls_plan **plan;
+    int plans;                /* number of plans */
+    ls_updates updates[SUMS]; /* update ops by the arena that they read */
+    size_t update_scratch;    /* largest scratch size of an update op in bytes */
+    ls_piece_update *pieces;  /* [piece_updates] updates by pieces; NULL: not prepared */
+    int piece_updates;        /* number of entries of `pieces` */
+    float *piece;             /* memory for one piece of the sum */
+    /* [LS_CLIP_FLOATS] on the device, working memory of clipping; NULL: gradients are not
+     * clipped */
+    float *clip;
+    ls_segment apply; /* segment of ls_replica_apply, which belongs to no plan */
+    float *skip;      /* one float on the device; if it is not 0, updates change nothing */
+    float *row_tails; /* [plans][LS_TAIL] on the device: the constant tail of each plan */
+    /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in every arena */
+    size_t *param_at;
+    size_t *stat_at; /* [layer]: offset in floats of its running statistics in every arena */
+    /* [param_begins + 1] ascending offsets in floats: of each parameter, of the tail, and of the
      * end of the arena */
     size_t *param_begin;
     int param_begins;   /* number of parameters, plus one for the tail */
-    float *rate_of;     /* [param_begins]: factor of a parameter's learning rate */
+    float *rate_of;     /* [param_begins] factor of the learning rate of each parameter */
     ls_buckets buckets; /* buckets of an arena */
-    ls_ready_fn *ready; /* NULL: a gradient is one segment */
+    ls_ready_fn *ready; /* called after each bucket; NULL: gradients are not computed by buckets */
     void *ready_user;
     /* Fields of whole steps. */
-    float *arrived;                      /* pinned tails [slot][LS_UNROLLED][LS_TAIL]; NULL: none */
-    ls_event *arrival[LS_RESULT_SLOTS];  /* events, reached when the steps of a slot are done */
+    /* [LS_RESULT_SLOTS][LS_UNROLLED][LS_TAIL] result slots, in pinned host memory; NULL: whole
+     * steps are not recorded */
+    float *arrived;
+    /* events that are reached when the steps of a result slot are done */
+    ls_event *arrival[LS_RESULT_SLOTS];
     ls_step_args step_args[LS_UNROLLED]; /* arguments of the steps that are being enqueued */
 
-    bool promised; /* ls_replica_promise_same_weights was called; cleared by the next gradient */
-    bool derived;  /* the last gradient is complete: its ops have derived data from the weights */
+    /* ls_replica_promise_same_weights was called; the next ls_replica_gradient clears it */
+    bool promises_same_weights;
+    /* the last ls_replica_gradient succeeded, so ops have derived data from the weights */
+    bool derived;
 
     size_t tail_at; /* offset of the tail, after the parameters, in floats */
     size_t floats;  /* length of an arena in floats */
     float *arena[ARENAS];
-    float *own_gradient; /* the arena GRADIENT that the replica has allocated itself */
-    /* the arena TOTAL that the replica has allocated itself; NULL: none */
+    float *own_gradient; /* the gradient arena that the replica has allocated */
+    /* the total arena that the replica has allocated; NULL: none */
     float *own_total;
     char *shadow, *shadow_grad; /* shadows of the parameters and their gradients; NULL: none */
-    uint32_t *in_shadow;        /* on the device: mask of the gradients that whole
-                                   steps leave there */
+    /* mask on the device: the gradients that whole steps leave in their shadows */
+    uint32_t *in_shadow;
     char *activations;
     void *scratch;
-    float *test_stats;
-    float *class_weight;                           /* on the device; NULL: none */
-    void *images[LS_SUBSETS], *labels[LS_SUBSETS]; /* copies; NULL if the device reads the host's */
-    size_t image_bytes, label_bytes;               /* size of a row in bytes */
-    ls_replica_data data[LS_SUBSETS];              /* the data in memory that the device reads */
-    ls_replica_data host_data[LS_SUBSETS];         /* the data that the caller has passed */
-    uint32_t *device_rows;                         /* NULL: the device reads staged_rows */
+    float *test_stats;   /* on the device: loss and number of correct rows of an evaluation */
+    float *class_weight; /* on the device; NULL: none */
+    /* copies of the data on the device; NULL: the device reads host memory */
+    void *images[LS_SUBSETS], *labels[LS_SUBSETS];
+    size_t image_bytes, label_bytes; /* size of a row in bytes */
+    /* the data, with pointers that the device reads */
+    ls_replica_data data[LS_SUBSETS];
+    /* the data, with the pointers that the caller has passed */
+    ls_replica_data host_data[LS_SUBSETS];
+    uint32_t *device_rows; /* NULL: the device reads staged_rows */
 
     uint32_t most_rows;    /* largest number of rows of one call */
     uint32_t *staged_rows; /* [most_rows · ls_replica_most_calls()] */
-    /* The tail while it is uploaded or downloaded. It is a field, because that may end after the
-     * function that enqueues it has returned. */
+    /* The tail while it is copied to or from the device. It is a member of this struct because the
+     * copy may end after the function that enqueues it has returned. */
     float staged_tail[LS_TAIL];
     void *allocation[LS_ALLOCATIONS]; /* all device memory; freed with the replica */
     int allocations;
@@ -133,13 +150,13 @@ int ls_replica_no_memory(ls_error *err);
  * *status is not LS_OK; returns NULL and sets *status if the allocation fails. */
 void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls_error *err);
 
-/* Binds the plan again if it was bound to another gradient arena than the present one, whose memory
- * (an arena of a fold) may have been freed. Allocates nothing on a device that uses the host's
- * memory. */
+/* Binds the plan again if it is bound to another gradient arena than the present one. (The other
+ * arena belongs to a fold and may have been freed.) Allocates nothing on a device that computes in
+ * host memory. */
 int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err);
 
 /* ls_replica_plan_for returns the plan for exactly `rows` rows, or NULL. ls_replica_block_rows
- * returns the number of rows in the block that begins at row `done` of n. */
+ * returns the number of rows in the block that begins at row `done` of a shard of n rows. */
 ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows);
 uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done);
 /* Returns the largest number of steps whose row indices can be staged at the same time:
@@ -148,42 +165,43 @@ uint32_t ls_replica_most_calls(const ls_replica *r);
 
 /* ---- replica_arenas.c, called after the plans have been created ------------------------------ */
 
-/* A range of the arenas that one update op processes. Zeroed before the first search. */
+/* A range of the arenas that one update op processes. The caller zeroes it before the first
+ * search. */
 typedef struct ls_arena_range {
-    int next; /* index of the parameter, or of the layer, at which the search for the next range
-                 begins */
+    /* index of the parameter, or of the layer, at which the search for the next range begins */
+    int next;
     size_t at, end;
     float rate, momentum;
 } ls_arena_range;
-/* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
- * excluded. Returns false if there is none. */
+/* Finds the next range of adjacent parameters that are not frozen and have the same learning-rate
+ * factor. Returns false if there is no further range. */
 bool ls_replica_next_params(ls_arena_range *s, const ls_replica *r);
 /* Computes the offsets of all parameters and running statistics in the arenas. Errors: LS_ENOMEM.
  */
 int ls_replica_lay_out(ls_replica *r, ls_error *err);
-/* Creates the update ops that read a sum. Errors: those of the back end, LS_ENOMEM. */
+/* Creates the update ops that read the arena `sum`. Errors: those of the back end, LS_ENOMEM. */
 int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err);
-/* Allocates the arenas and the shadows. `total_later`: no total arena. Errors: LS_ENOMEM, those of
- * the back end. */
-int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err);
-/* Allocates and sets the constant tails that recordings copy (`row_tails`). Errors: LS_ENOMEM,
+/* Allocates the arenas and the shadows. `total_later`: allocates no total arena. Errors: LS_ENOMEM,
  * those of the back end. */
+int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err);
+/* Allocates `row_tails` and writes the constant tails, from which recordings copy. Errors:
+ * LS_ENOMEM, those of the back end. */
 int ls_replica_make_tails(ls_replica *r, ls_error *err);
-/* Binds the update ops of a sum to the arenas. Errors: those of the back end. */
+/* Binds the update ops that read the arena `sum` to the arenas. Errors: those of the back end. */
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
 /* Destroys the ops of updates by pieces. */
 void ls_replica_destroy_piece_updates(ls_replica *r);
 /* Destroys all update ops. */
 void ls_replica_destroy_updates(ls_replica *r);
-/* Returns whether the update of whole steps can read gradients from their shadows (plugin.h). That
- * requires that one update op reads all of them: no parameter is frozen, all have the same
- * learning-rate factor, and gradients are not clipped. */
+/* Returns whether the update of whole steps can read gradients from their shadows (plugin.h). This
+ * requires that one update op reads all gradients: no parameter is frozen, all parameters have the
+ * same learning-rate factor, and gradients are not clipped. */
 bool ls_replica_updates_read_shadows(const ls_replica *r);
 
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 
 /* ls_replica_stage_rows checks the row indices of `calls` steps of n rows each, and copies them to
- * the memory in which the gather ops read them. ls_replica_staged returns the address of the index
+ * the memory from which the gather ops read indices. ls_replica_staged returns the address of index
  * number `done` in that memory. */
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           uint32_t calls, ls_error *err);
@@ -192,8 +210,9 @@ const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 /* Sets the arguments of an update. */
 void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step);
 
-/* Runs every op once, then records the program LS_GRADIENT of each plan and `apply`. All ops must
- * have been bound. Weights and slots must be zero, so that the ops that run leave them zero. */
+/* Runs every op once, and then records the program LS_GRADIENT of each plan that trains, and
+ * `apply`. All ops must have been bound. Weights and slots must be zero: the ops that run then
+ * leave them zero. */
 int ls_replica_record(ls_replica *r, ls_error *err);
 
 #endif

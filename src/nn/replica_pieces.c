@@ -1,12 +1,12 @@
-/* Updates by pieces (replica.h): the sum is computed piece by piece into a small array, and an op
- * of the optimizer applies each piece before the next one is computed. */
+/* Updates by pieces (replica.h). The caller's function computes a piece of the total into a small
+ * array; an op of the optimizer applies the piece before the next one is computed. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
 #include "base/host.h"
 
-/* Number of floats of a piece: 16 KiB, which stay in the first-level cache together with as many
- * weights. */
+/* Number of floats of a piece. They take 16 KiB, which stay in the first-level cache together with
+ * as many weights. */
 enum { PIECE = 4096 };
 
 bool ls_replica_takes_pieces(const ls_replica *r)
@@ -30,7 +30,7 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
     int status = LS_OK;
     if (r->pieces)
         return LS_OK;
-    if (!r->piece) /* it is there if an earlier call has failed */
+    if (!r->piece) /* r->piece has been allocated if an earlier call has failed later */
         r->piece = ls_replica_alloc(r, PIECE * sizeof(float), &r->memory.arenas, &status, err);
     if (status)
         return status;
@@ -51,7 +51,8 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
     return status;
 }
 
-/* Updates the parameters from offset `at` on with the piece of the sum. */
+/* Updates the parameters from float `at` of the arenas on with the piece of the total in
+ * r->piece. */
 static int update_piece(ls_replica *r, ls_op *op, size_t at, ls_error *err)
 {
     ls_op_buffers b = {.args = &r->args, .param[0] = r->arena[WEIGHTS] + at, .grad[0] = r->piece};

@@ -1,18 +1,20 @@
 /* The functions of a replica that run in every step. They allocate nothing.
  *
- * A step is a program (replica_impl.h): a list of segments, each of which is a sequence of ops of
- * the plan: gather, forward, backward, writing the tail, update. A segment runs in one of two ways:
+ * A step is a program (replica_impl.h): a list of segments. A segment is a sequence of ops of the
+ * plan, such as gather, forward, backward, writing the tail, update. A segment runs in one of two
+ * ways:
  *
  * - op by op: each op is enqueued on the device;
- * - as a recording, if the device supports that (with CUDA, a graph). The ops are captured once,
- * before training, and from then on one launch enqueues all of them.
+ * - as a recording, if the device supports recordings (in CUDA, graphs). The ops are captured once,
+ * before training; after that, one launch enqueues all of them.
  *
- * Words of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array after the
+ * Terms of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array after the
  * parameters, with the other numbers that a step must sum over the shards: the loss, the number of
- * correct rows and the number of rows. A *whole step* is a step in which one launch also makes the
- * update, without a merge, because this replica's gradient is the whole sum. The host then enqueues
- * the next step before it knows the loss of this one. So there are LS_RESULT_SLOTS *slots*, used in
- * turn: places in host memory to which the device copies the losses of one launch. */
+ * correct rows and the number of rows. In a *whole step*, one launch also runs the update; no merge
+ * is needed, because this replica's gradient is the total. The host then enqueues the next step
+ * before it knows the loss of this one. For that purpose there are LS_RESULT_SLOTS *result slots*,
+ * which are used in turn. A result slot is an array in host memory to which the device copies the
+ * tails of the steps of one launch. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
@@ -29,7 +31,7 @@ _Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS,
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* Returns whether there is a plan for each block of a shard of `n` rows. */
+/* Returns whether there are plans for all blocks of a shard of `n` rows. */
 static bool has_plans(const ls_replica *r, uint32_t n)
 {
     for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
@@ -82,23 +84,24 @@ static bool by_buckets(const ls_replica *r)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Arguments of one run of a segment. */
-typedef struct pass {
-    ls_plan *plan; /* NULL: the segment is `apply` */
+/* Arguments for running a segment. */
+typedef struct segment_run {
+    ls_plan *plan; /* NULL if the segment is `apply` */
     ls_segment *segment;
     unsigned flags; /* flags of its ops */
     ls_replica_times *times;
-} pass;
+} segment_run;
 
-/* Returns the time since *since in seconds, and sets *since, in nanoseconds, to now. */
-static double lap(uint64_t *since)
+/* Returns the time since *since in seconds, and sets *since to the present time of ls_now_ns. */
+static double elapsed_s(uint64_t *since)
 {
     const uint64_t begin = *since;
     *since = ls_now_ns();
     return (double)(*since - begin) * 1e-9;
 }
 
-/* Enqueues the ops that update parameters, running statistics and the moving average. */
+/* Enqueues the ops that update parameters, running statistics and the moving average, reading the
+ * arena `sum`. */
 static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
@@ -108,8 +111,8 @@ static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
     return status;
 }
 
-/* Writes the part of the tail after the LS_OP_STATS floats that the loss op writes: the number of
- * rows, and zeros. In a recording it is copied from the plan's constant tail. */
+/* Writes the floats of the tail that the loss op does not write: the number of rows, and zeros. If
+ * the plan has a constant tail (for recordings), copies them from it. */
 static int write_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -120,37 +123,37 @@ static int write_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
                : ops->upload(r->device, NULL, tail, r->staged_tail + LS_TAIL_ROWS, bytes, err);
 }
 
-/* Returns the tail, in pinned host memory, of step `k` of the launch that uses the slot `slot`. The
- * device copies the loss and the number of correct rows there; the host has written the number of
- * rows. */
+/* Returns the tail of step `k` of the launch that uses the result slot `slot`. The tail is in
+ * pinned host memory. The device copies the loss and the number of correct rows to it; the host
+ * writes the number of rows. */
 static float *tail_of(const ls_replica *r, int slot, int k)
 {
     return r->arrived + ((size_t)slot * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
-static int run_forward(const pass *p, ls_error *err)
+static int run_forward(const segment_run *p, ls_error *err)
 {
     uint64_t since = ls_now_ns();
     int status = ls_plan_gather(p->plan, LS_TRAIN, err);
-    p->times->gather += lap(&since);
+    p->times->gather += elapsed_s(&since);
     if (status == LS_OK)
         status = ls_plan_forward(p->plan, LS_TRAIN, p->flags, err);
-    p->times->forward += lap(&since);
+    p->times->forward += elapsed_s(&since);
     return status;
 }
 
-static int run_ops(ls_replica *r, const pass *p, ls_error *err)
+static int run_ops(ls_replica *r, const segment_run *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
-    /* In a whole step the gradients may stay in the form in which the device's products deliver
-     * them (their shadows), because the update, which follows at once, can read that form. */
+    /* In a whole step the gradients may stay in their shadows, which are the results of the
+     * device's matrix products, because the update of the same segment can read the shadows. */
     const bool in_shadow = s->parts & LS_PART_UPDATE && ls_replica_updates_read_shadows(r);
     const unsigned shadow = in_shadow ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
     uint64_t since = ls_now_ns();
     if (status == LS_OK)
         status = ls_plan_backward(p->plan, s->first, s->last, p->flags | shadow, err);
-    p->times->backward += lap(&since);
+    p->times->backward += elapsed_s(&since);
     if (status == LS_OK && s->parts & LS_PART_TAIL)
         status = write_tail(r, p->plan, err);
     if (status == LS_OK && s->parts & LS_PART_UPDATE)
@@ -162,32 +165,33 @@ static int run_ops(ls_replica *r, const pass *p, ls_error *err)
 
 /* Enqueues a segment: launches its recording, or enqueues its ops one by one. `args`: one entry for
  * each step of the segment. */
-static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, ls_error *err)
+static int run_segment(ls_replica *r, const segment_run *p, const ls_step_args *args, ls_error *err)
 {
     uint64_t since = ls_now_ns();
     if (!p->segment->recording)
         return run_ops(r, p, err);
     int status = ls_plan_launch(p->plan, p->segment->recording, args, err);
-    p->times->forward += lap(&since);
+    p->times->forward += elapsed_s(&since);
     return status;
 }
 
-/* Calls `ready`, if it is set: the first `floats` floats of the gradient are complete. */
+/* Reports to the function `ready`, if it is set, that the first `floats` floats of the gradient are
+ * complete. */
 static int report_ready(ls_replica *r, size_t floats, ls_error *err)
 {
     return r->ready ? r->ready(r->ready_user, floats, err) : LS_OK;
 }
 
-/* Runs a program. After each segment but the last it calls the function `ready`, which reports how
- * much of the gradient is complete. After the last segment the return of ls_replica_gradient says
- * the same. */
+/* Runs a program. After each segment but the last, reports to the function `ready` how much of the
+ * gradient is complete. After the last segment no report is needed, because ls_replica_gradient
+ * then returns. */
 static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags,
                        ls_replica_times *times, ls_error *err)
 {
     ls_program *p = &plan->program[program];
     int status = LS_OK;
     for (int i = 0; i < p->segments && status == LS_OK; i++) {
-        status = run_segment(r, &(pass){plan, &p->segment[i], flags, times}, &r->args, err);
+        status = run_segment(r, &(segment_run){plan, &p->segment[i], flags, times}, &r->args, err);
         if (status == LS_OK && i < p->segments - 1)
             status = report_ready(r, p->segment[i].floats, err);
     }
@@ -196,17 +200,17 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
-/* Returns whether gradients can be recorded. A shard that is computed in several blocks of rows
- * cannot: its first block overwrites the gradient and the others add to it, so each block would
- * need two recordings. */
+/* Returns whether gradients can be recorded. They cannot if shards are computed in several blocks
+ * of rows: the first block overwrites the gradient and the other blocks add to it, so each plan
+ * would need two recordings. */
 static bool can_record(const ls_replica *r)
 {
     return r->device->ops->record_begin && r->optimizer && r->data[LS_TRAIN].images &&
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
 }
 
-/* Runs each op once before recording begins; all row indices are 0. The device loads a kernel when
- * it runs for the first time, which it must not do while it records. */
+/* Runs each op once before recording begins; all row indices are 0. A device loads a kernel when
+ * the kernel runs for the first time, and it must not load kernels while it records. */
 static int run_once(ls_replica *r, ls_error *err)
 {
     ls_replica_times unused = {0};
@@ -221,7 +225,7 @@ static int run_once(ls_replica *r, ls_error *err)
     return status == LS_OK ? ls_replica_sync(r, err) : status;
 }
 
-/* Runs the ops of all steps of a segment, for a recording that has begun. */
+/* Enqueues the ops of all steps of a segment, while the device records. */
 static int run_steps(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
 {
     ls_replica_times unused = {0};
@@ -230,7 +234,7 @@ static int run_steps(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
         if (k > 0)
             status = r->device->ops->record_next(r->device, NULL, err);
         if (status == LS_OK)
-            status = run_ops(r, &(pass){plan, s, 0, &unused}, err);
+            status = run_ops(r, &(segment_run){plan, s, 0, &unused}, err);
     }
     return status;
 }
@@ -277,9 +281,9 @@ static int record_more(ls_replica *r, int program, ls_error *err)
     return status;
 }
 
-/* Handles the result of recording. If the device has refused to record a program, that program runs
- * op by op, a warning is logged, and LS_OK is returned. LS_ENOMEM, and a failure of the device in
- * ls_replica_sync, remain errors. */
+/* Handles the result `status` of recording. If the device has refused to record a program, logs a
+ * warning and returns LS_OK; the program then runs op by op. LS_ENOMEM, and a failure of the device
+ * in ls_replica_sync, are returned as errors. */
 static int fall_back(ls_replica *r, int status, const ls_error *why, ls_error *err)
 {
     if (status == LS_OK)
@@ -305,7 +309,7 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans && status == LS_OK; i++)
         if (r->plan[i]->training)
             status = record_program(r, r->plan[i], LS_GRADIENT, &why);
-    /* A single op is enqueued faster without a recording. */
+    /* A single op takes less time to enqueue without a recording. */
     const bool several = r->updates[OF_TOTAL].count > 1;
     if (status == LS_OK && several)
         status = record_segment(r, NULL, &r->apply, &why);
@@ -324,8 +328,8 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 
 /* ---- gradient and update -------------------------------------------------------------------- */
 
-/* Sets the gradient to zero, for a shard without rows. The zeros are uploaded in small pieces, so
- * that no second arena is needed. */
+/* Sets the gradient to zero, for a shard without rows. Zeros are uploaded in small pieces, so no
+ * second arena is needed. */
 static int clear_gradient(ls_replica *r, ls_error *err)
 {
     static const float zeros[4096];
@@ -343,8 +347,8 @@ static int clear_gradient(ls_replica *r, ls_error *err)
     return status;
 }
 
-/* Computes the gradient of a shard of `n` rows, block by block. The first block overwrites the
- * gradient arena, and the others add to it (LS_RUN_ACCUMULATE). */
+/* Computes the gradient of a shard of `n` rows, one block of rows after another. The first block
+ * overwrites the gradient arena, and the other blocks add to it (LS_RUN_ACCUMULATE). */
 static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_error *err)
 {
     int status = LS_OK;
@@ -378,15 +382,15 @@ static int no_optimizer(ls_error *err)
 
 void ls_replica_promise_same_weights(ls_replica *replica)
 {
-    replica->promised = true;
+    replica->promises_same_weights = true;
 }
 
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err)
 {
     ls_replica_times unused = {0};
-    replica->derived &= replica->promised;
-    replica->promised = false;
+    replica->derived &= replica->promises_same_weights;
+    replica->promises_same_weights = false;
     if (!replica->optimizer)
         return no_optimizer(err);
     if (n == 0)
@@ -416,7 +420,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
                                                     &replica->args, err)
                      : enqueue_updates(replica, OF_TOTAL, err);
     if (times)
-        times->apply += lap(&since);
+        times->apply += elapsed_s(&since);
     return status;
 }
 
@@ -438,16 +442,16 @@ int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err)
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-/* Returns how much memory a training step of the plan reads and writes, in bytes: arenas and
- * activations. It is compared with LS_UNROLL_BYTES, because it determines how long a step takes.
- * The scratch memory of a library's kernels and the memory for evaluation do not count. */
+/* Returns the size in bytes of the memory that a training step of the plan reads and writes: arenas
+ * and activations. The size determines how long a step takes; it is compared with LS_UNROLL_BYTES.
+ * Scratch memory of kernels and memory for evaluation do not count. */
 static size_t step_bytes(const ls_replica *r, const ls_plan *plan)
 {
     return r->memory.arenas + plan->activation_bytes;
 }
 
-/* Records LS_UNROLLED steps as one program, if a step is small. It does that for the first plan
- * only, which has the most rows of the plans that train: those of a full minibatch. */
+/* Records LS_UNROLLED steps as one program, if a step is small. Only the first plan gets this
+ * recording. It has the rows of a full minibatch, because it is the largest plan that trains. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
     ls_plan *plan = r->plan[0];
@@ -460,8 +464,8 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     return small ? record_program(r, plan, LS_STEPS, err) : LS_OK;
 }
 
-/* Creates what whole steps need: update ops that read the gradient, host memory for the tails, and
- * an event for each slot. */
+/* Creates the update ops that read the gradient, host memory for the result slots, and an event for
+ * each result slot. */
 static int make_arrivals(ls_replica *r, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -476,7 +480,7 @@ static int make_arrivals(ls_replica *r, ls_error *err)
                               (size_t)LS_RESULT_SLOTS * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         r->arrived = memory;
     }
-    /* The first call creates the event. */
+    /* The first call for a slot creates its event. */
     for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++)
         status = ops->record(&r->arrival[p], r->device, NULL, err);
     return status;
@@ -508,8 +512,8 @@ int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n)
     return is_recorded(plan, LS_STEPS) ? LS_UNROLLED : 1;
 }
 
-/* Turns an error of work that has already been enqueued into LS_EDEVICE, after which the caller
- * does not repeat the step: its update may have been applied. LS_EDATA is returned unchanged. */
+/* Turns an error of work that has been enqueued into LS_EDEVICE. After LS_EDEVICE the caller does
+ * not repeat the step, whose update may have been applied. LS_EDATA is returned unchanged. */
 static int as_device_error(int status, ls_error *err)
 {
     if (status == LS_OK || status == LS_EDATA)
@@ -519,7 +523,7 @@ static int as_device_error(int status, ls_error *err)
     return LS_EDEVICE;
 }
 
-/* Sets the arguments of `count` whole steps, whose row indices have been staged. */
+/* Sets the arguments of `count` whole steps. The row indices of all steps have been staged. */
 static void set_step_args(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
                           int slot)
 {
@@ -543,7 +547,7 @@ int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32
         return status;
     set_step_args(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
-    status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
+    status = run_segment(replica, &(segment_run){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
     return as_device_error(
@@ -567,5 +571,5 @@ const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
 int ls_replica_resume_updates(ls_replica *replica, ls_error *err)
 {
     static const float no = 0;
-    return replica->device->ops->upload(replica->device, NULL, replica->held, &no, sizeof no, err);
+    return replica->device->ops->upload(replica->device, NULL, replica->skip, &no, sizeof no, err);
 }

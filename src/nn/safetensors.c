@@ -1,11 +1,12 @@
-/* A model's tensors as groups of a safetensors file. */
+/* Writes and reads the tensors of a model as groups of tensors of a safetensors file. */
 #include "nn/safetensors.h"
 
 #include "base/error.h"
 #include "base/host.h"
 
-/* Lists the tensors for a prefix; "" stands for the weights and includes running statistics. The
- * caller frees the entries; their names belong to the model. Errors: LS_ENOMEM. */
+/* Writes the tensors of the group with this prefix to *out. The prefix "" stands for the weights
+ * and includes running statistics. The caller frees the entries of the group; their names belong to
+ * the model. Errors: LS_ENOMEM. */
 static int list_tensors(ls_tensor_group *out, const ls_model *model, const char *prefix,
                         const ls_host *host, ls_error *err)
 {
@@ -27,7 +28,7 @@ static int list_tensors(ls_tensor_group *out, const ls_model *model, const char 
     return LS_OK;
 }
 
-/* Frees groups made by list_tensors; NULL is allowed. */
+/* Frees groups that list_tensors has made. NULL is allowed. */
 static void free_groups(ls_tensor_group *groups, int count, const ls_host *host)
 {
     for (int g = 0; groups && g < count; g++)

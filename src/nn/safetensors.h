@@ -1,5 +1,6 @@
 /* The weights of a model, and other arrays with one number per weight, in safetensors files
- * (formats/safetensors.h). */
+ * (formats/safetensors.h). model.h explains the terms tensor, parameter, running statistic and
+ * canonical weights. */
 #ifndef NN_SAFETENSORS_H
 #define NN_SAFETENSORS_H
 
@@ -8,9 +9,10 @@
 
 /* An array with the layout of the canonical weights (model->floats floats), and the prefix of its
  * tensors' names. Prefix "" is for the weights, running statistics included. Any other prefix, such
- * as "momentum.", is for numbers that each parameter has one of (gradients, an optimizer's slot).
- * The tensors are then called "momentum.conv1.weight" and so on. Running statistics have no such
- * numbers: they are neither written nor read, and their places in `values` keep their contents. */
+ * as "optimizer/momentum/", is for arrays with one number per parameter (gradients, a state of the
+ * optimizer); their tensors are called "optimizer/momentum/conv1.weight" and so on. Such arrays
+ * have no numbers for running statistics: these positions of `values` are neither written to the
+ * file nor read from it. */
 typedef struct ls_tensors_out {
     const char *prefix;
     const float *values;
@@ -31,10 +33,10 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
 
 /* Writes `groups`, which have different prefixes, one after another as the contents of a file that
  * the caller opens and finishes. A prefix other than "" must contain a '/', because names of layers
- * do not. `state`: text that is stored with a checksum of the file; NULL: neither is stored. The
- * header's metadata are then {"sha256": digest of the whole file with zeros in place of these
- * digits, "format": "pt", "lockstep": state}, and "lockstep_model": the model's metadata, if there
- * are any. Errors: LS_EIO, LS_ENOMEM. */
+ * do not. `state`: text that is stored together with a checksum of the file; NULL: no text and no
+ * checksum is stored. The header's metadata are then {"sha256": digest of the whole file with zeros
+ * in place of these digits, "format": "pt", "lockstep": state}, and "lockstep_model": model->card,
+ * if it is not NULL. Errors: LS_EIO, LS_ENOMEM. */
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err);
 
@@ -42,14 +44,15 @@ int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tens
 
 /* Reads every tensor of the model from a file into the canonical array; F16 and BF16 are converted
  * to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have are ignored, because
- * the file may come from another program. A file with a state is verified first. Errors: LS_ENOENT;
- * LS_EIO; LS_EDATA, with file, offset and what was expected; LS_ENOMEM. */
+ * the file may come from another program. If the file contains a state, its checksum is verified
+ * first. Errors: LS_ENOENT; LS_EIO; LS_EDATA, with file, offset and what was expected;
+ * LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 
-/* Reads the tensors whose name and shape the model has, and keeps the contents of all others. Logs
- * a line for each tensor of the model that was not read and for each of the file that was not used.
- * Errors: those of ls_safetensors_load, and LS_EDATA if no tensor fits. */
+/* Reads the tensors whose name and shape the model has. The other tensors of `canonical` keep their
+ * contents. Logs a line for each tensor of the model that was not read, and for each tensor of the
+ * file that was not used. Errors: those of ls_safetensors_load, and LS_EDATA if no tensor fits. */
 int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
                                 const ls_host *host, ls_error *err);
 

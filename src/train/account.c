@@ -1,5 +1,5 @@
-/* Accounting for a completed step: position and totals of the run, its record, and what all members
- * learn from it. */
+/* Accounting for a completed step: updates the position and totals of the run, emits the step's
+ * record, and shares with the other members which shard was bad. */
 #include "train/coordinator.h"
 
 #include "base/error.h"
@@ -7,9 +7,9 @@
 #include "train/run_records.h"
 #include "train/saving.h"
 
-/* Records a step whose loss was not finite. If the run ends because of it, no other step is in
- * progress, and the processes tell each other which of their shards was bad. If the run goes on,
- * they do not: a process does not learn about a bad shard of another one. */
+/* Records a step whose loss was not finite. If the run ends because of this step, no other step is
+ * in flight, and the processes exchange which of their shards was bad. If the run goes on, they
+ * exchange nothing, and the record names a bad shard of this process only. */
 static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *err)
 {
     ls_bad_shard bad = {o->bad_shard < 0 ? -1 : t->members.member, o->bad_worker, o->bad_shard};
@@ -56,7 +56,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     ls_note_completed(t);
 }
 
-/* Emits the record and the progress of a step that has been counted. */
+/* Emits the record of a step that has been counted, and reports the progress to the caller. */
 static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -64,12 +64,12 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     int status = ls_record_step(t, (double)r->rows / seconds, r, err);
     if (t->records.trace)
         ls_trace_rate(t->records.trace, ls_now_ns(), (double)r->rows / seconds);
-    ls_tell_progress(c, false, false);
+    ls_report_progress(c, false, false);
     return status;
 }
 
-/* Returns the time at which the step ended, in the run's time (ls_engine_ns): that in its report,
- * if the report was sent later than the step ended, and otherwise now. */
+/* Returns the time at which the step ended, in the run's time (ls_engine_ns). If the report was
+ * sent later than the step ended, the report contains this time; otherwise the time is now. */
 static uint64_t end_of(const ls_coordination *c, const ls_report *r)
 {
     const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;
@@ -87,7 +87,7 @@ int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
     t->position.totals.seconds = (double)(c->last_ns - c->start_ns) * 1e-9;
     if (seconds > c->longest_s) {
         c->longest_s = seconds;
-        ls_engine_expect(t->engine, seconds);
+        ls_engine_set_deadline(t->engine, seconds);
     }
     int status = r->skipped ? account_skipped(t, o, err) : LS_OK;
     if (status)

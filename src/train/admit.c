@@ -1,21 +1,24 @@
 /* Admission of hosts to a run that has begun (docs/faults.md, "A host that comes"; the model is
  * tests/models/admission.pml).
  *
- * At the end of an epoch all members exchange whether a host waits at one of them. If so, all end
- * their group, so that a group with the newcomer follows (ls_cluster_admit), and recover as after a
- * loss. A group with a new member does not compare the progress of its members, because all of them
- * are at the end of the same epoch. Instead they do the exchanges of a start together with the
- * newcomer, which opens its run in the same way as a host of a resumed run.
+ * Terms: a *newcomer* is a host that wants to join the run. It *waits at* a member if it has
+ * connected to that member. The *old* members are the members before the admission.
  *
- * If a member is lost during these exchanges, the next group has no new member. The newcomer has
+ * At the end of an epoch all members exchange whether a newcomer waits at one of them. If one does,
+ * all end their group, so that a group with the newcomer follows (ls_cluster_admit), and recover as
+ * after a loss. The members of a group with a newcomer do not compare their progress, because all
+ * old members are at the end of the same epoch. Instead the old members and the newcomer do the
+ * exchanges of a start. The newcomer opens its run in the same way as a host of a resumed run.
+ *
+ * If a member is lost during these exchanges, the next group has no newcomer. The newcomer has
  * noticed the loss, votes with the others, and then leaves, because it may lack a part of the
- * state. The last exchange is that of ls_members_begin; after it the newcomer is a member like the
- * others.
+ * state. The last exchange of an admission is the exchange of ls_members_begin. After it the
+ * newcomer is a member like the others.
  *
- * All members must do the same next. So they decide only by what all of them know: the table of an
- * exchange, or the group, which says which of its members is new. A member may not have received
- * the last exchange of an admission because another one was lost. It then adopts from the others
- * that the admissions of this end of an epoch are over (`rounds`). */
+ * After an exchange all members must do the same. So they decide only by data that all of them
+ * have: the table of the exchange, and the group, which says which of its members is new. If a
+ * member is lost, another member may not receive the last exchange of an admission. It then adopts
+ * from the others that the admissions at this end of an epoch are over (`rounds`). */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -25,17 +28,18 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRIES = 4 }; /* most admissions at one end of an epoch that fail */
+enum { TRIES = 4 }; /* largest number of failed admissions at one end of an epoch */
 
-/* The hosts that wait at a member, and the number of failed admissions that it has counted. */
-typedef struct knowledge {
-    ls_arrival arrival; /* the one that has waited longest at this member */
+/* The newcomers that wait at a member, and the number of failed admissions that the member has
+ * counted. */
+typedef struct admission_table {
+    ls_arrival arrival; /* the newcomer that has waited longest at this member */
     int32_t waiting, tries;
-} knowledge;
+} admission_table;
 
-/* Chooses the arrival from the table of all members, and gives it a number that no host of the run
- * has had. Returns false if no host is to be admitted. */
-static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge *all)
+/* Chooses the newcomer to admit from the table of all members, and gives it a number that no host
+ * of the run has had. Returns false if no host is to be admitted. */
+static bool choose_newcomer(ls_arrival *out, const struct ls_trainer *t, const admission_table *all)
 {
     const int count = t->members.count;
     int64_t number = 0;
@@ -53,18 +57,19 @@ static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge 
     return any && tries < TRIES && number < LS_MEMBERS_MAX && count < ls_engine_shards(t->engine);
 }
 
-/* Gathers the knowledge of all members. *any: a host is to be admitted, which is *out. */
-static int exchange_knowledge(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
-                              ls_error *err)
+/* Gathers the tables of all members. *any becomes whether a host is to be admitted; *out becomes
+ * that host. */
+static int exchange_tables(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
+                           ls_error *err)
 {
-    knowledge own;
+    admission_table own;
     int count = 0;
-    memset(&own, 0, sizeof own); /* the padding is sent too */
+    memset(&own, 0, sizeof own); /* zeroes the padding, which is sent too */
     int status = ls_cluster_arrivals(t->members.cluster, &own.arrival, &count, err);
     own.waiting = count;
     own.tries = tries;
-    knowledge *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
-    *any = all && choose(out, t, all);
+    admission_table *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
+    *any = all && choose_newcomer(out, t, all);
     ls_free(t->host, all);
     return status;
 }
@@ -81,7 +86,7 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
     while (m->rounds == rounds) {
         ls_arrival arrival = {.number = 0};
         bool any;
-        int status = exchange_knowledge(&any, &arrival, t, tries, err);
+        int status = exchange_tables(&any, &arrival, t, tries, err);
         if (status == LS_OK && !any) {
             m->rounds++;
             return LS_OK;
@@ -101,10 +106,10 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
 
 /* ---- welcoming ------------------------------------------------------------------------------ */
 
-/* Returns whether the error says that the newcomer differs from the run. The newcomer has the same
- * tables, finds the same error and leaves. The next exchange then fails, and the others go on
- * without it. */
-static bool is_unfit(const struct ls_trainer *t, int status, const ls_error *why)
+/* Returns whether the error means that the newcomer's run differs from this one. The newcomer has
+ * the same tables, finds the same error and leaves. The next exchange then fails, and the old
+ * members continue without the newcomer. */
+static bool newcomer_differs(const struct ls_trainer *t, int status, const ls_error *why)
 {
     if (ls_members_lost(t) ||
         (status != LS_ECONFIG && status != LS_EDATA && status != LS_EUNSUPPORTED))
@@ -113,7 +118,7 @@ static bool is_unfit(const struct ls_trainer *t, int status, const ls_error *why
     return true;
 }
 
-/* The exchanges of a start, in the order in which the newcomer opens its run (open.c). */
+/* Does the exchanges of a start, in the order in which the newcomer opens its run (open.c). */
 static int exchange_start(struct ls_trainer *t, ls_error *err)
 {
     int status = ls_members_share_shards(t, err);
@@ -126,7 +131,8 @@ static int exchange_start(struct ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = ls_members_compare_hosts(t, err);
     if (status == LS_OK)
-        status = ls_cluster_share(t->members.cluster, NULL, 0, err); /* ls_members_begin */
+        status = ls_cluster_share(t->members.cluster, NULL, 0,
+                                  err); /* the exchange of ls_members_begin */
     return status;
 }
 
@@ -136,8 +142,9 @@ int ls_members_welcome(struct ls_trainer *t, ls_error *err)
     ls_error why = {0};
     const char *host = ls_cluster_host(m->cluster, ls_cluster_newcomer(m->cluster));
     int status = exchange_start(t, &why);
-    if (status && is_unfit(t, status, &why)) {
-        const int left = ls_cluster_share(m->cluster, NULL, 0, &why); /* fails when it has left */
+    if (status && newcomer_differs(t, status, &why)) {
+        /* fails when the newcomer has left */
+        const int left = ls_cluster_share(m->cluster, NULL, 0, &why);
         status = left ? left : LS_EINTERNAL;
     }
     if (status) {
@@ -145,7 +152,7 @@ int ls_members_welcome(struct ls_trainer *t, ls_error *err)
             *err = why;
         return status;
     }
-    m->welcomes = false;
+    m->has_newcomer = false;
     ls_log(t->host, LS_LOG_INFO, "host %s has been admitted: %d hosts go on", host, m->count);
     return ls_record_arrival(t, host, err);
 }

@@ -1,4 +1,4 @@
-/* The list of the built-in back ends. No other file knows which of them were built. */
+/* The list of the built-in back ends. Only this file knows which back ends were built. */
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
 #else
@@ -10,7 +10,7 @@
 #include "device/registry.h"
 
 #ifndef LOCKSTEP_WITH_CPU
-/* Replacement of a CPU back end that was not built: its functions fail and say so. */
+/* Replacement for a CPU back end that was not built. Its functions fail with this message. */
 #define WITHOUT_CPU "this build has no CPU back end: it was made with LOCKSTEP_CPU=OFF"
 
 static void probe_nothing(ls_backend_info *out)

@@ -17,8 +17,9 @@ static int check_process(const ls_trainer *t, const char *function, ls_error *er
     return LS_OK;
 }
 
-/* Checks the caller's pool, if one is used. Nobody else can cancel a pool of the trainer's own, or
- * call from one of its jobs. */
+/* Checks the caller's pool, if the trainer uses one: it must not be cancelled, and the calling
+ * thread must not run one of its jobs. A pool that the trainer has created needs no check, because
+ * the caller cannot cancel it or run jobs in it. */
 static int check_pool(const ls_trainer *t, ls_error *err)
 {
     const ls_pool *pool = t->options.pool;
@@ -28,14 +29,15 @@ static int check_pool(const ls_trainer *t, ls_error *err)
     return status ? status : ls_pool_check_canceled(pool, err);
 }
 
-/* Marks the trainer as in use by this call. */
+/* Marks the trainer as used by this call. */
 static int mark_in_use(ls_trainer *t, const char *function, ls_error *err)
 {
-    /* Memory order. Only ls_call_end stores 0, with release order, after everything that its call
-     * did. An exchange that returns 0 reads such a store (or the initial value), and its acquire
-     * order synchronizes with it: everything that the earlier call did happens before this call. An
-     * exchange that returns 1 changes nothing, and the call is refused. */
-    if (!atomic_exchange_explicit(&t->inside, 1, memory_order_acquire))
+    /* Memory order. Only ls_call_end stores 0. Its store has release order and follows everything
+     * that its call did. An exchange that returns 0 has read such a store or the initial value. In
+     * the first case the store synchronizes with the exchange, because the exchange has acquire
+     * order. So everything that the earlier call did happens before this call. An exchange that
+     * returns 1 has replaced 1 by 1, and this call is refused. */
+    if (!atomic_exchange_explicit(&t->in_call, 1, memory_order_acquire))
         return LS_OK;
     return ls_fail(err, LS_EINVAL,
                    "%s: another function of this trainer is under way: the call comes from one of "
@@ -67,5 +69,5 @@ ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
 void ls_call_end(const ls_call *call)
 {
     if (call->trainer)
-        atomic_store_explicit(&call->trainer->inside, 0, memory_order_release);
+        atomic_store_explicit(&call->trainer->in_call, 0, memory_order_release);
 }

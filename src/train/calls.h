@@ -1,12 +1,12 @@
-/* Entry checks of the trainer's public functions. */
+/* The checks with which each public function of the trainer begins. */
 #ifndef TRAIN_CALLS_H
 #define TRAIN_CALLS_H
 
 #include <lockstep/trainer.h>
 #include <stddef.h>
 
-/* Stack that the calling thread needs for a step, a save or a recovery, and for opening: about
- * twice what was measured (tests/embed/test_stack.c). */
+/* Free stack that the calling thread needs, in bytes: for a step, a save or a recovery, and for
+ * ls_trainer_open. The sizes are about twice the measured need (tests/embed/test_stack.c). */
 #define LS_CALL_STACK_BYTES ((size_t)48 << 10)
 #define LS_OPEN_STACK_BYTES ((size_t)80 << 10)
 
@@ -16,20 +16,21 @@ typedef struct ls_call {
     int status;
 } ls_call;
 
-/* Begins a call of the public function called `function`. If it fails, the trainer is unchanged.
- * Errors: LS_EINVAL (the trainer is NULL; it was inherited by fork; another call is in progress, so
- * that this one comes from a callback or a second thread; the calling thread's stack is too small;
- * the caller is a job of options.pool), LS_ECANCELED (options.pool was cancelled). */
+/* Begins a call of the public function called `function`. After an error the trainer is unchanged.
+ * Errors: LS_EINVAL (the trainer is NULL; it was inherited by fork; another call is in progress,
+ * and this call comes from a callback or from a second thread; the calling thread has too little
+ * stack; the caller is a job of options.pool), LS_ECANCELED (options.pool was cancelled). */
 ls_call ls_call_begin(ls_trainer *trainer, const char *function, ls_error *err);
 
-/* Begins the call that closes a trainer. Does not check the stack. */
+/* Begins the call that closes a trainer, as ls_call_begin does, but without a check of the
+ * stack. */
 ls_call ls_call_begin_last(ls_trainer *trainer, const char *function, ls_error *err);
 
 /* Ends a call. Does nothing if the call was refused. */
 void ls_call_end(const ls_call *call);
 
-/* Begins a call and ends it on every return from the function. Returns from the function if the
- * call is refused. It is the first line of a public function. */
+/* The first statement of a public function. Begins a call, and ends the call on every return from
+ * the function. If the call is refused, returns from the function. */
 #define LS_TRAINER_CALL(trainer, function, err)                                                    \
     __attribute__((cleanup(ls_call_end))) const ls_call ls_this_call =                             \
         ls_call_begin(trainer, function, err);                                                     \

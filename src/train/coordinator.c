@@ -1,12 +1,12 @@
-/* The coordinator's loop: draws the rows of each epoch, submits ranges of steps to the engine,
- * collects them, and goes from epoch to epoch. account.c accounts for a completed step, recover.c
- * handles faults.
+/* The coordinator's loop: draws the order of the rows of each epoch, submits ranges of steps to the
+ * engine, and collects the steps. account.c accounts for a completed step, and recover.c handles
+ * faults. engine/engine.h explains the terms.
  *
- * Some work reads the replicas, and can only be done while no worker has work: saving a checkpoint,
- * comparing the replicas, taking a snapshot. The coordinator submits ranges as long as the engine
- * has room for them, but not beyond the next step after which such work is due, nor beyond the end
- * of the epoch. It then collects the steps in flight, does the work that is due (do_due_work), and
- * submits the next ranges.
+ * Saving a checkpoint, comparing the replicas and taking a snapshot read the replicas, so they can
+ * be done only while no worker has work. The coordinator submits ranges as long as the engine has
+ * room for them, but no step beyond the next step after which such work is due, and no step beyond
+ * the end of the epoch. It then collects the steps in flight, does the work that is due
+ * (do_due_work), and submits the next ranges.
  */
 #include "train/coordinator.h"
 #include "base/clock.h"
@@ -38,7 +38,7 @@ static uint64_t steps_sent(const ls_coordination *c)
 
 /* ---- ranges --------------------------------------------------------------------------------- */
 
-/* Sets the rows of the next `steps` steps to rows of the dataset. */
+/* Sets the rows of a range of `steps` steps: the next rows in the epoch's order. */
 static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t steps)
 {
     const struct ls_trainer *t = c->t;
@@ -47,10 +47,11 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
 }
 
-/* Copies streamed rows, from the dataset or from the caller, to the feed; the range has one step.
- * The random numbers of a streamed row are drawn with its index in the feed (for resident rows it
- * is the index in the data set). The slot is therefore chosen by the number of the step: if the
- * step is repeated, its rows have the same indices, and thus the same random numbers. */
+/* Copies the streamed rows of a range of one step to the feed, from the dataset or from the caller.
+ * The random numbers of a streamed row are drawn with the row's index in the feed. (For a resident
+ * row they are drawn with its index in the data set.) If a step is repeated, its rows must get the
+ * same random numbers, and so the same indices. The slot of the feed therefore depends on the
+ * number of the step. */
 static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
 {
     const struct ls_trainer *t = c->t;
@@ -99,12 +100,12 @@ static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
     return ls_checkpoint_due(t, &(ls_moment){.occasion = LS_STEP_DONE, .steps = steps});
 }
 
-/* Returns whether something that reads the replicas is due after `steps` steps; no worker may have
- * work then. */
+/* Returns whether work that reads the replicas is due when the run has done `steps` steps. No
+ * worker may have work at that time. */
 static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
-    return steps != c->settled &&
+    return steps != c->due_work_done_at &&
            (save_due(t, steps) != LS_DUE_NOTHING ||
             ls_is_multiple(steps, t->config.verify_every_steps) || snapshot_is_due(t, steps));
 }
@@ -114,8 +115,8 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-/* Passes a snapshot to the caller. The weights must have been read back. */
-static int show_snapshot(struct ls_trainer *t, ls_error *err)
+/* Passes a snapshot to the caller. The weights must have been read back before. */
+static int pass_snapshot(struct ls_trainer *t, ls_error *err)
 {
     ls_snapshot *snapshot;
     int status = ls_snapshot_create(
@@ -132,18 +133,19 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
 static int do_due_work(ls_coordination *c, ls_due due, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
-    c->settled = t->position.steps;
+    const bool show =
+        snapshot_is_due(t, t->position.steps) && c->due_work_done_at != t->position.steps;
+    c->due_work_done_at = t->position.steps;
     int status = ls_read_back(t, due != LS_DUE_NOTHING || show, err);
     if (status == LS_OK && show)
-        status = show_snapshot(t, err);
+        status = pass_snapshot(t, err);
     return status ? status : ls_save(t, due, err);
 }
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
-/* Returns the number of steps of the next range: one, unless the engine prefers several and nothing
- * is due after the earlier ones. */
+/* Returns the number of steps of the next range. It is one, unless the engine prefers several and
+ * no work is due before the last of these. */
 static uint32_t range_length(const ls_coordination *c)
 {
     const uint32_t most = ls_engine_steps_at_once(c->t->engine);
@@ -180,17 +182,17 @@ static int submit_next(ls_coordination *c, ls_error *err)
 
 /* ---- collecting ----------------------------------------------------------------------------- */
 
-/* Continues submitting at the first step that is not done. No worker has work. */
+/* Makes the first step that is not done the next step to be submitted. No worker may have work. */
 static void send_from_here(ls_coordination *c)
 {
     c->sent = c->t->position.step;
     c->last_ns = ls_engine_ns(c->t->engine);
 }
 
-/* Collects all steps that are in flight, so that no worker has work. It is called after a failure.
- * If a worker has failed, no worker has applied these steps. If the failure was another one (the
- * disk is full, say), the workers have applied them: they count as steps of the run, but no record
- * of them is written. */
+/* Collects all steps that are in flight, so that no worker has work. Called after a failure. If a
+ * worker has failed, no worker has applied these steps. After another failure, such as a full disk,
+ * the workers have applied them. These steps then count as steps of the run, but no records of them
+ * are written. */
 static void collect_rest(ls_coordination *c)
 {
     ls_outcome o;
@@ -201,8 +203,8 @@ static void collect_rest(ls_coordination *c)
     }
 }
 
-/* Recovers from the failure of a worker in step `number`. Either no worker or every remaining
- * worker has applied that step. */
+/* Recovers after a worker has failed in step `number`. Either no worker or every remaining worker
+ * has applied that step. */
 static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
 {
     char when[64];
@@ -213,7 +215,7 @@ static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
     return status;
 }
 
-/* Collects the next step and accounts for it; recovers if a worker failed. */
+/* Collects the next step. Accounts for it, or recovers if a worker has failed. */
 static int collect_step(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -250,7 +252,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else
             return LS_OK;
     }
-    collect_rest(c); /* the caller may rely on idle workers */
+    collect_rest(c); /* the caller may rely on workers without work */
     return status;
 }
 
@@ -259,16 +261,16 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
-    /* ls_account_step adds the time of each step. Time for saving and snapshots after the last step
-     * is not part of the epoch's time. */
+    /* ls_account_step adds the time of each step to totals->seconds. Time for saving and snapshots
+     * after the last step is not part of the epoch's time. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     return train_to_limit(c, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-/* Computes the results of an evaluation: loss and accuracy from the shards' sums (ls_tally), and
- * the other metrics from the scores of all rows. */
+/* Computes the results of an evaluation: loss and accuracy from the sums of the shards (ls_tally),
+ * and the other metrics from the scores of all rows. */
 static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
@@ -292,7 +294,7 @@ static int measure(struct ls_trainer *t, ls_error *err)
 }
 
 /* Fails if the run needs a best evaluation but the monitored metric has no value (NaN) on the test
- * rows, because it will have none in later evaluations either. If the test loss is not finite,
+ * rows: it will have no value in later evaluations either. If the test loss is not finite,
  * take_evaluation reports that instead. */
 static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
@@ -309,9 +311,9 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         ls_metric_names[c->monitor]);
 }
 
-/* Compares the evaluation with the best evaluation so far, and makes it the best if it is better.
- * Of equal evaluations the first is the best. If it is not better, counts it for `patience`, unless
- * there is no best evaluation yet. */
+/* Compares the last evaluation with the best evaluation so far. If it is better, it becomes the
+ * best. Of equal evaluations the first is the best. If it is not better, counts it for `patience`,
+ * unless there is no best evaluation yet. */
 static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
@@ -330,15 +332,15 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Reports the results of an evaluation, compares them with the best ones, and writes their record.
- * If this process has adopted the results from another one (members.evaluated), they are not
- * computed here. */
+/* Computes the results of an evaluation, compares them with the best results, and writes their
+ * record. If this process has adopted the results from another process (members.evaluated), it does
+ * not compute them. */
 static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const ls_best before = t->position.best;
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
-    ls_tell_metric(t, &t->reported.measured);
+    ls_report_metric(t, &t->reported.measured);
     ls_note_completed(t);
     if (status == LS_OK)
         status = check_monitored(t, err);
@@ -349,7 +351,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
         !t->config.loss->vectors && ls_members_first(t))
         ls_warn_of_accuracy(t->data[LS_TEST], t->reported.result.test_accuracy, t->host);
-    if (status) /* the evaluation is repeated after a resume, and must not count twice */
+    if (status) /* the evaluation will be repeated after a resume, and must not count twice */
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->reported.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
@@ -360,9 +362,9 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 }
 
 /* Evaluates this process's shards, and then gathers the results of all processes. If a worker or
- * another process is lost meanwhile, it recovers and repeats both. The recovery may find that
- * another process has completed this evaluation; it then adopts the results of that process, sets
- * members.evaluated (regroup.c), and nothing needs to be repeated. */
+ * another process is lost meanwhile, recovers and repeats both. If another process had completed
+ * this evaluation before the loss, the recovery adopts the results of that process and sets
+ * members.evaluated (regroup.c); the evaluation is then not repeated. */
 static int evaluate_shards(struct ls_trainer *t, ls_error *err)
 {
     char when[64];
@@ -409,14 +411,15 @@ static int train_epoch(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
-    /* the order is drawn before the clock starts, while no worker runs */
+    /* the order is drawn before the epoch's time begins, while no worker has work */
     uint32_t *order = ls_engine_order(t->engine, at->epoch);
     ls_rng_permutation(order, c->rows, t->config.seed, at->epoch);
     if (!ls_engine_feed(t->engine))
         ls_dataset_view_rows(t->data[LS_TRAIN], order, c->rows);
     const uint64_t start = ls_now_ns();
     int status = ls_train_steps(c, c->steps, err);
-    ls_trace_rate(t->records.trace, ls_now_ns(), 0); /* the rate is 0 until the next epoch */
+    /* the rows per second are 0 until the next epoch */
+    ls_trace_rate(t->records.trace, ls_now_ns(), 0);
     ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "epoch", start, ls_now_ns(), "epoch",
                   at->epoch + 1);
     return status;
@@ -432,9 +435,9 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-/* Returns whether patience is used up. The best evaluation is part of a checkpoint, so a resumed
- * run knows it. */
-static bool has_waited_long(const struct ls_trainer *t)
+/* Returns whether `patience` evaluations in a row were not better than the best. The best
+ * evaluation is part of a checkpoint, so a resumed run knows it. */
+static bool patience_is_used_up(const struct ls_trainer *t)
 {
     return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
 }
@@ -449,14 +452,15 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
         status = ls_evaluate(t, &evaluated, err);
     if (status || (due && !evaluated))
         return status;
-    ls_tell_progress(c, true, evaluated);
+    ls_report_progress(c, true, evaluated);
     t->position.epoch++;
     t->position.step = 0;
     t->position.recorded = false;
     t->position.totals = (ls_epoch_totals){0};
-    /* ls_trainer_run (may_evaluate) saves a final checkpoint after its last epoch, so none is saved
-     * here. A trainer that the caller drives may go on after its last epoch, so it saves here. */
-    if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
+    /* ls_trainer_run passes may_evaluate. It saves a final checkpoint after the last epoch, so no
+     * checkpoint is saved here. A trainer that its caller drives may go on after the last epoch, so
+     * its checkpoint is saved here. */
+    if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || patience_is_used_up(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
     status = do_due_work(c, ls_checkpoint_due(t, &done), err);
@@ -480,7 +484,7 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     c->t = t;
     c->rows = ls_dataset_rows(t->data[LS_TRAIN]);
     c->steps = ls_steps_per_epoch(c->rows, (uint32_t)t->config.batch_size);
-    c->settled = t->position.steps;
+    c->due_work_done_at = t->position.steps;
     t->coordination = c;
     return LS_OK;
 }
@@ -500,14 +504,16 @@ static void say_early(struct ls_trainer *t)
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
     const uint32_t epochs = (uint32_t)t->config.epochs;
-    /* A host that was admitted begins where the others are: at the end of an epoch. */
+    /* The others are at the end of an epoch when a host is admitted, so the new host begins
+     * there. */
     int status = t->members.arrived ? ls_members_admit(t, err) : LS_OK;
     t->members.arrived = false;
-    while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) && !has_waited_long(t))
+    while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) &&
+           !patience_is_used_up(t))
         status = run_epoch(t->coordination, err);
     if (status || t->position.epoch == epochs)
         return status;
-    if (has_waited_long(t)) {
+    if (patience_is_used_up(t)) {
         say_early(t);
         return LS_OK;
     }

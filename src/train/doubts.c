@@ -8,32 +8,32 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Limits of what is logged and examined. */
+/* Limits for logging and for the examination of rows. */
 enum {
-    TOLD = 30,        /* most columns that are listed */
-    LOOKED_AT = 2000, /* most rows that are examined */
-    VALUES = 1 << 20, /* most values that are examined */
-    FEW = 20,         /* most different values that look like classes */
+    COLUMNS_LISTED = 30,       /* largest number of columns that are listed */
+    ROWS_EXAMINED = 2000,      /* largest number of rows that are examined */
+    VALUES_EXAMINED = 1 << 20, /* largest number of values that are examined */
+    CLASS_VALUES = 20,         /* largest number of different values that look like classes */
     MOST_CLASSES = 1 << 16
 };
 
-typedef struct doubter {
+typedef struct checked_data {
     const ls_config *c;
     const ls_dataset_info *info;
     ls_dataset_view view; /* the training rows */
     uint32_t rows;        /* number of rows that are examined */
     size_t each;          /* number of values of a row */
     const ls_host *host;
-} doubter;
+} checked_data;
 
-static uint32_t place(const doubter *d, uint32_t i)
+static uint32_t row_at(const checked_data *d, uint32_t i)
 {
     return d->view.row ? d->view.row[i] : i;
 }
 
 /* ---- description of the data ---------------------------------------------------------------- */
 
-static void tell_table(const doubter *d)
+static void log_columns(const checked_data *d)
 {
     char line[LS_COLUMN_LINE];
     const ls_dataset_info *info = d->info;
@@ -41,16 +41,16 @@ static void tell_table(const doubter *d)
         return;
     ls_column_head(line);
     ls_log(d->host, LS_LOG_INFO, "%s", line);
-    for (int i = 0; i < info->columns && i < TOLD; i++) {
+    for (int i = 0; i < info->columns && i < COLUMNS_LISTED; i++) {
         ls_column_line(line, &info->column[i]);
         ls_log(d->host, LS_LOG_INFO, "%s", line);
     }
-    if (info->columns > TOLD)
-        ls_log(d->host, LS_LOG_INFO, "  … %d more %s", info->columns - TOLD,
-               ls_plural((uint64_t)(info->columns - TOLD), "column", "columns"));
+    if (info->columns > COLUMNS_LISTED)
+        ls_log(d->host, LS_LOG_INFO, "  … %d more %s", info->columns - COLUMNS_LISTED,
+               ls_plural((uint64_t)(info->columns - COLUMNS_LISTED), "column", "columns"));
 }
 
-static void tell_assumed(const doubter *d)
+static void log_scaling(const checked_data *d)
 {
     const ls_prep *p = d->info->prep;
     int scaled = 0;
@@ -79,7 +79,7 @@ static void tell_assumed(const doubter *d)
 
 /* ---- columns -------------------------------------------------------------------------------- */
 
-static void doubt_column(const doubter *d, const ls_column_summary *c)
+static void warn_of_column(const checked_data *d, const ls_column_summary *c)
 {
     const uint32_t present = d->info->rows > c->missing ? d->info->rows - c->missing : 0;
     if (c->counts && c->use == LS_COLUMN_NUMBER)
@@ -94,7 +94,7 @@ static void doubt_column(const doubter *d, const ls_column_summary *c)
                c->name, c->step > 0 ? "up" : "down");
     if (c->use != LS_COLUMN_LEVELS || c->named)
         return;
-    if (c->levels > FEW / 2 && 2 * c->numeric >= c->levels)
+    if (c->levels > CLASS_VALUES / 2 && 2 * c->numeric >= c->levels)
         ls_log(d->host, LS_LOG_WARNING,
                "column \"%.60s\": %d of its %d different texts are numbers, but it is taken for a "
                "column of texts, each of which becomes an input; correct the other texts or leave "
@@ -117,16 +117,16 @@ static bool is_scaled(const ls_gather *g)
     return false;
 }
 
-static void doubt_size(const doubter *d)
+static void warn_of_size(const checked_data *d)
 {
     double squares = 0;
     const ls_prep *p = d->info->prep;
     const bool table = p && p->kind == LS_PREP_TABLE;
-    const size_t most = VALUES / d->each + 1;
+    const size_t most = VALUES_EXAMINED / d->each + 1;
     const uint32_t rows = d->rows < most ? d->rows : (uint32_t)most;
     for (uint32_t i = 0; i < rows; i++)
         for (size_t k = 0; k < d->each; k++) {
-            const double v = (double)d->view.values[place(d, i) * d->each + k];
+            const double v = (double)d->view.values[row_at(d, i) * d->each + k];
             squares += v * v;
         }
     const double size = sqrt(squares / ((double)rows * (double)d->each));
@@ -138,7 +138,7 @@ static void doubt_size(const doubter *d)
 
 /* ---- targets -------------------------------------------------------------------------------- */
 
-static void doubt_classes(const doubter *d)
+static void warn_of_classes(const checked_data *d)
 {
     const int classes = d->info->classes;
     const uint32_t rows = d->info->rows;
@@ -146,7 +146,7 @@ static void doubt_classes(const doubter *d)
         classes <= MOST_CLASSES ? ls_alloc_array(d->host, (size_t)classes, sizeof *count) : NULL;
     int absent = -1, absents = 0;
     for (uint32_t i = 0; count && i < rows; i++) {
-        const int32_t label = d->view.labels[place(d, i)];
+        const int32_t label = d->view.labels[row_at(d, i)];
         if (label >= 0 && label < classes)
             count[label]++;
     }
@@ -167,13 +167,13 @@ static void doubt_classes(const doubter *d)
     ls_free(d->host, count);
 }
 
-/* Warns if the targets are few different whole numbers. */
-static void doubt_values(const doubter *d)
+/* Warns if the targets are whole numbers with at most CLASS_VALUES different values. */
+static void warn_of_values(const checked_data *d)
 {
-    float seen[FEW];
+    float seen[CLASS_VALUES];
     int n = 0;
     for (uint32_t i = 0; i < d->rows; i++) {
-        float v = d->view.targets[place(d, i)];
+        float v = d->view.targets[row_at(d, i)];
         const ls_prep *p = d->info->prep;
         ls_prep_unscale(p, &v, 1);
         v = fabsf(v - roundf(v)) < 1e-4f ? roundf(v) : v;
@@ -182,25 +182,25 @@ static void doubt_values(const doubter *d)
         int k = 0;
         while (k < n && seen[k] != v)
             k++;
-        if (k == FEW)
+        if (k == CLASS_VALUES)
             return;
         seen[k] = v;
         if (k == n)
             n++;
     }
-    if (d->rows >= 3 * FEW)
+    if (d->rows >= 3 * CLASS_VALUES)
         ls_log(d->host, LS_LOG_WARNING,
                "the targets are %d different whole numbers, and are learnt as values; if they are "
                "classes, set data.labels to \"classes\"",
                n);
 }
 
-/* Warns if each row's targets are a single 1 and otherwise 0. */
-static void doubt_one_hot(const doubter *d)
+/* Warns if in each row one target is 1 and all others are 0. */
+static void warn_of_one_hot(const checked_data *d)
 {
     const size_t targets = (size_t)d->info->targets;
     for (uint32_t i = 0; i < d->rows; i++) {
-        const float *t = d->view.targets + place(d, i) * targets;
+        const float *t = d->view.targets + row_at(d, i) * targets;
         size_t ones = 0, zeros = 0;
         for (size_t k = 0; k < targets; k++) {
             if (t[k] == 1)
@@ -219,15 +219,15 @@ static void doubt_one_hot(const doubter *d)
 
 /* ---- the checks of a run -------------------------------------------------------------------- */
 
-void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
-                    const ls_host *host)
+void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
+                        const ls_host *host)
 {
     const ls_dataset_info *info = ls_dataset_describe(train);
-    const doubter d = {
+    const checked_data d = {
         .c = config,
         .info = info,
         .view = ls_dataset_resident(train),
-        .rows = info->rows < LOOKED_AT ? info->rows : LOOKED_AT,
+        .rows = info->rows < ROWS_EXAMINED ? info->rows : ROWS_EXAMINED,
         .each = (size_t)info->channels * (size_t)info->height * (size_t)info->width,
         .host = host,
     };
@@ -237,18 +237,18 @@ void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_d
                "evaluated; 0.2 holds a fifth of the training rows out");
     if (!d.view.images || d.rows == 0 || info->synthetic)
         return;
-    tell_table(&d);
-    tell_assumed(&d);
+    log_columns(&d);
+    log_scaling(&d);
     for (int i = 0; i < info->columns; i++)
-        doubt_column(&d, &info->column[i]);
+        warn_of_column(&d, &info->column[i]);
     if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing))
-        doubt_size(&d);
+        warn_of_size(&d);
     if (info->targets == 0)
-        doubt_classes(&d);
+        warn_of_classes(&d);
     else if (info->targets == 1 && info->prep && !config->loss->bits)
-        doubt_values(&d);
+        warn_of_values(&d);
     else if (info->targets > 1 && !config->loss->bits)
-        doubt_one_hot(&d);
+        warn_of_one_hot(&d);
 }
 
 void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)

@@ -1,10 +1,10 @@
-/* A trainer that its caller drives, one step at a time: steps, and the functions that may be called
- * between them.
+/* A trainer that its caller drives one step at a time: the function for a step, and the functions
+ * that may be called between steps.
  *
  * Each function first checks that the trainer can still do the work, and begins the run's records
  * if necessary. An error that leaves the trainer unchanged (is_harmless) is only returned. Any
- * other error ends the training: it is kept in trainer->broken, and later calls that need the
- * training return it again.
+ * other error ends the training: the error is stored in trainer->broken, and later calls that need
+ * the training return it again.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -30,7 +30,7 @@ static bool is_harmless(int status)
            status == LS_ECONFIG || status == LS_EIO || status == LS_EINTERRUPTED;
 }
 
-/* Remembers the error that ended the training, for later calls. Copies the error to `err`. */
+/* Stores an error that ended the training, for later calls. Copies the error to `err`. */
 static int remember_error(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
     if (!is_harmless(status) && t->broken.status == LS_OK)
@@ -256,7 +256,7 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-/* Reads a file of weights. The optimizer begins anew. */
+/* Reads a file of weights to ls_engine_weights, and resets the optimizer's states. */
 static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
@@ -280,7 +280,8 @@ static int read_checkpoint(ls_trainer *t, const char *path, const char *state, l
     return status;
 }
 
-/* Reads a checkpoint or a file of weights. Only a checkpoint has a state. */
+/* Reads a checkpoint or a file of weights. A file with a state (position and recipe of a run) is a
+ * checkpoint. */
 static int read_from(ls_trainer *t, const char *path, ls_error *err)
 {
     char *state;
@@ -300,7 +301,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_coordination *c = t->coordination;
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
-    /* a save in progress may read the exchange */
+    /* a save that is running may read the arrays of ls_engine_weights */
     if (status == LS_OK && ls_saver_wait(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)
@@ -309,7 +310,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
         return status;
     forget_snapshot(t);
     ls_saver_forget(t->dir.saver);
-    c->settled = t->position.steps;
+    c->due_work_done_at = t->position.steps;
     status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);

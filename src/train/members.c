@@ -8,13 +8,14 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* Deadline in seconds if cluster.deadline_s is 0. */
+/* Time in seconds without a sign of life after which a member is lost, if cluster.deadline_s is
+ * 0. */
 #define SILENCE_S 30
-#define OPEN_NS 120000000000u /* time for the other members to connect */
+#define OPEN_NS 120000000000u /* time in nanoseconds for the other members to connect */
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-/* Chooses the transport. Sets *out to NULL if this process is alone. */
+/* Chooses the transport. Sets *out to NULL if the run has a single process. */
 static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_cluster *o = &t->cluster;
@@ -48,7 +49,8 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            /* a member without a config does not know yet what the config says */
+                            /* a member without a config receives the config later, so it assumes
+                             * that the run may survive losses */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .admits = t->config.cluster.admits,
                             .fingerprint = t->members.has_print ? &t->members.print : NULL,
@@ -71,7 +73,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     m->arrived = ls_cluster_was_admitted(m->cluster);
     if (m->count > 1 || ls_cluster_can_admit(m->cluster))
         return LS_OK;
-    ls_cluster_close(m->cluster); /* the run has one process */
+    ls_cluster_close(m->cluster); /* the transport has found a single process */
     m->cluster = NULL;
     if (t->cluster.launched > 1)
         return ls_fail(
@@ -174,12 +176,12 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
 
 typedef struct beginning {
     ls_standing standing;
-    uint64_t evaluations, rounds; /* members of ls_members; 0 at a start */
+    uint64_t evaluations, rounds; /* copies of the members of ls_members; 0 at a start */
     bool resumed;
 } beginning;
 
-/* Called in a run that has begun: prepares the memory of weights and states, which the first member
- * sends and the others receive into. No save may be reading it. */
+/* Called in a run that has begun. Prepares the arrays of weights and states for their transfer from
+ * the first member to the others. First waits until no save reads these arrays. */
 static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
@@ -197,7 +199,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     beginning b;
     if (!c)
         return LS_OK;
-    memset(&b, 0, sizeof b); /* also clears the padding, which is sent */
+    memset(&b, 0, sizeof b); /* also zeroes the padding, which is sent */
     ls_standing_of(&b.standing, t);
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
@@ -236,12 +238,12 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 void ls_members_note_stop(struct ls_trainer *t, const struct ls_report *r)
 {
     if (r->comm.asked && t->members.stop_after == UINT64_MAX)
-        t->members.stop_after = r->number + 1; /* the next step may be in progress */
+        t->members.stop_after = r->number + 1; /* the next step may already be in progress */
 }
 
-/* Copies `bytes` bytes from `own` to `packed`, or back if `unpack`. `packed` NULL: copies nothing.
- * Returns `bytes`. */
-static size_t move(void *own, char *packed, size_t bytes, bool unpack)
+/* Copies `bytes` bytes from `own` to `packed`; if `unpack`, from `packed` to `own`. `packed` NULL:
+ * copies nothing. Returns `bytes`. */
+static size_t copy_either_way(void *own, char *packed, size_t bytes, bool unpack)
 {
     if (packed && unpack)
         memcpy(own, packed, bytes);
@@ -250,10 +252,10 @@ static size_t move(void *own, char *packed, size_t bytes, bool unpack)
     return bytes;
 }
 
-/* Packs or unpacks the results of shards lo … hi − 1 of an evaluation: for each minibatch the
- * tallies, then the scores if they are wanted. `packed` NULL: copies nothing. Returns the number of
- * bytes. */
-static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
+/* Packs the results of the shards lo … hi − 1 of an evaluation, or unpacks them if `unpack`. The
+ * packed form has, for each minibatch, the tallies, and then the scores if they are wanted.
+ * `packed` NULL: copies nothing. Returns the number of bytes of the packed form. */
+static size_t pack_results(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;
     size_t bytes = 0;
@@ -264,11 +266,12 @@ static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool 
         uint32_t first, last, count;
         ls_split(n, r->shards, (uint32_t)lo, &first, &count);
         ls_split(n, r->shards, (uint32_t)(hi - 1), &last, &count);
-        bytes +=
-            move(tally, packed ? packed + bytes : NULL, (size_t)(hi - lo) * sizeof *tally, unpack);
+        bytes += copy_either_way(tally, packed ? packed + bytes : NULL,
+                                 (size_t)(hi - lo) * sizeof *tally, unpack);
         if (r->scores)
-            bytes += move(r->scores + (begin + first) * classes, packed ? packed + bytes : NULL,
-                          (last + count - first) * classes * sizeof *r->scores, unpack);
+            bytes += copy_either_way(r->scores + (begin + first) * classes,
+                                     packed ? packed + bytes : NULL,
+                                     (last + count - first) * classes * sizeof *r->scores, unpack);
     }
     return bytes;
 }
@@ -280,15 +283,15 @@ static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *b
     for (int m = 0; m < t->members.count; m++) {
         ls_cluster_span(t->members.cluster, ls_engine_shards(t->engine), m, &lo, &hi);
         part[m] = all;
-        bytes[m] = pack(r, NULL, lo, hi, false);
+        bytes[m] = pack_results(r, NULL, lo, hi, false);
         all += bytes[m];
         if (m == t->members.member)
-            pack(r, part[m], lo, hi, false);
+            pack_results(r, part[m], lo, hi, false);
     }
     int status = ls_cluster_gather_parts(t->members.cluster, part, bytes, err);
     for (int m = 0; m < t->members.count && status == LS_OK; m++) {
         ls_cluster_span(t->members.cluster, ls_engine_shards(t->engine), m, &lo, &hi);
-        pack(r, part[m], lo, hi, true);
+        pack_results(r, part[m], lo, hi, true);
     }
     return status;
 }
@@ -311,7 +314,7 @@ int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
     const size_t count = (size_t)t->members.count;
     if (!t->members.cluster)
         return LS_OK;
-    char *all = ls_alloc(t->host, pack(r, NULL, 0, ls_engine_shards(t->engine), false) + 1);
+    char *all = ls_alloc(t->host, pack_results(r, NULL, 0, ls_engine_shards(t->engine), false) + 1);
     void **part = ls_alloc_array(t->host, count, sizeof *part);
     size_t *bytes = ls_alloc_array(t->host, count, sizeof *bytes);
     int status = all && part && bytes ? gather_packed(t, all, part, bytes, err)
@@ -345,8 +348,8 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
     return LS_OK;
 }
 
-/* Compares the ends of all members, which have stopped after the same step. If this member's run
- * ended otherwise, it leaves. */
+/* Compares the final weights of all members, which have stopped after the same step. If the run of
+ * this member ended with another error, the member leaves instead. */
 int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -361,7 +364,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     }
     int end_status;
     ending own;
-    memset(&own, 0, sizeof own); /* also clears the padding, which is sent */
+    memset(&own, 0, sizeof own); /* also zeroes the padding, which is sent */
     own.saved = t->reported.result.saved;
     memcpy(own.weights, t->reported.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);

@@ -1,5 +1,6 @@
-/* The start-up comparison of several hosts, before the first step: their runs and their devices
- * must be alike, and one shard must have the same gradient on all of them.
+/* The start-up comparison of several hosts, before the first step. Their runs must be the same,
+ * their devices must be of the same kind if results depend on the kind, and one shard must have the
+ * same gradient on all hosts.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -17,16 +18,16 @@
 
 /* ---- the start-up check --------------------------------------------------------------------- */
 
-/* Description of a member. */
+/* Data about a member that are compared with the other members. */
 typedef struct host_facts {
     char isa[48], library[160], devices[1024], machine[128];
     uint32_t gradient_crc32;
     int32_t chosen, threads;
 } host_facts;
 
-/* Computes a checksum of everything that must be the same on all members: what the weights depend
- * on, what determines at which other points members exchange data and which data, and what
- * determines when they stop. */
+/* Computes a checksum of the settings that must be the same on all members: those on which the
+ * weights depend; those that determine when members exchange which data; and those that determine
+ * when members stop. */
 static int hash_recipe(uint32_t *out, const struct ls_trainer *t, int shards, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -46,7 +47,7 @@ static int hash_recipe(uint32_t *out, const struct ls_trainer *t, int shards, ls
 int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *t, int shards,
                            ls_error *err)
 {
-    memset(out, 0, sizeof *out); /* the padding is sent too */
+    memset(out, 0, sizeof *out); /* zeroes the padding, which is sent too */
     snprintf(out->version, sizeof out->version, "%s", LS_VERSION);
     out->train_rows = ls_dataset_rows(t->data[LS_TRAIN]);
     out->test_rows = ls_dataset_rows(t->data[LS_TEST]);
@@ -54,8 +55,8 @@ int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *t, int 
     return hash_recipe(&out->recipe_crc32, t, shards, err);
 }
 
-/* Compares the fingerprint `b` of a host with `a` of another one, which is called `first`; reports
- * the likeliest cause of a difference first. */
+/* Compares the fingerprint `b` of `host` with the fingerprint `a` of the host `first`. If several
+ * data differ, reports the most likely cause. */
 static int compare_prints(const ls_fingerprint *a, const char *first, const ls_fingerprint *b,
                           const char *host, ls_error *err)
 {
@@ -109,7 +110,8 @@ static int compare_all(struct ls_trainer *t, ls_error *err)
     int status = ls_members_fingerprint(&own, t, ls_engine_shards(t->engine), err);
     if (status)
         return status;
-    /* The progress thread reads it only after ls_cluster_regroups, or it was set before joining. */
+    /* The progress thread reads the fingerprint only after ls_cluster_regroups, or after a join
+     * before which it was set. So no other thread reads it while it is written here. */
     if (!t->members.has_print)
         t->members.print = own;
     t->members.has_print = true;
@@ -149,8 +151,8 @@ static const ls_device_info *info_of(const struct ls_trainer *t, int worker)
     return ls_engine_worker(t->engine, worker).info;
 }
 
-/* Writes what a device's results depend on. CPUs are all described alike, because their gradients
- * are compared later. */
+/* Writes a text with the properties of a device on which results depend. All CPUs get the same
+ * text, because their gradients are compared later. */
 static void describe(char *out, size_t size, const ls_device_info *info)
 {
     const bool own = !(info->flags & LS_DEVICE_HOST_MEMORY);
@@ -211,7 +213,7 @@ static int open_alike(struct ls_trainer *t, ls_error *err)
 
 int ls_members_welcome_devices(struct ls_trainer *t, ls_error *err)
 {
-    char *text = NULL; /* the choices, which this member has already */
+    char *text = NULL; /* the choices of the first member; this member has its own already */
     int status = compare_kinds(t, err);
     if (status || !ls_engine_worker(t->engine, 0).device->ops->choices)
         return status;
@@ -241,8 +243,8 @@ static void list_devices(char *out, size_t size, const struct ls_trainer *t)
             (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "", info_of(t, w)->name);
 }
 
-/* Writes the name of the machine, and a number that distinguishes machines of the same name: the
- * one that the kernel draws at boot. */
+/* Writes the name of the machine, and the random id of the kernel's last boot, which distinguishes
+ * machines of the same name. */
 static void read_machine(char *out, size_t size)
 {
     const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -256,8 +258,8 @@ static void read_machine(char *out, size_t size)
     strcat(out, boot);
 }
 
-/* Zeroes the rows on which the gradients of streamed data are compared, as they are zero at a
- * start. No step is in progress. */
+/* Zeroes the rows of the feed on which gradients are compared. At a start these rows are zero, so
+ * the gradients are the same. No step may be in flight. */
 static void clear_feed(struct ls_trainer *t)
 {
     ls_feed *feed = ls_engine_feed(t->engine);
@@ -267,8 +269,8 @@ static void clear_feed(struct ls_trainer *t)
     memset(feed->labels, 0, feed->batch * feed->label_bytes);
 }
 
-/* Returns the checksum of the gradient, which the first live worker has computed. */
-static uint32_t probed(const struct ls_trainer *t)
+/* Returns the checksum of the gradient that the first live worker has computed. */
+static uint32_t probed_checksum(const struct ls_trainer *t)
 {
     int w = 0;
     while (w + 1 < ls_engine_workers(t->engine) &&
@@ -281,8 +283,8 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
 {
     memset(mine, 0, sizeof *mine);
     const ls_device_info *info = info_of(t, 0);
-    /* If results do not depend on the instruction set, `isa` is empty, and the model's name
-     * contains it. */
+    /* If results do not depend on the instruction set, `isa` is empty, and the instruction set is a
+     * part of the model's name. */
     const char *named = strrchr(info->model, ',');
     snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
     snprintf(mine->library, sizeof mine->library, "%s", info->library);
@@ -292,7 +294,7 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
     mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
     clear_feed(t);
     int status = ls_engine_run_all(t->engine, ls_worker_probe, 0, err);
-    mine->gradient_crc32 = probed(t);
+    mine->gradient_crc32 = probed_checksum(t);
     return status;
 }
 
@@ -310,8 +312,8 @@ static int compare_gradients(const struct ls_trainer *t, const host_facts *all, 
                    b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
 }
 
-/* Fails if two processes run on one machine and were not given devices, since both would use the
- * same CPUs. */
+/* Fails if two processes run on one machine and their configs name no devices, because both would
+ * use the same CPUs. */
 static int check_places(const struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     const struct ls_cluster *c = t->members.cluster;
@@ -336,8 +338,8 @@ static void say_devices(struct ls_trainer *t, const host_facts *all)
     snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
 }
 
-/* Appends a member's devices, such as "cpu(0), cpu(1)", to the list; only counts them if the list
- * is not allocated yet. */
+/* Appends a member's devices, given as a text such as "cpu(0), cpu(1)", to the list of devices. If
+ * the list is not allocated yet, only counts the devices. */
 static void add_devices(ls_members *m, int member, const char *names)
 {
     for (const char *at = names; *at; m->devices++) {
@@ -355,7 +357,7 @@ static void add_devices(ls_members *m, int member, const char *names)
 static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     ls_members *m = &t->members;
-    ls_free(t->host, m->device); /* that of the former group, if a host was admitted */
+    ls_free(t->host, m->device); /* the list of the former group, if a host was admitted */
     m->device = NULL;
     m->devices = 0;
     for (int i = 0; i < m->count; i++)
@@ -390,8 +392,8 @@ static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
     return list_all(t, all, err);
 }
 
-/* Reports how many more bytes are sent than necessary. */
-static void warn(const struct ls_trainer *t)
+/* Warns if the number of shards makes members send more bytes than necessary. */
+static void warn_of_traffic(const struct ls_trainer *t)
 {
     const double factor = ls_cluster_bytes_factor(t->members.cluster);
     int better = t->members.count;
@@ -404,8 +406,8 @@ static void warn(const struct ls_trainer *t)
                ls_engine_shards(t->engine), t->members.count, factor, better);
 }
 
-/* Warns if this process is bound to one CPU. Open MPI does that to each process of a few, unless
- * told otherwise. */
+/* Warns if this process is bound to one CPU. Open MPI binds each process to one CPU by default if
+ * there are few processes. */
 static void warn_of_binding(const struct ls_trainer *t)
 {
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -414,8 +416,8 @@ static void warn_of_binding(const struct ls_trainer *t)
                "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
 }
 
-/* Logs this member's number, and which host keeps the run's results. */
-static void say_members(const struct ls_trainer *t)
+/* Logs this member's number, and which host has the run's directory. */
+static void log_members(const struct ls_trainer *t)
 {
     const ls_members *m = &t->members;
     const char *first = ls_cluster_host(m->cluster, 0);
@@ -451,8 +453,8 @@ int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *
         status = ls_cluster_prepare(t->members.cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
     if (status == LS_OK) {
-        say_members(t);
-        warn(t);
+        log_members(t);
+        warn_of_traffic(t);
     }
     warn_of_binding(t);
     return status;

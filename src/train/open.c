@@ -1,9 +1,9 @@
-/* Opening a run: creates everything, in the order in which the parts depend on each other.
+/* Opening a run: creates its parts, in an order in which a part depends only on earlier parts.
  *
- * Each stage (see ls_open_run) uses only what earlier stages have created. After a failure the
- * remaining stages are skipped, and ls_trainer_close frees what exists. In a run of several
- * processes all members go through the same stages, several of which exchange data, so a member
- * that fails leaves the cluster, and the others learn why.
+ * The array `stages` lists the steps of opening. After a failure the remaining stages are skipped,
+ * and ls_trainer_close frees the parts that exist. In a run of several processes all members go
+ * through the same stages, some of which exchange data. A member that fails therefore leaves the
+ * cluster, which tells the others the reason.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -40,7 +40,7 @@ static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error
     return status;
 }
 
-/* Copies the descriptions of the caller's data sources, converted to this version's size. */
+/* Copies the caller's data sources, whose struct may have another version's size. */
 static int take_sources(ls_trainer *t, ls_error *err)
 {
     const int count = t->options.source_count;
@@ -88,7 +88,7 @@ static int check_options(ls_trainer *t, ls_error *err)
 
 /* ---- data and model ------------------------------------------------------------------------- */
 
-/* Checks targets of resident rows. Streamed rows are checked as they are read. */
+/* Checks the targets of resident rows. Targets of streamed rows are checked when they are read. */
 static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(data);
@@ -98,8 +98,7 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
                        : LS_OK;
 }
 
-/* Fails if the config has patience or checkpoint.best, which need evaluations during the run, but
- * there are none. */
+/* Fails if the run makes no evaluations, but the config has patience or checkpoint.best. */
 static int check_monitor(const ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -112,7 +111,7 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
         "least 1, and provide test rows or set data.validation");
 }
 
-/* Returns the name of the rows on which the run is evaluated. */
+/* Returns the name of the set of rows on which the run is evaluated. */
 static const char *judged_by(const ls_trainer *t)
 {
     const char *split = ls_dataset_describe(t->data[LS_TEST])->split;
@@ -155,8 +154,8 @@ static int check_schedule(ls_trainer *t, ls_error *err)
                           "without warm-up");
 }
 
-/* Writes the model's card. The class names are those of the data; if the data has none, those of
- * the built-in data set that data.name selects. */
+/* Writes the model's card. The class names come from the data or, if the data has none, from the
+ * built-in data set that data.name selects. */
 static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -200,8 +199,7 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
-/* Returns the largest number of devices that have work: one for each shard that this process
- * computes, at least 1. */
+/* Returns the number of shards of this process, at least 1: more devices would have no work. */
 static int most_devices(const ls_trainer *t)
 {
     int lo, hi;
@@ -210,7 +208,7 @@ static int most_devices(const ls_trainer *t)
 }
 
 /* Called by the engine while it waits for workers. Writes the workers' new marks to the timeline,
- * and records that files have buffered for a second. */
+ * and has the sinks write records that they have buffered for a second. */
 static void be_idle(void *user)
 {
     ls_trainer *t = user;
@@ -271,8 +269,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
         .max_devices = c->shards ? most_devices(t) : 0,
-        /* LS_TEAMS_OF_THE_REST: each worker gets an equal share of all CPUs if there are fewer
-         * workers than CPUs */
+        /* LS_TEAMS_OF_THE_REST: if there are fewer workers than CPUs, each worker computes with an
+         * equal share of all CPUs */
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
@@ -314,7 +312,7 @@ static int load_weights(ls_trainer *t, ls_error *err)
                   : LS_OK;
 }
 
-/* Initialises or loads the weights with which training begins, and shares them with the other
+/* Initialises or loads the weights with which training begins, and sends them to the other
  * members. */
 static int open_weights(ls_trainer *t, ls_error *err)
 {
@@ -367,7 +365,7 @@ static void write_devices_text(ls_trainer *t)
         memcpy(t->reported.text.devices + size - 5, "…]", sizeof "…]");
 }
 
-/* Returns the number of rows of a whole minibatch that the busiest device computes. */
+/* Returns the largest number of rows of a full minibatch that one device computes. */
 static int largest_share(const ls_trainer *t)
 {
     const uint32_t batch = (uint32_t)t->config.batch_size,
@@ -422,8 +420,8 @@ static int summarise(ls_trainer *t, ls_error *err)
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
         .judged_by = judged_by(t),
     };
-    if (!t->reported.result.metric) /* a resumed run keeps its metric */
-        ls_tell_metric(t, NULL);
+    if (!t->reported.result.metric) /* a resumed run has its metric already */
+        ls_report_metric(t, NULL);
     t->reported.result.devices = t->reported.text.devices;
     if (t->dir.resumed)
         ls_resume_compare_libraries(t->dir.resumed, t->reported.summary.isa,
@@ -431,13 +429,13 @@ static int summarise(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Warns if shards are so small that adding their gradients costs more time than they save. On CPUs,
- * warns if the number of rows of a shard leaves more than a quarter of the vector units unused. */
+/* Warns if shards are so small that adding their gradients takes more time than they save. On CPUs,
+ * also warns if the rows of a shard use less than three quarters of the vector units. */
 static void warn_of_rows(const ls_trainer *t, bool on_host)
 {
     const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
     const int best = ls_shards_of(rows, t->model);
-    const int most = (rows + shards - 1) / shards; /* rows of the largest shard */
+    const int most = (rows + shards - 1) / shards; /* number of rows of the largest shard */
     const int places = (most + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS * LS_SHARD_ROWS;
     if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(
@@ -453,8 +451,8 @@ static void warn_of_rows(const ls_trainer *t, bool on_host)
             most, places, LS_SHARD_ROWS, places * shards);
 }
 
-/* Warns of workers without a shard. Such a worker computes no gradient, but merges its part of the
- * sum, and takes over when a device is lost. */
+/* Warns of workers without a shard. Such a worker computes no gradients. It only adds its chunk of
+ * the sum, and gets shards when a device is lost. */
 static void warn_of_idle(const ls_trainer *t)
 {
     const int workers = ls_engine_workers(t->engine), shards = ls_engine_shards(t->engine);
@@ -466,8 +464,8 @@ static void warn_of_idle(const ls_trainer *t)
             workers - shards, workers, shards);
 }
 
-/* Returns the first batch norm whose rows have one value per channel, if it has parameters that are
- * trained, or comes after a layer that has; NULL: there is none. */
+/* Returns the first batch norm whose rows have one value per channel and that is not frozen, that
+ * is, it or a layer before it has parameters that are trained. NULL: there is none. */
 static const ls_layer *find_norm_of_vectors(const ls_model *model)
 {
     bool learns = false;
@@ -486,8 +484,8 @@ static bool has_single_row(uint32_t rows, int shards)
     return rows > 0 && rows < 2 * (uint32_t)shards;
 }
 
-/* Writes a smaller batch_size with which the last minibatch of an epoch has no shard of a single
- * row. Writes "" if there is none. */
+/* Writes an advice with a smaller batch_size with which the last minibatch of an epoch has no shard
+ * of a single row. Writes "" if there is no such batch_size. */
 static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t batch, int shards)
 {
     uint32_t other = batch;
@@ -499,8 +497,8 @@ static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t b
                  (unsigned)other);
 }
 
-/* Warns if a batch norm with one value per channel gets shards of a single row: ls_batchnorm in
- * plugin.h says what it does with them. */
+/* Warns if a batch norm with one value per channel gets shards of a single row. ls_batchnorm in
+ * plugin.h explains what a batch norm does with such shards. */
 static void warn_of_single_rows(const ls_trainer *t)
 {
     const ls_layer *norm = find_norm_of_vectors(t->model);
@@ -530,7 +528,7 @@ static void warn_of_single_rows(const ls_trainer *t)
                norm->name, cure);
 }
 
-static int warn(ls_trainer *t, ls_error *err)
+static int log_warnings(ls_trainer *t, ls_error *err)
 {
     (void)err;
     const ls_config *c = &t->config;
@@ -553,7 +551,7 @@ static int warn(ls_trainer *t, ls_error *err)
                "devices: auto starts %d %s, one for each shard, with %d of the %d CPUs each",
                workers, ls_plural((uint64_t)workers, "worker", "workers"), team, cpus);
     if (ls_members_first(t) && !t->dir.resumed)
-        ls_say_of_data(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
+        ls_log_data_doubts(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
     warn_of_rows(t, on_host);
     warn_of_idle(t);
     warn_of_single_rows(t);
@@ -562,8 +560,7 @@ static int warn(ls_trainer *t, ls_error *err)
 
 /* ---- config, group, and the stages of opening ----------------------------------------------- */
 
-/* Checks options.step_rows, the numbers of rows that ls_trainer_step may be given: each from 1 to
- * batch_size. */
+/* Checks options.step_rows, the numbers of rows for ls_trainer_step: each from 1 to batch_size. */
 static int check_step_rows(const ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
@@ -576,8 +573,8 @@ static int check_step_rows(const ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Reads the config of the resumed run from a file that only the first member has; the other members
- * receive its text. */
+/* Reads the config of the run that is resumed. Only the first member has the file; the other
+ * members receive its text. */
 static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_trainer_options options = t->options;
@@ -598,9 +595,9 @@ static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-/* Returns whether this process opens its data before it joins the others. If it is to be admitted
- * to a run that has begun, the members can then compare its data before they admit it, and do not
- * wait while it reads. */
+/* Returns whether this process opens its data before it joins the others. It does so if it may be
+ * admitted to a run that has begun: the members can then compare its data before they admit it, and
+ * need not wait while it reads the data. */
 static bool joins_late(const ls_trainer *t)
 {
     return t->config.cluster.admits && !t->options.resume;
@@ -616,13 +613,15 @@ static int join_late(ls_trainer *t, ls_error *err)
     return status ? status : ls_members_open(t, err);
 }
 
-/* Last stage of a process that was admitted; after it, the process is a member like the others. */
+/* Last stage of a process that is admitted to a run. After it the process is a member like the
+ * others. */
 static int begin_late(ls_trainer *t, ls_error *err)
 {
     return t->members.arrived ? ls_members_begin(t, err) : LS_OK;
 }
 
-/* Reads the config: the caller's, or else that of the run that is resumed. */
+/* Reads the config of the caller or, if the caller gives none, the config of the run that is
+ * resumed. */
 static int read_config(ls_trainer *t, ls_error *err)
 {
     const bool given = t->options.config_path || t->options.config_text || !t->options.resume;
@@ -648,8 +647,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Finds the communicator that the key `allreduce` names: among those of the devices' back end if it
- * has any, else among those that work in host memory. */
+/* Finds the communicator that the key `allreduce` names, among those of the devices' back end. If
+ * that has none, searches the communicators that merge in host memory. */
 static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error *err)
 {
     const ls_worker_view first = ls_engine_worker(t->engine, 0);
@@ -663,8 +662,8 @@ static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error 
                           first.info->name, t->config.allreduce, why);
 }
 
-/* Joins the workers of all processes to the group that merges gradients, after all processes have
- * agreed on the communicator. */
+/* Has the workers join the group that merges gradients, after all processes have agreed on the
+ * communicator. */
 static int open_group(ls_trainer *t, ls_error *err)
 {
     const ls_comm_type *merge;
@@ -688,7 +687,7 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     open_weights, open_trace, open_workers, open_group,
                                     /* output and reports */
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
-                                    ls_coordination_create, summarise, warn, begin_late};
+                                    ls_coordination_create, summarise, log_warnings, begin_late};
     int status = LS_OK;
     t->reported.result.test_loss = t->reported.result.test_accuracy =
         t->reported.result.seconds_per_epoch = NAN;

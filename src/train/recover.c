@@ -1,10 +1,10 @@
-/* Recovery: a worker or another process has failed; this file finds the cause and decides whether
- * the run goes on.
+/* Recovery after the failure of a worker or of another process: the functions find the cause and
+ * decide whether the run goes on.
  *
- * The engine reports what happened as faults, and lets the remaining workers go on
- * (engine/engine.h, engine/group.c). Here the cause is selected among the faults, the config
- * decides what is done, and that is recorded. If several processes train together and one is lost,
- * the others do the same (regroup.c).
+ * The engine reports each failure as a fault, and has the remaining workers form a new group
+ * (engine/engine.h, engine/group.c). This file selects the cause among the faults, decides by the
+ * config what is done, and records the decision. If another process is lost, this process first
+ * regroups with the remaining ones (regroup.c).
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,9 +18,9 @@
 
 /* ---- deciding ------------------------------------------------------------------------------- */
 
-/* Ranks a fault as the cause of the failure. Workers that were aborted or timed out rank lower,
- * because usually the failure of another worker released them. */
-static int weight_of(const ls_fault *fault)
+/* Returns how likely the fault is the cause of the failure; a larger number is more likely. Aborts
+ * and time-outs are less likely, because usually the failure of another worker has caused them. */
+static int likelihood_of_cause(const ls_fault *fault)
 {
     switch (fault->error.status) {
     case LS_EABORTED: return 1;
@@ -29,8 +29,8 @@ static int weight_of(const ls_fault *fault)
     }
 }
 
-/* Returns whether the fault is only that a live worker waited: until its group was aborted, or for
- * another process that was lost. */
+/* Returns whether the worker has not failed itself: it is live, and only waited until its group was
+ * aborted, or for another process that was lost. */
 static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
 {
     const int status = fault->error.status;
@@ -38,8 +38,8 @@ static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
            (status == LS_ESTALLED || status == LS_EABORTED);
 }
 
-/* Returns the fault that caused the failure; NULL: no worker failed. A fault of a worker that only
- * waited is the cause only if there is no other fault, and never if another process was lost. */
+/* Returns the fault that caused the failure; NULL: no worker has failed. The fault of a worker that
+ * only waited is the cause only if there is no other fault and no other process was lost. */
 static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
 {
     const ls_fault *fault[LS_DEVICES_MAX], *cause = NULL;
@@ -47,7 +47,7 @@ static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
     for (int i = 0; i < count; i++) {
         if (process_lost && only_waited(t, fault[i]))
             continue;
-        if (!cause || weight_of(fault[i]) > weight_of(cause))
+        if (!cause || likelihood_of_cause(fault[i]) > likelihood_of_cause(cause))
             cause = fault[i];
     }
     return cause;
@@ -70,7 +70,7 @@ static int record_losses(struct ls_trainer *t, const ls_fault *const *lost, int 
     return status;
 }
 
-static int give_up(const ls_fault *cause, const char *when, const char *why, ls_error *err)
+static int fail_with_cause(const ls_fault *cause, const char *when, const char *why, ls_error *err)
 {
     return ls_fail(err, cause->error.status, "worker %d, %s: %.380s%s", cause->worker, when,
                    cause->error.text, why);
@@ -83,15 +83,15 @@ static int decide_on_losses(struct ls_trainer *t, const ls_fault *cause, const c
     const bool stop = none_left || t->config.stop_on_device_loss;
     int status = record_losses(t, lost, count, stop, err);
     if (status == LS_OK && none_left)
-        return give_up(cause, when, ls_engine_workers(t->engine) > 1 ? "; no device is left" : "",
-                       err);
+        return fail_with_cause(cause, when,
+                               ls_engine_workers(t->engine) > 1 ? "; no device is left" : "", err);
     if (status == LS_OK && stop)
-        return give_up(cause, when, "; stopped, as on_device_loss says", err);
+        return fail_with_cause(cause, when, "; stopped, as on_device_loss says", err);
     return status;
 }
 
-/* Handles a failure after which all devices are still there. If the error need not occur again, the
- * work is repeated, but only once. */
+/* Handles a failure after which all devices still work. If the error may not occur again, the work
+ * is repeated, but only once. */
 static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
                              ls_error *err)
 {
@@ -100,14 +100,15 @@ static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const 
     const uint64_t next = t->position.steps + 1;
     const bool passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
     if (!passing || c->repeated == next)
-        return give_up(cause, when, "", err);
+        return fail_with_cause(cause, when, "", err);
     c->repeated = next;
     ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; trying once more", cause->worker, when,
            cause->error.text);
     return ls_record_fault(t, cause, LS_ACTION_REPEAT, err);
 }
 
-/* Decides on a failure of this process's workers. LS_OK: go on with the remaining workers. */
+/* Decides whether the run goes on after a failure of this process's workers. LS_OK: it goes on with
+ * the remaining workers. */
 static int decide_on_workers(struct ls_trainer *t, const ls_fault *cause, const char *when,
                              ls_error *err)
 {
@@ -118,7 +119,8 @@ static int decide_on_workers(struct ls_trainer *t, const ls_fault *cause, const 
                                               : decide_on_failure(t, cause, when, err);
 }
 
-/* Decides on a failure of this process's workers, of other processes, or of both. */
+/* Decides whether the run goes on after a failure of this process's workers, of other processes, or
+ * of both. */
 static int decide_on_all(struct ls_trainer *t, const char *when, ls_error *err)
 {
     const bool process_lost = ls_members_lost(t);
@@ -135,9 +137,9 @@ static int decide_on_all(struct ls_trainer *t, const char *when, ls_error *err)
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
-/* If forming the new group fails, the loop handles that failure in another round. The loop ends,
- * because in each round but the last one more workers or processes are lost, or the only repetition
- * is used up. */
+/* If forming the new group fails, the loop handles that failure in another round. The loop ends: in
+ * each round except the last, a further worker or process is lost, or the only repetition is
+ * used. */
 int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;

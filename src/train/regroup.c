@@ -1,26 +1,33 @@
-/* Regrouping: members are lost, and the others go on (cluster/cluster.h says how they find each
- * other).
+/* Regrouping: members (processes of the run) are lost, and the remaining members continue the run.
+ * cluster/cluster.h explains how the remaining members find each other.
  *
- * The remaining members may have done different amounts of work. A sum is complete only when every
- * member's nodes have arrived. A member that has applied the sum of step n therefore waits for all
- * others in step n + 1, so two members differ by at most one step. In the same way they differ by
- * at most one evaluation, because an evaluation ends with an exchange of all members' results.
+ * The remaining members may have completed different numbers of steps. The sum of a step is
+ * complete only when the partial sums of every member have arrived. A member that has applied the
+ * sum of step n therefore waits in step n + 1 for all others, so the numbers of steps of two
+ * members differ by at most one. Their numbers of evaluations differ by at most one as well,
+ * because an evaluation ends with an exchange of all members' results.
  *
- * The member that has done most (the lowest of several) is the one to which the others are
- * levelled. It sends its weights and optimizer states, and either the report of the step, which the
- * others account for as if they had taken it, or the results of the evaluation. It also sends the
- * complete state of the run after that step or evaluation (ls_standing). If no remaining member has
- * applied the step, it is repeated. A lost member may have applied it; nobody knows that, and it
- * does not matter: the sum depends only on the shards, so the repeated step has the same result.
- * The weights follow the same trajectory in every case.
+ * *Levelling* brings all members to the same state. All members first exchange their progress: how
+ * many steps and evaluations each has completed, the report or the results of the last one, and the
+ * state of the run at the moment when it was completed (ls_standing). The *newest* member is the
+ * one with the most steps; of members with equally many steps, the one with the most evaluations;
+ * of members that are equal in both, the one with the lowest number. If a member lacks a step, the
+ * newest member sends its weights and optimizer states to all, and the member that lacks the step
+ * accounts for it as if it had run the step. If a member lacks an evaluation, it adopts the results
+ * of the newest member.
  *
- * Nothing is adopted before the last exchange of a levelling has succeeded. A loss during a
- * levelling therefore leaves members that differ by at most one step, which the next levelling
- * handles.
+ * If no remaining member has applied a step, the step is repeated. A lost member may have applied
+ * it, but the remaining members need not know: the sum depends only on the shards, so the repeated
+ * step gives the same weights.
  *
- * The first member has the run directory. If it is lost, the lowest remaining member goes on in a
- * directory beside the usual place on its own disk, DIR.member-N, and saves a checkpoint there at
- * once.
+ * A member adopts nothing before the last exchange of a levelling has succeeded. After a loss
+ * during a levelling, the members therefore still differ by at most one step, and the next
+ * levelling brings them to the same state.
+ *
+ * The first member has the run directory. If the first member is lost, the remaining member with
+ * the lowest number becomes the first. It creates the directory RUN_DIR.member-N on its own disk
+ * and saves a checkpoint there at once. RUN_DIR is the run directory of the config, and N is the
+ * member's number at the start of the run.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -41,13 +48,14 @@ bool ls_members_lost(const struct ls_trainer *t)
 
 /* ---- remaining members ---------------------------------------------------------------------- */
 
-/* A member before the regrouping. */
-typedef struct known {
+/* A member before the regrouping. After it, the members that are missing are found by these
+ * data. */
+typedef struct former_member {
     int origin;
     char host[LS_MEMBER_NAME];
-} known;
+} former_member;
 
-static bool is_left(const struct ls_trainer *t, int origin)
+static bool is_remaining(const struct ls_trainer *t, int origin)
 {
     for (int m = 0; m < t->members.count; m++)
         if (ls_cluster_origin(t->members.cluster, m) == origin)
@@ -55,15 +63,17 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Writes the names of the lost members to t->members.lost. If the last loss was not recorded yet,
- * the names of the members that were lost then are kept, and the new names are added. */
-static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
+/* Writes the hosts of the lost members to t->members.lost, and logs them. If members->unlevelled,
+ * an earlier loss has not been recorded yet; its hosts stay in the list, and the new ones are
+ * added. */
+static void list_lost_hosts(struct ls_trainer *t, const former_member *before, int count,
+                            const char *why)
 {
     ls_members *m = &t->members;
-    size_t used = m->uneven ? strlen(m->lost) : 0;
+    size_t used = m->unlevelled ? strlen(m->lost) : 0;
     m->lost[used] = '\0';
     for (int i = 0; i < count && used < sizeof m->lost; i++)
-        if (!is_left(t, before[i].origin))
+        if (!is_remaining(t, before[i].origin))
             used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
                                      used ? ", " : "", before[i].host);
     ls_log(t->host, LS_LOG_WARNING, "%s%s (%.300s); %d %s", used ? "lost: " : "a connection broke",
@@ -71,13 +81,13 @@ static void name_lost(struct ls_trainer *t, const known *before, int count, cons
            ls_plural((uint64_t)m->count, "host is left and goes on", "hosts are left and go on"));
 }
 
-/* Removes the devices of lost members from the list. */
-static void strike_devices(struct ls_trainer *t)
+/* Removes the devices of lost members from the list of devices. */
+static void remove_lost_devices(struct ls_trainer *t)
 {
     ls_members *m = &t->members;
     int kept = 0;
     for (int i = 0; i < m->devices; i++) {
-        if (!is_left(t, m->device[i].origin))
+        if (!is_remaining(t, m->device[i].origin))
             continue;
         m->own = i == m->own ? kept : m->own;
         m->device[kept++] = m->device[i];
@@ -90,7 +100,7 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
     ls_members *m = &t->members;
     const int count = m->count;
     ls_error why = {.text = ""};
-    known *before = ls_alloc_array(t->host, (size_t)count, sizeof *before);
+    former_member *before = ls_alloc_array(t->host, (size_t)count, sizeof *before);
     if (!before)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", count);
     for (int i = 0; i < count; i++) {
@@ -104,12 +114,12 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         m->count = ls_cluster_members(m->cluster);
         t->reported.summary.member = m->member;
         t->reported.summary.members = m->count;
-        m->welcomes = ls_cluster_newcomer(m->cluster) > 0;
-        if (!m->welcomes || m->count <= count) {
-            name_lost(t, before, count, why.text);
-            m->uneven = true;
+        m->has_newcomer = ls_cluster_newcomer(m->cluster) > 0;
+        if (!m->has_newcomer || m->count <= count) {
+            list_lost_hosts(t, before, count, why.text);
+            m->unlevelled = true;
         }
-        strike_devices(t);
+        remove_lost_devices(t);
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
     }
@@ -119,16 +129,17 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 /* ---- comparing progress --------------------------------------------------------------------- */
 
-/* The progress of a member, and all data that another member needs to catch up by a step or an
- * evaluation. `completed` is the complete state of the run: members that adopt it agree in every
- * field. The work that follows the step or evaluation (the record of an epoch, say) is done by each
- * member itself. */
+/* The progress of a member, with all data that another member needs to make up for a step or an
+ * evaluation. `completed` is the whole state of the run at the moment when the step or evaluation
+ * was completed. A member that adopts it has the same values in all members of the struct. Each
+ * member itself does the work that follows a step or evaluation, such as the record of an epoch. */
 typedef struct progress {
     uint64_t steps, evaluations;
-    uint64_t rounds;          /* ls_members.rounds */
-    ls_standing completed;    /* state of the run after its last step or evaluation */
-    ls_report last;           /* report of its last step */
-    double value[LS_METRICS]; /* [LS_METRICS] results of its last evaluation */
+    uint64_t rounds; /* ls_members.rounds */
+    /* state of the run immediately after the member's last step or evaluation */
+    ls_standing completed;
+    ls_report last;           /* report of the member's last step */
+    double value[LS_METRICS]; /* [LS_METRICS] results of the member's last evaluation */
     int32_t classes;
 } progress;
 
@@ -146,7 +157,7 @@ static void describe_progress(progress *out, const struct ls_trainer *t)
     out->classes = t->reported.measured.classes;
 }
 
-static bool is_behind(const progress *a, const progress *b)
+static bool has_done_less(const progress *a, const progress *b)
 {
     if (a->steps != b->steps)
         return a->steps < b->steps;
@@ -158,7 +169,7 @@ static int find_newest(const progress *all, int count)
 {
     int newest = 0;
     for (int m = 1; m < count; m++)
-        if (is_behind(&all[newest], &all[m]))
+        if (has_done_less(&all[newest], &all[m]))
             newest = m;
     return newest;
 }
@@ -176,8 +187,8 @@ static int check_spread(const progress *all, int count, int newest, ls_error *er
 
 /* ---- levelling ------------------------------------------------------------------------------ */
 
-/* Copies weights and optimizer states of the newest member to every member's ls_engine_weights,
- * which no save may be reading. */
+/* Copies the weights and optimizer states of the newest member to the arrays of ls_engine_weights
+ * on every member. First waits until no save reads these arrays. */
 static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -206,11 +217,12 @@ static void adopt_evaluation(struct ls_trainer *t, const progress *newest,
     t->members.evaluated = true;
 }
 
-static int adopt(struct ls_trainer *t, const progress *mine, const progress *newest, ls_error *err)
+static int adopt_progress(struct ls_trainer *t, const progress *mine, const progress *newest,
+                          ls_error *err)
 {
     ls_standing completed = newest->completed;
     completed.position.best.kept =
-        t->position.best.kept; /* refers to this member's own directory */
+        t->position.best.kept; /* belongs to this member's own run directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
@@ -222,36 +234,36 @@ static int adopt(struct ls_trainer *t, const progress *mine, const progress *new
     return LS_OK;
 }
 
-/* Returns whether this member has become the first one because the former first member was lost,
- * and has not taken over its tasks yet. */
+/* Returns whether this member has become the first one, because the former first member was lost,
+ * and has not taken over the tasks of the first member yet. */
 static bool is_new_first(const struct ls_trainer *t)
 {
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
 }
 
-/* Saves a checkpoint on the new first member, so that its disk holds one that is no older than the
- * loss. */
+/* Saves a checkpoint on the new first member, so that its disk has a checkpoint that is no older
+ * than the loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
     int status = due == LS_DUE_NOTHING ? LS_OK : ls_snapshot_replicas(t, true, err);
-    t->members.unsaved = false;
+    t->members.lacks_checkpoint = false;
     return status ? status : ls_save(t, due, err);
 }
 
-/* Takes over the run directory if this member has become the first one. */
+/* If this member has become the first one, creates its run directory (ls_take_over). */
 static int take_over(struct ls_trainer *t, ls_error *err)
 {
     if (!is_new_first(t))
         return LS_OK;
     int status = ls_take_over(t, err);
-    t->members.took_over = t->members.unsaved = status == LS_OK;
+    t->members.took_over = t->members.lacks_checkpoint = status == LS_OK;
     return status;
 }
 
-/* Brings all members to the state of the member that has done most. Every member has the same table
- * `all`, so all members compute the same plan of transfers. */
-static int level(struct ls_trainer *t, const progress *all, ls_error *err)
+/* Brings all members to the state of the newest member. Every member has the same table `all`, so
+ * all members decide on the same transfers. */
+static int level_members(struct ls_trainer *t, const progress *all, ls_error *err)
 {
     const ls_members *m = &t->members;
     const int count = m->count, newest = find_newest(all, count);
@@ -271,10 +283,10 @@ static int level(struct ls_trainer *t, const progress *all, ls_error *err)
             ls_cluster_share_from(m->cluster, newest, t->reported.measured.confusion,
                                   classes * classes * sizeof *t->reported.measured.confusion, err);
     }
-    return status ? status : adopt(t, &all[m->member], &all[newest], err);
+    return status ? status : adopt_progress(t, &all[m->member], &all[newest], err);
 }
 
-/* Returns the checksum of the replicas. All live workers have the same one after
+/* Returns the checksum of the replicas, which is the same for all live workers after
  * ls_snapshot_replicas. */
 static uint32_t live_checksum(const ls_engine *e)
 {
@@ -284,8 +296,9 @@ static uint32_t live_checksum(const ls_engine *e)
     return ls_engine_worker(e, w).checksum;
 }
 
-/* Checks that all members, which are now at the same step, have the same weights. */
-static int compare(struct ls_trainer *t, ls_error *err)
+/* Checks that all members have the same weights. All members have done the same number of steps
+ * when they call it. */
+static int compare_weights(struct ls_trainer *t, ls_error *err)
 {
     const ls_members *m = &t->members;
     int status = ls_snapshot_replicas(t, false, err);
@@ -307,11 +320,11 @@ static int compare(struct ls_trainer *t, ls_error *err)
 static int record_loss(struct ls_trainer *t, ls_error *err)
 {
     ls_fault fault = {.worker = -1, .step = t->position.steps + 1};
-    ls_fail(&fault.error, LS_ESTALLED, "this host is lost; the others go on without it");
+    ls_fail(&fault.error, LS_ESTALLED, "the host is lost; the others go on without it");
     return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
-/* Exchanges the progress of all members, levels them and compares their weights. */
+/* Exchanges the progress of all members, levels the members, and compares their weights. */
 static int level_all(struct ls_trainer *t, ls_error *err)
 {
     int status;
@@ -319,25 +332,25 @@ static int level_all(struct ls_trainer *t, ls_error *err)
     describe_progress(&own, t);
     progress *all = ls_members_gather(&status, t, &own, sizeof own, err);
     if (all)
-        status = level(t, all, err);
+        status = level_members(t, all, err);
     ls_free(t->host, all);
-    return status ? status : compare(t, err);
+    return status ? status : compare_weights(t, err);
 }
 
 int ls_members_level(struct ls_trainer *t, ls_error *err)
 {
     ls_members *m = &t->members;
     ls_error why = {0};
-    if (!m->uneven && !m->welcomes)
+    if (!m->unlevelled && !m->has_newcomer)
         return LS_OK;
-    int status = m->welcomes ? take_over(t, &why) : level_all(t, &why);
-    if (status == LS_OK && m->welcomes)
+    int status = m->has_newcomer ? take_over(t, &why) : level_all(t, &why);
+    if (status == LS_OK && m->has_newcomer)
         status = ls_members_welcome(t, &why);
-    if (status == LS_OK && m->uneven) {
-        m->uneven = false;
+    if (status == LS_OK && m->unlevelled) {
+        m->unlevelled = false;
         status = record_loss(t, &why);
     }
-    if (status == LS_OK && m->unsaved)
+    if (status == LS_OK && m->lacks_checkpoint)
         status = save_as_first(t, &why);
     if (status == LS_EDIVERGED)
         ls_cluster_end_all(m->cluster, why.text);

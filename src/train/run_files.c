@@ -11,8 +11,8 @@
 
 /* ---- at the start --------------------------------------------------------------------------- */
 
-/* A resumed run may have been killed before the names in its directory were durable, so they are
- * synced again. */
+/* A run that is resumed may have been killed before the names of the files in its directory were
+ * durable, so the directory is synced again. */
 int ls_open_run_dir(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -36,7 +36,7 @@ static int open_wanted(struct ls_trainer *t, ls_error *err)
     return ls_sinks_open_wanted(&t->records.sinks, t->dir.path, &t->config, t->host, err);
 }
 
-/* Opens a sink for the caller's callback. */
+/* Opens a sink that calls the caller's callback. */
 static int open_callback(struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_callbacks *callbacks = &t->callbacks;
@@ -106,7 +106,8 @@ int ls_take_over(struct ls_trainer *t, ls_error *err)
 
 /* ---- from a checkpoint ---------------------------------------------------------------------- */
 
-/* Forgets the best evaluation if it was measured by another metric. */
+/* Removes the best evaluation from the position if another metric was monitored when it was
+ * measured. */
 static void compare_monitor(struct ls_trainer *t)
 {
     const ls_metric before = t->position.best.metric;

@@ -18,7 +18,8 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     const ls_members *m = &t->members;
     const int workers = ls_engine_workers(t->engine);
     for (int i = 0; i < m->devices; i++) {
-        /* index among this process's workers; outside their range: another process's */
+        /* index among this process's workers; outside their range, the device belongs to another
+         * process */
         const int own = i - m->own;
         if (own < 0 || own >= workers || ls_engine_worker(t->engine, own).presence == LS_LIVE)
             t->records.device[r.devices++] = m->device[i].name;
@@ -30,8 +31,8 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     return r;
 }
 
-/* Returns the names of the classes, or NULL if there are more than LS_CONFUSION_CLASSES of them.
- * Data sets known by name take them from the built-in table. */
+/* Returns the names of the classes, or NULL if there are more than LS_CONFUSION_CLASSES classes.
+ * For data sets that are known by name, the names come from the built-in table. */
 static const char *const *class_names(const struct ls_trainer *t, const ls_dataset_info *data)
 {
     const ls_dataset_about *about;
@@ -103,8 +104,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .gradient_norm = r->gradient_norm,
         .worker = t->records.times,
     };
-    /* Workers may be running the next range already, which does not change the reports of this
-     * step. */
+    /* Workers may already run the next range. That does not change the reports of this step. */
     for (int i = 0; i < ls_engine_workers(t->engine); i++) {
         const ls_worker_view w = ls_engine_worker(t->engine, i);
         if (w.report)
@@ -199,7 +199,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
 
 /* Writes "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]" for several hosts: a host's name
  * precedes the first of its devices. */
-void ls_tell_devices(struct ls_trainer *t)
+void ls_report_devices(struct ls_trainer *t)
 {
     const ls_record r = with_devices(t, LS_RECORD_RUN_END);
     char *out = t->reported.text.devices_left;
@@ -207,7 +207,7 @@ void ls_tell_devices(struct ls_trainer *t)
     size_t used = 1, host = 0;
     if (r.devices == (t->members.devices > 0 ? t->members.devices : ls_engine_workers(t->engine)) &&
         t->members.devices == t->members.devices_at_start)
-        return; /* nothing has changed since the start */
+        return; /* no device was lost or added since the start */
     out[0] = '[';
     for (int i = 0; i < r.devices && used < size; i++) {
         const char *name = r.device[i], *colon = strstr(name, ": ");
@@ -225,7 +225,7 @@ void ls_tell_devices(struct ls_trainer *t)
     t->reported.result.devices = out;
 }
 
-void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
+void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
@@ -254,7 +254,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
     t->callbacks.progress(t->callbacks.user, &p);
 }
 
-void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
+void ls_report_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric metric = ls_metric_to_report(t->config.loss, t->config.metrics, measured);
     t->reported.metric = metric;

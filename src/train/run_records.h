@@ -1,5 +1,6 @@
-/* Output of a run, composed from its state: records for its sinks, progress and results for its
- * caller, spans for its timeline. Threads: the coordinator's. */
+/* The output of a run, which these functions make from the trainer's state: records for the sinks,
+ * progress and results for the caller, spans and counts for the timeline. Threads: the
+ * coordinator. */
 #ifndef TRAIN_RUN_RECORDS_H
 #define TRAIN_RUN_RECORDS_H
 
@@ -14,44 +15,46 @@ struct ls_coordination;
  * trainer's sinks. Errors: those of ls_sinks_emit. */
 /* Emits the record that begins a run. `type`: run_start or resume. */
 int ls_record_start(struct ls_trainer *trainer, ls_record_type type, ls_error *err);
-/* Emits the record of a step, which had `images_per_s` rows per second. */
+/* Emits the record of a step. `images_per_s`: rows per second. */
 int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct ls_report *report,
                    ls_error *err);
-/* Emits the record of a loss that is not finite, in the step after t->position.steps. `worker` and
- * `shard`: where it occurred; −1: unknown. Logs a warning if such steps are skipped. */
+/* Emits the record of a loss that is not finite, in step number t->position.steps + 1. `worker` and
+ * `shard`: the shard whose loss was not finite, and the worker that computed it; −1: unknown. Logs
+ * a warning if such steps are skipped. */
 int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
 /* Emits the record of a fault, with what the run does about it. */
 int ls_record_arrival(struct ls_trainer *trainer, const char *host, ls_error *err);
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_fault_action action,
                     ls_error *err);
-/* Emits the record of the epoch whose steps are done. */
+/* Emits the record of the present epoch, whose steps are done. */
 int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
-/* Emits the record of the last evaluation, which took `seconds`. */
+/* Emits the record of the last evaluation. `seconds`: its duration. */
 int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
-/* Emits the last record. `status`: how the run ended; `error`: the message, used if it failed. */
+/* Emits the last record of the run. `status`: how the run ended. `error`: the message, which is
+ * used if the run failed. */
 int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
-/* Converts a mean or a sum of the loss from the workers' unit to the unit in which the run reports
- * it. They differ if the target is standardised. */
+/* Converts a loss from the unit in which workers compute it to the unit in which the run reports
+ * it. The units differ if the target is standardised. */
 double ls_loss_of_run(const struct ls_trainer *trainer, double loss);
 
 /* ---- the caller ----------------------------------------------------------------------------- */
 
 /* Calls the caller's progress callback, if there is one. */
-void ls_tell_progress(const struct ls_coordination *c, bool epoch_done, bool evaluated);
+void ls_report_progress(const struct ls_coordination *c, bool epoch_done, bool evaluated);
 
-/* Updates the result's list of devices to those that still take part. */
-void ls_tell_devices(struct ls_trainer *trainer);
+/* Sets the result's list of devices to the devices that still take part in the run. */
+void ls_report_devices(struct ls_trainer *trainer);
 
-/* Sets the metric that the result reports, and its value if it was measured. */
-void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
+/* Sets the metric that the result reports, and its value if `measured` has one. */
+void ls_report_metric(struct ls_trainer *trainer, const ls_measured *measured);
 
 /* ---- the timeline --------------------------------------------------------------------------- */
 
 /* Writes the workers' new marks to the run's trace, if there is one. */
 void ls_drain_trace(const struct ls_trainer *trainer);
-/* Writes the lengths of the workers' queues to the run's trace, if there is one. No job may be
- * under way. */
+/* Writes the lengths of the workers' queues to the run's trace, if there is one. No worker may run
+ * a job. */
 void ls_count_queues(const struct ls_trainer *trainer);
 
 #endif

@@ -3,7 +3,7 @@
 
 /* ---- deciding ------------------------------------------------------------------------------- */
 
-/* Returns whether the evaluation after the steps done so far is the best. */
+/* Returns whether the last evaluation, after the steps done so far, is the best. */
 static bool is_best(const struct ls_trainer *t)
 {
     const ls_best *best = &t->position.best;
@@ -81,7 +81,7 @@ void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
         r->seconds_per_epoch = s->position.trained_s / s->epochs;
 }
 
-/* Returns the state of the run, except what the saver adds. */
+/* Returns the state of the run, except the members that the saver sets. */
 static ls_state describe(const struct ls_trainer *t)
 {
     ls_state state = {.shards = ls_engine_shards(t->engine),

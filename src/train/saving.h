@@ -1,4 +1,5 @@
-/* Checkpoints of a run: decides when one is due and of which kind, and saves it. */
+/* Checkpoints of a run: the functions decide when a checkpoint is due, and in which way it is
+ * saved, and save it. */
 #ifndef TRAIN_SAVING_H
 #define TRAIN_SAVING_H
 
@@ -7,10 +8,11 @@
 
 /* An occasion at which a checkpoint may be due. */
 typedef enum ls_occasion {
-    LS_STEP_DONE, /* `steps` steps are done, or will be */
-    /* An epoch is done and the next has begun; `evaluated`: its end was evaluated. */
+    LS_STEP_DONE, /* `steps` steps are done, or will be done */
+    /* An epoch is done and the next has begun. `evaluated`: there was an evaluation at the end of
+     * the epoch. */
     LS_EPOCH_DONE,
-    LS_TAKEN_OVER, /* this member has become the first one after the loss of the first */
+    LS_TAKEN_OVER, /* the first member was lost, and this member has become the first one */
     LS_RUN_ENDED,  /* the run has ended with `status` */
     LS_ASKED       /* the caller has asked for a checkpoint */
 } ls_occasion;
@@ -18,24 +20,27 @@ typedef enum ls_occasion {
 /* An occasion with its data. */
 typedef struct ls_moment {
     ls_occasion occasion;
-    uint64_t steps;
-    bool evaluated;
-    int status;
+    uint64_t steps; /* for LS_STEP_DONE */
+    bool evaluated; /* for LS_EPOCH_DONE */
+    int status;     /* for LS_RUN_ENDED */
 } ls_moment;
 
-/* The kind of checkpoint that is due. */
+/* Whether a checkpoint is due, and how it is saved. */
 typedef enum ls_due {
     LS_DUE_NOTHING,
-    LS_DUE_MEANWHILE, /* it is written while training goes on; a failure is only logged */
-    LS_DUE_NOW        /* it is on the disk before the run goes on or ends; a failure is an error */
+    /* a checkpoint is due and is written while training goes on; a failure is only logged */
+    LS_DUE_MEANWHILE,
+    /* a checkpoint is due and is on the disk before ls_save returns; a failure is an error */
+    LS_DUE_NOW
 } ls_due;
 
-/* Returns the kind of checkpoint that is due. If the run has no directory, none is. */
+/* Returns whether a checkpoint is due, and how it is saved. No checkpoint is due if the run has no
+ * directory. */
 ls_due ls_checkpoint_due(const struct ls_trainer *trainer, const ls_moment *moment);
 
-/* ls_standing_of copies the run's position and results to `out`. ls_take_standing copies them from
- * `standing` into the trainer; if `standing` has no main metric, that of the trainer stays
- * unchanged. */
+/* ls_standing_of copies the run's position and results to `out`. ls_take_standing copies a position
+ * and results from `standing` to the trainer; if `standing` has no main metric, the trainer's
+ * metric stays unchanged. */
 void ls_standing_of(ls_standing *out, const struct ls_trainer *trainer);
 void ls_take_standing(struct ls_trainer *trainer, const ls_standing *standing);
 
@@ -45,19 +50,21 @@ ls_checkpoint_values ls_values(const struct ls_trainer *trainer);
 /* Returns the description of the run for its saver. */
 ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 
-/* Compares the replicas and, with `exports`, copies weights and optimizer states to
- * ls_engine_weights after any save that reads them has ended. No worker may have work. Errors:
- * LS_EDIVERGED, which names the checksums; those of ls_engine_read_back; LS_ESTALLED. */
+/* Compares the replicas. If `exports`, first waits until no save reads ls_engine_weights, and then
+ * copies the weights and optimizer states of one replica to ls_engine_weights. No worker may have
+ * work. Errors: LS_EDIVERGED, which names the checksums; those of ls_engine_read_back;
+ * LS_ESTALLED. */
 int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
-/* Saves the exported weights and states in the way that `due` says. Errors: those of
- * ls_saver_save. */
+/* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says.
+ * Errors: those of ls_saver_save. */
 int ls_save(struct ls_trainer *trainer, ls_due due, ls_error *err);
-/* Saves the exported weights and states to the file `path`. Errors: those of ls_save_to_file. */
+/* Saves a checkpoint with the weights and states in ls_engine_weights to the file `path`. Errors:
+ * those of ls_save_to_file. */
 int ls_save_at(struct ls_trainer *trainer, const char *path, ls_error *err);
 
-/* Returns the path of the checkpoint of the best evaluation, valid until the next call; NULL: none
- * is kept. */
+/* Returns the path of the checkpoint of the best evaluation, or NULL if there is no such
+ * checkpoint. The path is valid until the next call. */
 const char *ls_best_checkpoint(struct ls_trainer *trainer);
 /* Called before another evaluation becomes the best: marks the checkpoint of the present best
  * evaluation to be kept until the new best evaluation has a checkpoint. Errors: LS_ESTALLED. */

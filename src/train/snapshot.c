@@ -1,11 +1,11 @@
-/* Snapshots, and predictors that compute for them.
+/* Snapshots, and the predictors that compute predictions with the weights of snapshots.
  *
- * A predictor has a device, a replica and a thread of the library, and serves one caller at a time:
- * a caller takes it from the list of idle predictors and puts it back after the prediction. The
- * thread is needed because a back end may keep state per thread (a current device), which must not
- * change on the caller's thread. The built-in CPU back end keeps no such state. With it the
- * caller's thread computes the prediction itself, because passing the work to another thread would
- * need a second CPU, which a process with several callers may not have.
+ * A predictor has a device, a replica and a thread of the library. It serves one caller at a time:
+ * a caller *borrows* the predictor from the list of idle predictors, and gives it back after the
+ * prediction. The thread is needed because a back end may keep state per thread (such as a current
+ * device), and that state must not change on the caller's thread. The built-in CPU back end keeps
+ * no such state, so with it the caller's thread computes the prediction itself. Passing the work to
+ * another thread would need a second CPU, which a process with several callers may not have.
  */
 #include "train/snapshot.h"
 #include "base/error.h"
@@ -28,17 +28,18 @@
 
 struct ls_inference {
     atomic_uint references;
-    atomic_ullong snapshots; /* number of snapshots so far, which numbers them */
+    /* number of snapshots created so far; the id of a snapshot is this number */
+    atomic_ullong snapshots;
     ls_model *model;
     ls_registry *own_registry;
     const ls_registry *registry;
     ls_gather preprocessing;
     char device[80]; /* device of predictors, such as "cpu:1" or "cuda:0" */
-    ls_card card;    /* card of the model; zeroed: it has none */
+    ls_card card;    /* card of the model (config/card.h); zeroed: the model has none */
     const ls_host *host;
     ls_fork_mark *mark;
     pthread_mutex_t lock;   /* protects `idle` */
-    struct predictor *idle; /* list of the predictors that serve no caller now */
+    struct predictor *idle; /* list of the predictors that serve no caller at present */
 };
 
 struct ls_snapshot {
@@ -50,12 +51,13 @@ struct ls_snapshot {
 
 /* ---- reference counting ------------------------------------------------------------------------
  *
- * Memory order. Only a thread that holds a reference adds another one, so the count cannot reach 0
- * meanwhile, and adding needs no order. All changes of the count are read-modify-writes. Each
- * decrement is a release, and later changes continue its release sequence. The decrement that
- * finds 1, the last one, is also an acquire, and reads from the release sequence of every earlier
- * decrement: everything that any thread did with the object before it dropped its reference happens
- * before the object is freed.
+ * Memory order. Only a thread that has a reference adds another one, so the count cannot reach 0
+ * meanwhile, and an increment needs no order. All changes of the count are read-modify-writes. Each
+ * decrement has release order, and heads a release sequence that all later changes continue. The
+ * last decrement, which finds 1, also has acquire order. It reads a value of the release sequence
+ * of every earlier decrement, so every earlier decrement synchronizes with it. Therefore everything
+ * that a thread did with the object before it dropped its reference happens before the object is
+ * freed.
  */
 
 static void retain(atomic_uint *references)
@@ -107,7 +109,7 @@ const ls_registry *ls_inference_registry(const ls_inference *i)
     return i->registry;
 }
 
-/* Returns the back end of a device such as "cpu:1" or "cpu(0)"; NULL: it is unknown. */
+/* Returns the back end of a device such as "cpu:1" or "cpu(0)"; NULL: no back end has that name. */
 static const ls_backend *backend_of(const ls_registry *registry, const char *device)
 {
     return ls_registry_find(registry, device, strcspn(device, ":("));
@@ -122,8 +124,8 @@ void ls_inference_use_kind_of(ls_inference *i, const char *device)
     snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, b && b->counted ? 1 : number);
 }
 
-/* Sets the device of predictors, as in a device list: "cuda:3". Must be called before the first
- * snapshot. */
+/* Sets the device of predictors, in the form of a device list, such as "cuda:3". Must be called
+ * before the first snapshot is created. */
 static int predict_on(ls_inference *i, const char *device, ls_error *err)
 {
     const int n = snprintf(i->device, sizeof i->device, "%s", device);
@@ -135,10 +137,11 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 
 /* ---- predictors ----------------------------------------------------------------------------- */
 
-/* Numbers of rows for which a predictor has plans; other numbers are padded to the next of them. On
- * the CPU, numbers up to eight have plans of their own, which cost no more than their rows. */
+/* Numbers of rows for which a predictor has plans. Other numbers are padded to the next larger
+ * number in the array. On the CPU, each number up to eight has a plan of its own, so that a
+ * prediction of few rows takes time in proportion to their number. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
-enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
+enum { PASS_ROWS = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
 typedef struct predictor {
     const ls_inference *inference;
@@ -146,11 +149,12 @@ typedef struct predictor {
     struct predictor *next; /* next in the list of idle predictors */
     /* A replica that is never trained, and its input and output. */
     ls_replica *replica;
-    char *images;       /* [MOST] */
-    int32_t *labels;    /* [MOST][targets or 1] unused, always 0 */
-    float *logits;      /* [MOST][classes] */
-    uint32_t row[MOST]; /* the numbers 0 … MOST − 1 */
-    int sizes;          /* number of entries of the array `sizes` that it uses */
+    char *images;            /* [PASS_ROWS] */
+    int32_t *labels;         /* [PASS_ROWS][targets or 1] unused, always 0 */
+    float *logits;           /* [PASS_ROWS][classes] */
+    uint32_t row[PASS_ROWS]; /* row indices: 0 … PASS_ROWS − 1 */
+    /* number of entries of the array `sizes` for which this predictor has plans */
+    int sizes;
     size_t image_bytes;
     uint64_t loaded; /* id of the snapshot whose weights are loaded; 0: none */
     /* The current request and its result. */
@@ -174,7 +178,7 @@ static int start(const ls_worker *w, ls_device *device, void **local, void *user
         .normalisation = i->preprocessing,
         .data = {[LS_TEST] = {.images = (const void *)p->images,
                               .labels = p->labels,
-                              .rows = MOST}},
+                              .rows = PASS_ROWS}},
         .shard_rows = sizes,
         .shard_row_counts = p->sizes,
         .host = i->host,
@@ -191,17 +195,18 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
 }
 
 /* Returns the number of rows of the next forward pass, if `left` rows have not been predicted yet.
- * 17 to 48 rows are cheaper in passes of 16 rows than in one pass padded to MOST rows. */
-static uint32_t next_of(uint32_t left)
+ * 17 to 48 rows take less time in passes of 16 rows than in one pass that is padded to PASS_ROWS
+ * rows. */
+static uint32_t next_pass_rows(uint32_t left)
 {
-    if (left >= MOST)
-        return MOST;
+    if (left >= PASS_ROWS)
+        return PASS_ROWS;
     return left > 16 && left <= 48 ? 16 : left;
 }
 
 static uint32_t padded(const predictor *p, uint32_t n)
 {
-    uint32_t size = MOST;
+    uint32_t size = PASS_ROWS;
     for (int i = 1; i < p->sizes; i++)
         if (n <= sizes[i] && sizes[i] < size)
             size = sizes[i];
@@ -220,7 +225,7 @@ static int load(predictor *p, ls_error *err)
     return status;
 }
 
-/* Converts rows from the user's form to the network's input. */
+/* Converts n rows from the form of the caller's data to the input of the network. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
     const ls_prep *prep = p->inference->card.prep;
@@ -253,8 +258,8 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
     return status;
 }
 
-/* Runs the current request. It allocates no memory. The result is stored in the predictor and not
- * returned, because the pool would keep an error for ever. */
+/* Runs the current request. Allocates no memory. The result is stored in the predictor and not
+ * returned, because the pool would keep a returned error for ever. */
 static int predict(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -262,7 +267,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     predictor *p = arg;
     p->status = load(p, &p->error);
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
-        const uint32_t count = next_of(p->n - done);
+        const uint32_t count = next_pass_rows(p->n - done);
         p->status =
             predict_some(p, p->rows + done * p->image_bytes, count,
                          p->scores + done * (size_t)p->inference->model->classes, &p->error);
@@ -288,10 +293,10 @@ static int make_room(predictor *p, ls_error *err)
     const size_t words = i->preprocessing.targets ? (size_t)i->preprocessing.targets : 1;
     p->image_bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w *
                      (i->preprocessing.floats ? sizeof(float) : sizeof(uint8_t));
-    p->images = ls_alloc_array(i->host, MOST, p->image_bytes);
-    p->labels = ls_alloc_array(i->host, MOST * words, sizeof *p->labels);
-    p->logits = ls_alloc_array(i->host, MOST * sizeof *p->logits, (size_t)i->model->classes);
-    for (uint32_t row = 0; row < MOST; row++)
+    p->images = ls_alloc_array(i->host, PASS_ROWS, p->image_bytes);
+    p->labels = ls_alloc_array(i->host, PASS_ROWS * words, sizeof *p->labels);
+    p->logits = ls_alloc_array(i->host, PASS_ROWS * sizeof *p->logits, (size_t)i->model->classes);
+    for (uint32_t row = 0; row < PASS_ROWS; row++)
         p->row[row] = row;
     return p->images && p->labels && p->logits
                ? LS_OK
@@ -315,11 +320,12 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
     p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
-    /* With caller_works the pool's owner would have to be one thread. Here the thread that has
-     * borrowed the predictor acts as the owner, which may be another thread each time. This is
-     * allowed inside the library, because devices of the built-in CPU back end belong to no thread,
-     * and what one borrower did happens before what the next one does: the former unlocks i->lock
-     * in give_back, and the latter locks it in borrow. */
+    /* The public API requires that the owner of a pool with caller_works is always the same thread.
+     * Here the thread that has borrowed the predictor acts as the owner, which may be another
+     * thread each time. This is allowed inside the library for two reasons. Devices of the built-in
+     * CPU back end belong to no thread. And everything that one borrower does happens before
+     * everything that the next borrower does: the first unlocks i->lock in give_back, and the next
+     * locks it in borrow. */
     int status = make_room(p, err);
     if (status == LS_OK)
         status = ls_device_pool_create(&p->pool, &o, err);
@@ -484,7 +490,8 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
         status = predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
-    if (status == LS_OK) /* a prediction of no rows opens the device, so that errors appear here */
+    /* a prediction of no rows opens the device, so its errors are returned here */
+    if (status == LS_OK)
         status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
@@ -538,7 +545,7 @@ const char *ls_model_card(const ls_snapshot *model)
     return model->inference->model->card;
 }
 
-/* Fails if a column of the model has no field. */
+/* Fails if the row has no field for a column of the model. */
 static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
 {
     for (int i = 0; i < prep->columns; i++)

@@ -1,4 +1,4 @@
-/* The public functions from opening to closing a trainer. */
+/* The public functions that open, run and close a trainer. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -17,9 +17,10 @@
 
 static int close_trainer(ls_trainer *t);
 
-/* Opens a trainer. `again`: another host was lost while this one was being admitted to a run, so it
- * may ask once more. It leaves only after the others have voted with it: together with the loss
- * its leaving could leave too few. */
+/* Opens a trainer. *again becomes true if this host was being admitted to a run and another host
+ * was lost meanwhile; this host may then ask once more. It leaves the run only after it has voted
+ * with the others. If it left before, the lost host and this host together could be so many that
+ * the others are no majority. */
 static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again, ls_error *err)
 {
     ls_error why = {0};
@@ -62,8 +63,9 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return status;
 }
 
-/* Ends the records. A run that its caller drove ends here, with the error that ended the training
- * or else that of the last checkpoint. Sets *unsaved to the status of the last checkpoint. */
+/* Ends the records. A run that its caller drove ends here. Its status is the error that ended the
+ * training or, if there is none, the status of the last checkpoint. Sets *unsaved to the status of
+ * the last checkpoint. */
 static int close_records(ls_trainer *t, int *unsaved)
 {
     ls_error err;
@@ -80,19 +82,20 @@ static int close_records(ls_trainer *t, int *unsaved)
     if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->records.trace);
-    ls_saver_destroy(t->dir.saver); /* the last record names its path */
+    ls_saver_destroy(t->dir.saver); /* the last record contains the saver's path */
     t->dir.saver = NULL;
     return LS_OK;
 }
 
 /* Frees the trainer, and returns the error of the last checkpoint. A stalled worker may still use
- * anything that it could reach, so after a stall all of that is kept; otherwise the process would
- * have to end. */
+ * all memory that it could reach. If a worker has stalled, this memory is not freed, so the process
+ * can continue. */
 static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;
     int unsaved = LS_OK, status = close_records(t, &unsaved);
-    /* before the members' memory is freed, which a group may have pinned */
+    /* A group may have pinned memory of the members, so the engine is stopped before that memory is
+     * freed. */
     if (ls_engine_stop(t->engine))
         status = LS_ESTALLED;
     if (ls_members_close(t, status != LS_OK))
@@ -127,7 +130,7 @@ int ls_trainer_close(ls_trainer *t)
     if (!t)
         return LS_OK;
     const ls_call call = ls_call_begin_last(t, "ls_trainer_close", NULL);
-    /* the call is never ended, so no other call can begin */
+    /* the call is not ended, so no other call can begin */
     return call.status ? call.status : close_trainer(t);
 }
 
@@ -148,7 +151,8 @@ void ls_trainer_interrupt(ls_trainer *t)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Returns whether the weights are those of a whole step and worth keeping. */
+/* Returns whether the weights are valid: all replicas have applied the same steps, and a device is
+ * left from which they can be read. */
 static bool weights_are_sound(const ls_trainer *t, int status)
 {
     return ls_engine_live(t->engine) > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
@@ -165,8 +169,8 @@ static int write_weights(ls_trainer *t, ls_error *err)
                                ls_engine_weights(t->engine)->canonical, t->host, err);
 }
 
-/* Exports the weights, saves a checkpoint if the run can go on from here, and writes the weights.
- * `status` is how the run ended. */
+/* Reads the weights back, saves a checkpoint if one is due, and writes the file of weights.
+ * `status`: how the run ended. */
 static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
@@ -184,9 +188,9 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     return save_status ? save_status : weights_status;
 }
 
-/* Keeps the first of two errors; an interrupt is not an error. The caller stores a result in
- * `later_status` before this call, because computing it fills `later` and reads *status, which this
- * function changes. */
+/* Keeps the first of two errors: if there is no error in *status and *first yet, copies the later
+ * error to them. An interrupt does not count as an error. The caller must compute `later_status` in
+ * a statement before the call, because that computation writes `later` and reads *status. */
 static void keep_first_error(int *status, ls_error *first, int later_status, const ls_error *later)
 {
     if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
@@ -206,8 +210,8 @@ int ls_begin(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Compares the end of the run with the other members. If one is lost meanwhile, the others recover
- * and compare again; the first member may then be another one. */
+/* Compares the final weights with the other members. If a member is lost meanwhile, the others
+ * recover, save again and compare again, because another member may be the first then. */
 static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);
@@ -218,15 +222,15 @@ static int compare_ends(ls_trainer *t, int status, ls_error *err)
         if (part_status == LS_OK)
             part_status = ls_members_end(t, status, err);
     }
-    /* The member with the run directory is lost. That is the error, whether or not saving here
-     * succeeds. */
+    /* The member with the run directory is lost, which is the error of the run. This member tries
+     * to save the run; the error stays the same if that fails. */
     if (part_status == LS_ESTALLED && !t->dir.saver)
         save_all(t, part_status, NULL);
     return part_status;
 }
 
-/* Ends a run, also after an error: saves, compares with the other members, writes the last record,
- * and closes the sinks. */
+/* Ends a run, also after an error: saves, compares the weights with the other members, writes the
+ * last record, and closes the sinks. */
 static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
@@ -235,13 +239,13 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later = *first;
     later_status = compare_ends(t, *status, &later);
     keep_first_error(status, first, later_status, &later);
-    ls_tell_devices(t);
+    ls_report_devices(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->records.trace, &later);
     keep_first_error(status, first, later_status, &later);
-    /* a save in progress syncs the metrics file */
+    /* a save that is running syncs the metrics file */
     if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
         later_status = ls_sinks_close(&t->records.sinks, &later);
         keep_first_error(status, first, later_status, &later);
@@ -293,7 +297,8 @@ int ls_trainer_weights(ls_trainer *t, float *out, size_t capacity, ls_error *err
     return status;
 }
 
-/* A text for the caller, preceded by the host that allocated it. */
+/* A text that a public function returns. The caller frees it without naming a host, so `host`,
+ * which allocated it, is stored before the text. */
 typedef struct text_block {
     const ls_host *host;
     char text[];

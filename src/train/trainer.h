@@ -1,7 +1,7 @@
 /* The trainer: the state of a training run.
  *
- * Threads: one of the caller's threads at a time, checked by calls.h. It is the coordinator of the
- * workers (engine/engine.h). Only `stop` may be set from any thread at any time.
+ * Threads: one thread of the caller at a time, which calls.h checks. This thread is the coordinator
+ * of the workers (engine/engine.h). Only `stop` may be set from any thread at any time.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -26,82 +26,85 @@ typedef enum ls_stage_of_life {
     LS_ENDED   /* the last record was written */
 } ls_stage_of_life;
 
-/* Output of records, and arrays for one record. */
+/* The sinks of a run's records, and arrays that one record needs. */
 typedef struct ls_record_room {
     ls_sinks sinks;
     ls_worker_times *times; /* [workers] */
     const char **device;
-    ls_trace *trace; /* timeline; NULL: none is written */
+    ls_trace *trace; /* the run's timeline; NULL: no timeline is written */
 } ls_record_room;
 
 /* Results of the run for its caller. */
 typedef struct ls_run_reported {
     ls_summary summary;
     ls_result result;
-    ls_metric metric; /* number of result.metric; LS_METRIC_CONFUSION: not known yet */
-    /* results of the last evaluation; its loss and accuracy are in `result` */
+    /* the metric whose name is result.metric. LS_METRIC_CONFUSION, which is never reported here,
+     * means that the metric is not known yet */
+    ls_metric metric;
+    /* results of the last evaluation, except loss and accuracy, which are in `result` */
     ls_measured measured;
     struct { /* texts to which summary and result point */
         char data[160], devices[512], resumed[512];
-        char devices_left[512]; /* the remaining devices, if some were lost */
-        char early[160];        /* why the run stopped early; "": it did not */
+        char devices_left[512]; /* the devices that remain, if some were lost */
+        char early[160];        /* why the run stopped early; "": it did not stop early */
         char best[4200];
     } text;
 } ls_run_reported;
 
 struct ls_trainer {
     /* Constant from the first step on. */
-    /* `callbacks`, `cluster` and `sources` below replace the fields of these names */
+    /* options of the caller; the members `callbacks`, `cluster` and `sources` below replace those
+     * of `options` */
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
-    ls_trainer_cluster cluster;     /* zeroed: as the config says */
+    ls_trainer_cluster cluster;     /* zeroed: the config decides */
     const ls_host *host;
     ls_data_source *source; /* copies of the caller's data sources; NULL: none */
     const ls_data_source **sources;
     ls_config config;
     ls_dataset *data[LS_SUBSETS];
-    ls_inference *inference; /* shared with snapshots */
+    ls_inference *inference; /* shared with snapshots (snapshot.h) */
     const ls_model *model;   /* owned by inference */
 
     /* Used by the coordinator. */
     ls_engine *engine;  /* the workers */
-    ls_members members; /* the other processes */
+    ls_members members; /* the processes of the run */
     struct ls_coordination *coordination;
-    ls_position position;
-    ls_run_files dir;
+    ls_position position; /* how far the run is (checkpoint/checkpoint.h) */
+    ls_run_files dir;     /* the run's directory and its saver */
     ls_record_room records;
 
     /* State of the public functions. */
-    atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
-    atomic_int inside; /* non-zero: one of the trainer's functions is running (calls.h) */
-    ls_snapshot *last; /* newest snapshot that ls_trainer_predict took; NULL: none */
-    ls_stage_of_life life;
-    bool ran;        /* ls_trainer_run was called */
-    ls_error broken; /* why training cannot go on; status 0: it can */
+    atomic_int stop;       /* set by ls_trainer_interrupt, from any thread */
+    atomic_int in_call;    /* 1 while a public function of the trainer is running (calls.h) */
+    ls_snapshot *last;     /* newest snapshot that ls_trainer_predict has taken; NULL: none */
+    ls_stage_of_life life; /* which records were written */
+    bool ran;              /* ls_trainer_run was called */
+    ls_error broken;       /* the error that ended the training; status LS_OK: training can go on */
     ls_run_reported reported;
 };
 
 /* ---- open.c --------------------------------------------------------------------------------- */
 
-/* Creates everything that a run needs. After a failure ls_trainer_close frees what was created.
- * Errors: those of ls_trainer_open. */
+/* Creates all parts of a run: data, model, workers, connections and files. After a failure
+ * ls_trainer_close frees the parts that were created. Errors: those of ls_trainer_open. */
 int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- drive.c -------------------------------------------------------------------------------- */
 
-/* Adds a sink. The trainer closes it at the end of the run, or now if this function fails. Errors:
- * LS_EINVAL (too many). */
+/* Adds a sink. The trainer closes the sink at the end of the run. If the function fails, it closes
+ * the sink itself. Errors: LS_EINVAL (too many sinks). */
 int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
 
-/* Copies the current weights to ls_engine_weights, for the public function called `function`;
- * recovers if a device fails meanwhile. Errors: LS_EDEVICE (no device is left), or the error that
- * ended the training; LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM. */
+/* Copies the current weights to ls_engine_weights. Recovers if a device fails meanwhile.
+ * `function`: name of the calling public function, for messages. Errors: LS_EDEVICE (no device is
+ * left), or the error that ended the training; LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM. */
 int ls_take_weights(struct ls_trainer *trainer, const char *function, ls_error *err);
 
 /* ---- trainer.c ------------------------------------------------------------------------------ */
 
-/* Writes the first record, unless that was done before. Errors: those of records and of the
- * cluster. */
+/* Writes the first record of the run, unless it was written before. Errors: those of records and of
+ * the cluster. */
 int ls_begin(struct ls_trainer *trainer, ls_error *err);
 
 #endif

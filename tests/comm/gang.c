@@ -52,7 +52,7 @@ void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards,
 {
     ls_error err;
     memset(g, 0, sizeof *g);
-    /* Two parameters and a tail, as an arena has them. */
+    /* The arena is cut like the arena of a model: two parameters and a tail. */
     g->segments[1] = floats / 32 * 16;
     g->segments[2] = floats - 16;
     g->segments[3] = floats;

@@ -1,4 +1,5 @@
-/* A group of ranks for the tests of src/comm: one thread and one reference device each. */
+/* A gang: a group of ranks for the tests of src/comm. Each rank, here called a member, has a thread
+ * and a reference device of its own. comm/comm.h explains folds and merges. */
 #ifndef TESTS_COMM_GANG_H
 #define TESTS_COMM_GANG_H
 
@@ -18,7 +19,7 @@ typedef struct gang_member {
     ls_device *device;
     ls_comm *comm;
     ls_fold fold;
-    ls_hand hand; /* hand.deal NULL: its shards are fixed */
+    ls_hand hand; /* the shards that were dealt to it; hand.deal NULL: shards are not dealt */
     float *leaf, *total;
     ls_comm_times times;
     int status;
@@ -34,25 +35,27 @@ struct gang {
     void *user;
 };
 
-/* Opens a group. `floats` is a multiple of 16. Members have the shards that ls_split assigns
- * them. */
+/* Opens a group. `floats`: length of an arena, a multiple of 16. Each member has the shards that
+ * ls_split assigns to it. */
 void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                 uint64_t timeout_ns);
-/* The same for one process of a run, which has the leaves `span`. `members` must have been
- * prepared. */
+/* Opens the group of one process in a run of several processes. The process has the leaves `span`.
+ * `members` must have been prepared. */
 void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                        uint64_t timeout_ns, struct ls_cluster *members, ls_span span);
-/* From now on shards are dealt to the members as they come. Every member has one at least. */
+/* From this call on, shards are dealt to the members while they compute. Each member gets at least
+ * one shard. */
 void gang_deal(gang *g);
 void gang_end(gang *g);
 
-/* Runs `body` once in every member, each on a thread of its own, and joins the threads. */
+/* Runs `body` once for every member, each on a thread of its own, and waits for the threads. */
 void gang_run(gang *g, void (*body)(gang_member *member));
 
-/* Pushes this member's shards, each filled by fill(leaf, shard, floats, user). */
+/* Pushes this member's shards to its fold. fill(leaf, shard, floats, user) writes the values of
+ * each shard. */
 int gang_fold(gang_member *member, void (*fill)(float *leaf, int shard, size_t floats, void *user),
               void *user);
-/* Does the same, and merges. */
+/* Does the same as gang_fold, and then merges. */
 int gang_reduce(gang_member *member,
                 void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user);
 

@@ -16,9 +16,10 @@
 #include <cmocka.h>
 
 #define SHARDS_MOST 16
-#define STEPS 3 /* one after another, so that a step meets what the last one left */
+/* several steps, so that a step begins with the memory that the step before has used */
+#define STEPS 3
 
-/* Numbers of very different sizes: another order of summation gives other bits. */
+/* Writes numbers of very different sizes, so that another order of additions gives other bits. */
 static void fill_step(float *leaf, int shard, size_t floats, void *user)
 {
     const uint32_t step = *(const uint32_t *)user;
@@ -30,7 +31,7 @@ static void fill_step(float *leaf, int shard, size_t floats, void *user)
     }
 }
 
-/* T(lo, hi) by the definition, element by element. */
+/* Returns element i of the tree node T(lo, hi), computed by the definition (merge/tree.h). */
 static float tree_sum(const float *leaves, size_t floats, size_t i, int lo, int hi)
 {
     if (hi - lo == 1)
@@ -41,7 +42,7 @@ static float tree_sum(const float *leaves, size_t floats, size_t i, int lo, int 
     return tree_sum(leaves, floats, i, lo, lo + half) + tree_sum(leaves, floats, i, lo + half, hi);
 }
 
-/* The order that naive code would use: a tree that is broken on purpose. */
+/* Returns the sum from left to right, which is not the tree's order. */
 static float left_fold(const float *leaves, size_t floats, size_t i, int shards)
 {
     float sum = leaves[i];
@@ -59,14 +60,14 @@ static float *make_leaves(int shards, size_t floats, uint32_t step)
     return leaves;
 }
 
-/* Results of the members, copied after each step. */
+/* Results of all members, copied after each step. */
 typedef struct found {
     float *total[STEPS][GANG_MOST];
     int status[STEPS][GANG_MOST];
-    bool by_pieces; /* each member computes the sum for itself */
+    bool by_pieces; /* each member computes the total itself */
 } found;
 
-/* Computes the whole sum, in pieces of several lengths. */
+/* Computes the whole total in pieces of several lengths. */
 static int add_pieces(gang_member *m, uint32_t step)
 {
     static const size_t lengths[] = {16, 4096, 272, 48};
@@ -91,14 +92,16 @@ static void run_steps(gang_member *m)
     }
 }
 
-/* The memory of the sum: an array of each rank's own, the same by pieces, the group's, or, with
- * one rank, the array of its first partial sum. */
+/* The memory of the total: an array of each rank, written at once or in pieces; an array that all
+ * ranks share; or, with one rank, the array of its first partial sum. */
 typedef enum sum_place { OWN, BY_PIECES, OF_GROUP, IN_PLACE } sum_place;
 
-/* How members fold their shards. */
+/* How members add their own shards (comm/comm.h): without spread mode, in spread mode, or with
+ * dealt shards. */
 typedef enum fold_form { COPIED, SPREAD, DEALT } fold_form;
 
-/* All members change their totals for those of `place`, or get them back. */
+/* Replaces the totals of all members by totals in `place`; if `back`, restores the members' own
+ * totals. */
 static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, bool back)
 {
     for (int r = 0; r < g->desc.ranks; r++) {
@@ -171,7 +174,7 @@ static void check_ordered(int ranks, int shards, size_t floats)
     static const struct {
         sum_place place;
         fold_form form;
-        int ranks; /* 1: one rank only; 2: several; 0: any number */
+        int ranks; /* 1: only for one rank; 2: only for several ranks; 0: for any number of ranks */
     } way[] = {
         {OWN, COPIED, 0}, {BY_PIECES, SPREAD, 0}, {OF_GROUP, SPREAD, 0},
         {OWN, DEALT, 2},  {BY_PIECES, DEALT, 2},  {OF_GROUP, COPIED, 2},
@@ -192,7 +195,8 @@ static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state
 
 static void ordered_takes_arenas_of_odd_lengths(void **state)
 {
-    /* Fewer lines than ranks, one more than a piece, primes. */
+    /* Lengths in lines of 16 floats: fewer lines than ranks, one line more than a piece, and prime
+     * numbers. */
     static const size_t lines[] = {1, 2, 3, 16, 17, 127, 257};
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -224,7 +228,8 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
     }
 }
 
-/* Were the tree replaced by a sum from left to right, the tests above would see it. */
+/* If sums were computed from left to right instead of in the tree's order, the tests above would
+ * fail. */
 static void a_tree_that_is_broken_on_purpose_gives_other_bits(void **state)
 {
     const size_t floats = 16 * 21;
@@ -239,7 +244,7 @@ static void a_tree_that_is_broken_on_purpose_gives_other_bits(void **state)
     }
 }
 
-/* With one shard a rank, `naive` is that broken tree: what people get who add up in rank order. */
+/* With one shard per rank, `naive` adds from left to right, in the order of the ranks. */
 static void naive_adds_in_the_order_of_the_ranks(void **state)
 {
     const int shards = 8;
@@ -328,7 +333,7 @@ static void a_fold_leaves_the_cover_of_its_range(void **state)
         }
 }
 
-/* The stack as high as it gets: what is left has the tree's bits. */
+/* Tests the largest possible stack: the sums on it have the tree's bits. */
 static void a_high_stack_is_added_up_as_the_tree_is(void **state)
 {
     enum { SHARDS = 65536, FLOATS = 16 };
@@ -358,8 +363,8 @@ static void a_high_stack_is_added_up_as_the_tree_is(void **state)
     device->ops->close(device);
 }
 
-/* Pushes leaves on a random side until `reach` is full. What is on the stack at any time are nodes
- * of the tree, with its bits. */
+/* Pushes leaves on a random side until all shards of `reach` have been pushed. At any time all
+ * entries of the stack are nodes of the tree, with the tree's bits. */
 static void push_at_both_ends(ls_fold *fold, ls_span reach, int first, const float *leaves,
                               size_t floats, uint32_t seed)
 {
@@ -441,8 +446,8 @@ static void a_device_that_cannot_add_is_no_sum(void **state)
     real->close(device);
 }
 
-/* The largest number of leaves, and the most unfavourable ranges: the stack has room for their
- * parts. */
+/* With the largest number of leaves and the ranges that need the most entries, the stack has room
+ * for all entries. */
 static void a_spread_fold_keeps_few_parts(void **state)
 {
     static const ls_span ranges[] = {{0, 65536}, {1, 65536},     {1, 65535}, {3, 65533},

@@ -1,5 +1,5 @@
-/* Tests the check that a group of workers makes before its first step. It must find every planted
- * fault, and none in a group without faults. */
+/* Tests the start-up check of a group of workers (merge/group.h). The check must find every planted
+ * fault, and must report none in a group without faults. */
 #include "comm/gang.h"
 #include "merge/group.h"
 #include "runner.h"
@@ -52,7 +52,7 @@ static void check_and_merge(gang_member *m)
     check_once(m);
     for (size_t i = 0; i < m->gang->desc.floats; i++)
         if (m->leaf[i] != 0 || m->total[i] != 0)
-            m->status = LS_EINTERNAL; /* they are left zero */
+            m->status = LS_EINTERNAL; /* these floats stay zero */
     if (m->status == LS_OK)
         m->status = gang_reduce(m, fill_one, NULL);
 }
@@ -79,7 +79,8 @@ static void sound_groups_pass_and_can_be_used(void **state)
 
 /* ---- memory that fails ---- */
 
-/* Memory like a chip with a dead address line: page 5 is the same memory as page 3. */
+/* Memory that behaves like a chip with a broken address line: page 5 is the same memory as page
+ * 3. */
 typedef struct bad_memory {
     FILE *file;
     char *base;
@@ -123,7 +124,7 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
             const gang_member *m = &g.member[r];
             if (m->status == LS_EABORTED)
                 continue;
-            /* The value written last is found where it does not belong. */
+            /* The value that was written last is read at the wrong address as well. */
             snprintf(start, sizeof start, "start-up check: ref(%d) (rank %d) read 0x", r, r);
             snprintf(end, sizeof end, " from ref(1) (rank 1) at float %zu: expected 0x",
                      3 * bad.page / sizeof(float));
@@ -134,7 +135,7 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
         }
         assert_true(found >= 1);
         gang_run(&g, check_once);
-        expect_all(&g, LS_EABORTED); /* nobody uses such a group */
+        expect_all(&g, LS_EABORTED); /* a group whose check has failed cannot be used */
         g.member[1].total = good;
         gang_end(&g);
         bad_memory_end(&bad, PAGES);
@@ -143,9 +144,9 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
 
 /* ---- memory that is wrong for a moment ---- */
 
-/* One piece of the check's memory, and an inaccessible page after it. A page of it is damaged once
- * it has been written, and restored before it has been read twice; accesses to the inaccessible
- * pages after it tell when. */
+/* One piece of the check's memory, followed by an inaccessible page. After the piece has been
+ * written, one of its pages is damaged; before the page is read for the second time, it is
+ * restored. Faults on inaccessible pages tell the test when to do so. */
 static struct {
     char *base;
     size_t page, pages;
@@ -157,10 +158,10 @@ static void at_a_fault(int signal)
     (void)signal;
     char *last = moment.base + (moment.pages - 1) * moment.page;
     moment.base[moment.page + 5] = (char)(moment.base[moment.page + 5] ^ 64);
-    if (++moment.faults == 1) { /* the last page is written */
+    if (++moment.faults == 1) { /* the last page is being written */
         mprotect(last, moment.page, PROT_READ | PROT_WRITE);
         mprotect(last - moment.page, moment.page, PROT_NONE);
-    } else if (moment.faults == 2) { /* the one before it is read */
+    } else if (moment.faults == 2) { /* the page before it is being read */
         mprotect(last - moment.page, moment.page, PROT_READ | PROT_WRITE);
     } else {
         _exit(3);
@@ -199,7 +200,8 @@ static void what_is_wrong_for_a_moment_is_found_and_read_no_further(void **state
 
 /* ---- one total ---- */
 
-/* The ranks' marks are in their scratch then, and one of those fails. */
+/* If all ranks share one total, the ranks write their patterns to `scratch`. The `scratch` of one
+ * rank is faulty. */
 static void memory_is_checked_where_all_have_one_total(void **state)
 {
     enum { RANKS = 3, PAGES = 8 };
@@ -236,7 +238,7 @@ static void memory_is_checked_where_all_have_one_total(void **state)
 
 /* ---- a merge that adds up wrongly ---- */
 
-static size_t wrong_at; /* set before the ranks start */
+static size_t wrong_at; /* set before the ranks' threads start */
 
 static int reduce_wrongly(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                           float *total, ls_comm_times *times, ls_error *err)

@@ -22,7 +22,7 @@ static void fill_one(float *leaf, int shard, size_t floats, void *user)
         leaf[i] = 1.0f;
 }
 
-/* The last rank fails before it merges. */
+/* Aborts the group on the last rank, before that rank merges. */
 static void last_one_aborts(gang_member *m)
 {
     const ls_comm_type *type = m->gang->desc.type;
@@ -49,7 +49,7 @@ static void an_abort_releases_everybody_for_good(void **state)
             gang_run(&g, last_one_aborts);
             for (int r = 0; r < 4; r++)
                 assert_int_equal(g.member[r].status, LS_EABORTED);
-            gang_run(&g, reduce_once); /* later calls too */
+            gang_run(&g, reduce_once); /* later calls fail too */
             for (int r = 0; r < 4; r++)
                 assert_int_equal(g.member[r].status, LS_EABORTED);
             gang_end(&g);
@@ -82,7 +82,8 @@ static void a_timeout_names_the_rank_that_is_missing(void **state)
             }
             assert_true(m->times.wait > 0.01);
         }
-        assert_int_equal(named, 1); /* one gives up, and takes the others along */
+        /* one rank times out and aborts the group, which ends the wait of the others */
+        assert_int_equal(named, 1);
         gang_end(&g);
     }
 }

@@ -8,16 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GUARD 64        /* bytes on each side, so that alignment stays */
-#define WORD 0xA5       /* each of them */
-#define NONE 0xFF       /* a float of these bytes is not a number */
-#define GUARD_FLOATS 16 /* guard of a parameter: zeros, because ops process whole arenas */
+/* number of guard bytes before and after a buffer; a multiple of the alignment */
+#define GUARD 64
+#define WORD 0xA5 /* value of each guard byte */
+#define NONE 0xFF /* four bytes of this value are a NaN */
+/* number of guard floats after a parameter; they are zero, because ops process whole arenas */
+#define GUARD_FLOATS 16
 #define BOTH (2 * (size_t)GUARD)
 
 typedef struct block {
     struct block *next;
     size_t bytes;
-    char *memory; /* as the inner device gave it */
+    char *memory; /* the address that the inner device has returned */
 } block;
 
 typedef struct guarded_device {
@@ -26,7 +28,7 @@ typedef struct guarded_device {
     block *blocks;
 } guarded_device;
 
-/* Memory that an op writes; `memory` is after the first guard. */
+/* Memory that an op writes. `memory` begins after the first guard. */
 typedef struct span {
     const char *what;
     char *memory;
@@ -41,7 +43,7 @@ typedef struct guarded_op {
     ls_op_kind kind;
     ls_tensor x, x2;
     span span[SPANS];
-    ls_op_buffers b; /* the inner op's */
+    ls_op_buffers b; /* the buffers of the inner op */
     int32_t *labels_out;
 } guarded_op;
 
@@ -82,7 +84,7 @@ static void set_guards(char *memory, size_t bytes)
     memset(memory + bytes, WORD, GUARD);
 }
 
-/* NULL, or where it was written. */
+/* Returns NULL if the guards are intact, otherwise which guard was overwritten. */
 static const char *broken(const char *memory, size_t bytes)
 {
     if (!is_filled(memory - GUARD, WORD, GUARD))
@@ -176,7 +178,7 @@ static int wrote(const guarded_op *op, const char *pass, const char *where, cons
     return found(err, text);
 }
 
-/* Guards and numbers that are none for what the op is to write. */
+/* Writes the guards of the buffers that the op will write, and fills these buffers with NaN. */
 static void prepare(guarded_op *op, int first, int last)
 {
     for (int s = first; s <= last; s++) {
@@ -226,7 +228,7 @@ static int guarded_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_er
     return rc;
 }
 
-/* Gradients become numbers that are none, their padding zero. */
+/* Fills gradients with NaN, and their padding with zeros. */
 static int spoil_gradients(guarded_op *op, ls_error *err)
 {
     int rc = LS_OK;
@@ -242,7 +244,7 @@ static int spoil_gradients(guarded_op *op, ls_error *err)
     return rc;
 }
 
-/* The backward pass still reads what forward left in y and saved. */
+/* The backward pass reads y and saved, so these buffers are not filled. */
 static int guarded_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     guarded_op *op = (guarded_op *)base;
@@ -327,7 +329,7 @@ static const ls_op_impl impl = {
     .destroy = guarded_destroy,
 };
 
-/* Sizes as the plan is to see them. */
+/* Enlarges the sizes that the plan sees by the guards. */
 static void add_guards(guarded_op *op)
 {
     const ls_op *inner = op->inner;
@@ -408,7 +410,7 @@ static int guarded_copy(ls_device *device, ls_stream *stream, void *dst, const v
     return of(device)->inner->ops->copy(of(device)->inner, stream, dst, src, bytes, err);
 }
 
-/* The scores that an op has written begin with its guard. */
+/* Scores that an op has written begin after the op's guard. */
 static int guarded_download(ls_device *device, ls_stream *stream, void *dst, const void *src,
                             size_t bytes, ls_error *err)
 {

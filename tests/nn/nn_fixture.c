@@ -53,7 +53,7 @@ ls_model *make_model(const char *json, ls_shape input, int classes)
     snprintf(text, sizeof text, json[0] == '[' ? "{\"layers\": %s}" : "%s", json);
     must(ls_json_parse(&doc, "model.json", text, strlen(text), NULL, &err), &err);
     must(ls_model_parse(&model, doc, ls_json_root(doc), input, classes, NULL, &err), &err);
-    ls_json_destroy(doc); /* a model keeps nothing of its text */
+    ls_json_destroy(doc); /* a model does not refer to its JSON text */
     return model;
 }
 

@@ -1,5 +1,5 @@
-/* Common parts of the tests of src/nn: models from text, data, and an allocator that counts and
- * fails. */
+/* Functions that the tests of src/nn share: they make models from text, data, and an allocator that
+ * counts allocations and fails on request. */
 #ifndef TESTS_NN_FIXTURE_H
 #define TESTS_NN_FIXTURE_H
 
@@ -25,24 +25,24 @@ void counting_host_init(counting_host *h);
 
 /* ---- models ---- */
 
-/* Seeds' LeNet for 1 × 28 × 28 images, 10 classes. */
+/* A LeNet for images of 1 × 28 × 28 and 10 classes. */
 extern const char lenet_json[];
 
 /* Parses `json`, which is a model or a list of layers; fails the test if it is invalid. */
 ls_model *make_model(const char *json, ls_shape input, int classes);
 void free_model(ls_model *model);
 
-/* Returns the "model" of a config file. */
+/* Returns the model of a config file (its key "model"). */
 ls_model *model_of_config(const char *path, ls_shape input, int classes);
 
 /* Parses the "optimizer" of a config. */
 ls_optimizer make_optimizer(const char *json);
 
-/* Fills `out` with reproducible numbers, uniform in ±scale. */
+/* Fills `out` with reproducible random numbers from −scale to scale. */
 void fill_uniform(float *out, size_t floats, float scale, uint64_t seed);
 
-/* Fills the weights of a model: numbers like fill_uniform's, and running variances of 0.5 to
- * 1.5. */
+/* Fills the canonical weights of a model with numbers as fill_uniform does, and running variances
+ * with numbers from 0.5 to 1.5. */
 void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed);
 
 /* ---- data ---- */
@@ -51,12 +51,13 @@ void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed)
 ls_replica_data make_data(uint32_t rows, ls_shape shape, int classes, uint64_t seed);
 void free_data(ls_replica_data *data);
 
-/* Gathers pixel/255 without further normalisation. */
+/* A gather that divides pixels by 255 and does no further normalisation. */
 extern const ls_gather plain_pixels;
 
 /* ---- devices ---- */
 
-/* Returns a bound device of the reference back end with double sums. */
+/* Returns a device of the reference back end with sums in double. The device is bound to the
+ * calling thread. */
 ls_device *open_ref64(const ls_host *host);
 
 /* Fails the test with the message unless `rc` is LS_OK. */

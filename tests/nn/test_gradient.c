@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Comparisons take more than one group of sixteen rows, which some kernels work in. Slopes take few
- * rows, so that few relus switch. */
+/* Comparisons use more than sixteen rows, because some kernels compute sixteen rows at a time.
+ * Slopes use few rows, so that few relus switch. */
 enum { ROWS = 20, SLOPE_ROWS = 4, MANY_ROWS = 70 };
 
-/* One model on one device. */
+/* A model and its replica on one device. */
 typedef struct probe {
     ls_model *model;
     ls_device *device;
     ls_replica *replica;
     float *weights, *gradient;   /* canonical */
-    uint32_t rows[MANY_ROWS], n; /* row numbers in the data, and their count */
+    uint32_t rows[MANY_ROWS], n; /* [n] row indices */
 } probe;
 
 static void probe_begin(probe *p, const struct ls_layer_sample *sample, ls_device *device,
@@ -86,7 +86,7 @@ static void compute_gradient(probe *p)
          &err);
 }
 
-/* Whether training gives another loss than evaluation does. */
+/* Returns whether the loss differs between training and evaluation, as with dropout. */
 static int trains_differently(const ls_model *m)
 {
     for (int i = 0; i < m->layers; i++)
@@ -95,7 +95,7 @@ static int trains_differently(const ls_model *m)
     return 0;
 }
 
-/* The loss of which backward computes the gradient. */
+/* Returns the loss whose gradient the backward pass computes. */
 static double trained_loss(probe *p)
 {
     ls_error err = {0};
@@ -107,7 +107,8 @@ static double trained_loss(probe *p)
     return (double)ls_replica_gradient_arena(p->replica)[ls_replica_tail_offset(p->replica)];
 }
 
-/* The slope of the loss along one weight, between two points `step` to either side of it. */
+/* Returns the slope of the loss along weight i, from its value minus `step` to its value plus
+ * `step`. */
 static double slope(probe *p, size_t i, float step)
 {
     float at = p->weights[i];
@@ -121,9 +122,10 @@ static double slope(probe *p, size_t i, float step)
     return (up - down) / ((double)high - (double)low);
 }
 
-/* If a relu or a maximum switches between the two points, the difference is not the derivative. A
- * smaller step mostly has no switch in it, but shows the loss's rounding: the largest step that
- * agrees counts. */
+/* Returns whether the slope agrees with the gradient for one of several steps. If a relu or a
+ * maximum switches between the two points, the slope is not the derivative. With a smaller step
+ * usually nothing switches, but the rounding of the loss has more influence. The test begins with
+ * the largest step. */
 static int agrees(probe *p, size_t i)
 {
     static const float steps[] = {4e-3f, 1e-3f, 2.5e-4f};
@@ -135,10 +137,12 @@ static int agrees(probe *p, size_t i)
     return 0;
 }
 
-/* Nine in ten numbers must agree: some switch is always close by in a large model. */
+/* Returns whether nine of ten numbers agree. All cannot agree, because in a large model some relu
+ * always switches. */
 static int param_agrees(probe *p, const ls_param *param)
 {
-    const size_t stride = param->count > 60 ? param->count / 60 : 1; /* enough of a large one */
+    /* about 60 numbers of a large parameter */
+    const size_t stride = param->count > 60 ? param->count / 60 : 1;
     size_t right = 0;
     size_t tried = 0;
     for (size_t k = 0; k < param->count; k += stride, tried++)
@@ -146,7 +150,7 @@ static int param_agrees(probe *p, const ls_param *param)
     return 10 * right >= 9 * tried;
 }
 
-/* The first parameter whose gradient is wrong, or NULL. */
+/* Returns the first parameter whose gradient is wrong, or NULL. */
 static const ls_param *wrong_param(probe *p)
 {
     compute_gradient(p);
@@ -156,8 +160,9 @@ static const ls_param *wrong_param(probe *p)
     return NULL;
 }
 
-/* With some weights a relu's input is next to zero for a whole channel's bias. A right gradient is
- * right with others; a wrong one is always wrong. */
+/* Tries several sets of weights. With some weights a relu's input is nearly zero in a whole
+ * channel, and a correct gradient seems wrong. With other weights it is found correct. A wrong
+ * gradient is found wrong with all weights. */
 static void check_slopes(const struct ls_layer_sample *sample)
 {
     probe p;
@@ -199,7 +204,7 @@ static void every_layer_type_occurs_in_its_samples(void **state)
 }
 
 #ifdef NEW_LAYER
-/* This program was built with one more row. */
+/* This program was built with an additional row in layers.def. */
 static void the_new_layer_is_among_them(void **state)
 {
     (void)state;
@@ -218,7 +223,7 @@ static void gradients_are_slopes_of_the_loss(void **state)
             check_slopes(s);
 }
 
-#define TOLERANCE 3e-5 /* for fp32 against doubles, because sums cancel */
+#define TOLERANCE 3e-5 /* for fp32 compared with double, because terms of a sum may cancel */
 
 /* ---- other back ends ------------------------------------------------------------------------ */
 
@@ -259,9 +264,9 @@ static double squares(const float *x, size_t n)
     return sum;
 }
 
-/* Returns the scale for errors of n numbers of a gradient: their own norm, unless they are nearly
- * zero compared with the whole gradient (a bias that moves all logits equally has the gradient
- * zero). */
+/* Returns the number to which errors of n numbers of a gradient are compared. This is the norm of
+ * these numbers. If they are nearly zero compared with the whole gradient, it is derived from the
+ * whole gradient. (A bias that changes all logits equally has the gradient zero.) */
 static double scale_of(const probe *p, double norm_squared, size_t n)
 {
     double mean = 0;
@@ -314,7 +319,7 @@ static void every_back_end_agrees_with_the_reference(void **state)
                 compare(&back_ends[d], s, LS_SAMPLE_CLASSES, ROWS);
 }
 
-/* More rows than the blocks that a back end likes to work in, and a remainder. */
+/* Uses more rows than a back end's preferred block, and a last block with fewer rows. */
 static void lenet_in_blocks_agrees_with_the_reference(void **state)
 {
     (void)state;

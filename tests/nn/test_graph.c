@@ -1,5 +1,5 @@
-/* Tests models that are graphs: blocks are written out, ops are fused where that is allowed,
- * buffers get their places in memory, and ResNet-18 is as in the example file. */
+/* Tests models that are graphs: blocks are expanded, ops are fused where that is allowed, buffers
+ * get offsets in memory, and ResNet-18 has the layers of the example file. */
 #include "nn/nn_fixture.h"
 
 #include "nn/plan.h"
@@ -58,8 +58,10 @@ static void blocks_are_written_out(void **state)
     assert_reads(m, "b.0.sum", "b.0.side", "b.0.1");
     assert_reads(m, "b.1.conv", "b.0.sum", NULL);
     assert_reads(m, "b.1.side", "b.0.sum", NULL);
-    assert_reads(m, "2.conv", "first", NULL); /* a use without a name has its place as one */
-    assert_reads(m, "left", "b.1.sum", NULL); /* a block's name is its last layer's output */
+    /* the default name of a use is its position in the list */
+    assert_reads(m, "2.conv", "first", NULL);
+    /* the name of a use stands for the output of its last layer */
+    assert_reads(m, "left", "b.1.sum", NULL);
     assert_reads(m, "6", "2.sum", NULL);
     assert_reads(m, "8", "7", "x");
     const ls_layer *conv = &m->layer[layer_called(m, "2.conv")];
@@ -140,11 +142,11 @@ static void what_may_be_fused_is_offered(void **state)
         "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":2,\"kernel\":1},"
         "{\"type\":\"batch_norm\",\"name\":\"n2\"},{\"type\":\"add\",\"name\":\"a2\",\"with\":\"r1\"},"
         "{\"type\":\"relu\",\"name\":\"r2\"},"
-        /* this sum's other input comes after the batch norm */
+        /* the add's other input comes after n3 */
         "{\"type\":\"batch_norm\",\"name\":\"n3\"},"
         "{\"type\":\"conv2d\",\"name\":\"c3\",\"out\":2,\"kernel\":1,\"from\":\"r2\"},"
         "{\"type\":\"add\",\"name\":\"a3\",\"with\":\"n3\"},{\"type\":\"relu\",\"name\":\"r3\"},"
-        /* two read this one, so nothing is drawn into it */
+        /* two layers read this batch norm, so no layer is fused with it */
         "{\"type\":\"batch_norm\",\"name\":\"n4\"},{\"type\":\"relu\",\"name\":\"r4\"},"
         "{\"type\":\"add\",\"name\":\"a4\",\"with\":\"n4\"},"
         "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
@@ -184,7 +186,8 @@ static void buffers_share_memory_when_they_may(void **state)
     assert_int_equal(chain[0].at, 320);
 }
 
-/* No two buffers that are needed at one time overlap, and the sum is not far from the bound. */
+/* No two buffers that are needed at the same time overlap, and the total size is close to the lower
+ * bound. */
 static void random_buffers_never_overlap(void **state)
 {
     (void)state;
@@ -233,7 +236,8 @@ static void resnet_has_the_books_parameters(void **state)
         const ls_layer *l = &m->layer[i];
         norms += l->op.kind == LS_OP_BATCHNORM;
         projections += l->op.kind == LS_OP_CONV2D && l->op.u.conv2d.kh == 1;
-        assert_true(l->op.kind != LS_OP_CONV2D || l->params == 2); /* all have biases */
+        /* all convolutions have biases */
+        assert_true(l->op.kind != LS_OP_CONV2D || l->params == 2);
     }
     assert_int_equal(norms, 17);
     assert_int_equal(projections, 3);
@@ -245,7 +249,7 @@ static void resnet_has_the_books_parameters(void **state)
     free_model(m);
 }
 
-/* In every block both batch norms take along what follows them. */
+/* In every block both batch norms are fused with the layers that follow them. */
 static void resnets_blocks_are_fused(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks, two readers of one tensor, batch norm, dropout, a projection. */
+/* A model with blocks, a tensor with two readers, batch norm, dropout and a projection. */
 static const ls_shape small = {2, 7, 6};
 static const char small_json[] =
     "{\"blocks\":{\"b\":["
@@ -44,7 +44,7 @@ typedef struct bench_options {
     int block_rows, no_sharing;
     int crop;
     float smoothing;
-    uint64_t labels; /* seed of other labels, 0: the usual ones */
+    uint64_t labels; /* seed of the labels; 0: the default labels */
 } bench_options;
 
 static void bench_begin(bench *b, const bench_options *o)
@@ -111,7 +111,8 @@ static void assert_same_arena(const bench *a, const bench *b, ls_arena which)
 static const char norm_json[] = "[{\"type\":\"batch_norm\",\"name\":\"n\",\"momentum\":0.3},"
                                 "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]";
 
-/* Mean and unbiased variance of one channel of rows [first, first + n), as pixels / 255. */
+/* Writes the mean and the unbiased variance of one channel of the rows first … first + n − 1, of
+ * pixels divided by 255. */
 static void statistics(const bench *b, uint32_t first, uint32_t n, int channel, double out[2])
 {
     const size_t pixels = (size_t)b->model->input.h * (size_t)b->model->input.w;
@@ -128,7 +129,7 @@ static void statistics(const bench *b, uint32_t first, uint32_t n, int channel, 
     out[1] = sum[1] / (values > 1 ? values - 1 : 1);
 }
 
-/* Two shards of unequal size and an empty one. */
+/* Tests two shards of different sizes and an empty shard. */
 static void running_statistics_are_means_over_rows_of_shards(void **state)
 {
     (void)state;
@@ -144,7 +145,8 @@ static void running_statistics_are_means_over_rows_of_shards(void **state)
         for (size_t i = 0; i < floats; i++)
             total[i] += ls_replica_gradient_arena(b.replica)[i];
     }
-    const ls_replica_step step = {0.1f, 1.0f / 32, 17, 1}; /* divided by another number of rows */
+    /* the scale is not 1/17: it must not affect running statistics */
+    const ls_replica_step step = {0.1f, 1.0f / 32, 17, 1};
     must(ls_replica_apply(b.replica, &step, NULL, &err), &err);
     float *after = calloc(b.model->floats, sizeof *after);
     must(ls_replica_export(b.replica, after, ls_replica_weight_arena(b.replica), &err), &err);
@@ -162,8 +164,8 @@ static void running_statistics_are_means_over_rows_of_shards(void **state)
     bench_end(&b);
 }
 
-/* Three layers, the first two of which use the same momentum: two ops, and every statistic moves by
- * its own momentum. */
+/* The first two of three batch norms use the same momentum. Two ops update the statistics, and each
+ * statistic changes by the momentum of its layer. */
 static void running_statistics_that_move_alike_are_one_op(void **state)
 {
     static const char json[] = "[{\"type\":\"batch_norm\",\"momentum\":0.3},{\"type\":\"relu\"},"
@@ -186,7 +188,8 @@ static void running_statistics_that_move_alike_are_one_op(void **state)
     must(ls_replica_export(b.replica, after, ls_replica_weight_arena(b.replica), &err), &err);
     for (int s = 0; s < b.model->stats; s++)
         for (size_t i = 0; i < 5; i++) {
-            const size_t at = b.model->stat[s]->offset + i; /* layers lie 16 floats apart */
+            /* each layer begins at a multiple of 16 floats */
+            const size_t at = b.model->stat[s]->offset + i;
             const size_t from = ls_replica_tail_offset(b.replica) + LS_TAIL +
                                 16 * (size_t)(s / LS_STATS) + 5 * (size_t)(s % LS_STATS) + i;
             const float momentum = s / LS_STATS < 2 ? 0.3f : 0.125f;
@@ -230,7 +233,8 @@ static void arenas_end_with_the_statistics(void **state)
     bench_begin(&b, &(bench_options){.json = norm_json, .input = {9, 3, 2}});
     size_t tail = ls_replica_tail_offset(b.replica);
     const size_t *offset = ls_replica_param_offsets(b.replica, &count);
-    assert_int_equal(tail, 16 + 32 + 16 + 16); /* bias 3, weight 27, and two of 9 */
+    /* rounded up to 16: bias 3, weight 27, and two parameters of 9 */
+    assert_int_equal(tail, 16 + 32 + 16 + 16);
     assert_int_equal(ls_replica_floats(b.replica), tail + LS_TAIL + 32);
     assert_int_equal(count, 5);
     assert_int_equal(offset[count - 1], tail);
@@ -256,7 +260,7 @@ static void a_shard_with_batch_norm_is_never_cut(void **state)
 
 enum { SHARDS = 4, STEPS = 3 };
 
-/* The rest of the tree over what the workers have folded. */
+/* Adds the workers' partial sums in the order of the tree. */
 static void merge(const ls_fold *fold, int workers, ls_span node, float *out, size_t floats)
 {
     for (int w = 0; w < workers; w++)
@@ -274,7 +278,7 @@ static void merge(const ls_fold *fold, int workers, ls_span node, float *out, si
     free(right);
 }
 
-/* Trains with so many replicas; `first` stays open and holds what came out. */
+/* Trains with `workers` replicas. The first replica stays open and contains the results. */
 static void train(bench *worker, int workers)
 {
     static const uint32_t size[SHARDS] = {13, 5, 0, 4};
@@ -448,7 +452,7 @@ static void resnets_first_logits_are_next_to_nothing(void **state)
     free_model(m);
 }
 
-/* Planning makes no memory, so this needs none. */
+/* Creating a plan allocates no memory on the device, so this test needs little memory. */
 static void resnets_memory_is_planned_well(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Tests that a step whose loss is not finite changes neither weights nor running statistics, and
- * that the steps after it change nothing either, until the replica is released. This is tested on
- * every back end, with every optimizer. */
+ * that later steps change nothing either, until ls_replica_resume_updates is called. Tests every
+ * back end with every optimizer. */
 #include "nn/nn_fixture.h"
 
 #include "runner.h"
@@ -92,7 +92,8 @@ static void close_bench(bench *b)
     free_model(b->model);
 }
 
-/* One shard, so the total is its gradient; then its loss is `loss`, unless that is 0. */
+/* Runs a step with one shard, whose gradient is the total. If `loss` is not 0, it overwrites the
+ * loss in the total. */
 static void take_step(bench *b, float loss)
 {
     const ls_replica_step how = {0.05f, 1.0f / ROWS, ROWS, ++b->step};
@@ -113,7 +114,7 @@ static void take_step(bench *b, float loss)
     must(ls_replica_apply(b->replica, &how, NULL, &err), &err);
 }
 
-/* Weights and running statistics, then the optimizer's state. */
+/* Returns the weights and running statistics, followed by the optimizer's state. */
 static float *state_of(bench *b)
 {
     float *out = calloc(ARENAS * b->floats, sizeof *out);
@@ -148,7 +149,7 @@ static void expect_held(back_end_fn *back_end, const char *optimizer)
     float *state = state_of(&b);
     take_step(&b, 0);
     assert_true(changed(&b, &state));
-    take_step(&b, 3e38f); /* much, but a number */
+    take_step(&b, 3e38f); /* large, but finite */
     assert_true(changed(&b, &state));
     for (int i = 0; i < 3; i++) {
         take_step(&b, bad[i]);

@@ -17,13 +17,13 @@ static float *drawn(const ls_model *m, ls_init_rule rule, float std, uint64_t se
     const ls_init init = {rule, std};
     float *w = malloc(m->floats * sizeof *w);
     assert_non_null(w);
-    memset(w, 0xFF, m->floats * sizeof *w); /* NaN: whatever is left out shows */
+    memset(w, 0xFF, m->floats * sizeof *w); /* NaN, so that weights that are not set are found */
     ls_init_weights(w, m, &init, seed);
     return w;
 }
 
 typedef struct moments {
-    double mean, std, most; /* most: largest magnitude */
+    double mean, std, most; /* most: largest absolute value */
 } moments;
 
 static moments moments_of(const float *x, size_t count)
@@ -40,7 +40,8 @@ static moments moments_of(const float *x, size_t count)
     return (moments){mean, sqrt(squares / (double)count - mean * mean), most};
 }
 
-/* Within four standard errors of what is wanted, for a distribution no wider than a normal one. */
+/* Checks that mean and standard deviation are within four standard errors of the expected values,
+ * for a distribution that has no longer tails than a normal distribution. */
 static void assert_moments(const float *x, size_t count, double std)
 {
     moments m = moments_of(x, count);
@@ -128,8 +129,8 @@ static void a_seed_always_gives_the_same_weights(void **state)
     free_model(m);
 }
 
-/* These hashes are a promise: a seed means the same weights in every later release. Xavier uses no
- * transcendental function; the other two depend on the last bit of libm's log and cos, which is
+/* These hashes must never change: a seed gives the same weights in every later release. Xavier uses
+ * no transcendental function. The other two rules use log and cos of libm, whose last bit is
  * rounded away in almost every float. */
 static void seed_zero_gives_known_weights(void **state)
 {
@@ -156,7 +157,7 @@ static void a_parameters_draws_do_not_depend_on_its_neighbours(void **state)
                                  (ls_shape){4, 1, 1}, 3);
     float *a = drawn(small, LS_INIT_NORMAL, 1, 2);
     float *b = drawn(large, LS_INIT_NORMAL, 1, 2);
-    assert_memory_equal(a, b, 12 * sizeof *a); /* parameter 0 of both */
+    assert_memory_equal(a, b, 12 * sizeof *a); /* parameter 0 of both models */
     free(a);
     free(b);
     free_model(small);

@@ -38,7 +38,7 @@ static void lenet_has_the_seeds_parameters(void **state)
     assert_dims(m->param[1], "conv1.bias", 1, 20, 0, 0, 0);
     assert_dims(m->param[2], "conv2.weight", 4, 50, 20, 5, 5);
     assert_dims(m->param[3], "conv2.bias", 1, 50, 0, 0, 0);
-    assert_dims(m->param[4], "fc1.weight", 2, 128, 800, 0, 0); /* as PyTorch: [out][in] */
+    assert_dims(m->param[4], "fc1.weight", 2, 128, 800, 0, 0); /* [out][in], as in PyTorch */
     assert_dims(m->param[5], "fc1.bias", 1, 128, 0, 0, 0);
     assert_dims(m->param[6], "fc2.weight", 2, 10, 128, 0, 0);
     assert_dims(m->param[7], "fc2.bias", 1, 10, 0, 0, 0);
@@ -67,10 +67,10 @@ static void lenet_has_the_seeds_shapes(void **state)
     assert_shape(m->layer[6].out, 800, 1, 1);
     assert_shape(m->layer[6].y, 50, 4, 4); /* flatten moves nothing */
     assert_int_equal(m->layer[6].op.kind, 0);
-    assert_true(m->layer[7].flat);
-    assert_false(m->layer[9].flat);
+    assert_true(m->layer[7].in_is_flattened);
+    assert_false(m->layer[9].in_is_flattened);
     assert_shape(m->layer[9].out, 10, 1, 1);
-    assert_string_equal(m->layer[1].name, "1"); /* its place in the list */
+    assert_string_equal(m->layer[1].name, "1"); /* its position in the list */
     assert_string_equal(m->layer[7].name, "fc1");
     free_model(m);
 }
@@ -91,8 +91,8 @@ static void a_last_layer_gives_what_the_data_has(void **state)
     free_model(m);
 }
 
-/* Like torch.nn.Conv2d(8, 12, (3, 5), dilation=(2, 1), groups=4), with the fans that torch.nn.init
- * computes. */
+/* Equals torch.nn.Conv2d(8, 12, (3, 5), dilation=(2, 1), groups=4), with the fans that
+ * torch.nn.init computes. */
 static void groups_and_dilation_have_pytorchs_shapes_and_fans(void **state)
 {
     (void)state;
@@ -134,12 +134,12 @@ static void keys_are_read_as_documented(void **state)
     assert_false(conv->bias);
     assert_shape(m->layer[0].out, 4, 9, 20);
     assert_true(max->max);
-    assert_int_equal(max->sh * 10 + max->sw, 32); /* the kernel's */
+    assert_int_equal(max->sh * 10 + max->sw, 32); /* the default stride is the kernel */
     assert_shape(m->layer[1].out, 4, 3, 11);
     assert_false(avg->max);
     assert_int_equal(avg->sh * 10 + avg->sw, 11);
     assert_shape(m->layer[2].out, 4, 1, 9);
-    assert_shape(m->layer[4].y, 4, 1, 9); /* relu after flatten works on the image */
+    assert_shape(m->layer[4].y, 4, 1, 9); /* a relu after a flatten computes on the image */
     assert_shape(m->layer[4].out, 36, 1, 1);
     free_model(m);
 }
@@ -147,7 +147,7 @@ static void keys_are_read_as_documented(void **state)
 /* ---- errors, with the exact messages -------------- */
 
 typedef struct bad {
-    const char *layers; /* or a whole model, when it begins with '{' */
+    const char *layers; /* a list of layers, or a whole model if it begins with '{' */
     const char *message;
 } bad;
 
@@ -294,7 +294,7 @@ static void adamw_reads_its_keys(void **state)
     assert_true(a->weight_decay == 0);
 }
 
-/* The written text is what parse reads, with the defaults filled in. */
+/* The written text is valid for ls_optimizer_parse, and contains the defaults. */
 static void an_optimizer_is_written_as_it_is_read(void **state)
 {
     (void)state;
@@ -330,7 +330,8 @@ static void a_bad_optimizer_is_refused_with_its_message(void **state)
          "o.json:1:20: optimizer: \"nesterov\" needs momentum; add \"momentum\", such as 0.9"},
         {"{\"name\":\"adamw\",\"lr\":1,\"beta2\":1}",
          "o.json:1:32: optimizer: \"beta2\" must be less than 1: old gradients would never fade"},
-        {"{\"name\":\"adamw\",\"lr\":1,\"epsilon\":0}", /* 0/0 where no gradient has come yet */
+        /* 0/0 for a parameter whose gradients were all 0 */
+        {"{\"name\":\"adamw\",\"lr\":1,\"epsilon\":0}",
          "o.json:1:34: optimizer: \"epsilon\" must be a number from 1e-30 to 1, found 0"},
         {"{\"name\":\"adamw\",\"lr\":1,\"momentum\":0.9}",
          "o.json:1:24: optimizer: unknown key \"momentum\"; known keys: name, lr, clip_norm, beta1, beta2, "
@@ -354,7 +355,7 @@ static void a_bad_optimizer_is_refused_with_its_message(void **state)
     }
 }
 
-/* Prints the messages of all bad models, for whoever changes one. */
+/* Prints the messages of all bad models, for use after a message was changed. */
 static int print_messages(void)
 {
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {

@@ -1,5 +1,5 @@
-/* Tests a backward pass that reports its gradient in pieces. The callback must be called for each
- * piece, and the piece must be complete then. */
+/* Tests a backward pass by buckets (nn/replica.h). The function `ready` must be called after each
+ * bucket but the last, and the reported floats must be complete then. */
 #include "nn/nn_fixture.h"
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ static const char plain_layers[] =
     "{\"type\":\"dense\",\"name\":\"f2\",\"out\":40},{\"type\":\"relu\"},"
     "{\"type\":\"dense\",\"name\":\"f3\",\"out\":4}]";
 
-/* Backwards: f3 160+16, f2 1600+48, f1 2400+48 floats, and what the first layers have. */
+/* Order of the arena: f3 160+16 floats, f2 1600+48, f1 2400+48, then the first layers. */
 enum { CLASSES = 4, ROWS = 24, SHARD = 12, AFTER_F2 = 1824, AFTER_F1 = 4272, LEAST = 1500 };
 
 typedef struct bench {
@@ -33,10 +33,10 @@ typedef struct bench {
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
-    /* Pieces that were reported. */
-    size_t told[16];
-    int tells, fail_at;
-    float *seen; /* the arena's prefix as it was when it was told */
+    /* The values of `floats` that were reported. */
+    size_t reported[16];
+    int reports, fail_at;
+    float *seen; /* copy of the reported floats at the time of the report */
 } bench;
 
 static void open_bench(bench *b, const char *json, int block_rows, size_t least)
@@ -76,15 +76,15 @@ static void close_bench(bench *b)
     free_model(b->model);
 }
 
-static int note(void *user, size_t floats, ls_error *err)
+static int note_floats(void *user, size_t floats, ls_error *err)
 {
     bench *b = user;
-    size_t before = b->tells > 0 ? b->told[b->tells - 1] : 0;
-    b->told[b->tells++] = floats;
+    size_t before = b->reports > 0 ? b->reported[b->reports - 1] : 0;
+    b->reported[b->reports++] = floats;
     memcpy(b->seen + before, ls_replica_gradient_arena(b->replica) + before,
            (floats - before) * sizeof *b->seen);
-    return b->tells == b->fail_at ? ls_fail(err, LS_EABORTED, "another worker failed first")
-                                  : LS_OK;
+    return b->reports == b->fail_at ? ls_fail(err, LS_EABORTED, "another worker failed first")
+                                    : LS_OK;
 }
 
 static int run(bench *b, uint32_t n, ls_error *err)
@@ -92,7 +92,7 @@ static int run(bench *b, uint32_t n, ls_error *err)
     uint32_t rows[SHARD];
     for (uint32_t i = 0; i < SHARD; i++)
         rows[i] = (i * 5) % ROWS;
-    b->tells = 0;
+    b->reports = 0;
     return ls_replica_gradient(b->replica, rows, n, 0, NULL, err);
 }
 
@@ -114,18 +114,18 @@ static void expect_pieces(const char *json, int block_rows)
     open_bench(&b, json, block_rows, LEAST);
     const size_t tail = ls_replica_tail_offset(b.replica);
     float *whole = gradient(&b, SHARD);
-    assert_int_equal(b.tells, 0);
-    must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
+    assert_int_equal(b.reports, 0);
+    must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     float *pieces = gradient(&b, SHARD);
-    /* f1 is not followed by as much as a piece must have. */
-    assert_int_equal(b.tells, 1);
-    assert_int_equal(b.told[0], AFTER_F2);
+    /* After f1 fewer floats follow than the smallest size of a bucket. */
+    assert_int_equal(b.reports, 1);
+    assert_int_equal(b.reported[0], AFTER_F2);
     assert_memory_equal(b.seen, whole, AFTER_F2 * sizeof *whole);
     assert_memory_equal(pieces, whole, (tail + LS_TAIL) * sizeof *whole);
     must(ls_replica_on_ready(b.replica, NULL, NULL, &err), &err);
     free(pieces);
     pieces = gradient(&b, SHARD);
-    assert_int_equal(b.tells, 0);
+    assert_int_equal(b.reports, 0);
     free(pieces);
     free(whole);
     close_bench(&b);
@@ -151,35 +151,36 @@ static void smaller_pieces_are_told_of_in_ascending_order(void **state)
     bench b;
     (void)state;
     open_bench(&b, plain_layers, 0, 90);
-    /* An eighth of the arena is more than f3: three cuts are too many. */
-    must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
+    /* A bucket has at least an eighth of the arena, which is more than f3. So there are fewer
+     * buckets. */
+    must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     float *g = gradient(&b, SHARD);
     const size_t least = ls_replica_floats(b.replica) / 8 + 1;
     int cuts = 0;
     size_t begin = 0;
     for (int i = 0; i < 3; i++)
         if (want[i] - begin >= least && ls_replica_floats(b.replica) - want[i] >= least) {
-            assert_true(cuts < b.tells);
-            assert_int_equal(b.told[cuts++], want[i]);
+            assert_true(cuts < b.reports);
+            assert_int_equal(b.reported[cuts++], want[i]);
             begin = want[i];
         }
-    assert_int_equal(b.tells, cuts);
+    assert_int_equal(b.reports, cuts);
     assert_true(cuts >= 1);
     free(g);
     close_bench(&b);
 }
 
-/* Everybody tells of the same pieces, whoever has no rows as well. */
+/* An empty shard reports the same floats as a shard with rows. */
 static void an_empty_shard_is_told_of_alike(void **state)
 {
     ls_error err = {0};
     bench b;
     (void)state;
     open_bench(&b, layers, 0, LEAST);
-    must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
+    must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     float *g = gradient(&b, 0);
-    assert_int_equal(b.tells, 1);
-    assert_int_equal(b.told[0], AFTER_F2);
+    assert_int_equal(b.reports, 1);
+    assert_int_equal(b.reported[0], AFTER_F2);
     for (size_t i = 0; i < AFTER_F2; i++)
         assert_true(b.seen[i] == 0);
     free(g);
@@ -192,9 +193,9 @@ static void a_small_model_has_one_piece(void **state)
     bench b;
     (void)state;
     open_bench(&b, plain_layers, 0, 0);
-    must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
+    must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     free(gradient(&b, SHARD));
-    assert_int_equal(b.tells, 0);
+    assert_int_equal(b.reports, 0);
     close_bench(&b);
 }
 
@@ -205,7 +206,7 @@ static void who_cannot_be_told_ends_the_call_and_it_can_be_repeated(void **state
     (void)state;
     open_bench(&b, layers, 0, LEAST);
     float *want = gradient(&b, SHARD);
-    must(ls_replica_on_ready(b.replica, note, &b, &err), &err);
+    must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     b.fail_at = 1;
     assert_int_equal(run(&b, SHARD, &err), LS_EABORTED);
     assert_string_equal(err.text, "another worker failed first");

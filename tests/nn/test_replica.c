@@ -25,7 +25,7 @@ static const char small_json[] =
 
 enum { CLASSES = 4, ROWS = 64 };
 
-/* Everything that a replica needs, and the replica. */
+/* A replica, with its device, model, optimizer and data. */
 typedef struct bench {
     counting_host host;
     wrapped_device wrap;
@@ -37,7 +37,7 @@ typedef struct bench {
     ls_gather pixels;
 } bench;
 
-/* Model, data and a device whose blocks have `block_rows` rows; no replica yet. */
+/* Creates model, data and a device with blocks of `block_rows` rows, but no replica. */
 static void bench_begin(bench *b, int block_rows)
 {
     memset(b, 0, sizeof *b);
@@ -93,7 +93,8 @@ static void list_rows(uint32_t *rows, uint32_t first, uint32_t n)
         rows[i] = (first + 7 * i) % ROWS;
 }
 
-/* The canonical gradient of n rows, and the tail; free the array. */
+/* Returns the gradient of n rows in canonical layout, and writes the tail. The caller frees the
+ * array. */
 static float *gradient_of(bench *b, uint32_t first, uint32_t n, float tail[LS_TAIL])
 {
     uint32_t rows[ROWS];
@@ -124,7 +125,8 @@ static void arenas_hold_parameters_in_reverse_at_multiples_of_16(void **state)
 {
     (void)state;
     static const uint32_t shards[] = {8};
-    /* Backwards: f2 36+4, f1 54+9, c2 120, c1 90+5 floats, rounded up, and the tail. */
+    /* Order of the arena: f2 36+4 floats, f1 54+9, c2 120, c1 90+5, each rounded up to 16, then the
+     * tail. */
     static const size_t want[] = {0, 48, 64, 128, 144, 272, 368, 384, 400};
     bench b;
     int count;
@@ -180,7 +182,7 @@ static void a_shard_in_blocks_equals_the_whole_shard(void **state)
 }
 
 #ifdef LOCKSTEP_WITH_CPU
-/* -1: nothing is mixed. */
+/* block_rows −1: rows are not mixed. */
 static float *mixed_gradient(int block_rows, uint32_t n, float tail[LS_TAIL])
 {
     ls_device_request request = {.size = sizeof request, .threads = 1};
@@ -199,9 +201,9 @@ static float *mixed_gradient(int block_rows, uint32_t n, float tail[LS_TAIL])
     return gradient;
 }
 
-/* The partner of the last row of a block is in the next block, and that of the last row of all in
- * the first. The CPU's sums have the same bits in blocks of 32 rows; in smaller ones they differ by
- * rounding. */
+/* The last row of a block is mixed with a row of the next block, and the last row of the shard with
+ * a row of the first block. The CPU's sums have the same bits with blocks of 32 rows; with smaller
+ * ones they differ by rounding. */
 static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 {
     (void)state;
@@ -228,8 +230,7 @@ static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 static const char wide_json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":64},"
                                 "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
 
-/* Seven thousand weights, a few hundred activations a row: weights are read once for 16 rows, not
- * for 2. */
+/* Seven thousand weights, a few hundred activations per row: a block has 16 rows, not 2. */
 static void weights_that_outnumber_activations_are_read_for_larger_blocks(void **state)
 {
     (void)state;
@@ -266,7 +267,7 @@ static void gradients_are_sums_over_rows(void **state)
     float loss = tail[LS_TAIL_LOSS];
     float *first = gradient_of(&b, 0, 5, tail);
     loss -= tail[LS_TAIL_LOSS];
-    float *second = gradient_of(&b, 35, 5, tail); /* list_rows goes on in steps of 7 */
+    float *second = gradient_of(&b, 35, 5, tail); /* list_rows continues in steps of 7 */
     loss -= tail[LS_TAIL_LOSS];
     for (size_t i = 0; i < b.model->floats; i++)
         first[i] += second[i];
@@ -303,7 +304,7 @@ static void the_tail_says_rows_and_no_failure(void **state)
     bench_with(&b, 0, shards, 1);
     float *arena = ls_replica_gradient_arena(b.replica);
     for (size_t i = 0; i < LS_TAIL; i++)
-        arena[ls_replica_tail_offset(b.replica) + i] = 77; /* an earlier step's */
+        arena[ls_replica_tail_offset(b.replica) + i] = 77; /* a value of an earlier step */
     free(gradient_of(&b, 0, 6, tail));
     assert_true(tail[LS_TAIL_ROWS] == 6);
     for (int i = LS_TAIL_ROWS + 1; i < LS_TAIL; i++)
@@ -419,7 +420,7 @@ static void a_replica_without_optimizer_only_evaluates(void **state)
 
 /* ---- update --------------------------------------------------------------------------------- */
 
-/* With the total in the replica's arena, or in memory of the caller's. */
+/* `elsewhere`: the total is in memory of the caller; if false, in the replica's arena. */
 static void check_momentum_sgd(bool elsewhere)
 {
     static const uint32_t shards[] = {6};
@@ -532,7 +533,7 @@ static void plan_lines_name_layers_shapes_and_kernels(void **state)
     bench_end(&b);
 }
 
-/* The plan with the most rows is made first, and all others get its ops as twins. */
+/* The plan with the most rows is created first, and the other plans get its ops as twins. */
 static void the_largest_plan_is_the_others_twin(void **state)
 {
     (void)state;
@@ -557,7 +558,7 @@ static void declined_fusions_fall_back_and_change_nothing(void **state)
     bench_begin(&plain, 0);
     plain.wrap.decline_fused = 1;
     must(create(&plain, shards, 1, &err), &err);
-    assert_int_equal(err.status, LS_OK); /* a declined form leaves no error message */
+    assert_int_equal(err.status, LS_OK); /* a refused form leaves no error message */
     assert_int_equal(fused.wrap.layer_ops, 7);
     assert_int_equal(plain.wrap.layer_ops, 9);
     float *a = gradient_of(&fused, 0, 6, tail[0]);
@@ -583,7 +584,7 @@ static void fused_forms_are_offered_richest_first(void **state)
     (void)state;
     ls_fuse_form f[LS_FUSE_FORMS];
     ls_model *m = make_model(small_json, small, CLASSES);
-    assert_int_equal(ls_fuse_forms(f, m, 0), 3); /* conv, relu, pool */
+    assert_int_equal(ls_fuse_forms(f, m, 0), 3); /* conv + relu + pool, conv + relu, conv */
     assert_form(f[0], 0, 2, 1, 2);
     assert_form(f[1], 0, 1, 1, -1);
     assert_form(f[2], 0, 0, -1, -1);
@@ -593,7 +594,7 @@ static void fused_forms_are_offered_richest_first(void **state)
     assert_form(f[0], 3, 4, -1, 4);
     d = ls_fuse_desc(m, &f[0]);
     assert_true(!d.fuse_relu && d.fuse_pool && !d.pool.max);
-    assert_int_equal(ls_fuse_forms(f, m, 4), 1); /* pool: flatten follows */
+    assert_int_equal(ls_fuse_forms(f, m, 4), 1); /* the pool: a flatten follows */
     assert_int_equal(ls_fuse_forms(f, m, 7), 2); /* dense, relu */
     assert_form(f[0], 7, 8, 8, -1);
     assert_int_equal(ls_fuse_forms(f, m, 9), 1);
@@ -655,7 +656,7 @@ static void wrong_calls_are_refused_with_a_message(void **state)
     bench_end(&b);
 }
 
-/* Each allocation of create fails in turn, the device's as well. */
+/* Lets each allocation of ls_replica_create fail in turn, on the host and on the device. */
 static void sweep(int host_memory)
 {
     static const uint32_t shards[] = {13, 4};
@@ -694,7 +695,7 @@ static void every_failed_allocation_unwinds_with_device_memory(void **state)
     sweep(0);
 }
 
-/* An op that cannot be made, or bound, or fails as it runs. */
+/* Tests ops whose creation or binding fails, and ops that fail when they run. */
 static void a_failing_op_unwinds_with_its_message(void **state)
 {
     (void)state;
@@ -715,8 +716,7 @@ static void a_failing_op_unwinds_with_its_message(void **state)
             assert_int_equal(b.host.live, open);
         }
     } while (rc != LS_OK);
-    /* Each plan has two gathers, seven layers, two losses; there are two plans (4 and 1 rows) and
-     * sgd. */
+    /* Each of two plans has two gathers, seven layers and two losses; sgd has one op. */
     assert_int_equal(n - 1, 2 * 11 + 1);
     bench_end(&b);
 }
@@ -753,12 +753,12 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     own.wrap.host_memory = 0;
     must(create(&own, shards, 2, &err), &err);
     ls_replica_memory_used(own.replica, &memory);
-    /* Both subsets are the same rows: one copy. */
+    /* Both subsets use the same rows, so there is one copy. */
     assert_int_equal(memory.dataset, ROWS * (2 * 8 * 7 + (int)sizeof(int32_t)));
     ls_replica_memory_used(host.replica, &memory);
     assert_int_equal(memory.dataset, 0);
     assert_int_equal(memory.arenas, 4 * 400 * sizeof(float));
-    /* The caller may change its data once the device has a copy. */
+    /* The caller may change its data after the device has copied them. */
     memset((void *)(uintptr_t)own.data.images, 0, ROWS * 2 * 8 * 7);
     memset((void *)(uintptr_t)own.data.labels, 0, ROWS * sizeof *own.data.labels);
     float *a = gradient_of(&host, 0, 13, tail[0]);
@@ -777,7 +777,7 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     bench_end(&own);
 }
 
-/* The caller may free them as soon as it is told. */
+/* The caller may free `scores` when the function has returned, also after an error. */
 static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state)
 {
     (void)state;
@@ -801,7 +801,7 @@ static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state
     must(ls_replica_create(&b.replica, &desc, &err), &err);
     must(ls_replica_import(b.replica, ls_replica_weight_arena(b.replica), b.weights, &err), &err);
     list_rows(rows, 0, 5);
-    b.wrap.fail_download = 2; /* after the scores: loss and hits */
+    b.wrap.fail_download = 2; /* the download after that of the scores */
     assert_int_equal(
         ls_replica_evaluate(b.replica, LS_TEST, rows, 5, &loss, &correct, scores, &err),
         LS_EDEVICE);

@@ -99,8 +99,8 @@ static void the_hash_covers_the_weights_in_model_order(void **state)
     free_model(m);
 }
 
-/* Saved and hashed with the weights, in PyTorch's order and under its names; but gradients have
- * none. */
+/* Running statistics are saved and hashed with the weights, with PyTorch's order and names. Arrays
+ * of gradients have no running statistics. */
 static void running_statistics_belong_to_the_weights(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void running_statistics_belong_to_the_weights(void **state)
 
 /* ---- other people's files ---- */
 
-/* A file with this header, padded with spaces, and `count` bytes of data. */
+/* Writes a file with this header, padded with spaces, and `count` bytes of data. */
 static const char *write_file(scratch *s, const char *header, const void *data, size_t count)
 {
     char bytes[2048];
@@ -181,7 +181,7 @@ static void halves_are_widened_and_prefixes_obeyed(void **state)
     scratch_end(&s);
 }
 
-/* Six halves of that type, as they are read into a model's first parameter. */
+/* Reads a file with six numbers of the type `dtype` into a model's first parameter. */
 static void load_halves(float got[9], const char *dtype, const uint16_t half[6])
 {
     char header[256], data[24] = {0};
@@ -266,8 +266,8 @@ static void keep_all(void *user, ls_log_level level, const char *message)
     snprintf(text + strlen(text), 2000 - strlen(text), "%s\n", message);
 }
 
-/* A prefix that wrappers put before all names is removed. If one name lacks it, or is a name of the
- * model, all names remain unchanged. */
+/* If all names of a file have a common prefix, which some programs add, the prefix is removed. If
+ * one name lacks the prefix, or is a name of the model, no name is changed. */
 static void a_prefix_of_all_names_is_taken_off(void **state)
 {
     (void)state;
@@ -369,7 +369,7 @@ static void a_wrong_header_is_refused_with_its_message(void **state)
         {"{" WEIGHT ",\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[20,36]}}",
          "offset 158: expected a tensor to begin here, but the next one begins at 154; the header "
          "is damaged"},
-        {"{" WEIGHT ",", "offset 8: header:1:"}, /* the JSON reader says the rest */
+        {"{" WEIGHT ",", "offset 8: header:1:"}, /* the message of the JSON reader follows */
         {"{" WEIGHT "," WEIGHT "}", "offset 8: header:1:"},
     };
     static const char data[36] = {0};
@@ -439,9 +439,9 @@ static void every_truncation_is_refused(void **state)
     scratch_end(&s);
 }
 
-/* The format has no checksum, so a flip in the data goes unnoticed, as does one that renames a
- * tensor nobody asks for. A flip that is accepted must not move a weight anywhere else: loaded
- * weights differ from those saved only where the flipped byte is. */
+/* The format has no checksum, so a flipped bit in the data is not noticed, and neither is a flipped
+ * bit in the name of a tensor that is not read. After such a flip the loaded weights may differ
+ * from the saved ones only at the position of the flipped byte. */
 static void every_bit_flip_is_refused_or_harmless(void **state)
 {
     (void)state;
@@ -464,7 +464,7 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
         }
         bytes[bit / 8] = (char)(bytes[bit / 8] ^ (1 << bit % 8));
     }
-    /* flips in the text of __metadata__ and in blanks after the header */
+    /* accepted: flips in the text of __metadata__ and in the spaces after the header */
     assert_true(accepted < 8 * 40);
     free(bytes);
     free_model(m);
@@ -473,11 +473,12 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
 
 /* ---- failures to write ---- */
 
-/* In a process of its own, since a limit on sizes comes with a signal. Returns 0 if all is well. */
+/* Runs in a process of its own, because a limit on file sizes also sends a signal. Returns 0 if the
+ * test succeeds. */
 static int save_beyond_a_limit(const char *path, const ls_model *m)
 {
     ls_error err = {0};
-    struct rlimit limit = {200, 200}; /* the header fits, the data does not */
+    struct rlimit limit = {200, 200}; /* larger than the header, smaller than the file */
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     if (sigaction(SIGXFSZ, &ignore, NULL) != 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0)
         return 1;
@@ -506,7 +507,7 @@ static void a_failed_save_leaves_the_old_file(void **state)
     must(ls_safetensors_load(got, path, m, "", NULL, &err), &err);
     assert_memory_equal(got, small_weights, sizeof got);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(s.directory), 0); /* nothing else was there */
+    assert_int_equal(rmdir(s.directory), 0); /* the directory contains no other file */
     assert_int_equal(ls_safetensors_save(path, m, small_weights, NULL, &err), LS_EIO);
     assert_non_null(strstr(err.text, "cannot open the directory: No such file or directory"));
     assert_int_equal(mkdir(s.directory, 0700), 0);
@@ -559,7 +560,7 @@ static void groups_are_read_back_bit_for_bit(void **state)
     }
     const char *path = scratch_path(&s, "g");
     const ls_tensors_out out[] = {{"", saved[0]}, {"momentum.", saved[1]}, {"variance.", saved[2]}};
-    /* Read in another order: names decide. */
+    /* The groups are read in another order than they were written, because the names decide. */
     const ls_tensors_in in[] = {{"variance.", got[2]}, {"", got[0]}, {"momentum.", got[1]}};
     must(write_groups(path, m, out, 3, NULL, &err), &err);
     must(ls_safetensors_load_groups(in, 3, path, m, NULL, &err), &err);
@@ -569,7 +570,7 @@ static void groups_are_read_back_bit_for_bit(void **state)
             size_t at = m->param[i]->offset;
             assert_memory_equal(got[g] + at, saved[g] + at, m->param[i]->count * sizeof(float));
         }
-        for (int i = 0; i < m->stats; i++) { /* left alone */
+        for (int i = 0; i < m->stats; i++) { /* not changed */
             static const unsigned char untouched[4] = {0x55, 0x55, 0x55, 0x55};
             assert_memory_equal(got[g] + m->stat[i]->offset, untouched, 4);
         }
@@ -621,7 +622,7 @@ static void groups_must_be_there_and_nothing_else(void **state)
                                      "that name; is it the file of another model?"));
     assert_int_equal(ls_safetensors_load_groups(in, 3, path, m, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "there is no tensor \"c.fc.weight\""));
-    /* Halves are for other people's files. */
+    /* ls_safetensors_load converts F16; ls_safetensors_load_groups refuses it. */
     path =
         write_file(&s,
                    "{\"a.fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
@@ -665,8 +666,8 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     must(ls_safetensors_load_groups(in, 2, path, m, NULL, &err), &err);
     assert_memory_equal(a, small_weights, sizeof a);
     assert_memory_equal(b, small_weights, sizeof b);
-    must(ls_safetensors_load(a, path, m, "", NULL, &err), &err); /* as weights alone */
-    /* Other people's files have none. */
+    must(ls_safetensors_load(a, path, m, "", NULL, &err), &err); /* read as a file of weights */
+    /* ls_safetensors_save writes no state. */
     must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
     must(ls_safetensors_state(&text, path, NULL, &err), &err);
     assert_null(text);
@@ -674,8 +675,8 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     scratch_end(&s);
 }
 
-/* Any damage is refused. If it affects what makes the file one with a state, it is still not a file
- * of weights. */
+/* Every damaged file is refused, also if the damage is in the part of the header that says that the
+ * file has a state. */
 static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
 {
     (void)state;
@@ -689,7 +690,7 @@ static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
         char *text = NULL;
         ls_error err = {0};
         const size_t at = i / 9;
-        const int bit = (int)(i % 9); /* the ninth: the file ends here */
+        const int bit = (int)(i % 9); /* the ninth case: the file is cut here */
         bytes[at] ^= bit < 8 ? (char)(1 << bit) : 0;
         scratch_file(&s, "h", bytes, bit < 8 ? size : at);
         bytes[at] ^= bit < 8 ? (char)(1 << bit) : 0;

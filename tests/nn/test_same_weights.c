@@ -1,7 +1,7 @@
-/* Data that a back end derives from the weights for one shard of a step is used again for the other
- * shards if the caller promises that the weights are the same (LS_RUN_SAME), and never without that
- * promise: whatever has written the weights, a gradient has the bits that a new replica with these
- * weights computes. */
+/* A back end may derive data from the weights for one shard of a step, and use the data again for
+ * the other shards, if the caller promises that the weights are the same (LS_RUN_SAME). Tests that
+ * it never does so without the promise: after any function has written the weights, a gradient has
+ * the same bits as the gradient of a new replica with these weights. */
 #include "nn/nn_fixture.h"
 
 #include "runner.h"
@@ -14,7 +14,7 @@
 
 enum { ROWS = 64, CLASSES = 4 };
 
-/* Convolutions that the CPU back end transforms, with gradients of x. */
+/* A model with convolutions whose weights the CPU back end transforms, and which compute dx. */
 static const ls_shape input = {16, 6, 6};
 static const char layers[] =
     "[{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":16,\"kernel\":3,\"padding\":1},"
@@ -31,7 +31,9 @@ typedef struct byte_counter {
     size_t live;
 } byte_counter;
 
-enum { HEADER = 64 /* bytes before a block, which hold its size; keeps the alignment */ };
+enum {
+    HEADER = 64 /* bytes before a block, which contain its size; a multiple of the alignment */
+};
 
 static void *counted_alloc(void *user, size_t bytes, size_t align)
 {
@@ -55,7 +57,7 @@ static void counted_free(void *user, void *memory)
 typedef struct bench {
     ls_model *model;
     ls_optimizer optimizer;
-    byte_counter counter; /* of the device */
+    byte_counter counter; /* allocator of the device */
     ls_device *device;
     ls_replica_data data;
     float *weights, *gradient[2]; /* canonical */
@@ -92,8 +94,8 @@ static void gradient_of(ls_replica *replica, uint32_t first, uint32_t n, bool pr
     must(ls_replica_export(replica, out, ls_replica_gradient_arena(replica), &err), &err);
 }
 
-/* Computes the gradient of a shard, with or without the promise, and returns whether it has the
- * bits that a new replica computes. */
+/* Computes the gradient of a shard, with or without the promise. Returns whether the gradient has
+ * the same bits as the gradient of a new replica. */
 static bool is_like_new(const bench *b, uint32_t first, uint32_t n, bool promise)
 {
     const size_t bytes = b->model->floats * sizeof(float);
@@ -112,7 +114,7 @@ static void shards_are_like_new(const bench *b)
     assert_true(is_like_new(b, 20, 32, true));
 }
 
-/* Takes a step with the last gradient as the sum, and reads the weights. */
+/* Applies an update with the last gradient as the total, and reads the weights. */
 static void step(bench *b)
 {
     const ls_replica_step step = {.lr = 0.5f, .scale = 1.0f / 32, .rows = 32, .number = ++b->step};
@@ -128,7 +130,7 @@ static void read_weights(bench *b, const float *arena)
     must(ls_replica_export(b->replica, b->weights, arena, &err), &err);
 }
 
-/* Negates the weights behind the replica's back. */
+/* Negates the weights by writes to the arena, of which the replica does not know. */
 static void spoil_weights(bench *b)
 {
     float *arena = ls_replica_weight_arena(b->replica);
@@ -169,7 +171,8 @@ static void close_bench(bench *b)
     free_model(b->model);
 }
 
-/* Every function of a replica that writes weights, and a write through the arena's address. */
+/* Tests every function of a replica that writes weights, and a write through the arena's
+ * address. */
 static void gradients_follow_the_weights(void **state)
 {
     (void)state;
@@ -221,7 +224,7 @@ static void gradients_follow_updates_by_pieces(void **state)
     close_bench(&b);
 }
 
-/* The promise is used, once, and only if a gradient was computed before. */
+/* A promise holds for one gradient, and only if a gradient was computed before. */
 static void a_promise_holds_for_one_gradient(void **state)
 {
     (void)state;
@@ -246,7 +249,7 @@ static void a_promise_holds_for_one_gradient(void **state)
     close_bench(&b);
 }
 
-/* Only small things, such as the ops, are not counted. */
+/* Only small allocations, such as the ops, are not counted. */
 static void kept_weights_are_counted(void **state)
 {
     (void)state;

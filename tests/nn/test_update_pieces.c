@@ -1,5 +1,5 @@
-/* Updates by pieces have the same bits as updates from a total in memory. Models and optimizers
- * that need the total refuse them. */
+/* Tests that updates by pieces (nn/replica.h) give the same bits as updates from a total in memory,
+ * and that replicas whose model or optimizer needs the total do not support them. */
 #include "nn/nn_fixture.h"
 #include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The weights of the first layer are longer than a piece, and not a multiple of it. */
+/* The first layer has more weights than a piece, and their number is not a multiple of a piece. */
 static const char json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":77},"
                            "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
 static const ls_shape shape = {2, 8, 7};
@@ -58,13 +58,13 @@ static void bench_end(bench *b)
     free_model(b->model);
 }
 
-/* Copies a piece of the sum. The sum is the array `user`. */
+/* Copies a piece of the total, which is the array `user`. */
 static void copy_piece(void *user, float *out, size_t first, size_t count)
 {
     memcpy(out, (const float *)user + first, count * sizeof *out);
 }
 
-/* Applies three updates with the same sum. Writes the weights and the optimizer's first state. */
+/* Applies three updates with the same total. Writes the weights and the optimizer's first state. */
 static void update_thrice(float *weights, float *slot, const char *optimizer, bool by_pieces)
 {
     static float start[FLOATS];
@@ -107,7 +107,7 @@ static void updates_by_pieces_have_the_same_bits(void **state)
     }
 }
 
-/* Clipping and the moving average read the sum more than once, so they need it in memory. */
+/* Clipping and the moving average read the total more than once, so they need it in memory. */
 static void clipping_and_averages_need_a_total(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A device around another one: it requests blocks of rows, pretends to have memory of its own,
- * counts ops, and declines or fails where a test requests it. */
+/* A device around another device. It requests blocks of rows, reports that it has memory of its
+ * own, counts ops, and refuses or fails calls as a test requests. */
 #ifndef TESTS_NN_WRAPPED_DEVICE_H
 #define TESTS_NN_WRAPPED_DEVICE_H
 
@@ -12,16 +12,19 @@ typedef struct wrapped_device {
     int host_memory;   /* 1 unless the test sets it to 0 */
     int decline_fused; /* every fused form returns LS_EUNSUPPORTED */
     int fail_op;       /* number, from 1, of the op whose creation fails; 0: none */
-    int fail_download; /* number of the download, counted from now, that fails; 0: none */
-    int under_way;     /* downloads after which no sync has been called */
-    /* bytes that the gather of evaluation needs more than that of training */
+    int fail_download; /* number of the download that fails, from 1 for the next one; 0: none */
+    int under_way;     /* number of downloads since the last sync */
+    /* number of bytes by which the output of the gather for evaluation is larger than that for
+     * training */
     size_t more_in_evaluation;
-    int ops;              /* number of ops created so far, including failures */
-    int layer_ops, twins; /* number of convolutions, pools … created, and of those with a twin */
+    int ops; /* number of ops created so far, including failures */
+    /* number of layer ops created (convolutions, pools, …), and how many of them have a twin */
+    int layer_ops, twins;
     int rows_of_first_layer_op;
 } wrapped_device;
 
-/* Wraps `inner`, which it then owns. `w` must not move afterwards. */
+/* Makes `w` a device around `inner`, and takes ownership of `inner`. `w` must not be moved
+ * afterwards. */
 void wrap_device(wrapped_device *w, ls_device *inner, int block_rows);
 
 /* Closes the inner device. */

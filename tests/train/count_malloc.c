@@ -4,14 +4,14 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* glibc's own names of the functions that are replaced here. */
+/* The names under which glibc has the original functions, which are replaced here. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
 void *__libc_memalign(size_t align, size_t size);
 void __libc_free(void *memory);
 
-/* Declarations of stdlib.h, which is not included so that attributes cannot clash. */
+/* stdlib.h is not included, because its attributes could clash with these declarations. */
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *memory, size_t size);

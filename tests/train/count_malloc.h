@@ -1,9 +1,9 @@
-/* Counts every call of the C library's allocator, from any thread and any library of the process,
- * by replacing it. glibc only. */
+/* Counts all calls of the C library's allocator, from any thread and any library of the process, by
+ * replacing the allocator's functions. Needs glibc. */
 #ifndef TESTS_TRAIN_COUNT_MALLOC_H
 #define TESTS_TRAIN_COUNT_MALLOC_H
 
-/* Returns the number of calls of malloc, calloc, realloc, free and their aligned variants since the
+/* Returns the number of calls of malloc, calloc, realloc, free and the aligned variants since the
  * process began. */
 long count_malloc_calls(void);
 

@@ -11,8 +11,8 @@
 
 faults fault;
 
-/* A device of the reference back end's keeps its own table here. One table for all: they share
- * theirs. Written by the first open, before any use. */
+/* The table of the reference back end's devices. All devices share one table. The first open writes
+ * the pointer, before any use. */
 static const ls_device_ops *real;
 
 void fault_reset(void)
@@ -37,8 +37,9 @@ static int gone(ls_error *err, const char *what)
     return ls_fail(err, LS_EDEVICE, "the device fell off the bus in %s", what);
 }
 
-/* Counts shards, and makes the first one of the slow device last. It gives up after half a minute,
- * by which the test that asked for it fails. */
+/* Counts the shards of the devices. On the slow device, the first shard waits until the others have
+ * computed `wait_for` shards. After half a minute it waits no longer, and the test that uses the
+ * slow device fails. */
 static void be_slow(const ls_device *device)
 {
     const struct timespec pause = {.tv_nsec = 1000000};

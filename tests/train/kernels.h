@@ -1,4 +1,4 @@
-/* The kernels of the CPU back end. */
+/* The description of the CPU back end's kernels. */
 #ifndef TESTS_TRAIN_KERNELS_H
 #define TESTS_TRAIN_KERNELS_H
 
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-/* Returns the kernels' description. It must name the instruction set that the test is for
- * (LS_TEST_ISA), if that is set. */
+/* Returns the description of the CPU back end's kernels. If LS_TEST_ISA is set, fails unless the
+ * description names that instruction set. */
 static inline ls_backend_info kernels_that_are_meant(void)
 {
     const char *set = getenv("LS_TEST_ISA");

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* Noise, and a bright bar whose place is the label. */
+/* The image has noise and a bright bar, whose position depends on the label. */
 void own_row(int test, uint32_t row, uint8_t *image, int32_t *label)
 {
     uint32_t state = (row + 1) * 2654435761u + (uint32_t)test * 97u;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_COUNTED 3 /* steps of warm-up */
+#define FIRST_COUNTED 3 /* allocations are counted from this step on */
 
-#ifdef LS_EMULATED /* ResNet-18 did not end within twenty minutes */
+#ifdef LS_EMULATED /* emulated, ResNet-18 takes more than twenty minutes */
 #define NETS 1
 #else
 #define NETS 2
@@ -18,8 +18,9 @@
 
 typedef struct counts {
     ls_host host;
-    atomic_long host_calls;    /* allocations through the host's hooks */
-    long host_begin, host_end; /* at step FIRST_COUNTED, and at the epoch's last step */
+    atomic_long host_calls; /* allocations through the host's hooks */
+    /* `host_calls` at step FIRST_COUNTED, and at the epoch's last step */
+    long host_begin, host_end;
     long malloc_begin, malloc_end;
     long evaluated_malloc; /* count after the evaluation */
 } counts;
@@ -50,8 +51,8 @@ static void on_progress(void *user, const ls_progress *p)
     }
 }
 
-/* ResNet-18's configuration, and a few pictures: the built-in data's test split would take many
- * times as long as the steps. */
+/* The config of ResNet-18 with a few images: evaluating the built-in data's test split would take
+ * many times as long as the steps. */
 static char resnet[16384];
 
 static void use_resnet(fixture *f)
@@ -72,7 +73,8 @@ static void use_resnet(fixture *f)
     fixture_set(f, "run_dir=null");
 }
 
-/* Runs one epoch: LeNet's of 12 steps, a ragged one last, or ResNet-18's of 5. */
+/* Runs one epoch: LeNet with 12 steps, the last of which has fewer rows, or ResNet-18 with 5
+ * steps. */
 static void run(counts *c, const char *devices, int is_resnet)
 {
     fixture f;
@@ -105,7 +107,8 @@ static void steps_on_the_reference_allocate_nothing(void **state)
     run(&c, "devices=ref:3", 0);
     assert_int_equal(c.malloc_end - c.malloc_begin, 0);
     assert_int_equal(c.host_end - c.host_begin, 0);
-    assert_int_equal(c.evaluated_malloc - c.malloc_end, 0); /* nor does the evaluation */
+    /* the evaluation does not allocate either */
+    assert_int_equal(c.evaluated_malloc - c.malloc_end, 0);
 }
 
 static void steps_on_the_cpu_allocate_nothing(void **state)
@@ -121,7 +124,7 @@ static void steps_on_the_cpu_allocate_nothing(void **state)
     }
 }
 
-/* That the counter counts. */
+/* Tests that the counter counts. */
 static void the_counter_sees_an_allocation(void **state)
 {
     (void)state;

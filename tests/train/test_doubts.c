@@ -1,5 +1,5 @@
-/* Tests warnings about a run's data: suspicious data causes a warning that names the key of the
- * config to change; other data causes none. */
+/* Tests the warnings about a run's data. Data that look like a mistake cause a warning, which names
+ * the config key to change; other data cause no warning. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/doubts.h"
@@ -26,7 +26,8 @@ static void keep(void *user, ls_log_level level, const char *text)
     strcat(to, "\n");
 }
 
-/* Opens a table of `rows` rows, whose lines `line` makes, and has it told. */
+/* Opens a table of `rows` rows with the given header, whose lines are made by the format `line`,
+ * and collects the messages about it. */
 static void tell(said *s, const char *header, const char *line, int rows, ls_data_keys keys)
 {
     scratch dir;
@@ -48,7 +49,7 @@ static void tell(said *s, const char *header, const char *line, int rows, ls_dat
     const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = keys};
     if (ls_dataset_open(&split[0], &split[1], &spec, &host, &err) != LS_OK)
         fail_msg("%s", err.text);
-    ls_say_of_data(&c, split[0], split[1], &host);
+    ls_log_data_doubts(&c, split[0], split[1], &host);
     ls_dataset_close(split[0]);
     ls_dataset_close(split[1]);
     scratch_end(&dir);
@@ -89,19 +90,20 @@ static void columns_that_say_nothing_are_named(void **state)
     warns(&s, "column \"at\" goes up evenly from row to row");
     tell(&s, "at,y,a", "-%d,%d,1.5", 60, of_y);
     warns(&s, "column \"at\" goes down evenly from row to row");
-    tell(&s, "at,y", "%d00,%d", 60, of_y); /* there is no other column to learn from */
+    tell(&s, "at,y", "%d00,%d", 60, of_y); /* no warning: there is no other column to learn from */
     assert_string_equal(s.warnings, "");
-    tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y); /* places of a measure */
+    /* no warning: the numbers are not whole, as positions of a measurement */
+    tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y);
     assert_string_equal(s.warnings, "");
     tell(&s, "who,y", "name %d,%d", 60, of_y);
     warns(&s, "column \"who\" has 60 different texts in 60 rows");
     ls_data_keys keys = of_y;
     keys.categorical.text = "a";
-    tell(&s, "a,y", "%d,%d", 60, keys); /* as the config asks */
+    tell(&s, "a,y", "%d,%d", 60, keys); /* the config makes the column categorical */
     assert_string_equal(s.warnings, "");
 }
 
-/* Seconds since 1970 are beyond what floats tell apart. */
+/* Times in seconds since 1970 are so large that floats cannot distinguish times a minute apart. */
 static void times_a_minute_apart_are_named(void **state)
 {
     said s;
@@ -124,7 +126,7 @@ static void times_a_minute_apart_are_named(void **state)
         const ls_dataset_spec spec = {
             .name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = of_y};
         assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
-        ls_say_of_data(&c, split[0], split[1], &host);
+        ls_log_data_doubts(&c, split[0], split[1], &host);
         if (broken)
             assert_string_equal(s.warnings, "");
         else
@@ -150,9 +152,9 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     keys.standardize_target = 1;
     tell(&s, "a,y", "%d.5,%d", 80, keys);
     warns(&s, "are 2 different whole numbers, and are learnt as values");
-    tell(&s, "a,y", "1.5,%d", 80, keys); /* different numbers */
+    tell(&s, "a,y", "1.5,%d", 80, keys); /* all targets are different numbers */
     assert_string_equal(s.warnings, "");
-    tell(&s, "y,a", "%d,%d.5", 80, of_y); /* as many classes as rows */
+    tell(&s, "y,a", "%d,%d.5", 80, of_y); /* as many different values as rows */
     warns(&s, "taken for 80 classes of 80 rows");
 }
 

@@ -1,5 +1,5 @@
-/* Tests a trainer whose steps are made by its caller, one by one. The weights must be bit-identical
- * to those of a run; every way to stop, save, load and query the trainer is tested. */
+/* Tests a trainer that its caller drives step by step. The weights must be bit-identical to those
+ * of ls_trainer_run. The tests stop, save, load and query the trainer in every way. */
 #include "base/rng.h"
 #include "data/scratch.h"
 #include "runner.h"
@@ -13,18 +13,18 @@
 #include <unistd.h>
 
 #define BATCH 32
-#define STEPS 3 /* steps of an epoch */
+#define STEPS 3 /* number of steps of an epoch */
 
-/* Own data, momentum, batch norm and dropout: everything that a step depends on. */
-typedef struct story {
+/* A trainer whose steps depend on all kinds of state, with the caller's data. */
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
     uint8_t images[BATCH * OWN_PIXELS];
     int32_t labels[BATCH];
-} story;
+} scenario;
 
-static void begin(story *s, int streamed, const char *devices)
+static void begin(scenario *s, int streamed, const char *devices)
 {
     fixture_begin(&s->f);
     s->data = own_data(streamed);
@@ -38,21 +38,21 @@ static void begin(story *s, int streamed, const char *devices)
                 "{\"type\":\"dense\",\"out\":10}]}");
 }
 
-/* Numbers drawn for each row, which streamed rows draw otherwise than resident ones. */
-static void add_chance(story *s)
+/* Adds dropout and augmentation, which draw random numbers for each row. */
+static void add_chance(scenario *s)
 {
     fixture_set(&s->f, "augment={\"crop\":2,\"flip\":true}");
     fixture_set(&s->f, "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dropout\",\"p\":"
                        "0.25},{\"type\":\"dense\",\"out\":10}]}");
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     fixture_end(&s->f);
 }
 
-/* The rows that step `step` (from 0) of a run with seed 5 has. */
-static void choose(story *s, uint64_t step)
+/* Chooses the rows that step `step` (from 0) has in a run with seed 5. */
+static void choose(scenario *s, uint64_t step)
 {
     uint32_t order[OWN_TRAIN];
     ls_rng_permutation(order, OWN_TRAIN, 5, (uint32_t)(step / STEPS));
@@ -61,7 +61,7 @@ static void choose(story *s, uint64_t step)
                 &s->labels[i]);
 }
 
-static ls_step_result step(story *s, ls_trainer *t, uint64_t number)
+static ls_step_result step(scenario *s, ls_trainer *t, uint64_t number)
 {
     ls_step_result result;
     choose(s, number);
@@ -84,7 +84,7 @@ enum { CERTAIN, CHANCE };
 /* Returns the weights after the first `steps` steps. */
 static float *weights_behind(int chance, const char *devices, uint64_t steps, size_t *count)
 {
-    story s;
+    scenario s;
     begin(&s, 1, devices);
     if (chance)
         add_chance(&s);
@@ -110,7 +110,7 @@ static void streamed_data_trains_to_the_bits_of_resident_data(void **state)
     (void)state;
     char hash[2][65];
     for (int streamed = 0; streamed < 2; streamed++) {
-        story s;
+        scenario s;
         begin(&s, streamed, streamed ? "devices=ref:3" : "devices=ref:2");
         memcpy(hash[streamed], fixture_hash(&s.f), 65);
         end(&s);
@@ -121,7 +121,7 @@ static void streamed_data_trains_to_the_bits_of_resident_data(void **state)
 static void steps_on_the_rows_of_a_run_give_its_bits(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     size_t count;
     begin(&s, 0, "devices=ref:2");
     ls_trainer *t = fixture_run(&s.f);
@@ -137,7 +137,7 @@ static void steps_on_the_rows_of_a_run_give_its_bits(void **state)
 static void a_run_goes_on_behind_steps(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     char run[65];
     begin(&s, 1, "devices=ref:2");
     memcpy(run, fixture_hash(&s.f), 65);
@@ -157,7 +157,7 @@ static void a_device_that_is_lost_changes_no_bit_of_what_is_driven(void **state)
 {
     (void)state;
     static const char *const inject[] = {"worker=1,step=3,kind=fail,stage=merge"};
-    story s;
+    scenario s;
     size_t count;
     begin(&s, 1, "devices=ref:3");
     add_chance(&s);
@@ -178,7 +178,7 @@ static void a_device_that_is_lost_changes_no_bit_of_what_is_driven(void **state)
 static void what_is_drawn_differs_from_step_to_step(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     add_chance(&s);
     fixture_set(&s.f, "optimizer.lr=1e-30");
@@ -195,7 +195,7 @@ static void a_saved_trainer_goes_on_in_another_one(void **state)
 {
     (void)state;
     scratch files;
-    story s;
+    scenario s;
     size_t count;
     scratch_begin(&files);
     const char *path = scratch_path(&files, "saved");
@@ -206,7 +206,7 @@ static void a_saved_trainer_goes_on_in_another_one(void **state)
     step(&s, t, 0);
     assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
     step(&s, t, 1);
-    if (ls_trainer_save(t, path, &s.f.err) != LS_OK) /* in place of the first */
+    if (ls_trainer_save(t, path, &s.f.err) != LS_OK) /* replaces the first checkpoint */
         fail_msg("%s", s.f.err.text);
     ls_trainer_close(t);
     end(&s);
@@ -230,7 +230,7 @@ static void loading_goes_back_in_the_same_trainer(void **state)
 {
     (void)state;
     scratch files;
-    story s;
+    scenario s;
     scratch_begin(&files);
     const char *path = scratch_path(&files, "saved");
     begin(&s, 1, "devices=ref:2");
@@ -246,12 +246,12 @@ static void loading_goes_back_in_the_same_trainer(void **state)
     scratch_end(&files);
 }
 
-/* The checkpoint of a step is written again when the trainer came to that step another way. */
+/* The checkpoint of a step is written again if the trainer has reached that step anew. */
 static void a_step_that_was_reached_anew_is_saved_anew(void **state)
 {
     (void)state;
     scratch files;
-    story s;
+    scenario s;
     char run_dir[600];
     scratch_begin(&files);
     const char *path = scratch_path(&files, "saved");
@@ -264,7 +264,7 @@ static void a_step_that_was_reached_anew_is_saved_anew(void **state)
     step(&s, t, 1);
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
-    step(&s, t, 4); /* other rows: other weights */
+    step(&s, t, 4); /* other rows give other weights */
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
     float *wanted = weights_of(t);
     ls_trainer_close(t);
@@ -284,7 +284,7 @@ static void weights_of_a_file_are_taken_over(void **state)
 {
     (void)state;
     scratch files;
-    story s;
+    scenario s;
     ls_snapshot *snapshot;
     scratch_begin(&files);
     const char *path = scratch_path(&files, "w.safetensors");
@@ -304,7 +304,7 @@ static void weights_of_a_file_are_taken_over(void **state)
     free(first);
     first = weights_of(t);
     ls_trainer_close(t);
-    t = fixture_open(&s.f); /* its optimizer has no past either */
+    t = fixture_open(&s.f); /* the optimizer's state of a new trainer is empty too */
     assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
     step(&s, t, 2);
     free(again);
@@ -321,7 +321,7 @@ static void what_cannot_be_loaded_changes_nothing(void **state)
 {
     (void)state;
     scratch files;
-    story s, other;
+    scenario s, other;
     scratch_begin(&files);
     const char *path = scratch_path(&files, "saved");
     begin(&other, 1, "devices=ref:2");
@@ -354,7 +354,7 @@ static int is_saved(const char *run, int steps)
     return access(path, F_OK) == 0;
 }
 
-/* After step 4 nothing is saved, so the best of those that were saved is kept, also after a
+/* After step 4 no checkpoint is saved. The best of the saved checkpoints is kept, also after a
  * resume. */
 static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **state)
 {
@@ -364,7 +364,7 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
     scratch_begin(&files);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
     for (int life = 0; life < 2; life++) {
-        story s;
+        scenario s;
         begin(&s, 1, "devices=ref:2");
         fixture_set(&s.f, "epochs=9");
         fixture_set(&s.f, "monitor=loss");
@@ -386,13 +386,13 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
     scratch_end(&files);
 }
 
-/* Nothing is learnt: patience has run out after the second evaluation. The last epoch is saved
- * too. */
+/* The model learns nothing, so `patience` is used up after the second evaluation. The last epoch is
+ * saved too. */
 static void each_epoch_is_saved_when_patience_has_run_out(void **state)
 {
     (void)state;
     scratch files;
-    story s;
+    scenario s;
     char run_dir[600];
     scratch_begin(&files);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
@@ -420,7 +420,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
 {
     (void)state;
     scratch files;
-    story s;
+    scenario s;
     char run_dir[600];
     scratch_begin(&files);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
@@ -428,7 +428,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
     fixture_set(&s.f, run_dir);
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
-    for (int i = 0; i < 3; i++) { /* the first is the best; the others only wait */
+    for (int i = 0; i < 3; i++) { /* the first is the best; the others count for patience */
         assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
         assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
     }
@@ -446,7 +446,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
 static void a_save_without_a_place_is_refused(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_EINVAL);
@@ -462,7 +462,7 @@ static void a_save_without_a_place_is_refused(void **state)
 static void evaluation_is_that_of_the_run(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     double loss, accuracy;
     begin(&s, 0, "devices=ref:2");
     ls_trainer *t = fixture_run(&s.f);
@@ -477,7 +477,7 @@ static void evaluation_is_that_of_the_run(void **state)
 static void predictions_follow_the_steps(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float before[OWN_CLASSES], same[OWN_CLASSES], after[OWN_CLASSES];
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
@@ -496,7 +496,7 @@ static void predictions_follow_the_steps(void **state)
 static void without_test_rows_there_is_nothing_to_evaluate_on(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     s.data.test_rows = 0;
     ls_trainer *t = fixture_open(&s.f);
@@ -511,7 +511,7 @@ static void without_test_rows_there_is_nothing_to_evaluate_on(void **state)
 static void data_without_epochs_is_trained_by_steps_alone(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     s.data.train_rows = s.data.test_rows = 0;
     s.data.read = NULL;
@@ -531,7 +531,7 @@ static void rows_of_a_prepared_number_are_taken_and_others_refused(void **state)
 {
     (void)state;
     static const uint32_t prepared[] = {5, 16};
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     s.f.options.step_rows = prepared;
     s.f.options.step_row_count = 2;
@@ -551,7 +551,7 @@ static void rows_of_a_prepared_number_are_taken_and_others_refused(void **state)
 static void calls_that_break_the_rules_leave_everything_as_it_was(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     choose(&s, 0);
@@ -578,7 +578,7 @@ static void calls_that_break_the_rules_leave_everything_as_it_was(void **state)
 static void an_interrupt_refuses_the_next_step(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
@@ -595,7 +595,7 @@ static void the_first_error_is_told_again(void **state)
 {
     (void)state;
     static const char *const inject[] = {"worker=0,step=2,kind=fail"};
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:1");
     s.f.sys.inject = inject;
     s.f.sys.inject_count = 1;
@@ -619,7 +619,7 @@ static void a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for(void *
 {
     (void)state;
     static const char *const inject[] = {"worker=0,step=2,kind=nan"};
-    story s;
+    scenario s;
     begin(&s, 1, "devices=ref:2");
     fixture_set(&s.f, "on_nonfinite=skip");
     s.f.sys.inject = inject;
@@ -636,12 +636,12 @@ static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void *
 {
     (void)state;
     for (int call = 1; call <= 3; call++) {
-        story s;
+        scenario s;
         int until_failure = call;
         begin(&s, 1, "devices=ref:2");
         s.data.user = &until_failure;
         ls_trainer *t;
-        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* reads the test rows */
+        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* the open reads the test rows */
         if (call > 1) {
             assert_int_equal(status, LS_OK);
             status = ls_trainer_run(t, &s.f.err);
@@ -656,7 +656,7 @@ static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void *
 static void a_label_that_is_no_class_is_refused_by_its_row(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     ls_trainer *t;
     begin(&s, 0, "devices=ref:2");
     s.data.classes = 7;
@@ -665,12 +665,12 @@ static void a_label_that_is_no_class_is_refused_by_its_row(void **state)
     end(&s);
 }
 
-/* Labels above 255 reach the loss whole: the 300 biases learn, and those of the labels most. */
+/* Labels above 255 must reach the loss: all 300 biases change, those of the labels most. */
 static void labels_need_more_than_a_byte(void **state)
 {
     (void)state;
     for (int team = 0; team < 2; team++) {
-        story s;
+        scenario s;
         begin(&s, 1, team ? "devices=cpu:2" : "devices=ref:2");
         s.data.classes = 300;
         fixture_set(&s.f,
@@ -695,7 +695,7 @@ static void labels_need_more_than_a_byte(void **state)
     }
 }
 
-/* A row that is held out is evaluated on: what it is makes no difference to the weights. */
+/* Rows that are held out are only evaluated, so their contents have no influence on the weights. */
 static int read_marked(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *err)
 {
@@ -719,7 +719,7 @@ static void held_out_rows_train_nothing_on_any_number_of_workers(void **state)
     uint8_t held[OWN_TRAIN] = {0};
     char first[2][65];
     for (size_t i = 0; i < 8; i++) {
-        story s;
+        scenario s;
         begin(&s, 0, devices[i / 2]);
         add_chance(&s);
         fixture_set(&s.f, "data={\"name\":\"own\",\"validation\":0.2}");
@@ -754,7 +754,7 @@ static int count_records(void *user, const char *json, size_t length, ls_error *
 static void a_sink_that_is_added_gets_what_follows(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     int seen = 0;
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
@@ -763,7 +763,7 @@ static void a_sink_that_is_added_gets_what_follows(void **state)
     step(&s, t, 1);
     assert_int_equal(seen, 1);
     ls_trainer_close(t);
-    assert_int_equal(seen, 2); /* and the end */
+    assert_int_equal(seen, 2); /* the second one at the end */
     assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"finished\""));
     end(&s);
 }
@@ -773,7 +773,7 @@ static void a_sink_that_is_added_gets_what_follows(void **state)
 static void two_trainers_share_a_pool(void **state)
 {
     (void)state;
-    story a, b;
+    scenario a, b;
     ls_pool *pool;
     size_t count;
     float *whole = weights_behind(CERTAIN, "devices=ref:2", 4, &count);

@@ -1,6 +1,6 @@
-/* Tests that the prediction for a row is bit-identical whatever other rows are predicted together
- * with it. Rows are predicted alone, a few at a time and sixteen at a time, by networks of the
- * generator of random networks and by networks whose layers are wide enough for Winograd's
+/* Tests that the prediction for a row has the same bits whatever other rows are predicted together
+ * with it. Rows are predicted one at a time, a few at a time and sixteen at a time. The networks
+ * come from a generator of random networks, or have layers that are wide enough for Winograd's
  * algorithm.
  *
  *     few_rows NETS WIDE     NETS: number of random networks; WIDE: number of wide networks */
@@ -22,28 +22,30 @@ enum { ROWS = 48, MOST = 40 };
 #define END "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}"
 
 static const char *const wide[] = {
-    /* LeNet: small windows, 5 × 5 in halves, a dense layer of some sixteens and a rest. */
+    /* A LeNet: small windows, 5 × 5 windows that are computed in two halves, and a dense layer
+     * whose number of outputs is no multiple of 16. */
     CONV("\"out\":20,\"kernel\":3") "," RELU "," POOL "," CONV(
         "\"out\":50,\"kernel\":5") "," RELU "," POOL
                                    ",{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":150}," RELU
                                    ",{\"type\":\"dense\",\"out\":10}",
-    /* 3 × 3 with edges beyond which tiles reach, and pooled; more channels than are summed at a
-     * time. */
+    /* Windows of 3 × 3 whose tiles extend over the edge of the image, with pooling; more channels
+     * than are summed at a time. */
     CONV("\"out\":18,\"kernel\":3,\"stride\":3") "," CONV(
         "\"out\":72,\"kernel\":3,\"padding\":1") "," RELU
                                                  "," CONV(
                                                      "\"out\":17,\"kernel\":3,\"padding\":2") "," RELU
                                                                                               "," POOL
                                                                                               "," END,
-    /* Strides, one element, dilation, groups, one channel in each group, more than 64 inputs, and a
-     * pool of three rows. */
+    /* Strides, windows of one pixel, dilation, groups, groups of one channel, more than 64 inputs,
+     * and a pool of three rows. */
     CONV("\"out\":70,\"kernel\":5,\"stride\":2,\"padding\":2") ",{\"type\":\"batch_norm\"}," RELU "," CONV("\"out\":24,\"kernel\":1,\"stride\":2") "," CONV("\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":24") "," CONV(
         "\"out\":12,\"kernel\":[3,1],\"dilation\":[2,1],\"padding\":[2,0]") "," RELU
                                                                             ",{\"type\":\"avg_pool\",\"kernel\":[3,2]}," CONV(
                                                                                 "\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
 };
 
-/* Returns a network of the generator, or, after as many, one of those above. */
+/* Returns network `net`: the first `drawn` networks come from the generator, the others are those
+ * above. */
 static char *text_of(int net, int drawn, const ls_data_source *data)
 {
     static char text[65536];
@@ -60,14 +62,15 @@ static char *text_of(int net, int drawn, const ls_data_source *data)
     return text;
 }
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
-} story;
+} scenario;
 
-/* Trained a little, so that no number is special; *t is to be closed. */
-static ls_snapshot *trained(ls_trainer **t, story *s, const char *model)
+/* Trains the model for a few steps, so that its weights have no special values, and returns a
+ * snapshot. The caller closes *t. */
+static ls_snapshot *trained(ls_trainer **t, scenario *s, const char *model)
 {
     ls_snapshot *now;
     fixture_begin(&s->f);
@@ -97,12 +100,13 @@ static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *
 static void check(const char *model, const uint8_t *images)
 {
     static float all[ROWS * OWN_CLASSES], some[MOST * OWN_CLASSES];
-    static story s;
+    static scenario s;
     ls_trainer *t;
     ls_snapshot *net = trained(&t, &s, model);
-    predict(net, images, ROWS, all, model); /* three times sixteen */
+    predict(net, images, ROWS, all, model); /* three groups of sixteen */
     for (uint32_t n = 1; n <= MOST; n++) {
-        const uint32_t first = n * 5 % (ROWS - n + 1); /* another place in the lanes */
+        /* the row gets another position among the sixteen lanes */
+        const uint32_t first = n * 5 % (ROWS - n + 1);
         predict(net, images + first * OWN_PIXELS, n, some, model);
         for (uint32_t i = 0; i < n; i++)
             if (memcmp(some + i * OWN_CLASSES, all + (first + i) * OWN_CLASSES,

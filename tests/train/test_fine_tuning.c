@@ -17,20 +17,21 @@
 
 enum { BATCH = 32 };
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
     ls_trainer *trainer;
-    uint64_t stop_behind; /* 0: never */
-    int is_killed;        /* there, by SIGKILL; else asked to stop */
+    uint64_t stop_behind; /* the run stops after this step; 0: it does not stop */
+    int is_killed;        /* the run is stopped by SIGKILL; if 0, by ls_trainer_interrupt */
     int steps;            /* number of step records, if keep_norm receives the records */
-    char norms[800];      /* their gradient norms as they were written, each followed by a comma */
-} story;
+    /* gradient norms of these records as they were written, each followed by a comma */
+    char norms[800];
+} scenario;
 
 static void on_progress(void *user, const ls_progress *p)
 {
-    story *s = user;
+    scenario *s = user;
     if ((uint64_t)(p->epoch - 1) * p->steps + p->step != s->stop_behind)
         return;
     if (s->is_killed)
@@ -42,7 +43,7 @@ static void on_progress(void *user, const ls_progress *p)
 static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
 {
     static const char key[] = "\"grad_norm\":";
-    story *s = user;
+    scenario *s = user;
     const char *at = strstr(json, key);
     const size_t used = strlen(s->norms);
     (void)length;
@@ -54,8 +55,9 @@ static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Parameters: two convolutions, the first followed by a batch norm, and a dense layer. */
-static void begin(story *s, const char *devices, int streamed)
+/* Begins a run of a network with two convolutions, the first followed by a batch norm, and a dense
+ * layer. */
+static void begin(scenario *s, const char *devices, int streamed)
 {
     memset(s, 0, sizeof *s);
     fixture_begin(&s->f);
@@ -64,7 +66,7 @@ static void begin(story *s, const char *devices, int streamed)
     fixture_set(&s->f, "seed=5");
     fixture_set(&s->f, "shards=8");
     fixture_set(&s->f, "epochs=2");
-    fixture_set(&s->f, "batch_size=40"); /* ragged */
+    fixture_set(&s->f, "batch_size=40"); /* the last minibatch is smaller */
     fixture_set(&s->f, devices);
     fixture_set(&s->f, "model={\"layers\":["
                        "{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":4,\"kernel\":5,\"stride\":3},"
@@ -77,12 +79,12 @@ static void begin(story *s, const char *devices, int streamed)
     s->f.callbacks.user = s;
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     fixture_end(&s->f);
 }
 
-/* The canonical weights, running statistics too. */
+/* Returns the canonical weights, running statistics included. */
 static float *weights_of(ls_trainer *t)
 {
     float *weights = calloc(t->model->floats, sizeof *weights);
@@ -100,7 +102,7 @@ typedef struct one_step {
     ls_trainer *trainer;
 } one_step;
 
-static void step_once(one_step *out, story *s)
+static void step_once(one_step *out, scenario *s)
 {
     static uint8_t images[BATCH * OWN_PIXELS];
     static int32_t labels[BATCH];
@@ -123,7 +125,7 @@ static void drop(one_step *o)
     free(o->after);
 }
 
-/* How far the parameters from `first` to before `last` went. */
+/* Returns the norm of the change of the parameters first … last − 1. */
 static double distance(const one_step *o, int first, int last)
 {
     double sum = 0;
@@ -142,7 +144,7 @@ static const char *const backends[] = {"ref", "cpu"};
 static int is_there(int b)
 {
 #if defined(__SANITIZE_THREAD__)
-    return b == 0; /* it cannot see into what it was not compiled with */
+    return b == 0; /* ThreadSanitizer does not see accesses of code that was compiled without it */
 #else
     return b == 0 || has_backend(backends[b]);
 #endif
@@ -151,8 +153,9 @@ static int is_there(int b)
 /* Parameters: c1.weight c1.bias n1.weight n1.bias c2.weight c2.bias fc.weight fc.bias. */
 enum { PARAMS = 8, C2 = 4, FC = 6 };
 
-/* Expects one step record, with this gradient norm. NAN: without a norm. */
-static void expect_norm(const story *s, double wanted)
+/* Checks that there is one step record, with this gradient norm. NAN: the record must have no
+ * norm. */
+static void expect_norm(const scenario *s, double wanted)
 {
     assert_int_equal(s->steps, 1);
     if (isnan(wanted))
@@ -167,12 +170,13 @@ static void a_clipped_step_is_as_long_as_the_norm(void **state)
     for (int b = 0; b < 2 && is_there(b); b++) {
         double free_length = 0, without_c2 = 0;
         for (int form = 0; form < 4; form++) {
-            /* The third leaves frozen parameters out of the norm; the fourth clips nothing. */
+            /* In the third case frozen parameters do not count for the norm; in the fourth case
+             * gradients are not clipped. */
             static const char *const optimizer[] = {
                 plain, "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
                 "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
                 "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":1e6}"};
-            story s;
+            scenario s;
             one_step o;
             begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
             fixture_set(&s.f, optimizer[form]);
@@ -198,7 +202,7 @@ static void frozen_parameters_stay_and_others_follow_their_rates(void **state)
 {
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        story s;
+        scenario s;
         one_step all, some;
         const char *devices = b ? "devices=cpu:2" : "devices=ref:2";
         begin(&s, devices, 1);
@@ -227,7 +231,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
 {
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        story s;
+        scenario s;
         one_step o;
         int computed = 0;
         begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
@@ -240,7 +244,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
         assert_int_equal(computed, 1); /* fc */
         assert_false(plan->node[plan->nodes - 1].needs_dx);
         assert_true(distance(&o, 0, FC) == 0 && distance(&o, FC, PARAMS) > 0);
-        /* Nor do its statistics move. */
+        /* Its running statistics do not change either. */
         assert_memory_equal(o.after + o.model->stat[0]->offset, o.before + o.model->stat[0]->offset,
                             2 * o.model->stat[0]->count * sizeof(float));
         drop(&o);
@@ -248,14 +252,15 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
     }
 }
 
-/* n1 alone has nothing before it that learns, but p does, which is added after it: in one op or in
- * two, its statistics stay, and the step is the same. */
+/* No layer before n1 has parameters that are trained, but p, whose output is added to the output of
+ * n1, has. Whether batch norm and addition are one op or two, the statistics of n1 do not change,
+ * and the step is the same. */
 static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns(void **state)
 {
     double length[2] = {0, 0};
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        story s;
+        scenario s;
         one_step o;
         begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
         fixture_set(&s.f, plain);
@@ -284,7 +289,7 @@ static void the_average_is_that_of_the_weights(void **state)
     static uint8_t images[BATCH * OWN_PIXELS];
     static int32_t labels[BATCH];
     (void)state;
-    story s[2];
+    scenario s[2];
     ls_trainer *t[2];
     for (int k = 0; k < 2; k++) {
         begin(&s[k], "devices=ref:2", 1);
@@ -324,11 +329,11 @@ static void classes_weigh_as_they_are_told(void **state)
     for (int b = 0; b < 2 && is_there(b); b++) {
         double length[3];
         for (int form = 0; form < 3; form++) {
-            /* Classes of odd numbers do not count in the third. */
+            /* In the third case rows of odd classes have the weight 0. */
             static const char *const weights[] = {
                 "ema=0", "class_weights=[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]",
                 "class_weights=[1,0,1,0,1,0,1,0,1,0]"};
-            story s;
+            scenario s;
             one_step o;
             begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
             fixture_set(&s.f, plain);
@@ -343,7 +348,7 @@ static void classes_weigh_as_they_are_told(void **state)
     }
 }
 
-/* 96 rows of ten classes: 9 or 10 of each. */
+/* 96 rows of ten classes: 9 or 10 rows of each class. */
 static void balanced_weights_are_those_of_the_training_rows(void **state)
 {
     char list[300] = "class_weights=[", hash[2][65];
@@ -360,7 +365,7 @@ static void balanced_weights_are_those_of_the_training_rows(void **state)
                  (double)OWN_TRAIN / (OWN_CLASSES * (double)count[k]));
     snprintf(list + strlen(list), sizeof list - strlen(list), "]");
     for (int k = 0; k < 2; k++) {
-        story s;
+        scenario s;
         begin(&s, "devices=ref:2", 0);
         fixture_set(&s.f, k ? list : "class_weights=balanced");
         fixture_set(&s.f, plain);
@@ -372,7 +377,7 @@ static void balanced_weights_are_those_of_the_training_rows(void **state)
 
 static void rows_of_more_classes_than_the_model_has_are_not_balanced(void **state)
 {
-    story s;
+    scenario s;
     ls_config config;
     ls_dataset *train, *test;
     float *weights;
@@ -405,15 +410,15 @@ static const char *const controls[] = {
     "data.validation=0.25"};
 enum { CONTROLS = sizeof controls / sizeof *controls };
 
-/* One of the controls, or from CONTROLS on all of them. */
-static void set_controls(story *s, int which)
+/* Sets control number `which`; from CONTROLS on, sets all of them. */
+static void set_controls(scenario *s, int which)
 {
     for (int i = 0; i < CONTROLS; i++)
         if (i == which || which == CONTROLS)
             fixture_set(&s->f, controls[i]);
 }
 
-static int run(story *s, char hash[65])
+static int run(scenario *s, char hash[65])
 {
     s->trainer = fixture_open(&s->f);
     int status = ls_trainer_run(s->trainer, &s->f.err);
@@ -430,7 +435,7 @@ static void each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop(voi
         for (int which = 0; which <= CONTROLS; which++) {
             char first[65], other[65], devices[32], run_dir[400];
             scratch place;
-            story s;
+            scenario s;
             scratch_begin(&place);
             for (int w = 0; w < 3; w++) {
                 snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
@@ -465,9 +470,9 @@ static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_work
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++)
         for (int which = 0; which < 2; which++) {
-            char first[sizeof((story *)0)->norms], devices[32], hash[65];
+            char first[sizeof((scenario *)0)->norms], devices[32], hash[65];
             for (int w = 0; w < 3; w++) {
-                story s;
+                scenario s;
                 snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
                 begin(&s, devices, 0);
                 set_controls(&s, which);
@@ -485,8 +490,8 @@ static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_work
         }
 }
 
-/* A process of its own, which nothing can be asked of any more. */
-static void train_until_killed(story *s)
+/* Runs in a process of its own, which is killed. */
+static void train_until_killed(scenario *s)
 {
     char hash[65];
     int how = 0;
@@ -509,8 +514,9 @@ static void all_of_them_go_on_after_a_kill(void **state)
             char hash[2][65], run_dir[400];
             scratch place;
             scratch_begin(&place);
-            for (int life = 0; life < 3; life++) { /* undisturbed; killed; and resumed */
-                story s;
+            /* 0: a run without a stop; 1: a run that is killed; 2: its resumption */
+            for (int life = 0; life < 3; life++) {
+                scenario s;
                 snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, life > 0);
                 begin(&s, b ? "devices=cpu:2" : life == 2 ? "devices=ref:3" : "devices=ref:2", 0);
                 set_controls(&s, CONTROLS);
@@ -549,7 +555,7 @@ static void wrong_patterns_are_refused_with_their_place(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        story s;
+        scenario s;
         ls_trainer *t;
         begin(&s, "devices=ref:2", 0);
         fixture_set(&s.f, cases[i].set);

@@ -1,6 +1,6 @@
-/* Tests the metrics of evaluations: they equal plain counting, are the same with any number of
- * workers, are right with a smaller last minibatch and with empty shards, and are in the
- * records. */
+/* Tests the metrics of evaluations. They must equal the results of plain counting, must be the same
+ * with any number of workers, must be correct with a smaller last minibatch and with empty shards,
+ * and must be in the records. */
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
 #include "config/metrics.h"
@@ -25,7 +25,8 @@ static uint32_t next(uint32_t *state)
     return *state >> 8;
 }
 
-/* Few values, so that many scores are equal; rows in another order than they lie. */
+/* Rows whose scores have few different values, so that many are equal. `row` lists the rows in
+ * another order than that in memory. */
 typedef struct rows {
     float scores[ROWS * OUTPUTS], targets[ROWS * OUTPUTS];
     int32_t labels[ROWS];
@@ -72,7 +73,7 @@ static void classes_are_counted_as_by_hand(void **state)
             const int32_t label = r.labels[r.row[i]];
             int before = 0, best = OUTPUTS - 1;
             for (int k = OUTPUTS - 1; k >= 0; k--) {
-                best = s[k] >= s[best] ? k : best; /* the first of equal ones */
+                best = s[k] >= s[best] ? k : best; /* the first of equal scores */
                 before += s[k] > s[label] || (s[k] == s[label] && k < label);
             }
             count[label][best]++;
@@ -104,7 +105,8 @@ static void auc_counts_pairs_and_halves_ties(void **state)
         const int outputs = 1 + (int)(seed % 3);
         draw_rows(&r, seed);
         for (uint32_t i = 0; i < ROWS && outputs == 3; i++)
-            r.targets[i * 3 + 1] = 1; /* one output without negative rows: left out of the mean */
+            /* output 1 has no negative rows, so it does not count for the mean */
+            r.targets[i * 3 + 1] = 1;
         const ls_scored_rows j = judged_of(&r, r.targets, outputs);
         must_measure(&m, 1u << LS_METRIC_AUC, &j);
         for (int k = 0; k < outputs; k++) {
@@ -132,7 +134,7 @@ static void r2_and_mae_are_those_of_float64(void **state)
     double absolute = 0, squares = 0, spread = 0;
     (void)state;
     draw_rows(&r, 3);
-    /* Far from 0: sums in float would have no digits left. */
+    /* The targets are far from 0, so sums in float would lose all digits. */
     for (uint32_t i = 0; i < ROWS * 2; i++)
         r.targets[i] = 1e4f + (float)(i % 17) / 16;
     for (uint32_t i = 0; i < ROWS * 2; i++)
@@ -156,7 +158,7 @@ static void r2_and_mae_are_those_of_float64(void **state)
     for (uint32_t i = 0; i < ROWS * 2; i++)
         r.targets[i] = 3;
     must_measure(&m, 1u << LS_METRIC_R2, &j);
-    assert_true(isnan(m.value[LS_METRIC_R2])); /* nothing to explain */
+    assert_true(isnan(m.value[LS_METRIC_R2])); /* the targets are all equal */
 }
 
 static void scores_that_are_no_numbers_are_not_measured(void **state)
@@ -167,7 +169,7 @@ static void scores_that_are_no_numbers_are_not_measured(void **state)
         ls_measured m;
         draw_rows(&r, 1);
         for (uint32_t i = 0; i < ROWS * OUTPUTS; i++)
-            r.scores[i] = i % 7 && k ? r.scores[i] : NAN; /* all, or some */
+            r.scores[i] = i % 7 && k ? r.scores[i] : NAN; /* all scores, or some */
         const ls_scored_rows classes = judged_of(&r, r.labels, OUTPUTS);
         must_measure(&m, 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION, &classes);
         assert_true(isnan(m.value[LS_METRIC_TOP5]) && m.classes == 0);
@@ -180,26 +182,26 @@ static void scores_that_are_no_numbers_are_not_measured(void **state)
 
 /* ---- in runs ---- */
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
     ls_trainer *trainer;
-} story;
+} scenario;
 
-static void begin(story *s, const char *devices)
+static void begin(scenario *s, const char *devices)
 {
     fixture_begin(&s->f);
     s->data = own_data(0);
     fixture_use_source(&s->f, &s->data, s->sources);
-    fixture_set(&s->f, "batch_size=24"); /* 40 test rows: ragged minibatches */
+    fixture_set(&s->f, "batch_size=24"); /* the last minibatch of the 40 test rows is smaller */
     fixture_set(&s->f, "shards=8");
     fixture_set(&s->f, "epochs=4");
     fixture_set(&s->f, "optimizer={\"lr\":0.1}");
     fixture_set(&s->f, devices);
 }
 
-/* Without what takes time. */
+/* Copies a record without its durations. */
 static void cut_seconds(char out[4096], const char *record)
 {
     snprintf(out, 4096, "%.*s", (int)(strstr(record, ",\"seconds\"") - record), record);
@@ -217,7 +219,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
 #endif
     char first[4096], found[4096];
     for (int i = 0; i < count; i++) {
-        story s;
+        scenario s;
         unsigned long hits = 0, all = 0;
         begin(&s, devices[i]);
         ls_trainer *t = fixture_run(&s.f);
@@ -231,7 +233,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
             all += m->confusion[k];
             hits += k % (OWN_CLASSES + 1) == 0 ? m->confusion[k] : 0;
         }
-        /* Counts of the loss's kernels. */
+        /* The number that the kernels of the loss have counted. */
         assert_int_equal(all, OWN_TEST);
         assert_true(hits > 8 && (double)hits / OWN_TEST == ls_trainer_result(t)->test_accuracy);
         ls_trainer_close(t);
@@ -251,7 +253,7 @@ static void what_is_measured_is_what_was_asked_for(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        story s;
+        scenario s;
         begin(&s, "devices=ref:2");
         fixture_set(&s.f, cases[i].set);
         ls_trainer *t = fixture_run(&s.f);
@@ -268,7 +270,7 @@ static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state
                                         "metrics.names=all", "metrics.names=[1]"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        story s;
+        scenario s;
         ls_trainer *t;
         begin(&s, "devices=ref:2");
         fixture_set(&s.f, wrong[i]);
@@ -296,7 +298,8 @@ static int read_many(void *user, int test, const uint32_t *which, uint32_t count
     return LS_OK;
 }
 
-/* Has no memory for so much at a time, unless it is large, and counts what the log says of it. */
+/* A host that refuses allocations of more than LS_SCORES_BYTES unless `large`, and counts the log
+ * messages about metrics that are not computed. */
 typedef struct small_host {
     ls_host host;
     int said;
@@ -322,7 +325,7 @@ static void count_words(void *user, ls_log_level level, const char *text)
     ((small_host *)user)->said += strstr(text, "metrics: only loss and accuracy") != NULL;
 }
 
-static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
+static int open_many(scenario *s, small_host *h, ls_trainer **t, const char *set)
 {
     h->host = (ls_host){sizeof h->host, alloc_little, free_any, count_words, h};
     begin(s, "devices=ref:1");
@@ -347,7 +350,7 @@ static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
 static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
 {
     small_host h = {.large = true};
-    story s;
+    scenario s;
     ls_trainer *t;
     (void)state;
     for (int named = 0; named < 2; named++) {
@@ -365,7 +368,7 @@ static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
 static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
 {
     small_host h = {0};
-    story s;
+    scenario s;
     ls_trainer *t;
     (void)state;
     assert_int_equal(open_many(&s, &h, &t, "metrics.names=[\"top5\"]"), LS_ENOMEM);
@@ -378,8 +381,8 @@ static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
 
 /* ---- the best, and patience ---- */
 
-/* Nothing is learned: the first evaluation stays the best. */
-static void begin_idle(story *s, const char *devices, const char *run_dir)
+/* Begins a run that learns nothing, so the first evaluation stays the best. */
+static void begin_idle(scenario *s, const char *devices, const char *run_dir)
 {
     begin(s, devices);
     fixture_set(&s->f, "optimizer={\"lr\":1e-30}");
@@ -399,7 +402,7 @@ static int is_saved(const char *directory, int steps)
 static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
 {
     scratch place;
-    story s;
+    scenario s;
     char run_dir[400], wanted[600], *best = NULL;
     ls_error err;
     (void)state;
@@ -409,7 +412,7 @@ static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
     ls_trainer_close(fixture_run(&s.f));
     assert_non_null(strstr(fixture_record(&s.f, "eval", 0), "\"best\":true"));
     assert_non_null(strstr(fixture_record(&s.f, "eval", 1), "\"best\":false"));
-    for (int epoch = 1; epoch <= 9; epoch++) /* each epoch has four steps */
+    for (int epoch = 1; epoch <= 9; epoch++) /* an epoch has four steps */
         assert_int_equal(is_saved(place.directory, 4 * epoch), epoch == 1 || epoch == 9);
     snprintf(wanted, sizeof wanted, "%s/run/checkpoints", place.directory);
     assert_int_equal(ls_checkpoints_best(&best, wanted, &host, &err), LS_OK);
@@ -426,7 +429,7 @@ static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
     scratch_end(&place);
 }
 
-/* Gives so many blocks, and counts those that were not given back. */
+/* A host that allows a given number of allocations, and counts the blocks that were not freed. */
 typedef struct poor_host {
     ls_host host;
     int left, live;
@@ -450,7 +453,7 @@ static void free_counted(void *user, void *memory)
 static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void **state)
 {
     scratch place;
-    story s;
+    scenario s;
     char path[600], run_dir[400];
     int status = LS_ENOMEM;
     (void)state;
@@ -458,7 +461,8 @@ static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:1", run_dir);
     ls_trainer_close(fixture_run(&s.f));
-    for (int steps = 5; steps < 25; steps++) { /* enough to make the list of them grow */
+    /* enough steps to make the list of checkpoints grow */
+    for (int steps = 5; steps < 25; steps++) {
         snprintf(path, sizeof path, "%s/run/checkpoints/step-%09d.safetensors", place.directory,
                  steps);
         fclose(fopen(path, "wb"));
@@ -478,12 +482,12 @@ static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void
 
 static void stop_in_epoch_3(void *user, const ls_progress *p)
 {
-    story *s = user;
+    scenario *s = user;
     if (p->epoch == 3 && p->step == 2)
         ls_trainer_interrupt(s->trainer);
 }
 
-/* Nine epochs of four steps are done, and only the newest is to be kept. */
+/* Checks the directory after nine epochs of four steps, when only the newest checkpoint is kept. */
 static void expect_the_last_one_alone(const scratch *place)
 {
     for (int epoch = 1; epoch <= 9; epoch++)
@@ -496,8 +500,9 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
     char run_dir[400];
     (void)state;
     scratch_begin(&place);
-    for (int life = 0; life < 2; life++) { /* that keeps no best one and is interrupted; resumed */
-        story s;
+    /* 0: a run that keeps no best checkpoint and is interrupted; 1: its resumption */
+    for (int life = 0; life < 2; life++) {
+        scenario s;
         snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
         begin_idle(&s, "devices=ref:2", run_dir);
         if (life == 0) {
@@ -519,7 +524,7 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
     scratch_end(&place);
 }
 
-/* Moves the checkpoints' directory away between the first evaluation and the step after it. */
+/* Renames the directory of checkpoints between the first evaluation and the step after it. */
 static int move_directory(void *user, const char *json, size_t length, ls_error *err)
 {
     static const char first_eval[] = "{\"type\":\"eval\",\"epoch\":1,",
@@ -540,7 +545,7 @@ static int move_directory(void *user, const char *json, size_t length, ls_error 
 static void old_ones_are_removed_where_the_best_could_not_be_saved(void **state)
 {
     scratch place;
-    story s;
+    scenario s;
     char run_dir[400];
     (void)state;
     scratch_begin(&place);
@@ -562,8 +567,9 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
     char run_dir[400], hash[3][65];
     (void)state;
     scratch_begin(&place);
-    for (int life = 0; life < 3; life++) { /* undisturbed; interrupted; and resumed */
-        story s;
+    /* 0: a run without a stop; 1: a run that is interrupted; 2: its resumption */
+    for (int life = 0; life < 3; life++) {
+        scenario s;
         snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%s", place.directory, life ? "2" : "");
         begin_idle(&s, devices[life], run_dir);
         fixture_set(&s.f, "patience=3");
@@ -592,8 +598,8 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
     scratch_end(&place);
 }
 
-/* The record of the first or the second epoch's evaluation is refused. The fourth evaluation is the
- * last, as if nothing had happened. */
+/* The sink refuses the record of the evaluation after the first or second epoch. The fourth
+ * evaluation must be the last one, as in a run without that failure. */
 static void an_evaluation_that_failed_counts_once(void **state)
 {
     scratch place;
@@ -601,11 +607,12 @@ static void an_evaluation_that_failed_counts_once(void **state)
     (void)state;
     scratch_begin(&place);
     for (int part = 0; part < 4; part++) {
-        story s;
+        scenario s;
         snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, part / 2);
         begin_idle(&s, "devices=ref:2", run_dir);
         fixture_set(&s.f, "patience=3");
-        s.f.fail_record_at = part == 0 ? 1 + 6 : part == 2 ? 1 + 6 + 6 : 0; /* 6 for each epoch */
+        /* 6 records per epoch */
+        s.f.fail_record_at = part == 0 ? 1 + 6 : part == 2 ? 1 + 6 + 6 : 0;
         s.f.options.resume = part % 2 ? run_dir + strlen("run_dir=") : NULL;
         s.trainer = fixture_open(&s.f);
         assert_int_equal(ls_trainer_run(s.trainer, &s.f.err), part % 2 ? LS_OK : LS_EIO);
@@ -631,7 +638,7 @@ static void what_cannot_be_monitored_is_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        story s;
+        scenario s;
         ls_trainer *t;
         begin(&s, "devices=ref:2");
         for (int k = 0; k < 2; k++)

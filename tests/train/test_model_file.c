@@ -1,5 +1,5 @@
-/* Tests models that are opened from their files: their predictions, the threads that may use them,
- * and invalid files. */
+/* Tests models that are opened from files of weights: their predictions, their use by several
+ * threads, and invalid files. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
@@ -17,8 +17,8 @@
 #define ROWS 7
 #define READERS 4
 
-/* A run that has been, and its file. */
-typedef struct story {
+/* A finished run and the file of its weights. */
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
@@ -26,10 +26,10 @@ typedef struct story {
     const char *path;
     ls_model_options options;
     uint8_t images[ROWS * OWN_PIXELS];
-    float scores[ROWS * OWN_CLASSES]; /* the trainer's own */
-} story;
+    float scores[ROWS * OWN_CLASSES]; /* scores that the trainer has computed */
+} scenario;
 
-static void begin(story *s)
+static void begin(scenario *s)
 {
     int32_t label;
     fixture_begin(&s->f);
@@ -53,13 +53,13 @@ static void begin(story *s)
         (ls_model_options){.size = sizeof s->options, .device = "ref:1", .registry = s->f.registry};
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     scratch_end(&s->dir);
     fixture_end(&s->f);
 }
 
-static ls_snapshot *must_open(story *s)
+static ls_snapshot *must_open(scenario *s)
 {
     ls_snapshot *model;
     if (ls_model_open(&model, s->path, &s->options, &s->f.err) != LS_OK)
@@ -70,7 +70,7 @@ static ls_snapshot *must_open(story *s)
 static void a_file_alone_predicts_what_its_trainer_did(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float scores[ROWS * OWN_CLASSES], p[ROWS * OWN_CLASSES];
     ls_snapshot_info info;
     begin(&s);
@@ -93,7 +93,7 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
         }
         assert_true(fabs(sum - 1) < 1e-5);
     }
-    assert_null(ls_model_class_name(model, 0)); /* the caller's data has none */
+    assert_null(ls_model_class_name(model, 0)); /* the caller's data has no class names */
     assert_null(ls_model_class_name(model, -1));
     ls_snapshot_release(model);
     end(&s);
@@ -102,7 +102,7 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
 static void classes_have_the_names_of_the_data(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     const char *path;
     ls_trainer *t;
     ls_snapshot *model;
@@ -117,9 +117,10 @@ static void classes_have_the_names_of_the_data(void **state)
     if (ls_trainer_open(&t, &s.f.options, &s.f.err) != LS_OK) {
         scratch_end(&s.dir);
         fixture_end(&s.f);
-        skip(); /* without the data */
+        skip(); /* the data is not installed */
     }
-    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK); /* a checkpoint is one, too */
+    /* a checkpoint is a file of weights too */
+    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
     ls_trainer_close(t);
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = s.f.registry};
     if (ls_model_open(&model, path, &o, &s.f.err) != LS_OK)
@@ -132,7 +133,7 @@ static void classes_have_the_names_of_the_data(void **state)
     fixture_end(&s.f);
 }
 
-/* A table: rows of six floats, two numbers or bits to learn. */
+/* Reads rows of six floats, with two numbers or two yes/no labels as targets. */
 static int read_table(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                       void *targets, ls_error *err)
 {
@@ -207,7 +208,7 @@ static void a_model_of_floats_gives_numbers_or_bits(void **state)
 /* ---- many at once --------------------------------------------------------------------------- */
 
 typedef struct reader {
-    story *s;
+    scenario *s;
     ls_snapshot *model;
     int right;
 } reader;
@@ -227,7 +228,7 @@ static void *read_on(void *arg)
 static void any_number_of_threads_predict_at_the_same_time(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     pthread_t thread[READERS];
     reader r[READERS];
     begin(&s);
@@ -236,7 +237,7 @@ static void any_number_of_threads_predict_at_the_same_time(void **state)
         r[i] = (reader){&s, ls_snapshot_retain(model), 0};
         assert_int_equal(pthread_create(&thread[i], NULL, read_on, &r[i]), 0);
     }
-    ls_snapshot_release(model); /* the last reader closes it */
+    ls_snapshot_release(model); /* the release of the last reference frees it */
     for (int i = 0; i < READERS; i++) {
         pthread_join(thread[i], NULL);
         assert_int_equal(r[i].right, 20);
@@ -258,7 +259,7 @@ static int threads_now(void)
 static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float up[ROWS * OWN_CLASSES], nearest[ROWS * OWN_CLASSES];
     if (!has_backend("cpu"))
         skip();
@@ -295,7 +296,7 @@ static char *contents(const char *path, size_t *size)
     return bytes;
 }
 
-static void refuses(story *s, const char *name, const char *says)
+static void refuses(scenario *s, const char *name, const char *says)
 {
     ls_snapshot *model = (ls_snapshot *)s;
     const char *path = scratch_path(&s->dir, name);
@@ -305,7 +306,7 @@ static void refuses(story *s, const char *name, const char *says)
         fail_msg("%s was opened", name);
     if (status != LS_EDATA && status != LS_ENOENT)
         fail_msg("%d: %s", status, err.text);
-    assert_non_null(strstr(err.text, name)); /* it names the file */
+    assert_non_null(strstr(err.text, name)); /* the message names the file */
     if (says && !strstr(err.text, says))
         fail_msg("expected \"%s\" in: %s", says, err.text);
 }
@@ -313,7 +314,7 @@ static void refuses(story *s, const char *name, const char *says)
 static void files_that_are_cut_off_are_refused(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     size_t size;
     begin(&s);
     char *bytes = contents(s.path, &size);
@@ -326,8 +327,8 @@ static void files_that_are_cut_off_are_refused(void **state)
     end(&s);
 }
 
-/* A safetensors file without tensors whose metadata have this card. */
-static void put_card(story *s, const char *card)
+/* Writes a safetensors file without tensors, whose metadata contain this card. */
+static void put_card(scenario *s, const char *card)
 {
     char header[3000], bytes[3100];
     int n = snprintf(header, sizeof header, "{\"__metadata__\":{\"lockstep_model\":\"");
@@ -375,7 +376,7 @@ static void cards_that_make_no_sense_are_refused(void **state)
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":9," RECIPE "}", NULL},
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10," RECIPE "}", "no tensor"},
     };
-    story s;
+    scenario s;
     begin(&s);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_card(&s, bad[i].card);
@@ -389,7 +390,7 @@ static void cards_that_make_no_sense_are_refused(void **state)
 static void flipped_bytes_never_crash(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     size_t size;
     begin(&s);
     char *bytes = contents(s.path, &size);
@@ -399,7 +400,7 @@ static void flipped_bytes_never_crash(void **state)
         bytes[i] ^= 0x15;
         scratch_file(&s.dir, "flipped", bytes, size);
         if (ls_model_open(&model, scratch_path(&s.dir, "flipped"), &s.options, &s.f.err) == LS_OK)
-            ls_snapshot_release(model); /* a digit of a rate, say */
+            ls_snapshot_release(model); /* for example, a changed digit of a learning rate */
         bytes[i] ^= 0x15;
     }
     free(bytes);
@@ -409,7 +410,8 @@ static void flipped_bytes_never_crash(void **state)
 /* ---- memory --------------------------------------------------------------------------------- */
 
 typedef struct tight {
-    atomic_long left, held; /* allocations that are given, and not given back */
+    /* number of allocations that still succeed, and number of blocks that are not freed */
+    atomic_long left, held;
 } tight;
 
 static void *tight_alloc(void *user, size_t bytes, size_t align)
@@ -432,7 +434,7 @@ static void tight_free(void *user, void *memory)
 static void each_allocation_may_fail_and_nothing_stays(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     tight t = {0};
     const ls_host host = {.size = sizeof host, tight_alloc, tight_free, NULL, &t};
     int status = LS_ENOMEM, attempts = 0;

@@ -1,5 +1,5 @@
-/* Tests new rows for a trained model: rows that are read from the user's file must give the same
- * results as in the run's own evaluation. */
+/* Tests predictions for new rows. Rows that are read from a file of the user must give the same
+ * results as in the evaluation of the run. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/train_fixture.h"
@@ -32,14 +32,14 @@ static const ls_field fields[ROWS][4] = {
     {{"mass", NULL, 6000}, {"island", "Dream", 0}, {"year", NULL, 2009}, {"y", NULL, 1}},
 };
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     scratch dir;
     char data[2048];
     const char *path;
     double test_loss;
     ls_snapshot *model;
-} story;
+} scenario;
 
 /* Saves the trainer's model to `path`, closes the trainer, and opens the file. */
 static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
@@ -54,8 +54,8 @@ static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
     return model;
 }
 
-/* A run on the table, and its file, opened. */
-static void begin(story *s, const char *more)
+/* Runs a training on the table, and opens the file of its weights. */
+static void begin(scenario *s, const char *more)
 {
     char test[512];
     fixture_begin(&s->f);
@@ -75,11 +75,11 @@ static void begin(story *s, const char *more)
     ls_trainer *t = fixture_run(&s->f);
     s->test_loss = t->reported.result.test_loss;
     s->path = scratch_path(&s->dir, "model.safetensors");
-    remove(scratch_path(&s->dir, "train.csv")); /* a file alone is enough */
+    remove(scratch_path(&s->dir, "train.csv")); /* the directory contains one file only */
     s->model = save_and_open(&s->f, t, s->path);
 }
 
-static void end(story *s)
+static void end(scenario *s)
 {
     ls_snapshot_release(s->model);
     scratch_end(&s->dir);
@@ -97,14 +97,14 @@ static double loss_of(const float *value)
 static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float value[ROWS], logits[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     assert_int_equal(
         ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, ROOM(logits), &s.f.err), LS_OK);
-    /* for a model of values the outputs are the same */
+    /* for a model of values the logits are the values */
     assert_memory_equal(logits, value, sizeof value);
     assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, ROOM(logits), &s.f.err),
                      LS_OK);
@@ -117,7 +117,7 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
 static void rows_by_the_names_of_columns_are_the_same(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float row[ROWS][4], value[ROWS], want[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     for (int i = 0; i < ROWS; i++)
@@ -130,7 +130,7 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
     end(&s);
 }
 
-static void refuses(story *s, const ls_field *field, size_t count, int status, const char *says)
+static void refuses(scenario *s, const ls_field *field, size_t count, int status, const char *says)
 {
     float row[4];
     ls_error err = {0};
@@ -142,7 +142,7 @@ static void refuses(story *s, const ls_field *field, size_t count, int status, c
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     float value[ROWS];
     static const ls_field unknown[] = {{"mass", "1", 0}, {"island", "Torgersen", 0}},
                           twice[] = {{"mass", "1", 0}, {"mass", "1", 0}},
@@ -161,7 +161,8 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     end(&s);
 }
 
-/* "NAME0000,NAME0001,…,y" and rows below it; of column i, row r has 100 · i + r. */
+/* Writes a table with the header "NAME0000,NAME0001,…,y". Column i has the value 100 · i + r in row
+ * r. */
 static void write_wide(scratch *dir, const char *file, int columns, int name_bytes, int rows)
 {
     const size_t room = (size_t)columns * (size_t)(name_bytes + 12 * rows + 2) + 64;
@@ -190,7 +191,8 @@ static const char *wide_data(char out[1024], scratch *dir)
     return out;
 }
 
-/* As many columns as a table of genes has: its file says of each how it is scaled. */
+/* Tests as many columns as a table of genes has. The file of weights contains the scale of each
+ * column. */
 static void a_wide_table_is_standardised_too(void **state)
 {
     enum { WIDE = 17000 };
@@ -211,15 +213,15 @@ static void a_wide_table_is_standardised_too(void **state)
     fixture_set(&f, "optimizer={\"name\":\"sgd\",\"lr\":0.00001}");
     fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&f);
-    const double loss =
-        t->reported.result.test_loss; /* loss on the table on which it was trained */
+    const double loss = t->reported.result.test_loss; /* loss on the table of the run */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
     assert_int_equal(ls_model_predict(model, rows, 2, values, ROOM(values), &f.err), LS_OK);
     const double found =
         ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
-    if (!(loss < 0.4 && fabs(found - loss) < 1e-5)) /* 0.5: nothing was learnt */
+    /* a loss of 0.5 means that nothing was learnt */
+    if (!(loss < 0.4 && fabs(found - loss) < 1e-5))
         fail_msg("loss %g in the training, %g of the file", loss, found);
     ls_snapshot_release(model);
     scratch_end(&dir);
@@ -227,7 +229,7 @@ static void a_wide_table_is_standardised_too(void **state)
     free(rows);
 }
 
-/* A line through targets of the order of 10⁶. */
+/* Writes a table whose targets, around 10⁶, depend linearly on the input. */
 static void write_line(fixture *f, scratch *dir, char data[1024])
 {
     char text[2048];
@@ -249,7 +251,7 @@ static void write_line(fixture *f, scratch *dir, char data[1024])
     fixture_set(f, "model={\"layers\":[{\"type\":\"dense\"}]}");
 }
 
-/* It is learnt, and all that is told of it is in its own unit. */
+/* The model learns the line, and all results are reported in the unit of the target. */
 static void a_standardised_target_is_given_back_in_its_unit(void **state)
 {
     (void)state;

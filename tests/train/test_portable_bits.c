@@ -1,6 +1,6 @@
-/* Tests that the weights that a config trains are bit-identical on every CPU, with every
- * instruction set, on any number of workers, with teams of threads of any size. Every machine must
- * compute the hashes in this file.
+/* Tests that training gives bit-identical weights on every CPU, with every instruction set, on any
+ * number of workers, and with any number of threads per worker. Every machine must compute the
+ * hashes in this file.
  *
  *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…
  *
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Version of the kernels with these hashes. Whoever changes bits, also those of ops and keys that
- * no hash covers, increases the number, which a resumed run compares; no hash changes without
- * it. */
+/* Version of the kernels that have these hashes. A change of the bits of any op or key, also of one
+ * that no hash covers, must increase the number. A resumed run compares the number. The hashes must
+ * not change without it. */
 #define KERNELS "portable kernels 5,"
 
 #define LENET "00e0f49d67d1c52f5a2e375ee4673b41fbbd41c31801f10fa6db9d388c628ea4"
@@ -26,7 +26,7 @@
 
 static char text[16384];
 
-/* Layers that the other three lack. Shards of 48 rows are processed in blocks. */
+/* Layer types that the other three models lack. Shards of 48 rows are processed in blocks. */
 static const char layers[] =
     "{\"data\": {\"name\": \"synthetic\", \"limit\": 192}, \"batch_size\": 96, \"shards\": 2, \"epochs\": 2,"
     "\"run_dir\": null, \"init\": {\"name\": \"kaiming\"}, \"ema\": 0.9, \"label_smoothing\": 0.1,"
@@ -70,7 +70,7 @@ static void set_layers(fixture *f)
     f->options.config_text = layers;
 }
 
-/* 3 steps of 8 rows, in two shards, which are most of 30: the others are evaluated. */
+/* Trains on 24 of 30 rows, in 3 steps of 8 rows with two shards. The other 6 rows are evaluated. */
 static void set_resnet(fixture *f)
 {
     f->options.config_text = text;
@@ -89,7 +89,7 @@ static const struct net {
             {"resnet", RESNET, set_resnet},
             {"mobilenet", MOBILENET, set_resnet}};
 
-/* `on`: "3" workers, or "3x2": each with a team of two. */
+/* `on`: "3" for three workers, or "3x2" for three workers with two threads each. */
 static void check(const struct net *net, const char *on)
 {
     fixture f;

@@ -1,5 +1,5 @@
-/* Tests the structures that a program passes to a trainer or gets from it: those of other versions,
- * those with texts, and those with room for results. */
+/* Tests the structures that a program passes to a trainer or gets from it: structures of other
+ * versions, structures with texts, and structures for results. */
 #include "runner.h"
 #include "train/train_fixture.h"
 

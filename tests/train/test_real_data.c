@@ -1,5 +1,6 @@
-/* Tests the smaller last minibatch of the real Fashion-MNIST: 96 training rows with minibatches of
- * 256 and of 512 rows, and 16 or 272 test rows. Skipped if the data is not installed. */
+/* Tests the smaller last minibatch with the real Fashion-MNIST. Of the training rows it has 96 with
+ * minibatches of 256 and of 512 rows; of the test rows it has 16 or 272. Skipped if the data is not
+ * installed. */
 #include "runner.h"
 #include "train/train_fixture.h"
 
@@ -8,7 +9,7 @@
 
 static const char *const data_dirs[] = {"/usr/share/datasets"};
 
-/* One dense layer, so that 60,000 rows take a second or two. */
+/* Uses a model of one dense layer, with which 60,000 rows take a second or two. */
 static void use_real_data(fixture *f)
 {
     fixture_begin(f);
@@ -19,7 +20,7 @@ static void use_real_data(fixture *f)
         f, "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
     fixture_set(f, "shards=8");
     if (has_backend("cpu"))
-        fixture_set(f, "devices=cpu:2"); /* the reference is many times as slow */
+        fixture_set(f, "devices=cpu:2"); /* the reference back end is many times slower */
 }
 
 static int data_is_missing(void)
@@ -48,7 +49,8 @@ static void check_epoch(const char *batch, int steps, double rows)
     assert_non_null(strstr(fixture_record(&f, "run_start", 0), "\"payload\":\"published\""));
     double hits = ls_trainer_result(t)->test_accuracy * 10000;
     assert_true(fabs(hits - round(hits)) < 1e-6);
-    assert_true(hits > 7000); /* it has learned: a linear model comes to about 0.8 */
+    /* the model has learnt: a linear model reaches an accuracy of about 0.8 */
+    assert_true(hits > 7000);
     ls_trainer_close(t);
     fixture_end(&f);
 }
@@ -60,7 +62,8 @@ static void the_last_training_minibatch_has_96_rows(void **state)
     check_epoch("batch_size=512", 118, 512);
 }
 
-/* 10,000 test rows are 39 minibatches of 256 and 16 rows, or 19 of 512 and 272. */
+/* 10,000 test rows are 39 minibatches of 256 rows and one of 16, or 19 of 512 rows and one of
+ * 272. */
 static void every_test_image_counts_once(void **state)
 {
     static const char *const batch[] = {"batch_size=256", "batch_size=512", "batch_size=10000"};

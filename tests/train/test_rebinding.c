@@ -1,6 +1,6 @@
-/* Tests how a back end's `bind` is called. In a back end that does not declare LS_DEVICE_REBINDS,
- * or that records graphs, each op is bound once. A back end that declares LS_DEVICE_REBINDS must
- * get bit-identical results. */
+/* Tests how often `bind` of a back end's ops is called. If the device does not declare
+ * LS_DEVICE_REBINDS, or records ops, each op must be bound once. If it declares LS_DEVICE_REBINDS,
+ * the results must have the same bits. */
 #include "base/error.h"
 #include "engine/view.h"
 #include "ref/ref.h"
@@ -15,10 +15,10 @@
 static struct {
     bool rebinds, records; /* properties that the devices declare */
     atomic_int ops, binds;
-} told;
+} declared;
 
-/* The reference back end's table, and rows of its ops that count. Devices are opened one at a
- * time. */
+/* The reference back end's table, and functions of its ops that also count the calls of `bind`.
+ * Devices are opened one at a time. */
 static const ls_device_ops *real;
 static const ls_op_impl *real_impl[4];
 static ls_op_impl counting[4];
@@ -27,17 +27,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void describe(const ls_device *device, ls_device_info *out)
 {
     real->describe(device, out);
-    if (!told.rebinds)
+    if (!declared.rebinds)
         out->flags &= ~(unsigned)LS_DEVICE_REBINDS;
 }
 
 static int count_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
 {
-    atomic_fetch_add(&told.binds, 1);
+    atomic_fetch_add(&declared.binds, 1);
     return real_impl[op->impl - counting]->bind(op, buffers, err);
 }
 
-/* The row that counts for an op with this one. */
+/* Returns the counting functions for an op that has the functions `impl`. */
 static const ls_op_impl *counting_for(const ls_op_impl *impl)
 {
     int i = 0;
@@ -58,12 +58,12 @@ static int op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_
     int status = real->op_create(out, device, desc, err);
     if (status != LS_OK)
         return status;
-    atomic_fetch_add(&told.ops, 1);
+    atomic_fetch_add(&declared.ops, 1);
     (*out)->impl = counting_for((*out)->impl);
     return LS_OK;
 }
 
-/* It refuses what it is asked to record, which then runs op by op. */
+/* The device refuses every recording, so all ops are enqueued one by one. */
 static int record_begin(ls_device *device, ls_stream *stream, ls_error *err)
 {
     (void)device;
@@ -78,7 +78,7 @@ static int open_device(ls_device **out, const ls_device_request *request, ls_err
     if (status != LS_OK)
         return status;
     pthread_mutex_lock(&lock);
-    if (!real) { /* another device may be using them already */
+    if (!real) { /* other devices may already use these functions */
         real = (*out)->ops;
         plain = *real;
         plain.describe = describe;
@@ -87,7 +87,7 @@ static int open_device(ls_device **out, const ls_device_request *request, ls_err
         recording.record_begin = record_begin;
     }
     pthread_mutex_unlock(&lock);
-    (*out)->ops = told.records ? &recording : &plain;
+    (*out)->ops = declared.records ? &recording : &plain;
     return LS_OK;
 }
 
@@ -103,21 +103,22 @@ static const ls_backend counted = {.abi = LS_PLUGIN_ABI,
                                    .probe = probe,
                                    .open = open_device};
 
-/* Three steps of six shards; how often more than once an op was bound goes to *again. */
+/* Runs three steps of six shards. *again becomes the number of calls of `bind` beyond the first
+ * call of each op. */
 static const char *run(bool rebinds, bool records, const char *devices, int *again)
 {
     static char hash[65];
     fixture f;
-    told.rebinds = rebinds;
-    told.records = records;
-    told.ops = told.binds = 0;
+    declared.rebinds = rebinds;
+    declared.records = records;
+    declared.ops = declared.binds = 0;
     fixture_begin(&f);
     assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
     fixture_set(&f, devices);
     fixture_set(&f, "shards=6");
     memcpy(hash, fixture_hash(&f), sizeof hash);
     fixture_end(&f);
-    *again = told.binds - told.ops;
+    *again = declared.binds - declared.ops;
     return hash;
 }
 
@@ -139,12 +140,13 @@ static void ops_are_bound_again_only_where_the_device_says_so(void **state)
     }
 }
 
-/* With one shard for each worker a fold has no arenas. Returns what a device holds, in bytes. */
+/* Returns the size in bytes of a device's memory. With one shard per worker a fold has no
+ * arenas. */
 static double device_bytes(bool rebinds, const char *devices, const char *shards)
 {
     fixture f;
-    told.records = false;
-    told.rebinds = rebinds;
+    declared.records = false;
+    declared.rebinds = rebinds;
     fixture_begin(&f);
     assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
     fixture_set(&f, devices);
@@ -162,7 +164,8 @@ static void the_total_is_counted_wherever_it_lies(void **state)
     assert_true(own > 0 && own == device_bytes(true, "devices=counted:3", "shards=3"));
 }
 
-/* The sum of a single worker lies in the array of its gradient: there is no total, an arena. */
+/* A single worker computes the sum in the arena of its gradient, so it has one arena less: the
+ * total. */
 static void a_single_worker_has_no_total(void **state)
 {
     fixture f;
@@ -189,8 +192,8 @@ static void train_step(fixture *f, ls_trainer *t, int step)
         fail_msg("%s", f->err.text);
 }
 
-/* Drives a trainer of two devices, the second of which stalls in step 2 and wakes up while steps
- * continue. `weights` receives the weights after COMPARED_STEP steps. */
+/* Drives a trainer of two devices. The second device stalls in step 2, and its worker wakes while
+ * steps continue. `weights` receives the weights after COMPARED_STEP steps. */
 static void leave_behind(float *weights, size_t room)
 {
     static const char *const faults[] = {"worker=1,step=2,kind=stall,stage=shard,seconds=1"};
@@ -205,7 +208,7 @@ static void leave_behind(float *weights, size_t room)
     fixture_set(&f, "deadline_s=0.2");
     f.sys.inject = faults;
     f.sys.inject_count = 1;
-    told.ops = told.binds = 0;
+    declared.ops = declared.binds = 0;
     ls_trainer *t = fixture_open(&f);
     const ls_feed *before = ls_engine_feed(t->engine);
     for (int step = 1; step <= COMPARED_STEP; step++)
@@ -216,20 +219,21 @@ static void leave_behind(float *weights, size_t room)
         train_step(&f, t, step);
     assert_int_equal(fixture_count(&f, "fault"), 1);
     assert_ptr_not_equal(before, ls_engine_feed(t->engine));
-    assert_true(told.rebinds == (told.binds > told.ops));
+    assert_true(declared.rebinds == (declared.binds > declared.ops));
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }
 
-/* The worker keeps its rows, and the others read theirs elsewhere: a worker that wakes up while
- * steps continue finds what it was sent. ThreadSanitizer detects a write to them. */
+/* The streamed rows that a stalled worker may still read are left to it, and the others get a new
+ * feed. A worker that wakes while steps continue therefore reads the rows that it was sent.
+ * ThreadSanitizer detects a write to these rows. */
 static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
 {
     static float weights[2][1 << 16];
     (void)state;
-    told.records = false;
+    declared.records = false;
     for (int rebinds = 0; rebinds < 2; rebinds++) {
-        told.rebinds = rebinds > 0;
+        declared.rebinds = rebinds > 0;
         leave_behind(weights[rebinds], ROOM(weights[rebinds]));
     }
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);

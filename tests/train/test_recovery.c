@@ -1,6 +1,6 @@
-/* Tests that no step is lost with a device: whichever worker fails or stalls, and at whichever
- * stage of a step, the other workers finish the run with weights that are bit-identical to those of
- * an undisturbed run. tests/campaigns/worker_faults.c tests the same with thousands of random
+/* Tests that no step is lost with a device. Whichever worker fails or stalls, at whichever stage of
+ * a step, the other workers must finish the run with weights that are bit-identical to those of a
+ * run without faults. tests/campaigns/worker_faults.c tests the same with thousands of random
  * sequences of faults. */
 #include "runner.h"
 #include "train/train_fixture.h"
@@ -140,8 +140,8 @@ static void devices_may_fail_one_after_another_until_one_is_left(void **state)
     fixture_end(&f);
 }
 
-/* Eight shards on ten workers: two workers have no shard. When others are lost they take over
- * shards, and one of these two is lost later. */
+/* Eight shards on ten workers: two workers have no shard. When other workers are lost, these two
+ * get shards, and one of the two is lost later. */
 static void a_worker_without_a_shard_takes_over(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=fail",
@@ -177,7 +177,7 @@ static void two_devices_may_fail_in_one_step(void **state)
 }
 
 /* The stalled worker continues half a second after its deadline, while the other workers go on or
- * when they have finished. It must change nothing then. */
+ * when they have finished. Its late writes must change nothing. */
 static void a_device_that_stalls_is_named_and_left_behind(void **state)
 {
     static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
@@ -237,7 +237,7 @@ static void replicas_that_differ_are_an_error(void **state)
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_non_null(strstr(f.err.text, "after step 2 the replicas are no longer equal"));
-    /* there are no weights to hash */
+    /* no worker is left whose weights could be hashed */
     assert_string_equal(ls_trainer_result(t)->weights_sha256, "");
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);

@@ -1,6 +1,6 @@
-/* Tests that a run that is stopped at any point and resumed has the results of a run that was never
- * stopped: the same weights, optimizer state, running statistics and records, on the same or
- * another number of devices. */
+/* Tests that a run that is stopped at any point and resumed has the same results as a run that was
+ * never stopped: the same weights, optimizer state, running statistics and records, on the same or
+ * on another number of devices. */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "records/record.h"
@@ -16,15 +16,16 @@
 #define STEPS 9 /* three epochs of 3 */
 
 /* Events of a run. */
-typedef struct story {
+typedef struct scenario {
     ls_trainer *trainer;
-    uint64_t stop_behind;  /* this step, 0: never */
-    int stop_at_epoch_end; /* before the evaluation of this epoch, 0: never */
-} story;
+    uint64_t stop_behind; /* the run is stopped after this step; 0: it is not */
+    /* the run is stopped before the evaluation of this epoch; 0: it is not */
+    int stop_at_epoch_end;
+} scenario;
 
 static void on_progress(void *user, const ls_progress *p)
 {
-    story *s = user;
+    scenario *s = user;
     uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
     if (steps == s->stop_behind)
         ls_trainer_interrupt(s->trainer);
@@ -32,7 +33,7 @@ static void on_progress(void *user, const ls_progress *p)
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
-    story *s = user;
+    scenario *s = user;
     char wanted[64];
     (void)err;
     snprintf(wanted, sizeof wanted, "{\"type\":\"epoch\",\"epoch\":%d,", s->stop_at_epoch_end);
@@ -42,9 +43,9 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Momentum in the recipe, batch norm in the model, augmentation, dropout and a schedule: everything
- * that a step depends on. */
-static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
+/* Sets a recipe with momentum, batch norm, augmentation, dropout and a schedule, so that a step
+ * depends on all kinds of state. */
+static void recipe(fixture *f, scenario *s, const char *devices, char run_dir[400])
 {
     fixture_begin(f);
     memset(s, 0, sizeof *s);
@@ -62,7 +63,7 @@ static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
     f->callbacks.user = s;
 }
 
-static int run_story(fixture *f, story *s, char hash[65])
+static int run_scenario(fixture *f, scenario *s, char hash[65])
 {
     s->trainer = fixture_open(f);
     int status = ls_trainer_run(s->trainer, &f->err);
@@ -73,7 +74,8 @@ static int run_story(fixture *f, story *s, char hash[65])
 
 /* ---- the records ------------- */
 
-/* The type of a step's, an epoch's or an evaluation's record; else LS_RECORD_TYPES. */
+/* Returns the type of the record of a step, an epoch or an evaluation; for other records
+ * LS_RECORD_TYPES. */
 static int type_of(const char *line)
 {
     static const int compared[] = {LS_RECORD_STEP, LS_RECORD_EPOCH, LS_RECORD_EVAL};
@@ -86,8 +88,8 @@ static int type_of(const char *line)
     return LS_RECORD_TYPES;
 }
 
-/* Appends the record's numbers that do not depend on time or devices, key by key as in the table of
- * rows; -1: null or missing. */
+/* Appends the numbers of the record that do not depend on time or devices, in the order of
+ * ls_record_keys; −1 for null or a missing key. */
 static int read_numbers(double *out, int room, const char *line)
 {
     const int type = type_of(line);
@@ -127,8 +129,8 @@ static void expect_same_records(const char *run, const char *reference)
 
 /* ---- the last checkpoint -------------- */
 
-/* Returns the last checkpoint's state as text, without times, without `kept`, which names a file of
- * this directory, and without the length of the records, which contain times. */
+/* Returns the state in the last checkpoint as text, without times, without `kept`, which names a
+ * file of this directory, and without the length of the records, because records contain times. */
 static char *read_state(const char *run)
 {
     char directory[500], *path, *text;
@@ -162,7 +164,7 @@ static void expect_same_state(const char *run, const char *reference)
 
 typedef struct place {
     scratch s;
-    char reference[300]; /* an undisturbed run */
+    char reference[300]; /* directory of a run that is not stopped */
     char hash[65];
 } place;
 
@@ -171,12 +173,12 @@ static int make_reference(void **state)
     place *p = calloc(1, sizeof *p);
     char run_dir[400];
     fixture f;
-    story s;
+    scenario s;
     scratch_begin(&p->s);
     snprintf(p->reference, sizeof p->reference, "%s/reference", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", p->reference);
     recipe(&f, &s, "devices=ref:2", run_dir);
-    assert_int_equal(run_story(&f, &s, p->hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, p->hash), LS_OK);
     fixture_end(&f);
     *state = p;
     return 0;
@@ -194,11 +196,11 @@ static void resume_to_the_end(place *p, const char *run, const char *devices, co
 {
     char run_dir[400], hash[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, devices, run_dir);
     f.options.resume = wanted;
-    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     expect_same_records(run, p->reference);
     expect_same_state(run, p->reference);
@@ -210,13 +212,13 @@ static void begin_and_stop(place *p, const char *run, const char *devices, uint6
 {
     char run_dir[400], hash[65];
     fixture f;
-    story s;
+    scenario s;
     (void)p;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, devices, run_dir);
     s.stop_behind = stop_behind;
     s.stop_at_epoch_end = stop_at_epoch_end;
-    assert_int_equal(run_story(&f, &s, hash), LS_EINTERRUPTED);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_EINTERRUPTED);
     fixture_end(&f);
 }
 
@@ -229,7 +231,8 @@ static void a_run_stopped_behind_any_step_goes_on_with_the_same_bits(void **stat
         snprintf(before, sizeof before, "devices=ref:%d", 1 + step % 4);
         snprintf(after, sizeof after, "devices=ref:%d", 1 + (step * 3 + 1) % 4);
         begin_and_stop(p, run, before, (uint64_t)step, 0);
-        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* latest in this run_dir */
+        /* "latest" means the latest checkpoint in this run_dir */
+        resume_to_the_end(p, run, after, step % 2 ? run : "latest");
     }
 }
 
@@ -253,11 +256,11 @@ static void a_run_may_be_stopped_again_and_again(void **state)
     begin_and_stop(p, run, "devices=ref:4", 1, 0);
     for (uint64_t step = 3; step < STEPS; step += 2) {
         fixture f;
-        story s;
+        scenario s;
         recipe(&f, &s, step % 4 == 1 ? "devices=ref:1" : "devices=ref:3", run_dir);
         f.options.resume = run;
         s.stop_behind = step;
-        assert_int_equal(run_story(&f, &s, hash), LS_EINTERRUPTED);
+        assert_int_equal(run_scenario(&f, &s, hash), LS_EINTERRUPTED);
         fixture_end(&f);
     }
     resume_to_the_end(p, run, "devices=ref:2", run);
@@ -274,7 +277,7 @@ static void a_run_brings_its_config_along(void **state)
     place *p = *state;
     char run[300], hash[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/alone", p->s.directory);
     begin_and_stop(p, run, "devices=ref:2", 4, 0);
     fixture_begin(&f);
@@ -282,7 +285,7 @@ static void a_run_brings_its_config_along(void **state)
     f.options.config_text = NULL;
     f.callbacks.record = NULL;
     f.options.resume = run;
-    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     fixture_end(&f);
 }
@@ -292,12 +295,12 @@ static void shards_left_open_are_those_of_the_checkpoint(void **state)
     place *p = *state;
     char run[300], run_dir[400], hash[65], undisturbed[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/open", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s-whole", run);
     recipe(&f, &s, "devices=ref:3", run_dir);
     fixture_set(&f, "shards=devices");
-    assert_int_equal(run_story(&f, &s, undisturbed), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, undisturbed), LS_OK);
     fixture_end(&f);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     for (int part = 0; part < 2; part++) {
@@ -305,7 +308,7 @@ static void shards_left_open_are_those_of_the_checkpoint(void **state)
         fixture_set(&f, "shards=devices");
         s.stop_behind = part ? 0 : 5;
         f.options.resume = part ? run : NULL;
-        assert_int_equal(run_story(&f, &s, hash), part ? LS_OK : LS_EINTERRUPTED);
+        assert_int_equal(run_scenario(&f, &s, hash), part ? LS_OK : LS_EINTERRUPTED);
         fixture_end(&f);
     }
     assert_string_equal(hash, undisturbed);
@@ -317,7 +320,7 @@ static void expect_refusal(const char *run, const char *set, int status, const c
 {
     char run_dir[400];
     fixture f;
-    story s;
+    scenario s;
     ls_trainer *t;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, "devices=ref:2", run_dir);
@@ -360,7 +363,7 @@ static void a_run_that_is_running_is_not_resumed(void **state)
     place *p = *state;
     char run[300], run_dir[400];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/busy", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, "devices=ref:2", run_dir);
@@ -403,7 +406,7 @@ static void records_that_are_missing_are_noticed(void **state)
     expect_refusal(run, NULL, LS_EDATA, "has 100 bytes, but the checkpoint counts on");
 }
 
-/* The seconds that a checkpoint in the middle of an epoch says the epoch has taken. */
+/* Returns the number of seconds of the present epoch in the state of a checkpoint. */
 static double seconds_in(const char *path)
 {
     char text[16384];
@@ -423,12 +426,12 @@ static void only_the_newest_are_kept(void **state)
     place *p = *state;
     char run[300], run_dir[400], path[500], hash[65];
     fixture f;
-    story s;
+    scenario s;
     snprintf(run, sizeof run, "%s/kept", p->s.directory);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
     recipe(&f, &s, "devices=ref:2", run_dir);
     fixture_set(&f, "checkpoint={\"every_steps\":1,\"keep\":3}");
-    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     for (int step = 1; step <= STEPS; step++) {
         snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, step);

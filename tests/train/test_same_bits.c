@@ -1,9 +1,9 @@
 /* Tests that with a fixed number of shards the final weights are bit-identical on any number of
  * workers.
  *
- * The tests would notice another order of additions: tests/comm/test_allreduce.c shows that adding
- * the same numbers in another order gives another result, and `the_bits_change_with_the_tree` below
- * shows it for whole runs. */
+ * Another order of additions would make these tests fail: tests/comm/test_allreduce.c shows that
+ * another order gives another sum, and `the_bits_change_with_the_tree` below shows the same for
+ * whole runs. */
 #include "runner.h"
 #include "train/faulty_backend.h"
 #include "train/train_fixture.h"
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* LeNet on the CPU, in 11 minibatches of 256 and one of 184; a small net on the reference back end,
- * which is slow, in five of 128 and one of 60. */
+/* On the CPU: LeNet with 11 minibatches of 256 rows and one of 184. On the reference back end,
+ * which is slow: a small network with five minibatches of 128 rows and one of 60. */
 static void recipe(fixture *f, const char *backend, int workers, char devices[32])
 {
     const int small = SLOW_BUILD || strcmp(backend, "ref") == 0;
@@ -45,7 +45,7 @@ static void hash_of(char out[65], const char *backend, int workers, const char *
 
 static void same_bits_on(const char *backend)
 {
-    static const int workers[] = {1, 1, 2, 3, 5, 8}; /* one worker twice: two runs */
+    static const int workers[] = {1, 1, 2, 3, 5, 8}; /* one worker twice, to compare two runs */
     char first[65], other[65];
     hash_of(first, backend, 2, NULL);
     for (size_t i = 0; i < sizeof workers / sizeof *workers; i++) {
@@ -55,7 +55,7 @@ static void same_bits_on(const char *backend)
     }
 }
 
-/* Worker 1 does not end its first shard before worker 0 has computed all others. */
+/* Worker 1 ends its first shard only after worker 0 has computed all other shards. */
 static void a_slow_worker_computes_fewer_shards_with_the_same_bits(void **state)
 {
     char want[65], found[65];
@@ -110,7 +110,8 @@ static void a_team_of_any_size_gives_the_same_bits(void **state)
     assert_string_equal(other, one);
 }
 
-/* A net whose first layer is one of few channels, on ragged shards: 8 of 5 rows. */
+/* Begins a run of a network whose first layer has few channels, with shards of 5 rows: 8 shards of
+ * a minibatch. */
 static void begin_ragged(fixture *f, char devices[32], int workers, int augmented)
 {
     snprintf(devices, 32, "devices=cpu:%d", workers);
@@ -133,7 +134,8 @@ static void augmented_runs_evaluate_alike_on_any_number_of_workers(void **state)
     for (int workers = 0; workers <= 8; workers++) {
         fixture f;
         char devices[32];
-        begin_ragged(&f, devices, workers ? workers : 3, 1); /* three workers twice: two runs */
+        /* three workers twice, to compare two runs */
+        begin_ragged(&f, devices, workers ? workers : 3, 1);
         ls_trainer *t = fixture_run(&f);
         const ls_result *result = ls_trainer_result(t);
         if (workers == 0)
@@ -147,7 +149,7 @@ static void augmented_runs_evaluate_alike_on_any_number_of_workers(void **state)
     }
 }
 
-/* Most of them have no shard, and no core. */
+/* Most of the workers have no shard and no core of their own. */
 static void sixteen_to_256_workers_train_alike(void **state)
 {
     static const int workers[] = {16, 64, 256};
@@ -187,7 +189,8 @@ static void evaluation_knows_nothing_of_augmentation(void **state)
     assert_memory_equal(&accuracy[0], &accuracy[1], sizeof *accuracy);
 }
 
-/* Another number of shards is another tree, and `naive` follows the workers: other bits. */
+/* Another number of shards gives another tree, and `naive` adds in the order of the workers, so the
+ * bits differ. */
 static void the_bits_change_with_the_tree(void **state)
 {
     char tree[65], other[65];

@@ -1,7 +1,8 @@
-/* Workers use again for the later shards of a step what they have derived from the weights for the
- * first one (LS_RUN_SAME). Nothing of an earlier step may be used, whatever has written the weights
- * since: the update, the moving average, a checkpoint, weights of a file, or a new group after a
- * loss. A run that opens a new trainer before every step has nothing of an earlier step. */
+/* Workers derive data from the weights for the first shard of a step, and use the data again for
+ * the later shards of the step (LS_RUN_SAME). Tests that they use no data of an earlier step after
+ * the weights have been written by the update, the moving average, a checkpoint, a file of weights,
+ * or a new group after a loss. The results are compared with a run that opens a new trainer before
+ * every step, and so has no data of an earlier step. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
@@ -14,7 +15,7 @@
 
 #define BATCH 32
 
-/* Convolutions whose transformed weights the CPU back end keeps. */
+/* A model with convolutions whose transformed weights the CPU back end keeps. */
 static const char model[] =
     "model={\"layers\":[{\"type\":\"conv2d\",\"name\":\"c0\",\"out\":16,\"kernel\":5,\"stride\":4},"
     "{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":16,\"kernel\":3,\"padding\":1},"
@@ -34,18 +35,18 @@ static void begin(fixture *f, const char *devices, const char *more)
 
 /* ---- steps of the caller --------------------------------------------------------------------- */
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     scratch files;
     ls_data_source data;
     const ls_data_source *sources[1];
     ls_trainer *t;
-    float *weights; /* after the last step */
+    float *weights; /* weights after the last step */
     size_t count;
-    bool anew; /* every step has a new trainer */
-} story;
+    bool anew; /* a new trainer is opened for every step */
+} scenario;
 
-static void open_story(story *s, const char *devices, const char *more, bool anew)
+static void open_scenario(scenario *s, const char *devices, const char *more, bool anew)
 {
     memset(s, 0, sizeof *s);
     s->anew = anew;
@@ -58,7 +59,7 @@ static void open_story(story *s, const char *devices, const char *more, bool ane
     s->weights = calloc(s->count, sizeof *s->weights);
 }
 
-static void close_story(story *s)
+static void close_scenario(scenario *s)
 {
     free(s->weights);
     ls_trainer_close(s->t);
@@ -66,18 +67,18 @@ static void close_story(story *s)
     scratch_end(&s->files);
 }
 
-static void load(story *s, const char *name)
+static void load(scenario *s, const char *name)
 {
     if (ls_trainer_load(s->t, scratch_path(&s->files, name), &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
 }
 
-static void save(story *s, const char *name)
+static void save(scenario *s, const char *name)
 {
     assert_int_equal(ls_trainer_save(s->t, scratch_path(&s->files, name), &s->f.err), LS_OK);
 }
 
-static void save_weights(story *s, const char *name)
+static void save_weights(scenario *s, const char *name)
 {
     ls_snapshot *snapshot;
     const char *path = scratch_path(&s->files, name);
@@ -86,8 +87,9 @@ static void save_weights(story *s, const char *name)
     ls_snapshot_release(snapshot);
 }
 
-/* Takes a step and reads the weights, for which a moving average takes their place for a while. */
-static void take_step(story *s, uint32_t number)
+/* Runs a step and reads the weights back. Reading replaces the weights by their moving average for
+ * a short time. */
+static void take_step(scenario *s, uint32_t number)
 {
     static uint8_t images[BATCH * OWN_PIXELS];
     int32_t labels[BATCH];
@@ -110,25 +112,25 @@ static void updates_averages_and_frozen_layers(void **state)
                                        "optimizer={\"name\":\"adamw\",\"lr\":0.01}"};
     (void)state;
     for (size_t i = 0; i < ROOM(more); i++) {
-        story s[2];
+        scenario s[2];
         for (int anew = 0; anew < 2; anew++)
-            open_story(&s[anew], i % 2 ? "devices=cpu:2" : "devices=cpu:1", more[i], anew);
+            open_scenario(&s[anew], i % 2 ? "devices=cpu:2" : "devices=cpu:1", more[i], anew);
         for (uint32_t number = 0; number < 3; number++) {
             take_step(&s[0], number);
             take_step(&s[1], number);
             assert_memory_equal(s[0].weights, s[1].weights, s[0].count * sizeof(float));
         }
-        close_story(&s[0]);
-        close_story(&s[1]);
+        close_scenario(&s[0]);
+        close_scenario(&s[1]);
     }
 }
 
 static void weights_and_checkpoints_that_are_loaded(void **state)
 {
-    story s[2];
+    scenario s[2];
     (void)state;
     for (int anew = 0; anew < 2; anew++) {
-        open_story(&s[anew], "devices=cpu:1", NULL, anew);
+        open_scenario(&s[anew], "devices=cpu:1", NULL, anew);
         take_step(&s[anew], 0);
         save(&s[anew], "checkpoint");
         save_weights(&s[anew], "w.safetensors");
@@ -139,8 +141,8 @@ static void weights_and_checkpoints_that_are_loaded(void **state)
         take_step(&s[anew], 1);
     }
     assert_memory_equal(s[0].weights, s[1].weights, s[0].count * sizeof(float));
-    close_story(&s[0]);
-    close_story(&s[1]);
+    close_scenario(&s[0]);
+    close_scenario(&s[1]);
 }
 
 /* ---- whole runs ------------------------------------------------------------------------------ */

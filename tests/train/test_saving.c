@@ -1,4 +1,4 @@
-/* Tests the function that decides when a checkpoint is due and of which kind, and that an unchanged
+/* Tests ls_checkpoint_due, which decides when and how a checkpoint is saved, and that an unchanged
  * state is not written twice. */
 #include "data/scratch.h"
 #include "runner.h"
@@ -18,7 +18,8 @@
 
 static ls_trainer trainer;
 
-/* A run that has a directory: what writes there is not asked for anything. */
+/* Prepares a trainer whose run seems to have a directory, because its saver is not NULL. The saver
+ * is never used. */
 static void begin(void)
 {
     static char saver;
@@ -65,7 +66,7 @@ static void the_best_evaluation_is_saved_once(void **state)
                      LS_DUE_MEANWHILE);
     assert_int_equal(due((ls_moment){.occasion = LS_EPOCH_DONE, .evaluated = false}),
                      LS_DUE_NOTHING);
-    trainer.position.steps = 16; /* another evaluation, which was not better */
+    trainer.position.steps = 16; /* steps after another evaluation that was not better */
     assert_int_equal(due((ls_moment){.occasion = LS_EPOCH_DONE, .evaluated = true}),
                      LS_DUE_NOTHING);
 }
@@ -101,7 +102,7 @@ static void nothing_is_due_without_a_directory(void **state)
                          LS_DUE_NOTHING);
 }
 
-/* Saves after step 0, before any steps were trained. Returns the file's inode. */
+/* Saves a checkpoint after 0 steps. Returns the inode of its file. */
 static ino_t saved(ls_trainer *t, const char *run_dir)
 {
     char path[700];
@@ -165,11 +166,12 @@ static void train_one_step(ls_trainer *t)
         fail_msg("%s", err.text);
 }
 
-/* The caller's actions between a save that fails in the background and closing the trainer. */
+/* The actions of the caller between a save that fails in the background and the close of the
+ * trainer. */
 typedef enum afterwards { CLOSES_AT_ONCE, READS_WEIGHTS, SAVES_AGAIN } afterwards;
 
-/* Drives two steps, and moves the directory of checkpoints away before the second. Returns what
- * ls_trainer_close returns. */
+/* Drives two steps, and renames the directory of checkpoints before the second. Returns the result
+ * of ls_trainer_close. */
 static int close_after_failed_save(fixture *f, afterwards then)
 {
     static float weights[1 << 16];

@@ -1,5 +1,5 @@
 /* Tests batch norm over a shard of one row. A single value has no variance, so the running
- * statistics must not change. The log must report it once, with a cure that works. */
+ * statistics must not change. The log must warn once, with a cure that works. */
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
@@ -8,27 +8,27 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_host host;
     ls_data_source data;
     const ls_data_source *sources[1];
     int warnings;
-    char said[600]; /* the last of them */
+    char said[600]; /* the last warning */
     uint8_t images[8 * OWN_PIXELS];
     int32_t labels[8];
-} story;
+} scenario;
 
 static void listen(void *user, ls_log_level level, const char *text)
 {
-    story *s = user;
+    scenario *s = user;
     if (level != LS_LOG_WARNING || !strstr(text, "batch norm over a shard of one row"))
         return;
     s->warnings++;
     snprintf(s->said, sizeof s->said, "%s", text);
 }
 
-static void begin(story *s, int streamed, const char *devices, const char *shards,
+static void begin(scenario *s, int streamed, const char *devices, const char *shards,
                   const char *batch)
 {
     memset(s, 0, sizeof *s);
@@ -41,7 +41,7 @@ static void begin(story *s, int streamed, const char *devices, const char *shard
     fixture_set(&s->f, shards);
     fixture_set(&s->f, batch);
     fixture_set(&s->f, "epochs=1");
-    fixture_set(&s->f, "optimizer.lr=1e-30"); /* weights stay, to the bit */
+    fixture_set(&s->f, "optimizer.lr=1e-30"); /* the weights keep their bits */
     fixture_set(&s->f, "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":6},"
                        "{\"type\":\"batch_norm\",\"name\":\"bn\",\"momentum\":0.5},"
                        "{\"type\":\"dense\",\"out\":10}]}");
@@ -49,7 +49,7 @@ static void begin(story *s, int streamed, const char *devices, const char *shard
         own_row(0, i, s->images + (size_t)i * OWN_PIXELS, &s->labels[i]);
 }
 
-static void scores(float out[8 * OWN_CLASSES], story *s, ls_trainer *t)
+static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
 {
     ls_snapshot *now;
     if (ls_trainer_snapshot(t, &now, &s->f.err) != LS_OK ||
@@ -58,8 +58,9 @@ static void scores(float out[8 * OWN_CLASSES], story *s, ls_trainer *t)
     ls_snapshot_release(now);
 }
 
-/* How far a step on so many rows, beside which weights do not change, moves what is predicted. */
-static float moved_by(story *s, ls_trainer *t, uint32_t rows)
+/* Returns by how much a step on `rows` rows changes the predictions. The weights do not change, so
+ * only the running statistics can change them. */
+static float moved_by(scenario *s, ls_trainer *t, uint32_t rows)
 {
     float before[8 * OWN_CLASSES], after[8 * OWN_CLASSES], most = 0;
     ls_step_result result;
@@ -77,7 +78,7 @@ static void one_row_leaves_the_running_statistics_alone(void **state)
     static const char *const devices[] = {"devices=ref:1", "devices=cpu:1", "devices=cpu:3"};
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        static story s;
+        static scenario s;
         if (strstr(devices[i], "cpu") && !has_backend("cpu"))
             continue;
         begin(&s, 1, devices[i], "shards=1", "batch_size=8");
@@ -92,13 +93,14 @@ static void one_row_leaves_the_running_statistics_alone(void **state)
     }
 }
 
-/* The shards of one row stand for what is there already, the others count. */
+/* A shard of one row contributes the present running statistics; the other shards contribute their
+ * own. */
 static void shards_of_one_row_leave_the_others_their_weight(void **state)
 {
     static const char *const devices[] = {"devices=ref:2", "devices=cpu:1", "devices=cpu:3"};
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        static story s;
+        static scenario s;
         if (strstr(devices[i], "cpu") && !has_backend("cpu"))
             continue;
         begin(&s, 1, devices[i], "shards=3", "batch_size=8");
@@ -114,7 +116,7 @@ static void shards_of_one_row_leave_the_others_their_weight(void **state)
     }
 }
 
-/* 96 rows are there. */
+/* The data have 96 rows. */
 static void the_log_says_so_once_and_names_a_cure(void **state)
 {
     static const struct {
@@ -133,7 +135,7 @@ static void the_log_says_so_once_and_names_a_cure(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
-        static story s;
+        static scenario s;
         begin(&s, 0, "devices=ref:2", with[i].shards, with[i].batch);
         ls_trainer_close(fixture_open(&s.f));
         assert_int_equal(s.warnings, with[i].cure != NULL);

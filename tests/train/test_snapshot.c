@@ -1,4 +1,4 @@
-/* Tests snapshots of a trainer's weights: their predictions, the threads that may use them, and
+/* Tests snapshots of a trainer's weights: their predictions, their use by several threads, and
  * their lifetime. */
 #include "device/registry.h"
 #include "ref/ref.h"
@@ -17,13 +17,13 @@
 #define BATCH 32
 #define READERS 3
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
-} story;
+} scenario;
 
-static void begin(story *s, int streamed, const char *devices)
+static void begin(scenario *s, int streamed, const char *devices)
 {
     fixture_begin(&s->f);
     s->data = own_data(streamed);
@@ -50,7 +50,7 @@ static int best(const float *scores)
     return k;
 }
 
-/* Mean cross-entropy and share of hits, from the scores alone. */
+/* Computes the mean cross-entropy and the share of correct rows from the scores. */
 static void judge(const float *scores, const int32_t *labels, uint32_t n, double *loss,
                   double *accuracy)
 {
@@ -66,7 +66,7 @@ static void judge(const float *scores, const int32_t *labels, uint32_t n, double
 
 static void predictions_are_those_of_the_evaluation(const char *devices)
 {
-    story s;
+    scenario s;
     uint8_t images[OWN_TEST * OWN_PIXELS];
     int32_t labels[OWN_TEST];
     float scores[OWN_TEST * OWN_CLASSES], one[OWN_CLASSES];
@@ -79,7 +79,7 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     judge(scores, labels, OWN_TEST, &loss, &accuracy);
     assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
     assert_true(fabs(accuracy - ls_trainer_result(t)->test_accuracy) < 1e-9);
-    assert_true(accuracy > 0.5); /* it has learnt something, or this says little */
+    assert_true(accuracy > 0.5); /* the model has learnt, so the comparison means something */
     for (uint32_t i = 0; i < OWN_TEST; i += 7) {
         assert_int_equal(
             ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, ROOM(one), &s.f.err), LS_OK);
@@ -109,7 +109,7 @@ static void the_cpu_predicts_what_it_evaluates(void **state)
 static void a_snapshot_does_not_change_and_outlives_its_trainer(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS], rows[BATCH * OWN_PIXELS];
     int32_t label, labels[BATCH];
     float before[OWN_CLASSES], after[OWN_CLASSES], newer[OWN_CLASSES];
@@ -145,7 +145,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     (void)state;
     enum { MOST = 150 };
     static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 33, 48, 49, 63, 64, 65, 81, 128, MOST};
-    story s;
+    scenario s;
     ls_snapshot *snapshot;
     uint8_t *images = malloc(MOST * OWN_PIXELS);
     int32_t labels[MOST];
@@ -162,7 +162,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
         scores[end] = 1234.0f;
         assert_int_equal(
             ls_snapshot_predict(snapshot, images, n, scores, n * OWN_CLASSES, &s.f.err), LS_OK);
-        assert_true(scores[end] == 1234.0f); /* nothing is written after them */
+        assert_true(scores[end] == 1234.0f); /* no value is written after the scores */
         assert_memory_equal(scores, whole, end * sizeof *scores);
     }
     ls_snapshot_release(snapshot);
@@ -175,7 +175,8 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
 
 /* ---- many threads ---- */
 
-/* Like a service: one thread publishes snapshots, and the others use the newest. */
+/* The newest snapshot, as in a service: one thread publishes snapshots, and other threads use the
+ * newest. */
 typedef struct board {
     pthread_mutex_t lock;
     ls_snapshot *current;
@@ -200,7 +201,8 @@ static void publish(board *b, ls_snapshot *s)
     ls_snapshot_release(old);
 }
 
-/* Twice the same, or some thread's weights got into another's prediction. */
+/* Predicts the same rows twice. Different results would mean that weights of another thread's
+ * snapshot were used. */
 static void *read_for_ever(void *arg)
 {
     board *b = arg;
@@ -216,7 +218,7 @@ static void *read_for_ever(void *arg)
         if (ls_snapshot_predict(s, images, 3, once, ROOM(once), &err) != LS_OK ||
             ls_snapshot_predict(s, images, 3, again, ROOM(again), &err) != LS_OK ||
             memcmp(once, again, sizeof once) != 0)
-            return b; /* they differ */
+            return b; /* the results differ */
         ls_snapshot_release(s);
         atomic_fetch_add(&b->predicted, 1);
     }
@@ -231,7 +233,7 @@ static void on_snapshot(void *user, ls_snapshot *snapshot)
 static void threads_predict_while_a_run_trains(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     board b = {.lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t reader[READERS];
     char undisturbed[65];
@@ -265,8 +267,8 @@ static void threads_predict_while_a_run_trains(void **state)
 
 /* ---- a back end that keeps something per thread ---------------------------------------------- */
 
-/* The reference's table, for devices that are alike. Each use by another thread than the one that
- * bound the device is counted. */
+/* The table of the reference back end. Calls by another thread than the one to which a device is
+ * bound are counted. */
 static const ls_device_ops *ref_ops;
 static atomic_int strangers, bound;
 static _Thread_local const ls_device *mine[4];
@@ -279,7 +281,8 @@ static void check_thread(const ls_device *device)
     atomic_fetch_add(&strangers, k == sizeof mine / sizeof *mine);
 }
 
-/* The device whose next download waits until it is released: the trainer's, or a predictor's. */
+/* The device whose next download waits until the test releases it: none, the trainer's, or a
+ * predictor's. */
 enum { NOBODY, TRAINER, PREDICTOR };
 static const ls_device *trainers;
 static atomic_int holds, held;
@@ -357,10 +360,11 @@ static int open_strict(ls_device **out, const ls_device_request *request, ls_err
     int status = ls_ref_backend()->open(out, request, err);
     if (status)
         return status;
-    if (!ref_ops) { /* the trainer's one worker is the first, before any predictor */
+    if (!ref_ops) { /* the first device belongs to the trainer's only worker */
         ref_ops = (*out)->ops;
         ops = *ref_ops;
-        ops.describe = describe_strict; /* predictors are of the kind that it says */
+        /* predictors use the kind of device that `describe` reports */
+        ops.describe = describe_strict;
         ops.bind = bind_here;
         ops.close = close_here;
         ops.alloc = alloc_here;
@@ -371,7 +375,7 @@ static int open_strict(ls_device **out, const ls_device_request *request, ls_err
         ops.op_create = create_here;
     }
     (*out)->ops = &ops;
-    trainers = trainers ? trainers : *out; /* it opens the first */
+    trainers = trainers ? trainers : *out; /* the trainer opens the first device */
     return LS_OK;
 }
 
@@ -400,7 +404,7 @@ static void *predict_and_leave(void *arg)
     return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, OWN_CLASSES, &err) ? c : NULL;
 }
 
-static ls_trainer *begin_strict(story *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])
+static ls_trainer *begin_strict(scenario *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])
 {
     int32_t label;
     trainers = NULL;
@@ -419,11 +423,11 @@ static void await_hold(void)
     atomic_store(&held, 0);
 }
 
-/* A run from its first step to its last. */
+/* Runs all steps of a training. */
 static void a_prediction_that_does_not_end_holds_up_no_step(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[OWN_CLASSES];
     ls_snapshot *snapshot;
@@ -457,7 +461,7 @@ static void *predict_beside_a_held_step(void *arg)
 static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
 {
     (void)state;
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[OWN_CLASSES];
     ls_snapshot *snapshot;
@@ -475,10 +479,11 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     fixture_end(&s.f);
 }
 
-/* Three callers, of whom one opens the predictor, one finds it, and one has only its release. */
+/* The first of three callers opens the predictor, the second borrows it later, and the third only
+ * releases the last reference. */
 static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
 {
-    story s;
+    scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[2][OWN_CLASSES];
     ls_snapshot *snapshot;

@@ -14,22 +14,22 @@ enum {
     TRAIN = 150,
     TEST = 44,
     BATCH = 40,
-    STEPS = 4 /* steps of an epoch */,
+    STEPS = 4 /* number of steps of an epoch */,
     WEIGHTS = VALUES * 24 + 24 + 24 * TARGETS + TARGETS
 };
 
 static const char net[] = "model={\"layers\":[{\"type\":\"dense\",\"out\":24},{\"type\":\"tanh\"},"
                           "{\"type\":\"dense\",\"out\":3}]}";
 
-/* A draw from −1 to 1. */
+/* Returns a random number from −1 to 1. */
 static float noise(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
     return (float)(*state >> 8) / 8388608.0f - 1;
 }
 
-/* Fills a row. targets: the floats of three sums of the values; bits: whether each is above 0;
- * class: the largest. */
+/* Fills a row. Its targets depend on three sums of the values. `sums`: the sums; if `bits`, 1 for
+ * each sum above 0 and 0 for the others. `class`: the index of the largest sum. */
 static void table_row(int bits, int test, uint32_t row, float *values, float *sums, int32_t *class)
 {
     uint32_t state = (row + 1) * 2654435761u + (uint32_t)test * 97u;
@@ -42,7 +42,7 @@ static void table_row(int bits, int test, uint32_t row, float *values, float *su
         sums[j] = sums[j] > 0;
 }
 
-/* ALIKE: numbers, but all those of the test rows are 3. */
+/* ALIKE: numbers as in NUMBERS, but the targets of all test rows are 3. */
 typedef enum task { CLASSES, NUMBERS, BITS, ALIKE } task;
 
 static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
@@ -64,14 +64,14 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-typedef struct story {
+typedef struct scenario {
     fixture f;
     task what;
     ls_data_source data;
     const ls_data_source *sources[1];
-} story;
+} scenario;
 
-static void begin(story *s, task what, const char *devices, int streamed)
+static void begin(scenario *s, task what, const char *devices, int streamed)
 {
     static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce", "loss=mse"};
     fixture_begin(&s->f);
@@ -104,7 +104,7 @@ static const char *const backends[] = {"ref", "cpu"};
 static int is_there(const char *backend)
 {
 #if defined(__SANITIZE_THREAD__)
-    return strcmp(backend, "ref") == 0; /* the CPU back end has tests of its own there */
+    return strcmp(backend, "ref") == 0; /* other tests cover the CPU back end */
 #else
     return has_backend(backend) || strcmp(backend, "ref") == 0;
 #endif
@@ -119,7 +119,7 @@ static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
             char devices[32];
             ls_result first = {0};
             for (int w = 0; w < 4; w++) {
-                story s;
+                scenario s;
                 snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
                 begin(&s, (task)what, devices, 0);
                 ls_trainer *t = fixture_run(&s.f);
@@ -133,16 +133,17 @@ static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
         }
 }
 
-/* More epochs, so that it is seen to learn; the two back ends agree but for rounding. */
+/* Trains more epochs, so that the loss falls below a bound. The two back ends differ only by
+ * rounding. */
 static void each_task_is_learned(void **state)
 {
-    /* bounds of the loss, which is ln 3, ⅔ and ln 2 at first */
+    /* upper bounds of the final loss; the first loss is ln 3, ⅔ and ln 2 */
     static const double most[] = {0.35, 0.05, 0.25};
     (void)state;
     for (int what = CLASSES; what <= BITS; what++) {
         double loss[2] = {0, 0};
         for (int b = 0; b < 2 && is_there(backends[b]); b++) {
-            story s;
+            scenario s;
             begin(&s, (task)what, b ? "devices=cpu:2" : "devices=ref:2", 0);
             fixture_set(&s.f, "epochs=40");
             fixture_set(&s.f, "eval_every=0");
@@ -165,7 +166,7 @@ static void each_task_is_learned(void **state)
 
 static void accuracy_is_null_where_no_row_is_correct(void **state)
 {
-    story s;
+    scenario s;
     (void)state;
     begin(&s, NUMBERS, "devices=ref:2", 0);
     ls_trainer *t = fixture_run(&s.f);
@@ -176,11 +177,11 @@ static void accuracy_is_null_where_no_row_is_correct(void **state)
     fixture_end(&s.f);
 }
 
-/* The rows of step `number` of a run with seed 0, trained on by hand. */
+/* Trains with ls_trainer_step on the rows that step `number` has in a run with seed 0. */
 static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
 {
     static float wanted[WEIGHTS], found[WEIGHTS];
-    story s;
+    scenario s;
     float values[BATCH * VALUES], sums[BATCH * TARGETS], scores[2 * TARGETS], again[2 * TARGETS];
     int32_t class;
     (void)state;
@@ -236,7 +237,7 @@ static void a_loss_for_other_targets_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int streamed = 0; streamed < 2; streamed++) {
-            story s;
+            scenario s;
             ls_trainer *t;
             begin(&s, cases[i].what, "devices=ref:2", streamed);
             fixture_set(&s.f, cases[i].set);
@@ -252,7 +253,7 @@ static void a_monitor_without_a_value_is_refused_where_it_decides(void **state)
     static const char *const needed[] = {"patience=2", "checkpoint.best=true"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        story s;
+        scenario s;
         begin(&s, ALIKE, "devices=ref:2", 0);
         fixture_set(&s.f, "monitor=r2");
         fixture_set(&s.f, needed[i]);
@@ -268,16 +269,17 @@ static void a_monitor_without_a_value_is_refused_where_it_decides(void **state)
 
 static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **state)
 {
-    story s;
+    scenario s;
     (void)state;
     begin(&s, ALIKE, "devices=ref:2", 0);
     fixture_set(&s.f, "monitor=r2");
     ls_trainer *t = fixture_open(&s.f);
-    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK); /* before any step */
+    /* before the first step */
+    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     for (int i = 0; i < 4; i++)
         assert_non_null(strstr(fixture_record(&s.f, "eval", i), "\"best\":false"));
-    assert_int_equal(t->position.best.waited, 0); /* for what? */
+    assert_int_equal(t->position.best.waited, 0); /* there is no best evaluation yet */
     ls_trainer_close(t);
     fixture_end(&s.f);
 }

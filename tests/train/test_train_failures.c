@@ -1,5 +1,5 @@
-/* Tests runs that end early: interrupts, failing devices, receivers of records that fail, failed
- * allocations, diverging losses. None may hang, leak memory, or report the wrong cause. */
+/* Tests runs that end early: by interrupts, failing devices, failing sinks, failed allocations, and
+ * losses that are not finite. No run may hang, leak memory, or report a wrong cause. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/faulty_backend.h"
@@ -14,7 +14,8 @@
 
 /* ---- interrupts ---- */
 
-/* The result is that of the steps that were made, and every replica has made them. */
+/* Checks that the result is that of the steps that were done, and that every replica has done
+ * them. */
 static void check_interrupted(fixture *f, ls_trainer *t, int status)
 {
     const ls_result *r = ls_trainer_result(t);
@@ -106,8 +107,9 @@ static ls_trainer *interrupted_at_four(fixture *f, const char *devices)
     return t;
 }
 
-/* Steps in flight are finished: one more on any number of workers, with the same bits; on a single
- * worker, which is sent several short steps at once, those up to the epoch's end. */
+/* Steps in flight are completed after an interrupt. With several workers this is one more step. A
+ * single worker gets ranges of several short steps, so it completes the steps up to the end of the
+ * epoch. */
 static void an_interrupt_at_a_given_step_gives_the_same_bits(void **state)
 {
     char hash[65] = "";
@@ -181,7 +183,7 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         char text[200];
         faulty_fixture(&f);
         fixture_set(&f, "on_device_loss=stop");
-        fixture_set(&f, "shards=3"); /* one for each worker */
+        fixture_set(&f, "shards=3"); /* one shard per worker */
         fault.tail_at = step;
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
         snprintf(text, sizeof text,
@@ -205,9 +207,10 @@ static void a_device_that_fails_behind_the_commit_point_can_end_the_run(void **s
         ls_trainer *t;
         faulty_fixture(&f);
         fixture_set(&f, "on_device_loss=stop");
-        fault.download_at = 1 + at; /* the first one is the start-up check's */
+        fault.download_at = 1 + at; /* the start-up check makes the first download */
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
-        /* Three downloads in steps, then one for each shard of each evaluation minibatch. */
+        /* There are three downloads in steps, and then one for each shard of each minibatch of the
+         * evaluation. */
         char text[200];
         if (at <= 3)
             snprintf(text, sizeof text,
@@ -217,7 +220,8 @@ static void a_device_that_fails_behind_the_commit_point_can_end_the_run(void **s
                      "worker 1, evaluation of epoch 1: the device fell off the "
                      "bus in download" STOPPED);
         assert_string_equal(f.err.text, text);
-        assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64); /* rank 0's */
+        /* the weights of rank 0 */
+        assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
         ls_trainer_close(t);
         fixture_end(&f);
     }
@@ -259,7 +263,7 @@ static void a_record_that_is_refused_ends_the_run(void **state)
         assert_int_equal(status_of_run(&f, &t), LS_EIO);
         snprintf(text, sizeof text, "the reader of record %d had enough", at);
         assert_string_equal(f.err.text, text);
-        assert_int_equal(f.records, at); /* it is not called again */
+        assert_int_equal(f.records, at); /* the callback is not called again */
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
         ls_trainer_close(t);
         fixture_end(&f);
@@ -293,7 +297,7 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
     fixture_set(&f, "optimizer.lr=1e6");
     fixture_set(&f, "epochs=5");
     assert_int_equal(status_of_run(&f, &t), LS_ENONFINITE);
-    /* The last finite step has the last record. */
+    /* The last step with a finite loss has the last step record. */
     int steps = fixture_count(&f, "step");
     assert_int_equal(ls_trainer_result(t)->steps, steps);
     int shard = (int)strtol(strstr(f.err.text, "shard ") + 6, &end, 10);
@@ -309,7 +313,7 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
     fixture_end(&f);
 }
 
-/* One step, and then nothing but the evaluation to see it. */
+/* The run has one step, so only the evaluation can notice that the weights are not finite. */
 static void a_test_loss_that_is_not_finite_names_the_epoch(void **state)
 {
     fixture f;
@@ -336,9 +340,9 @@ typedef struct failing_host {
     atomic_long allocations, live;
     long fail_at;
     atomic_size_t fail_bytes; /* the next allocation of this size fails; 0: none */
-    size_t fail_later;        /* value that fail_bytes gets when a device is lost */
-    /* a warning: a checkpoint could not be saved, or an old one not removed, or a total not
-     * shared */
+    size_t fail_later;        /* when a device is lost, fail_bytes is set to this value */
+    /* not 0: a warning was logged: a checkpoint could not be saved, an old checkpoint could not be
+     * removed, or workers could not share a total */
     int warned;
 } failing_host;
 
@@ -372,8 +376,9 @@ static void failing_log(void *user, ls_log_level level, const char *text)
         h->fail_bytes = h->fail_later;
 }
 
-/* Opens, runs and closes with the nth allocation failing. Returns whether it came so far. A
- * checkpoint in the course of the run may fail with a warning; everything else ends the run. */
+/* Opens, runs and closes a trainer, and lets the nth allocation fail. Returns whether there were n
+ * allocations. A failed checkpoint during the run may cause a warning only; every other failure
+ * ends the run. */
 static int run_with_failure(long nth, const char *run_dir)
 {
     failing_host h = {.fail_at = nth};
@@ -404,7 +409,7 @@ static int run_with_failure(long nth, const char *run_dir)
     return reached;
 }
 
-/* The new group's total is the first memory of its size that is asked for then. */
+/* After the loss, the total of the new group is the first allocation of its size. */
 static void recovering_goes_on_without_memory_for_one_total(void **state)
 {
     static const char *const losses[] = {"worker=1,step=2,kind=fail"};
@@ -448,8 +453,8 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
     scratch_end(&s);
 }
 
-/* Opens a trainer, loads with the nth allocation of that failing, and closes. Returns whether there
- * were as many. */
+/* Opens a trainer, loads a file while the nth allocation of the load fails, and closes the trainer.
+ * Returns whether the load made n allocations. */
 static int load_with_failure(long nth, const char *path)
 {
     failing_host h = {0};

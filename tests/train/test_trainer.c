@@ -1,6 +1,6 @@
-/* Tests a trainer through its public functions: the behaviour of the trainer in the book "Dive into
- * Deep Learning". A section's comment begins with the number of a behaviour of that trainer ("row
- * 4"). */
+/* Tests a trainer through its public functions. It must behave as the trainer in the book "Dive
+ * into Deep Learning". The comment of a section begins with the number of a behaviour in the list
+ * of these behaviours ("row 4"). */
 #include "train/train_fixture.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ static void lenet_is_the_books(void **state)
     fixture_end(&f);
 }
 
-/* The book's get_params: b1 and its gradient, as they lie on the device. */
+/* As in the book's get_params: the bias b1 and its gradient, in device memory. */
 static void a_fresh_bias_and_its_gradient_are_twenty_zeros(void **state)
 {
     fixture f;
@@ -55,7 +55,7 @@ static void a_fresh_bias_and_its_gradient_are_twenty_zeros(void **state)
             assert_true(weights[bias->offset + i] == 0.0f);
             assert_true(gradient[bias->offset + i] == 0.0f);
         }
-        assert_true(weights[0] != 0.0f); /* W1 is not */
+        assert_true(weights[0] != 0.0f); /* W1 is not zero */
         free(weights);
         free(gradient);
     }
@@ -88,7 +88,7 @@ static void shards_are_dealt_out_in_contiguous_parts(void **state)
     (void)state;
     fixture_begin(&f);
     fixture_set(&f, "shards=10");
-    fixture_set(&f, "devices=ref:4"); /* 10 in 4: 3, 3, 2, 2 */
+    fixture_set(&f, "devices=ref:4"); /* 10 shards on 4 devices: 3, 3, 2, 2 */
     ls_trainer *t = fixture_open(&f);
     static const int first[] = {0, 3, 6, 8, 10};
     for (int w = 0; w < 4; w++) {
@@ -105,7 +105,7 @@ static void shards_are_dealt_out_in_contiguous_parts(void **state)
 
 typedef struct whole {
     ls_trainer *t;
-    float *gradient; /* gradient of all rows, in one shard, summed in double */
+    float *gradient; /* gradient of all rows as one shard, summed in double */
 } whole;
 
 static int compute_whole(const ls_worker *w, void *arg, ls_error *err)
@@ -122,7 +122,8 @@ static int compute_whole(const ls_worker *w, void *arg, ls_error *err)
                : ls_replica_export(replica, job->gradient, ls_replica_gradient_arena(replica), err);
 }
 
-/* Weights before the step and the sum of the gradients, from a trainer of its own. */
+/* Returns the weights before the step and the sum of the gradients, computed by a separate
+ * trainer. */
 static void reference_gradient(float **before, float **gradient)
 {
     fixture f;
@@ -139,7 +140,8 @@ static void reference_gradient(float **before, float **gradient)
     fixture_end(&f);
 }
 
-/* 96 rows at batch_size `batch`: the whole epoch is one smaller minibatch. */
+/* Checks a step of 96 rows with batch_size `batch`: the epoch has one minibatch, which is smaller
+ * than `batch`. */
 static void check_step(const char *batch, const char *gradient_scale, double divisor)
 {
     fixture f;
@@ -191,7 +193,7 @@ static void the_loss_of_a_step_is_the_mean_over_its_rows(void **state)
     fixture_begin(&f);
     fixture_set(&f, "init={\"name\": \"normal\", \"std\": 0.0001}");
     ls_trainer *t = fixture_run(&f);
-    /* Nearly equal logits for 10 classes. */
+    /* The logits of the 10 classes are nearly equal. */
     assert_true(fabs(record_number(fixture_record(&f, "step", 0), "loss") - log(10)) < 0.01);
     ls_trainer_close(t);
     fixture_end(&f);
@@ -323,7 +325,7 @@ static void evaluation_on_many_devices_equals_that_on_one(void **state)
         }
         assert_true(r->test_loss == loss);
         assert_true(r->test_accuracy == accuracy);
-        /* Hits over labels: a whole number of the 1000 test images. */
+        /* The number of correct rows is a whole number of the 1000 test images. */
         double hits = r->test_accuracy * ls_dataset_rows(t->data[LS_TEST]);
         assert_true(fabs(hits - round(hits)) < 1e-9 && hits > 0);
         ls_trainer_close(t);
@@ -331,7 +333,7 @@ static void evaluation_on_many_devices_equals_that_on_one(void **state)
     }
 }
 
-/* Row 11: whatever the last test minibatch holds, each image counts once. */
+/* Row 11: each test image counts once, whatever the size of the last minibatch. */
 static void evaluation_does_not_depend_on_the_minibatch(void **state)
 {
     static const char *const batch[] = {"batch_size=256", "batch_size=512", "batch_size=999",
@@ -341,7 +343,7 @@ static void evaluation_does_not_depend_on_the_minibatch(void **state)
     for (int i = 0; i < 5; i++) {
         fixture f;
         fixture_begin(&f);
-        fixture_set(&f, "optimizer.lr=0"); /* the weights stay */
+        fixture_set(&f, "optimizer.lr=0"); /* the weights do not change */
         fixture_set(&f, batch[i]);
         ls_trainer *t = fixture_run(&f);
         const ls_result *r = ls_trainer_result(t);
@@ -393,7 +395,7 @@ static void auto_means_every_device_up_to_the_shards(void **state)
     only_reference(&f);
     fixture_set(&f, "devices=auto");
     ls_trainer *t = fixture_run(&f);
-    assert_int_equal(ls_trainer_summary(t)->workers, 4); /* as many as there are shards */
+    assert_int_equal(ls_trainer_summary(t)->workers, 4); /* as many workers as shards */
     assert_string_equal(ls_trainer_result(t)->devices, "[ref(0), ref(1), ref(2), ref(3)]");
     ls_trainer_close(t);
     fixture_end(&f);
@@ -532,7 +534,8 @@ static void nap(void *user, ls_snapshot *snapshot)
     nanosleep(&moment, NULL);
 }
 
-/* The caller's work with the snapshot after the last step is no training. */
+/* The time that the caller spends on the snapshot after the last step is not part of the epoch's
+ * time. */
 static void an_epoch_takes_as_long_as_its_steps(void **state)
 {
     fixture f;

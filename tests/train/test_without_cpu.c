@@ -1,5 +1,5 @@
-/* Tests the registry of back ends in a build without the CPU back end: the entry in its place
- * reports that it is missing. builtin.c is compiled here as in such a build. */
+/* Tests the registry of back ends in a build without the CPU back end: the entry of that back end
+ * must report that it is missing. This test compiles builtin.c as such a build does. */
 #include "device/registry.h"
 #include "runner.h"
 

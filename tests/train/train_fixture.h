@@ -1,5 +1,5 @@
-/* Common parts of the tests of src/train: small recipes, a registry with the reference back end,
- * and records that are kept. */
+/* Functions that the tests of src/train share: they make small recipes and a registry with the
+ * reference back end, and store the records of a run. */
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
@@ -21,27 +21,30 @@
 #define SLOW_BUILD 0
 #endif
 
-/* Elements of an array. */
+/* Number of elements of an array. */
 #define ROOM(array) (sizeof(array) / sizeof *(array))
 
 #define FIXTURE_SETS 24
 #define FIXTURE_RECORDS 4096
 
 typedef struct fixture {
-    ls_trainer_options options;     /* the registry and the three below are filled in */
-    ls_trainer_callbacks callbacks; /* record and user are filled in */
+    /* the options; fixture_begin sets the registry, `callbacks` and the two members after it */
+    ls_trainer_options options;
+    ls_trainer_callbacks callbacks; /* fixture_begin sets `record` and `user` */
     ls_trainer_cluster cluster;
     ls_trainer_sys sys;
     ls_registry *registry;
     const char *set[FIXTURE_SETS];
     int records;
-    char *record[FIXTURE_RECORDS]; /* allocated by malloc, freed by fixture_end */
-    int fail_record_at;            /* number, from 1, of the record that is refused; 0: none */
+    /* the records received so far, allocated by malloc, freed by fixture_end */
+    char *record[FIXTURE_RECORDS];
+    /* number, from 1, of the record that the callback refuses; 0: none */
+    int fail_record_at;
     ls_error err;
 } fixture;
 
-/* Sets up synthetic data, a network of one convolution and one dense layer, `ref:2`, no run
- * directory. */
+/* Sets a recipe with synthetic data, a network of one convolution and one dense layer, the devices
+ * `ref:2`, and no run directory. */
 void fixture_begin(fixture *f);
 void fixture_end(fixture *f);
 
@@ -53,11 +56,11 @@ void fixture_use_lenet(fixture *f);
 void fixture_use_source(fixture *f, const ls_data_source *source,
                         const ls_data_source *pointers[1]);
 
-/* Adds an assignment, which must live as long as the fixture. */
+/* Adds an assignment of a config key ("key=value"), which must live as long as the fixture. */
 void fixture_set(fixture *f, const char *assignment);
 
-/* Open, or open and run, a trainer; fail the test unless that succeeds. The caller closes it with
- * ls_trainer_close. */
+/* Open a trainer, or open and run a trainer. They fail the test unless that succeeds. The caller
+ * closes the trainer with ls_trainer_close. */
 ls_trainer *fixture_open(fixture *f);
 ls_trainer *fixture_run(fixture *f);
 
@@ -65,16 +68,16 @@ ls_trainer *fixture_run(fixture *f);
  * call. */
 const char *fixture_hash(fixture *f);
 
-/* Returns the number after "key": in a record; NaN if it is missing or null. */
+/* Returns the number of a key in a record; NaN if the key is missing or null. */
 double record_number(const char *record, const char *key);
 /* Returns the nth record (from 0) of a type, or NULL. */
 const char *fixture_record(const fixture *f, const char *type, int nth);
 int fixture_count(const fixture *f, const char *type);
 
-/* Fails unless the weight arenas of all replicas have the same bits. */
+/* Fails the test unless the weight arenas of all replicas have the same bits. */
 void replicas_are_equal(const ls_trainer *t);
 
-/* Returns whether the library's registry has this back end, with a device. */
+/* Returns whether the library's registry has this back end, and the back end has a device. */
 int has_backend(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* The program `trainer` with the plain-C reference back end in addition to the built-in ones, so
- * that all of it can run under ThreadSanitizer. */
+/* The program `trainer` with the reference back end, which is plain C, in addition to the built-in
+ * back ends, so that the whole program can run under ThreadSanitizer. */
 #include "cli/cli.h"
 #include "ref/ref.h"
 
