@@ -21,8 +21,8 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
 }
 
 /* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted in
- * `submitted` before the push, so that ls_pool_busy includes the job even if the job itself calls
- * it: the push is a release, and publishes the count as well. */
+ * `submitted` before the push: the push is a release and publishes the count as well, so a job that
+ * calls ls_pool_busy is itself included in the result. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     if (w->part.count == 0 && ls_park_announced(&w->idle)) {
@@ -117,7 +117,7 @@ int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err)
     return wait_until(pool, &patience, err);
 }
 
-/* Waits until the inbox has room. Returns false if the time limit has passed. */
+/* Waits until the inbox can take a job. Returns false if the time limit has passed. */
 static bool has_room(ls_ring *inbox, ls_patience *patience)
 {
     do {
@@ -127,8 +127,9 @@ static bool has_room(ls_ring *inbox, ls_patience *patience)
     return false;
 }
 
-/* Waits until every inbox has room for one job, so that either every worker gets the job or none
- * does. Only the owner fills inboxes, so an inbox that has room keeps it until the owner's push. */
+/* Waits until every inbox can take one job, so that either every worker gets the job or none does.
+ * Only the owner fills inboxes, so an inbox that can take a job can still take it at the owner's
+ * push. */
 static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;

@@ -1,4 +1,9 @@
-#define _GNU_SOURCE /* for affinity and thread names; only this file and guard.c define it here */
+/* Finds the CPUs that this process may use, and assigns them to workers.
+ *
+ * Parameters called `root` are a prefix of the paths under /sys and /proc. The library passes "";
+ * tests pass a directory that simulates another machine. In this directory only this file and
+ * guard.c define _GNU_SOURCE. */
+#define _GNU_SOURCE /* for affinity and thread names */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -65,7 +70,7 @@ static void sort_by_core(ls_cpus *cpus, const char *root)
     }
 }
 
-/* An affinity mask for LS_CPUS_MAX CPUs; cpu_set_t has only 1,024. */
+/* An affinity mask for LS_CPUS_MAX CPUs; a single cpu_set_t has bits for only 1,024. */
 typedef struct wide_set {
     cpu_set_t part[LS_CPUS_MAX / CPU_SETSIZE];
 } wide_set;
@@ -200,8 +205,8 @@ double ls_cgroup_quota(const char *root)
     return smallest;
 }
 
-/* Reduces the part to `want` CPUs: first one CPU of each core, then further CPUs of the same
- * cores. */
+/* Reduces the part to `want` CPUs: first takes one CPU of each core, then further CPUs of the same
+ * cores. core[i] is the core of CPU i of the part. */
 static void trim(ls_cpus *part, const unsigned short *core, int want)
 {
     bool taken[LS_CPUS_MAX] = {false};
@@ -223,8 +228,9 @@ int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n,
     int share = all->count / n, rest = all->count % n;
     if (share < 1 || want > share)
         return 0;
-    /* The first `rest` workers get one CPU more. It is the rule of <lockstep/split.h>, which is not
-     * part of the library that contains only the pool. */
+    /* The first `rest` workers get one CPU more, as in ls_split (<lockstep/split.h>). ls_split is
+     * not called here, because the pool can be linked as a library of its own that does not contain
+     * it. */
     int begin = w * share + (w < rest ? w : rest);
     part->count = share + (w < rest);
     memcpy(part->id, all->id + begin, (size_t)part->count * sizeof part->id[0]);
