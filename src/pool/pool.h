@@ -61,7 +61,7 @@ double ls_cgroup_quota(const char *root);
 /* Returns the number of threads that can run at the same time if the affinity mask has `allowed`
  * CPUs and the quota is `quota` CPUs (0: no quota): the smaller of the two numbers, rounded up, and
  * at least 1. */
-int ls_usable_cpus(int mask, double quota);
+int ls_usable_cpus(int allowed, double quota);
 
 /* Writes to `part` the CPUs of `all` that belong to worker w of n, and returns their number. The
  * workers' parts are disjoint and equal shares of `all`. If `want` is not 0, a part is reduced to

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_ROOM 1024 /* size of a buffer for a path in bytes */
+#define PATH_BYTES 1024 /* size of a buffer for a path in bytes */
 
 /* Reads the first line of the file `path`, without its newline. Returns false on failure. */
 static bool read_line(char *line, int size, const char *path)
@@ -35,7 +35,7 @@ static bool read_line(char *line, int size, const char *path)
  * tell. */
 static int core_of(int cpu, const char *root)
 {
-    char path[PATH_ROOM], line[256];
+    char path[PATH_BYTES], line[256];
     int n = snprintf(path, sizeof path,
                      "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
     if (n < 0 || n >= (int)sizeof path || !read_line(line, sizeof line, path))
@@ -91,10 +91,10 @@ int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err)
     return LS_OK;
 }
 
-int ls_usable_cpus(int mask, double quota)
+int ls_usable_cpus(int allowed, double quota)
 {
-    int n = mask;
-    if (quota > 0 && quota < mask) {
+    int n = allowed;
+    if (quota > 0 && quota < allowed) {
         n = (int)quota;
         if (n < quota)
             n++;
@@ -120,7 +120,7 @@ static double smaller(double a, double b)
 /* Returns the quota of the group in directory `dir`, of cgroup v2 or v1, or 0 if there is none. */
 static double group_quota(const char *dir)
 {
-    char path[PATH_ROOM + 32], quota[128], period[128];
+    char path[PATH_BYTES + 32], quota[128], period[128];
     snprintf(path, sizeof path, "%s/cpu.max", dir);
     if (read_line(quota, sizeof quota, path)) {
         char *space = strchr(quota, ' ');
@@ -138,7 +138,7 @@ static double group_quota(const char *dir)
  * `mount` then describes the container's own group. */
 static double smallest_quota(const char *root, const char *mount, const char *group)
 {
-    char dir[PATH_ROOM];
+    char dir[PATH_BYTES];
     int top = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s", root, mount);
     int n = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s%s", root, mount, group);
     if (top < 0 || n < top || n >= (int)sizeof dir)
@@ -192,7 +192,7 @@ static double line_quota(const char *root, char *line)
 
 double ls_cgroup_quota(const char *root)
 {
-    char line[PATH_ROOM];
+    char line[PATH_BYTES];
     snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
     FILE *file = fopen(line, "re");
     if (!file)
