@@ -24,7 +24,8 @@ static const char mark[] = ".lockstep-";
 
 enum { BASE = 128 /* largest number of bytes of NAME in a hidden name */, TRIES = 100000 };
 
-/* Returns the length of a name, at most BASE bytes, that does not split a UTF-8 character. */
+/* Returns how many bytes of `base` a hidden name contains: at most BASE, and only whole UTF-8
+ * characters. */
 static int base_length(const char *base)
 {
     size_t n = strlen(base);
@@ -76,8 +77,9 @@ static bool still_there(int parent, const char *name, int fd)
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
-    if (error &&
-        error != EWOULDBLOCK) /* if there are no locks, no process removes hidden files either */
+    /* Any error but EWOULDBLOCK means that the file system has no locks. No other process can then
+     * remove the file, because sweep_one removes only a file that it has locked. */
+    if (error && error != EWOULDBLOCK)
         return 0;
     return !error && still_there(parent, name, fd) ? 0 : EEXIST;
 }
@@ -96,8 +98,8 @@ static int create_file(int *fd, int parent, const char *name)
     return error;
 }
 
-/* Creates and locks a file with a hidden name in the directory `parent`. The file
- * is open for writing. */
+/* Creates and locks a file with a hidden name in the directory `parent`. *fd is open for
+ * writing. */
 static int temporary_file(int *fd, char name[HIDDEN_NAME], int parent, const char *base)
 {
     int error = EEXIST;
@@ -227,7 +229,9 @@ void ls_file_writer_abandon(ls_file_writer *w)
 
 /* ---- replacing a file ------------------------------------------------------------------------ */
 
-/* Returns the path of the hidden file, for messages only. */
+/* Returns the path of the hidden file `name`, which is in the directory of `path`. The directory's
+ * part of the result serves only for messages, because system calls use the descriptor
+ * w->folder. */
 static char *beside(const char *path, const char *name, const ls_host *host)
 {
     const size_t folder = (size_t)(ls_io_base(path) - path), bytes = folder + strlen(name) + 1;
@@ -251,8 +255,8 @@ static int open_beside(ls_file_writer *w, ls_error *err)
         (void)ls_io_remove(w->folder, name);
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(w->target));
     }
-    /* The descriptor refers to the same open file, so the lock lasts until both
-     * descriptors are closed. */
+    /* w->lock is a duplicate of w->fd, so both descriptors have the same lock. It lasts until both
+     * are closed: w->fd before the rename, and w->lock after it. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
     return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->path, "open", errno);
 }
@@ -310,6 +314,8 @@ int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_
     return status;
 }
 
+/* Writes the bytes to the file `path` itself, without a hidden file. For devices, pipes and
+ * symbolic links, which must not be replaced. */
 static int write_through(const char *path, const void *bytes, size_t count, ls_error *err)
 {
     int fd;
