@@ -31,7 +31,7 @@
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* bytes written so far */
-    char *path;     /* path of the hidden file, which receives the bytes; NULL: there is no hidden
+    char *hidden;   /* path of the hidden file, which receives the bytes; NULL: there is no hidden
                      * file, because the writer was committed, abandoned or never opened */
     char *target;   /* path of the final file, which the hidden file replaces */
     int folder;     /* descriptor of the directory that contains both files */
