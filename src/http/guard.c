@@ -1,9 +1,12 @@
-/* Threads of a server: libmicrohttpd's own threads, called the daemon, report connections and their
- * phases. The thread `watch` closes a connection that exceeds a time limit, or one if there are too
- * many connections. The thread `acceptor` accepts connections while fewer than the largest number
- * are open. All these threads use the list of connections under `lock`. The condition `changed` is
- * signalled when a connection is added, when one is removed from a full list, and when the server
- * stops.
+/* Threads of a server:
+ *
+ * - libmicrohttpd's own threads, called the daemon, report connections and their phases.
+ * - The thread `watch` closes the connections that exceed a time limit. If there are too many
+ *   connections, it closes others as well, one at a time.
+ * - The thread `acceptor` accepts connections while fewer than the largest number are open.
+ *
+ * All these threads use the list of connections under `lock`. The condition `changed` is signalled
+ * when a connection is added, when one is removed from a full list, and when the server stops.
  *
  * To close a connection, this file shuts its socket down. The daemon owns the file descriptor. It
  * notices the shutdown and closes the descriptor. */
@@ -29,7 +32,7 @@ enum {
     SPARE = 8,      /* connections beyond options.connections that are accepted, so that a new
                      * client need not wait until an answer is complete */
     CLIENTS = 1024, /* number of values of the hash by which client addresses are distinguished */
-    KEPT = 24,      /* number of file descriptors that the server does not use, for the rest of the
+    KEPT = 24,      /* number of file descriptors that the server leaves for the rest of the
                      * program: log files, files that are saved */
     /* time limits when the server stops: for answers that are being computed, and for requests and
      * answers in transfer */
@@ -64,7 +67,7 @@ struct http_guard {
     int in[SHUT_DOWN + 1]; /* number of connections in each phase */
     int stopping;          /* http_guard_stop was called: no connection is accepted any more */
     int ending;            /* the thread `watch` has to return */
-    unsigned admitted;     /* number of connections since the start */
+    unsigned admitted;     /* number of connections that were added since the start */
 };
 
 static double seconds(void)
@@ -123,8 +126,9 @@ static bool server_waits(const connection *v)
 
 /* Shuts down one connection on which the server waits for the client. It chooses the client with
  * the most connections, and of that client's connections the one on which the server has waited
- * longest. A connection whose phase began less than GRACE_S seconds ago is not shut down. Returns 0
- * if a connection was shut down, else the earliest time at which one can be. */
+ * longest. If the phase of that connection began less than GRACE_S seconds ago, nothing is shut
+ * down. Returns 0 if a connection was shut down, else the time at which the caller may try once
+ * more. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
@@ -258,8 +262,9 @@ void http_guard_leave(http_guard *g, struct MHD_Connection *c)
 /* ---- the thread that enforces time limits ---------------------------------------------------- */
 
 /* Shuts down the connections that have exceeded the time limit of their phase. Returns the earliest
- * time at which another connection can exceed the limit. All phases have the same limit, so no
- * phase that begins after this call exceeds it before that time. */
+ * time at which another connection can exceed the limit. The thread need not wake before the
+ * returned time: all phases have the same limit, so a phase that begins after this call ends its
+ * limit later. */
 static double close_late(http_guard *g, double now)
 {
     const double patience = g->options.patience_s;
@@ -275,6 +280,8 @@ static double close_late(http_guard *g, double now)
     return next;
 }
 
+/* Closes connections that exceed a limit, then waits until something has changed, or until the next
+ * connection can be closed. Called with the lock. */
 static void enforce_limits(http_guard *g)
 {
     const double now = seconds();
@@ -304,7 +311,8 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* ---- the thread that accepts connections, only while there is room --------------------------- */
+/* ---- the thread that accepts connections ------------------------------------------------------
+ */
 
 /* Accepts a connection and gives it to the daemon. Waits at most 50 ms until the daemon has
  * reported the connection. A daemon that has no resources for the connection closes it. */

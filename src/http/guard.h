@@ -5,13 +5,13 @@
  * - A request must name the server by one of its own names (in the headers Host and Origin). The
  *   server refuses other requests.
  * - There is a time limit of patience_s seconds for each of these: sending the headers of a
- * request, sending its body, receiving the answer, and leaving a connection idle.
- * - A new connection is never refused. If there are too many connections after it was accepted, the
- *   server closes one of those on which it waits for the client. It chooses the client with the
- * most connections, and of its connections the one on which the server has waited longest. Further
- *   connections are accepted when closed ones have been removed.
- * - The server uses only as many file descriptors as leave KEPT (guard.c) for the rest of the
- *   program.
+ *   request, sending its body, receiving the answer, and leaving a connection idle.
+ * - A new connection is never refused. If there are too many connections after one was accepted,
+ *   the server closes one on which it waits for the client: of the client with the most
+ *   connections, the one on which the server has waited longest. It accepts further connections
+ *   when closed ones have been removed.
+ * - The server leaves KEPT (guard.c) file descriptors for the rest of the program, and uses no more
+ *   than the others.
  *
  * Threads: one thread enforces the time limits, one accepts connections, and libmicrohttpd has
  * threads of its own.
@@ -39,7 +39,8 @@ typedef union http_place {
  * name of his own lead to the server's address (DNS rebinding), and browsers would let the page
  * read and write on the server. */
 typedef struct http_names {
-    /* allowed names, besides those of loopback and the address to which the client connected */
+    /* allowed host names, in addition to those of the loopback interface and the address to which
+     * the client connected */
     const char *const *given;
     int count;
     const char *option; /* command-line option that adds a name, for the message of a refusal */
@@ -55,7 +56,7 @@ typedef struct http_guard http_guard;
 
 typedef struct http_guard_options {
     const struct sockaddr *address; /* address on which the server listens */
-    http_names names;
+    http_names names;               /* host names by which requests may address this server */
     int connections; /* largest number of connections that are answered at the same time */
     /* time limit in seconds: for the headers, for the body, and for receiving the answer */
     int patience_s;
@@ -85,8 +86,8 @@ unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why
 /* http_guard_enter marks the beginning, and http_guard_leave the end, of the work for a request
  * that has arrived completely, in a server with a thread for each connection. http_guard_enter
  * returns the number of connections that are being answered, this one included. If that number is
- * greater than http_guard_connections, on_request must answer 503, so that the client tries again
- * later. A request that on_request can answer without blocking need not be refused. */
+ * greater than http_guard_connections, on_request must refuse each request whose answer may block,
+ * with the status 503, so that the client repeats it later. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);
 
