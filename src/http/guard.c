@@ -139,9 +139,9 @@ static double close_one(http_guard *g, double now)
         if (server_waits(v) && (!worst || of[v->client] > of[worst->client] ||
                                 (of[v->client] == of[worst->client] && v->since < worst->since)))
             worst = v;
-    const double patient = worst ? worst->since + GRACE_S : now + GRACE_S;
-    if (patient > now)
-        return patient;
+    const double earliest = worst ? worst->since + GRACE_S : now + GRACE_S;
+    if (earliest > now)
+        return earliest;
     shut_down(g, worst);
     return 0;
 }
@@ -286,14 +286,15 @@ static void enforce_limits(http_guard *g)
 {
     const double now = seconds();
     const double next = close_late(g, now);
-    double room = 0;
-    while (is_crowded(g) && room == 0)
-        room = close_one(g, now);
+    double retry_at = 0; /* time from which another connection can be closed; 0: at once */
+    while (is_crowded(g) && retry_at == 0)
+        retry_at = close_one(g, now);
     /* The daemon may not have noticed yet that other connections have ended. Shutting one down
      * wakes the daemon. */
-    if (g->count >= most_connections(g) && room == 0 && (room = close_one(g, now)) == 0)
-        room = now + GRACE_S;
-    const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
+    if (g->count >= most_connections(g) && retry_at == 0 && (retry_at = close_one(g, now)) == 0)
+        retry_at = now + GRACE_S;
+    const struct timespec until =
+        time_at((retry_at > 0 && retry_at < next ? retry_at : next) + 0.001);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
 }
 
