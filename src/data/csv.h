@@ -47,8 +47,8 @@ typedef struct ls_csv {
     int features;  /* number of floats in a row */
     ls_prep *prep; /* the preparation that is computed from the training table */
     bool learning; /* the training table is being read; false: the test table */
-    /* a number may have been misread before the decimal separator of its column was known, so the
-     * table must be read once more */
+    /* the table must be read once more, because a number may have been misread before the decimal
+     * separator of its column was known */
     bool again;
     /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
      * column's levels, or NaN for a missing value. */
@@ -74,8 +74,8 @@ int ls_csv_read_header(ls_csv *c);
  * table). */
 int ls_csv_check_header(ls_csv *c);
 
-/* Reads all rows into c->cells. If it sets c->again, the caller must open the table and read the
- * rows once more. */
+/* Reads all rows into c->cells. If the function sets c->again, the caller must open the table anew
+ * and call it once more. */
 int ls_csv_read_rows(ls_csv *c);
 
 #endif

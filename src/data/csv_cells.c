@@ -184,8 +184,8 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
 }
 
-/* Handles the first field of a column of unknown kind that is neither a number nor a word for a
- * missing number: the column becomes a column of texts. */
+/* Handles a field of a column of unknown kind that can only be a text: it is no number, and no word
+ * for a missing number. The column becomes a column of texts. */
 static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     char expected[200];

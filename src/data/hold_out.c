@@ -93,10 +93,10 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Draws a random number for each row, and sets held[row] for the rows that are held out: in each
- * class, the fraction keys.validation of its rows, namely those with the lowest random numbers. If
- * targets are vectors, all rows count as one class. Returns the number of rows that are held
- * out. */
+/* Chooses the rows for validation and sets held[row] for each of them. Each row draws a random
+ * number; in each class, the fraction keys.validation of its rows with the lowest numbers is
+ * chosen. If targets are vectors, all rows count as one class. Returns the number of chosen
+ * rows. */
 static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);
