@@ -21,7 +21,7 @@
 /* ---- the packed file ------------------------------------------------------------------------- */
 
 /* A packed file that is being written. Its header is written last, because it contains the hash;
- * room is left for it at the start. */
+ * `header` bytes at the start of the file are left for it. */
 typedef struct output {
     cli_packing *k;
     ls_file_writer file;
