@@ -183,7 +183,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 static int run(range_test *r, const ls_registry *registry, ls_error *err)
 {
     cli_directories places;
-    char packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
+    char packed[CLI_ASSIGNMENT_BYTES], schedule[128], lr[48], epochs[24];
     cli_list set = r->a->set;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &r->view};
     snprintf(lr, sizeof lr, "optimizer.lr=%.17g", r->a->to);

@@ -350,7 +350,7 @@ static void print_json(const bench *b)
 
 static int run(bench *b, const ls_registry *registry)
 {
-    char packed[CLI_PACKED_ROOM];
+    char packed[CLI_ASSIGNMENT_BYTES];
     ls_error err;
     ls_config config;
     cli_directories places;

@@ -216,7 +216,7 @@ static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 
 static void run_one(session *s)
 {
-    char run_dir[4200], packed[CLI_PACKED_ROOM];
+    char run_dir[4200], packed[CLI_ASSIGNMENT_BYTES];
     cli_list set = collect_sets(s, run_dir, sizeof run_dir);
     cli_directories places;
     ls_trainer *trainer = NULL;

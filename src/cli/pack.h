@@ -30,21 +30,21 @@ typedef struct cli_pack {
  * texts of the form KEY="VALUE". They append each assignment to the list `set`, which begins with
  * the user's own assignments, and update o->set. The texts are in memory of the caller, which must
  * outlive `set`. */
-enum { CLI_PACKED_ROOM = 4200 /* size of the text of an assignment in bytes */ };
+enum { CLI_ASSIGNMENT_BYTES = 4200 /* size of the text of an assignment in bytes */ };
 
 /* If the data of the config of `o` is a folder of images, makes sure that the cache has a packed
  * file of the folder's present state, and appends the assignment data.packed="PATH OF THE FILE".
- * `room` receives its text. Returns LS_OK without doing anything for other data, and if the config
- * is invalid, because the config's reader reports that later. Errors: LS_EDATA, LS_ENOENT, LS_EIO,
- * LS_ENOMEM, LS_ECONFIG. */
-int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
+ * `text` receives the text of the assignment. Returns LS_OK without doing anything for other data,
+ * and if the config is invalid, because the config's reader reports that later. Errors: LS_EDATA,
+ * LS_ENOENT, LS_EIO, LS_ENOMEM, LS_ECONFIG. */
+int cli_pack_data(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err);
 
-/* Texts of the assignments that cli_find_again appends: of data.packed, and of data.path and
+/* Texts of the assignments that cli_find_run_data appends: of data.packed, and of data.path and
  * data.test_path. */
-typedef struct cli_again {
-    char packed[CLI_PACKED_ROOM], path[2][CLI_PACKED_ROOM];
-} cli_again;
+typedef struct cli_data_texts {
+    char packed[CLI_ASSIGNMENT_BYTES], path[2][CLI_ASSIGNMENT_BYTES];
+} cli_data_texts;
 
 /* For a run that is resumed with its own config: finds the run's data where it is now.
  *
@@ -54,9 +54,9 @@ typedef struct cli_again {
  *   folder once more and appends an assignment of data.packed, or fails with a message about what
  *   is missing.
  *
- * *room receives the texts of the assignments. Errors: those of cli_pack_data. */
-int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool quiet,
-                   ls_error *err);
+ * *texts receives the texts of the assignments. Errors: those of cli_pack_data. */
+int cli_find_run_data(cli_data_texts *texts, cli_list *set, ls_trainer_options *o, bool quiet,
+                      ls_error *err);
 
 /* Looks for a run's data whose relative path `path` does not exist in the current directory. The
  * path is relative to the directory in which the run was started, so the parents of the run's
@@ -67,12 +67,12 @@ char *cli_beside_run(const char *path, const char *config, const ls_host *host);
 /* For a trained model: packs the folder of the config `c` once more, with the classes of the model,
  * which `format` describes. *packed becomes the path of the packed file, which the caller frees. It
  * becomes NULL if the file data.packed of the config is to be used as it is: if that file is not in
- * the cache, or if the folder does not exist. `moved`: the user has named another folder than that
- * of data.packed, so data.packed cannot be used in place of a folder that does not exist, and the
- * function fails. Errors: those of cli_pack_data; the message says where the images are expected
- * and what to do. */
-int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format, bool moved,
-                   const char *cache, const ls_host *host, ls_error *err);
+ * the cache, or if the folder does not exist. `other_folder`: the user has named another folder
+ * than that of data.packed, so data.packed cannot be used in place of a folder that does not exist,
+ * and the function fails. Errors: those of cli_pack_data; the message says where the images are
+ * expected and what to do. */
+int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format,
+                   bool other_folder, const char *cache, const ls_host *host, ls_error *err);
 
 /* For a trained model: decodes the images of a folder into memory. The folder has a subfolder for
  * each class, whose name must be one of the classes in `format`. If the folder contains `train` and
@@ -137,7 +137,7 @@ typedef struct cli_packing {
     cli_listing split[2];
     int folders; /* number of folders that were listed */
     cli_remarks remarks;
-    bool known_by_state; /* true: the listing also computes `state` */
+    bool wants_state;    /* true: the listing also computes `state` */
     ls_sha256 state;     /* the state of the folder, see above */
     size_t row;          /* size of a converted image in bytes */
     uint64_t start;      /* time at which packing began, in ns of ls_now_ns */

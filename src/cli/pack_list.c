@@ -165,9 +165,9 @@ static int fail_depth(const cli_packing *k, const char *folder)
  * the folder. */
 static void add_place(cli_packing *k, const char *folder)
 {
-    char *real = k->known_by_state ? realpath(folder, NULL) : NULL;
+    char *real = k->wants_state ? realpath(folder, NULL) : NULL;
     const char *known = real ? real : folder;
-    if (k->known_by_state)
+    if (k->wants_state)
         ls_sha256_update(&k->state, known, strlen(known) + 1);
     free(real);
 }
@@ -179,7 +179,7 @@ static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
     if (!all)
         return cli_pack_no_memory(k);
     all[l->count++] = *e;
-    if (k->known_by_state)
+    if (k->wants_state)
         add_state(k, e);
     return LS_OK;
 }
