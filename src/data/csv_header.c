@@ -186,7 +186,7 @@ static int add_column(ls_csv *c)
         return status;
     ls_csv_column *at = &c->column[c->columns++];
     at->decimal = decimal_of(c);
-    at->prepared = at->slot = -1;
+    at->prep_column = at->slot = -1;
     at->name = ls_strdup(c->o->host, text);
     if (!at->name)
         return ls_csv_no_memory(c);

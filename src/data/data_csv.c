@@ -109,8 +109,8 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     ls_free(c->o->host, text);
     if (status)
         return status;
-    at->prepared = c->prep->columns - 1;
-    ls_prep_column *p = &c->prep->column[at->prepared];
+    at->prep_column = c->prep->columns - 1;
+    ls_prep_column *p = &c->prep->column[at->prep_column];
     p->allows_missing = k->missing != LS_MISSING_REFUSED;
     if (is_text)
         return LS_OK;
@@ -243,7 +243,7 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
             /* Missing numbers have a replacement here: without one, read_cell would have refused
              * the table. */
             *to = 0;
-            ls_prep_number(&c->prep->column[at->prepared], v, to++);
+            ls_prep_number(&c->prep->column[at->prep_column], v, to++);
         }
     }
 }
@@ -352,7 +352,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
  * for the first time; every later header is only compared with them. */
 static int read_cells(ls_csv *c)
 {
-    c->again = false;
+    c->must_reread = false;
     ls_row_blocks_free(&c->cells);
     int status = c->learning && !c->column ? ls_csv_read_header(c) : ls_csv_check_header(c);
     return status ? status : ls_csv_read_rows(c);
@@ -424,7 +424,7 @@ static int read_file(ls_csv *c, const char *path, ls_dataset **out)
         status = open_table(c, path);
         if (status == LS_OK)
             status = read_cells(c);
-    } while (status == LS_OK && c->again);
+    } while (status == LS_OK && c->must_reread);
     if (status == LS_OK)
         status = read_table(c, out);
     ls_row_blocks_free(&c->cells);

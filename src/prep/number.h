@@ -51,7 +51,7 @@ bool ls_field_is_missing(const char *text, size_t n);
 /* Returns whether a field of `n` bytes is a word that stands for a missing value if its column is
  * one of numbers, but is an ordinary text if its column is one of texts: -, None, inf and
  * similar. */
-bool ls_field_is_no_number(const char *text, size_t n);
+bool ls_field_is_missing_number(const char *text, size_t n);
 
 /* For a field of `n` bytes that is not a number: returns what the field looks like, "a percentage",
  * "an amount of money", "a date" or "a time". Returns NULL for any other text. The thread must be

@@ -290,7 +290,7 @@ static bool is_missing(const ls_prep_column *c, const char *text)
     const size_t n = strlen(text);
     if (c->levels)
         return ls_field_is_missing(text, n) && ls_prep_level(c, text) < 0;
-    return ls_field_is_missing(text, n) || ls_field_is_no_number(text, n);
+    return ls_field_is_missing(text, n) || ls_field_is_missing_number(text, n);
 }
 
 static int fail_number(const ls_prep_column *c, const char *text, const char *place, ls_error *err)
