@@ -276,7 +276,7 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
-/* Prints a message about a first argument that is neither a verb nor a file, but is similar to the
+/* Prints a message about a first argument that is no verb and no file, but is similar to the
  * verb `meant`. */
 static int fail_unknown_verb(const char *word, const char *meant)
 {

@@ -131,7 +131,7 @@ static void show_progress(cli_packing *k, bool last)
 
 /* Prints the names of the images in a chunk that cannot be read. Unless skip_broken is set, fails
  * at the end of a block if there was any. */
-static int tell_broken(cli_packing *k, const cli_chunk *c)
+static int report_broken(cli_packing *k, const cli_chunk *c)
 {
     for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
         fprintf(stderr, "trainer: broken: %s\n", c->why[i].text);
@@ -149,7 +149,7 @@ static int write_chunk(void *user, const cli_chunk *c)
 {
     output *o = user;
     cli_packing *k = o->k;
-    int status = tell_broken(k, c);
+    int status = report_broken(k, c);
     for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
         for (end = i; end < c->count && !c->failed[end]; end++)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
@@ -206,10 +206,10 @@ static void remark_images(cli_packing *k)
             ls_plural(k->turned, "image was turned as its", "images were turned as their"));
 }
 
-/* Returns the header, padded with spaces to `room` bytes. `room` 0: a header with the greatest
- * length that it can have, to find out how much room to leave. */
+/* Returns the header, padded with spaces to `padded` bytes. `padded` 0: returns a header of the
+ * greatest length that it can have, so that the caller learns how many bytes to leave for it. */
 static int make_header(char **out, size_t *length, const cli_packing *k, const output *o,
-                       const char *hash, size_t room)
+                       const char *hash, size_t padded)
 {
     ls_json_writer w;
     size_t n;
@@ -218,7 +218,7 @@ static int make_header(char **out, size_t *length, const cli_packing *k, const o
     const char *text = ls_json_writer_text(&w, &n, k->err);
     *out = NULL;
     if (text) {
-        *length = room ? room : 8 + (n + 1024 + 7) / 8 * 8;
+        *length = padded ? padded : 8 + (n + 1024 + 7) / 8 * 8;
         *out = ls_alloc(k->host, *length);
     }
     if (*out) {
@@ -542,7 +542,7 @@ static int keep_chunk(void *user, const cli_chunk *c)
             memcpy(m->values + m->rows++ * row, c->pixels + i * row, row);
         }
     m->k->turned += c->turned;
-    return tell_broken(m->k, c);
+    return report_broken(m->k, c);
 }
 
 static int decode_listed(ls_dataset **out, cli_packing *k, const ls_input_format *format,

@@ -285,7 +285,7 @@ static int name_classes(const ls_csv *c, ls_resident *r)
 
 /* Writes the meaning of one float of a row as JSON (ls_dataset_info.features). For a column of
  * texts, `nth` is the index of the text for which the float is 1. */
-static void tell_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
+static void write_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
 {
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "column", at->name);
@@ -309,7 +309,7 @@ static int tell_features(const ls_csv *c, ls_resident *r)
     ls_json_open_array(&w, NULL);
     for (int i = 0; i < c->columns; i++)
         for (int k = 0; k < width_of(c, i); k++)
-            tell_feature(&w, c, &c->column[i], k);
+            write_feature(&w, c, &c->column[i], k);
     ls_json_close(&w);
     size_t length;
     const char *text = ls_json_writer_text(&w, &length, NULL);
@@ -378,7 +378,7 @@ static int open_table(ls_csv *c, const char *path)
 }
 
 /* Logs what was detected about the table's format. */
-static void say_form(const ls_csv *c)
+static void log_form(const ls_csv *c)
 {
     const ls_data_keys *k = &c->o->spec->keys;
     const char *comma = NULL;
@@ -402,7 +402,7 @@ static int read_table(ls_csv *c, ls_dataset **out)
     if (status == LS_OK && c->learning)
         status = learn_columns(c, (uint32_t)c->cells.rows);
     if (status == LS_OK && c->learning)
-        say_form(c);
+        log_form(c);
     if (status == LS_OK)
         status = create_split(c, &r);
     *out = r ? &r->base : NULL;
