@@ -26,9 +26,9 @@
 
 typedef struct ls_sweep ls_sweep;
 
-/* Creates a sweep from the arguments of --vary, which are copied. Errors: LS_EINVAL for a syntax
- * error, with the fix; LS_EDEVICE if a number of devices is requested and there are none;
- * LS_ENOMEM. */
+/* Creates a sweep from the arguments of --vary, which are copied. Errors: LS_EINVAL (a syntax
+ * error; the message has the right syntax); LS_EDEVICE if a number of devices is requested and
+ * there are none; LS_ENOMEM. */
 int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
                     const ls_registry *registry, const ls_host *host, ls_error *err);
 void ls_sweep_destroy(ls_sweep *sweep); /* NULL is allowed */
