@@ -26,7 +26,7 @@ typedef struct cli_list {
     const char *item[CLI_SET_MAX + 16];
 } cli_list;
 
-/* What becomes of an option and its value, or of the *operand*, the argument that is not an option.
+/* The use of an option and its value, or of the *operand*, the argument that is not an option.
  * In the comments below, *flag, *value and the like are fields of cli_option. */
 typedef enum cli_kind {
     CLI_FLAG, /* no value: sets *flag */

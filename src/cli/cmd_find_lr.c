@@ -70,7 +70,7 @@ typedef struct range_test {
     ls_trainer *trainer;
     point *point;
     int count;
-    double average, least;
+    double average, least; /* moving average of the loss from 0 on; smallest `smoothed` so far */
     const char *end; /* why the test has ended; NULL: it has not ended */
     char name[64];
     bool synthetic;

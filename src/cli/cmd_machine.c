@@ -199,9 +199,11 @@ enum { WARM_STEPS = 3 };
 /* Measures the time of a run's steps, from the records that the run writes. */
 typedef struct stopwatch {
     ls_trainer *trainer;
+    /* times of ls_now_ns: when the run was begun, when the warm-up ended, and the end of the last
+     * step; and the duration to be measured */
     uint64_t opened_ns, from_ns, last_ns, need_ns;
     uint64_t steps, rows; /* numbers since from_ns */
-    bool warm, done;
+    bool warm, done;      /* the warm-up has ended; the duration was measured */
 } stopwatch;
 
 /* Called on the coordinator's thread for every record. */

@@ -27,7 +27,7 @@ enum { TEXTS = 64 << 10 };
  * first. */
 struct cli_texts {
     cli_texts *before;
-    size_t used, room;
+    size_t used, room; /* number of bytes of `text` that are used; its size in bytes */
     char text[];
 };
 

@@ -30,7 +30,7 @@ typedef struct sweep_axis {
 
 struct ls_sweep {
     const ls_host *host;
-    int keys, axes, count;
+    int keys, axes, count; /* numbers of keys, of axes, and of combinations */
     const char *key[LS_SWEEP_KEYS];
     sweep_axis axis[LS_SWEEP_KEYS];
 };

@@ -56,7 +56,7 @@ typedef struct ls_sweep_row {
     const char *judged_by;
     /* `devices` and `checkpoint` are not set; metric NULL: the trainer was not opened */
     ls_result result;
-    double train_loss, images_per_s;
+    double train_loss, images_per_s; /* of the last epoch; mean over the finished epochs */
     /* sum of 1 / (images per second) over the finished epochs, from which images_per_s is
      * computed */
     double inverse_rates;

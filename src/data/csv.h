@@ -43,7 +43,7 @@ typedef struct ls_csv {
     const ls_opening *o;
     ls_table *t; /* the table that is being read */
     ls_csv_column *column;
-    int columns, target;
+    int columns, target; /* number of columns; index of the target column */
     int features;  /* number of floats in a row */
     ls_prep *prep; /* the preparation that is computed from the training table */
     bool learning; /* the training table is being read; false: the test table */

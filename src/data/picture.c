@@ -92,7 +92,7 @@ enum { LANES = 16 };
 /* Weights for scaling in one direction. Output i is the weighted sum of count[i] pixels, from pixel
  * first[i] on; the weights add up to 1. */
 typedef struct side {
-    int *first, *count, most;
+    int *first, *count, most; /* [outputs] both; capacity for the weights of one output */
     float *weight; /* [outputs][most] */
 } side;
 

@@ -46,7 +46,7 @@ static const char *const names[] = {"rest",     "begin",         "gather",   "fo
 /* A stream of a device: its tracks, and the end of the last span of each. */
 typedef struct stream {
     uint32_t id;
-    int tracks, number[SIDE_BY_SIDE];
+    int tracks, number[SIDE_BY_SIDE]; /* number of its tracks; their numbers in the file */
     uint64_t end_ns[SIDE_BY_SIDE];
 } stream;
 
@@ -68,12 +68,12 @@ typedef struct lane {
     _Atomic(ls_device *) device;
     char device_name[16]; /* written before `device` */
     stream stream[STREAMS];
-    int streams, tracks;
+    int streams, tracks; /* number of entries of `stream`; number of all their tracks */
 } lane;
 
 /* A submitted range: its first step, and when its submission began. */
 typedef struct submission {
-    uint64_t first_step, ns;
+    uint64_t first_step, ns; /* number of the step, from 1; time of ls_now_ns */
 } submission;
 
 struct ls_trace {
