@@ -71,7 +71,7 @@ typedef struct range_test {
     point *point;
     int count;
     double average, least; /* moving average of the loss from 0 on; smallest `smoothed` so far */
-    const char *end; /* why the test has ended; NULL: it has not ended */
+    const char *end;       /* why the test has ended; NULL: it has not ended */
     char name[64];
     bool synthetic;
 } range_test;

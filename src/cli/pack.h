@@ -114,9 +114,9 @@ typedef struct cli_texts cli_texts;
 typedef struct cli_listing {
     cli_entry *entry;
     size_t count, room; /* number of images; capacity of `entry` */
-    size_t others;  /* number of files that are not images, according to their names */
-    size_t foreign; /* number of images of formats that are not supported */
-    size_t deeper;  /* number of images that are in subfolders of the folder of their class */
+    size_t others;      /* number of files that are not images, according to their names */
+    size_t foreign;     /* number of images of formats that are not supported */
+    size_t deeper;      /* number of images that are in subfolders of the folder of their class */
 } cli_listing;
 
 /* Remarks about a folder for the user, each a sentence. */
@@ -137,11 +137,11 @@ typedef struct cli_packing {
     cli_listing split[2];
     int folders; /* number of folders that were listed */
     cli_remarks remarks;
-    bool wants_state;    /* true: the listing also computes `state` */
-    ls_sha256 state;     /* the state of the folder, see above */
-    size_t row;          /* size of a converted image in bytes */
-    uint64_t start;      /* time at which packing began, in ns of ls_now_ns */
-    uint64_t shown;      /* time at which the progress was last printed, in ns of ls_now_ns */
+    bool wants_state; /* true: the listing also computes `state` */
+    ls_sha256 state;  /* the state of the folder, see above */
+    size_t row;       /* size of a converted image in bytes */
+    uint64_t start;   /* time at which packing began, in ns of ls_now_ns */
+    uint64_t shown;   /* time at which the progress was last printed, in ns of ls_now_ns */
     /* number of images that are done, of those that cannot be read, and of those that were rotated
      * as their EXIF orientation says */
     size_t done, broken, turned;

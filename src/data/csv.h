@@ -44,9 +44,9 @@ typedef struct ls_csv {
     ls_table *t; /* the table that is being read */
     ls_csv_column *column;
     int columns, target; /* number of columns; index of the target column */
-    int features;  /* number of floats in a row */
-    ls_prep *prep; /* the preparation that is computed from the training table */
-    bool learning; /* the training table is being read; false: the test table */
+    int features;        /* number of floats in a row */
+    ls_prep *prep;       /* the preparation that is computed from the training table */
+    bool learning;       /* the training table is being read; false: the test table */
     /* the table must be read once more, because a number may have been misread before the decimal
      * separator of its column was known */
     bool must_reread;

@@ -93,7 +93,7 @@ enum { LANES = 16 };
  * first[i] on; the weights add up to 1. */
 typedef struct side {
     int *first, *count, most; /* [outputs] both; capacity for the weights of one output */
-    float *weight; /* [outputs][most] */
+    float *weight;            /* [outputs][most] */
 } side;
 
 /* State of scaling a picture. */
