@@ -59,7 +59,7 @@ typedef struct lane {
     uint64_t place_ns, phase_ns, step_ns;
     uint64_t sent_ns; /* time at which the range that begins with this step was submitted; 0: no
                        * arrow leads to this step */
-    uint32_t step;
+    uint32_t step;    /* number of the present step, from 1; 0: none */
     int queued; /* last value of the counter "queue depth" for this worker */
     /* The device, if it reports spans, or NULL. The worker's thread stores the pointer with release
      * order, after it has called spans_begin and written device_name. The coordinator loads it with
@@ -82,7 +82,7 @@ struct ls_trace {
     ls_error failure; /* first error; status 0: none */
     bool ops, finished;
     int workers;
-    uint64_t begin_ns, lost;
+    uint64_t begin_ns, lost; /* time at which the trace began; number of marks that were lost */
     lane *lane;
     submission submitted[SUBMITTED]; /* the ranges that were submitted last */
     uint64_t submissions, arrows;    /* numbers of submissions and of arrows written so far */
@@ -93,10 +93,10 @@ struct ls_trace {
     _Atomic int refused;
     ls_error why;
     ls_device_span *span; /* [TAKEN] buffer of the coordinator */
-    uint64_t spans, lost_spans;
-    int next_track;
+    uint64_t spans, lost_spans; /* numbers of spans of devices that were written, and lost */
+    int next_track;             /* number in the file that the next track of a device gets */
     ls_json_writer quoted; /* writer of quoted names */
-    size_t used;
+    size_t used;           /* number of bytes in the buffer */
     char buffer[BUFFER];
 };
 
@@ -184,6 +184,7 @@ static void put_span(ls_trace *t, int worker, const char *category, const char *
                  step);
 }
 
+/* Writes the name of a track, and the index by which viewers sort the tracks. */
 static void put_track(ls_trace *t, int number, int place, const char *name)
 {
     put(t,
@@ -289,6 +290,7 @@ static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
     l->step = 0;
 }
 
+/* Handles a mark: ends the spans that end at it, and begins those that begin at it. */
 static void take_in(ls_trace *t, int worker, const ls_replica *const *replica, const ls_mark *mark)
 {
     lane *l = &t->lane[worker];

@@ -26,9 +26,9 @@ int ls_sync_parent(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync its directory", error) : LS_OK;
 }
 
-/* Replaces the open directory *fd by its parent. Returns non-zero if the directory is the root of
- * its file system, or if the parent cannot be read; this process cannot have created entries in
- * such a parent. */
+/* Replaces the open directory *fd by its parent. Returns non-zero, and leaves *fd as it is, if the
+ * directory is the root of its file system, or if its parent cannot be read. A parent that this
+ * process cannot read need not be synced, because the process cannot have created entries in it. */
 static int go_up(int *fd)
 {
     struct stat here, there;

@@ -104,8 +104,8 @@ int ls_make_directory(const char *path, int *made, ls_error *err);
  * number, for messages, and is never removed. A symbolic link of that name is refused. Any thread.
  * If a process takes the lock twice, the second call fails. */
 typedef struct ls_dir_lock {
-    bool held;
-    int fd;
+    bool held; /* this structure holds the lock */
+    int fd;    /* the open lock file, if `held` is set */
 } ls_dir_lock;
 
 /* Takes the lock or fails at once. If the file system has no locks, writes a warning to the host's
