@@ -185,7 +185,7 @@ static void put_span(ls_trace *t, int worker, const char *category, const char *
 }
 
 /* Writes the name of a track, and the index by which viewers sort the tracks. */
-static void put_track(ls_trace *t, int number, int place, const char *name)
+static void put_track(ls_trace *t, int number, int order, const char *name)
 {
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
@@ -194,7 +194,7 @@ static void put_track(ls_trace *t, int number, int place, const char *name)
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"
         "{\"sort_index\":%d}}",
-        number, place);
+        number, order);
 }
 
 /* ---- from marks to spans -------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ static void end_step(ls_trace *t, int worker, uint64_t ns)
 }
 
 /* Continues after marks were lost. Open spans are dropped, because their ends are unknown. */
-static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
+static void restart_lane(ls_trace *t, lane *l, const ls_mark *mark)
 {
     t->lost += mark->number;
     l->place = LS_PLACE_IDLE;
@@ -291,11 +291,12 @@ static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
 }
 
 /* Handles a mark: ends the spans that end at it, and begins those that begin at it. */
-static void take_in(ls_trace *t, int worker, const ls_replica *const *replica, const ls_mark *mark)
+static void take_mark(ls_trace *t, int worker, const ls_replica *const *replica,
+                      const ls_mark *mark)
 {
     lane *l = &t->lane[worker];
     if (mark->place == LS_MARKS_LOST) {
-        begin_again(t, l, mark);
+        restart_lane(t, l, mark);
         return;
     }
     const phase next = phase_of(mark->place);
@@ -357,15 +358,15 @@ static stream *stream_of(lane *l, uint32_t id)
 static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
 {
     lane *l = &t->lane[worker];
-    char name[64], again[16] = "";
+    char name[64], suffix[16] = "";
     for (int i = 0; i < s->tracks; i++)
         if (s->end_ns[i] <= begin)
             return i;
     if (s->tracks == SIDE_BY_SIDE)
         return -1;
     if (s->tracks > 0)
-        snprintf(again, sizeof again, " (%d)", s->tracks + 1);
-    snprintf(name, sizeof name, "%s stream %lu%s", l->device_name, (unsigned long)s->id, again);
+        snprintf(suffix, sizeof suffix, " (%d)", s->tracks + 1);
+    snprintf(name, sizeof name, "%s stream %lu%s", l->device_name, (unsigned long)s->id, suffix);
     s->number[s->tracks] = t->next_track++;
     put_track(t, s->number[s->tracks], (worker + 1) * SORT_STEP + ++l->tracks, name);
     return s->tracks++;
@@ -428,7 +429,7 @@ void ls_trace_drain(ls_trace *t, int worker, const ls_replica *const *replica)
     if (!t || t->finished)
         return;
     while (ls_marks_take(&t->lane[worker].marks, &mark))
-        take_in(t, worker, replica, &mark);
+        take_mark(t, worker, replica, &mark);
     drain_device(t, worker);
 }
 

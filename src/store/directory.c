@@ -119,12 +119,13 @@ static long holder(int fd)
 
 static int fail_held(int fd, const char *directory, ls_error *err)
 {
-    static const char fix[] = "wait for it to end, stop it, or choose another directory";
+    static const char advice[] = "wait for it to end, stop it, or choose another directory";
     long pid = holder(fd);
     if (pid > 0)
         return ls_fail(err, LS_EAGAIN, "%s: in use by process %ld; %s", ls_io_tail(directory), pid,
-                       fix);
-    return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
+                       advice);
+    return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory),
+                   advice);
 }
 
 /* Writes this process's number to the lock file, for messages. The lock works without the number,

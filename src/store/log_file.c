@@ -66,7 +66,7 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
     if (ftruncate(f->fd, (off_t)f->length) == 0)
         (void)lseek(f->fd, (off_t)f->length, SEEK_SET);
     ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path), f->kind->what,
-            ls_reason(why, error), f->kind->fix);
+            ls_reason(why, error), f->kind->advice);
     return pass_on(f, err);
 }
 

@@ -32,9 +32,9 @@ typedef struct ls_log_file ls_log_file;
 
 /* Description of the records of a file. */
 typedef struct ls_log_kind {
-    bool lines;       /* records are texts; a newline is written after each of them */
-    const char *what; /* name of the records in messages: "metrics" */
-    const char *fix;  /* advice to the user if the records cannot be written */
+    bool lines;         /* records are texts; a newline is written after each of them */
+    const char *what;   /* name of the records in messages: "metrics" */
+    const char *advice; /* advice to the user if the records cannot be written */
 } ls_log_kind;
 
 #define LS_LOG_FILE_NEW UINT64_MAX
