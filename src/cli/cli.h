@@ -35,7 +35,7 @@ typedef enum cli_kind {
     CLI_TEXT, /* stored in *value */
     CLI_LIST, /* appended to *list; the option may be given at most `most` times */
     /* appended to *list as an assignment KEY="VALUE" to the config's key `key`; the text of the
-     * assignment is written to the buffer `room` */
+     * assignment is written to `buffer` */
     CLI_KEY,
     /* a number from `least` to `greatest`, stored in *number; if the option is absent, *number
      * stays unchanged */
@@ -53,8 +53,8 @@ typedef struct cli_option {
     bool *flag;
     cli_list *list;
     int most, *whole;
-    char *room;
-    size_t size; /* size of the buffer `room` in bytes */
+    char *buffer;
+    size_t size; /* size of `buffer` in bytes */
     double *number, least, greatest;
 } cli_option;
 
@@ -69,9 +69,9 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
 /* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 
-/* Writes the assignment KEY="TEXT" to the buffer `room`, which has `size` bytes. Returns false if
+/* Writes the assignment KEY="TEXT" to `buffer`, which has `size` bytes. Returns false if
  * the assignment does not fit, or if `text` contains a quote or a backslash. */
-bool cli_assignment(char *room, size_t size, const char *key, const char *text);
+bool cli_assignment(char *buffer, size_t size, const char *key, const char *text);
 
 /* Arguments of training. */
 typedef struct cli_arguments {
@@ -113,12 +113,12 @@ void cli_print_config_help(void);
 
 /* ---- other hosts ---------------------------------------------------------------------------- */
 
-enum { CLI_SECRET_ROOM = 4097 };
+enum { CLI_SECRET_BYTES = 4097 }; /* size of the buffer for the secret */
 
 /* How the members of a run over TCP find each other, and their secret. */
 typedef struct cli_rendezvous {
     ls_tcp_place place;
-    char secret[CLI_SECRET_ROOM];
+    char secret[CLI_SECRET_BYTES];
 } cli_rendezvous;
 
 /* With --join or --listen, sets *cluster to use the TCP transport, with the addresses and the

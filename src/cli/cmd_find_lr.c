@@ -94,7 +94,7 @@ static int parse(arguments *a, int argc, char **argv)
         {CLI_TEXT, "json", .value = &a->json},
         {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
         {CLI_FLAG, "quiet", .flag = &a->quiet},
-        {CLI_KEY, "devices", .list = &a->set, .key = "devices", .room = a->devices,
+        {CLI_KEY, "devices", .list = &a->set, .key = "devices", .buffer = a->devices,
          .size = sizeof a->devices},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "config", .value = &a->config,

@@ -243,7 +243,7 @@ static void fill(measurement *out, const stopwatch *s)
 }
 
 /* Measures how many rows per second a run trains. It trains for `seconds` seconds, after a warm-up
- * of at least 3 steps and a third of a second, and saves nothing. `set` must have room for
+ * of at least 3 steps and a third of a second, and saves nothing. `set` must have space for
  * MEASURE_SETS more assignments. */
 static int measure_one(measurement *out, const ls_trainer_options *options, const char **set,
                        double seconds, ls_error *err)

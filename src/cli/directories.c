@@ -50,16 +50,16 @@ static bool is_stream(const char *path)
 static char *read_stream(const char *path)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
-    size_t used = 0, room = 0;
+    size_t used = 0, capacity = 0;
     char *text = NULL;
     while (f && !feof(f) && !ferror(f) && used <= LS_JSON_BYTES) {
-        if (used + 1 >= room) {
-            char *larger = realloc(text, room = 2 * room + 65536);
+        if (used + 1 >= capacity) {
+            char *larger = realloc(text, capacity = 2 * capacity + 65536);
             if (!larger)
                 break;
             text = larger;
         }
-        used += fread(text + used, 1, room - used - 1, f);
+        used += fread(text + used, 1, capacity - used - 1, f);
     }
     const bool whole = f && feof(f) && !ferror(f);
     if (f && f != stdin)

@@ -358,7 +358,7 @@ static int fix_classes(cli_packing *k, const ls_input_format *format)
         return cli_pack_no_memory(k);
     for (size_t i = 0; i < n; i++)
         k->classes.name[i] = format->class_name[i];
-    k->classes.count = k->classes.room = n;
+    k->classes.count = k->classes.capacity = n;
     k->fixed = true;
     return LS_OK;
 }

@@ -97,7 +97,7 @@ bool cli_is_folder(const char *path);
 /* A list of names. */
 typedef struct cli_names {
     const char **name;
-    size_t count, room; /* number of names; capacity of `name` */
+    size_t count, capacity; /* number of names; size of the array `name` */
 } cli_names;
 
 /* A file in a folder, or a subfolder. */
@@ -113,10 +113,10 @@ typedef struct cli_texts cli_texts;
 /* A list of images, and the numbers of files that were left out of it. */
 typedef struct cli_listing {
     cli_entry *entry;
-    size_t count, room; /* number of images; capacity of `entry` */
-    size_t others;      /* number of files that are not images, according to their names */
-    size_t foreign;     /* number of images of formats that are not supported */
-    size_t deeper;      /* number of images that are in subfolders of the folder of their class */
+    size_t count, capacity; /* number of images; size of the array `entry` */
+    size_t others;          /* number of files that are not images, according to their names */
+    size_t foreign;         /* number of images of formats that are not supported */
+    size_t deeper; /* number of images that are in subfolders of the folder of their class */
 } cli_listing;
 
 /* Remarks about a folder for the user, each a sentence. */

@@ -95,7 +95,7 @@ void ls_measured_clear(ls_measured *measured);
 
 /* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
- * their values. If `wanted` contains the confusion matrix, out->confusion must have room for
+ * their values. If `wanted` contains the confusion matrix, out->confusion must be an array of
  * outputs × outputs numbers. Errors: LS_ENOMEM (for auc). */
 int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *judged, const ls_host *host,
                ls_error *err);

@@ -8,7 +8,7 @@
  *     ls_dataset_close(train);
  *     ls_dataset_close(test);
  *
- * Terms, which are used in the whole room:
+ * Terms, which are used in the whole directory:
  *
  * - row: one example of a data set, such as an image or a line of a table. It is an array
  *   [channels][height][width] of bytes (0 … 255) or floats. The code calls rows "images" even if

@@ -32,16 +32,16 @@ typedef struct ls_picture {
 
 /* A buffer that is reused for one image after another, and grows when necessary. Must be zeroed
  * before the first use. */
-typedef struct ls_room {
+typedef struct ls_scratch {
     void *memory;
     size_t bytes;
-} ls_room;
+} ls_scratch;
 
 /* Returns the buffer's memory, enlarged to at least `bytes` bytes. Its content is undefined.
  * Returns NULL if there is no memory. */
-void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host);
-/* Frees the buffer and zeroes *room. */
-void ls_room_free(ls_room *room, const ls_host *host);
+void *ls_scratch_get(ls_scratch *scratch, size_t bytes, const ls_host *host);
+/* Frees the buffer and zeroes *scratch. */
+void ls_scratch_free(ls_scratch *scratch, const ls_host *host);
 
 /* Converts a picture to `out` [channels][height][width]. If `channels` is 1, colours become grey
  * (0.299 red + 0.587 green + 0.114 blue); if it is 3, grey becomes three equal channels. Alpha is
@@ -54,7 +54,7 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
  * weights fall linearly from the middle to both sides (a triangle filter); when the picture shrinks
  * by a factor s, the filter is s times as wide. Returns false if there is no memory. */
 bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
-                      ls_room *room, const ls_host *host);
+                      ls_scratch *scratch, const ls_host *host);
 
 /* Rotates and mirrors `in` [channels][height][width] as the EXIF orientation 1 … 8 says. For the
  * orientations 5 … 8, `out` is [channels][width][height]. `in` and `out` must not overlap. */
@@ -82,7 +82,7 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
 /* Buffers and a JPEG decoder that one thread reuses for one image after another. Must be zeroed
  * before the first use. */
 typedef struct ls_image_memory {
-    ls_room file, pixels, scaling, turning, jpeg;
+    ls_scratch file, pixels, scaling, turning, jpeg;
     bool turned; /* output: the last image was rotated or mirrored, as its EXIF orientation says */
 } ls_image_memory;
 

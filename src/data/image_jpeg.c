@@ -190,7 +190,7 @@ static int check_memory(const ls_image *i, jpeg *j)
 
 static int read_jpeg_header(ls_image *i)
 {
-    jpeg *j = ls_room_of(&i->kept->jpeg, sizeof *j, i->host);
+    jpeg *j = ls_scratch_get(&i->kept->jpeg, sizeof *j, i->host);
     if (!j)
         return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
     i->decoder = j;

@@ -20,9 +20,9 @@ typedef struct ls_level {
 typedef struct ls_levels {
     ls_level *level; /* [count], in the order of their first occurrence */
     int count;
-    int *sorted;    /* [count]: indices in `level`, in sorted order; NULL: not sorted */
-    size_t room;    /* capacity of `level` */
-    uint32_t *slot; /* [slots]: hash table of level index + 1; 0: an empty slot */
+    int *sorted;     /* [count]: indices in `level`, in sorted order; NULL: not sorted */
+    size_t capacity; /* size of the array `level` */
+    uint32_t *slot;  /* [slots]: hash table of level index + 1; 0: an empty slot */
     size_t slots;
 } ls_levels;
 

@@ -243,10 +243,10 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
         g->options.on_end(g->options.user, c, state, how);
 }
 
-unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
+unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t size)
 {
     set_phase_of(g, c, SENDING_BODY);
-    return http_names_check(&g->options.names, c, why, room);
+    return http_names_check(&g->options.names, c, why, size);
 }
 
 int http_guard_enter(http_guard *g, struct MHD_Connection *c)

@@ -31,7 +31,7 @@ typedef union http_place {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    struct sockaddr_storage room;
+    struct sockaddr_storage storage;
 } http_place;
 
 /* The names by which a server may be addressed, in the Host header of a request and in the Origin
@@ -47,10 +47,10 @@ typedef struct http_names {
 } http_names;
 
 /* Checks Host and Origin of a request. Returns 0 if the request is allowed. Otherwise returns 403
- * and writes the reason to `why`, one line of at most `room` bytes. A request without a Host header
+ * and writes the reason to `why`, one line of at most `size` bytes. A request without a Host header
  * is allowed, because no browser sends such a request. */
 unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why,
-                          size_t room);
+                          size_t size);
 
 typedef struct http_guard http_guard;
 
@@ -80,8 +80,8 @@ int http_guard_connections(const http_guard *guard);
 
 /* Checks a request; on_request must call it when it is first called for a request. Returns 0 if the
  * request is allowed. Otherwise returns the HTTP status with which on_request must refuse it, and
- * writes the reason to `why`, one line of at most `room` bytes. */
-unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t room);
+ * writes the reason to `why`, one line of at most `size` bytes. */
+unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t size);
 
 /* http_guard_enter marks the beginning, and http_guard_leave the end, of the work for a request
  * that has arrived completely, in a server with a thread for each connection. http_guard_enter

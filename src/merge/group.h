@@ -202,10 +202,10 @@ typedef struct ls_tree_rest_part {
 
 /* The rest of the tree. */
 typedef struct ls_tree_rest {
-    ls_tree_rest_part *part;      /* [room] the first `count` are used */
+    ls_tree_rest_part *part;      /* [capacity] the first `count` are used */
     int count;                    /* number of parts */
     int depth;                    /* largest number of sums on the stack */
-    int room;                     /* capacity of `part` */
+    int capacity;                 /* size of the array `part` */
     int sums;                     /* number of sums on the stack at the end */
     ls_span sum[LS_PARTIALS_MAX]; /* [sums] shards of each sum on the stack at the end */
 } ls_tree_rest;
@@ -216,12 +216,12 @@ typedef struct ls_tree_rest {
  * is in no partial sum, or a span is not a node of the tree), LS_ENOMEM. */
 int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_error *err);
 
-/* Begins a list with room for `parts` parts. The caller then adds the parts one by one with
+/* Begins a list for at most `parts` parts. The caller then adds the parts one by one with
  * ls_tree_rest_push. For callers that do not use ls_tree_rest_update. Errors: LS_ENOMEM. */
 int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_error *err);
 
 /* Adds a part and computes its joins. The caller adds the parts in the order of their shards. The
- * tree has `shards` leaves. Returns false if the list has no room for the part, or if the stack
+ * tree has `shards` leaves. Returns false if the list is full, or if the stack
  * would contain too many sums. */
 bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part);
 

@@ -101,8 +101,8 @@ int ls_prep_add(ls_prep *p, const char *name, const char *const *level, int leve
 {
     /* The capacity doubles when the number of columns is a power of two. */
     if ((p->columns & (p->columns - 1)) == 0) {
-        const size_t room = p->columns ? 2 * (size_t)p->columns : 1;
-        ls_prep_column *more = ls_alloc_array(p->host, room, sizeof *more);
+        const size_t capacity = p->columns ? 2 * (size_t)p->columns : 1;
+        ls_prep_column *more = ls_alloc_array(p->host, capacity, sizeof *more);
         if (!more)
             return no_memory(err);
         if (p->columns)

@@ -104,7 +104,7 @@ int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error
 
 /* Waits until the ring has a free slot. Since only the producer fills the ring, the slot stays free
  * until the producer pushes. Errors: as ls_ring_push. Called by the producer. */
-int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
+int ls_ring_wait_slot(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
 
 /* Pops an item from any of `n` ≥ 1 rings that share one park word and have the same item size. If
  * all rings are empty, waits for an item until `deadline_ns`. On entry *which is the index of the
