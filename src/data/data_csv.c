@@ -231,13 +231,13 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
             continue;
         const float v = cell[at->slot];
         if (i == c->target && text) {
-            r->labels[row] = at->levels.level[(int)v].place;
+            r->labels[row] = at->levels.level[(int)v].position;
         } else if (i == c->target) {
             r->targets[row] = v;
         } else if (text) {
             memset(to, 0, (size_t)at->levels.count * sizeof *to);
             if (!isnan(v))
-                to[at->levels.level[(int)v].place] = 1;
+                to[at->levels.level[(int)v].position] = 1;
             to += at->levels.count;
         } else {
             /* Missing numbers have a replacement here: without one, read_cell would have refused

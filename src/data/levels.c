@@ -124,7 +124,7 @@ bool ls_levels_sort(ls_levels *l, const ls_host *host)
     if (enough)
         qsort(at, n, sizeof *at, by_pointer);
     for (size_t i = 0; enough && i < n; i++) {
-        at[i]->place = (int)i;
+        at[i]->position = (int)i;
         l->sorted[i] = (int)(at[i] - l->level);
     }
     ls_free(host, at);

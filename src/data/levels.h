@@ -13,7 +13,7 @@ typedef struct ls_level {
     char *text; /* the text of its first occurrence */
     double value;
     bool number;
-    int place; /* position among the sorted levels, from 0; set by ls_levels_sort */
+    int position; /* position among the sorted levels, from 0; set by ls_levels_sort */
 } ls_level;
 
 /* The levels of a column. */

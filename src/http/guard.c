@@ -150,7 +150,7 @@ static double close_one(http_guard *g, double now)
  * used, because one client usually owns all addresses with that half. */
 static unsigned number_client(const struct sockaddr *from)
 {
-    const http_place *p = (const http_place *)(const void *)from;
+    const http_address *p = (const http_address *)(const void *)from;
     uint64_t address = 0;
     if (from && from->sa_family == AF_INET6)
         memcpy(&address, &p->v6.sin6_addr, sizeof address);
@@ -319,7 +319,7 @@ static void *watch(void *user)
  * reported the connection. A daemon that has no resources for the connection closes it. */
 static void accept_one(http_guard *g)
 {
-    http_place from;
+    http_address from;
     socklen_t length = sizeof from;
     const int fd = accept(g->listening, &from.any, &length);
     pthread_mutex_lock(&g->lock);
@@ -475,7 +475,7 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
 
 int http_guard_port(const http_guard *g)
 {
-    http_place here;
+    http_address here;
     socklen_t length = sizeof here;
     if (getsockname(g->listening, &here.any, &length) != 0)
         return 0;

@@ -27,12 +27,12 @@
 #include <sys/socket.h>
 
 /* An IPv4 or IPv6 address. */
-typedef union http_place {
+typedef union http_address {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     struct sockaddr_storage storage;
-} http_place;
+} http_address;
 
 /* The names by which a server may be addressed, in the Host header of a request and in the Origin
  * header that a browser sends for a page. Without this check, the owner of a web page could let a

@@ -42,7 +42,7 @@ static bool is_loopback(const char *name)
  * host, so it cannot be the name of another server. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
-    http_place here;
+    http_address here;
     struct in_addr v4;
     struct in6_addr v6;
     socklen_t length = sizeof here;

@@ -42,7 +42,7 @@ typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_pr
 /* An entry of a sorted list of names: the name of a column or level, and its index. */
 typedef struct ls_prep_name {
     const char *text;
-    int place; /* index of the column in ls_prep.column, or of the level in its column */
+    int index; /* index of the column in ls_prep.column, or of the level in its column */
 } ls_prep_name;
 
 /* Preparation of a column of a table. */
@@ -150,10 +150,10 @@ bool ls_prep_number(const ls_prep_column *column, float raw, float *ready);
 
 /* Writes the value of a column to the column's floats in the raw row `row`. The value is `text`, as
  * it is in a user's file, or `number` if `text` is NULL. The thread must be in the "C" locale.
- * Errors: LS_EDATA; the message begins with `place` ("FILE:LINE: " or ""), followed by: column
+ * Errors: LS_EDATA; the message begins with `prefix` ("FILE:LINE: " or ""), followed by: column
  * "NAME": expected …, found …. */
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, float *row,
-                const char *place, ls_error *err);
+                const char *prefix, ls_error *err);
 
 /* Returns whether ls_prep_ready may change a row. If the result is false, every raw row is a ready
  * row as it is. */
