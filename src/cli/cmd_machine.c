@@ -183,10 +183,9 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
-    if (list.capped && b->rows <
-                           /* one more row, "auto": as many workers as shards, each of which
-                            * computes on several CPUs */
-                           ROWS_MOST)
+    /* There are more CPUs than shards. One more row, "auto": a worker for each shard, and several
+     * CPUs for each worker. */
+    if (list.capped && b->rows < ROWS_MOST)
         add_devices(b, "auto");
     return LS_OK;
 }

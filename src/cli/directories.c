@@ -90,7 +90,7 @@ static void take_stream(ls_trainer_options *o)
         stream.text = read_stream(o->config_path);
     }
     if (!stream.text || strcmp(stream.path, o->config_path) != 0)
-        return; /* whoever reads the config reports what is wrong */
+        return; /* reading the config reports the error */
     o->config_text = stream.text;
     o->config_path = NULL;
 }

@@ -30,7 +30,7 @@
 
 enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics has separate values */
 
-/* The metrics of /metrics. */
+/* The figures that the URL /metrics reports. */
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
