@@ -60,7 +60,7 @@ typedef struct lane {
     uint64_t sent_ns; /* time at which the range that begins with this step was submitted; 0: no
                        * arrow leads to this step */
     uint32_t step;    /* number of the present step, from 1; 0: none */
-    int queued; /* last value of the counter "queue depth" for this worker */
+    int queued;       /* last value of the counter "queue depth" for this worker */
     /* The device, if it reports spans, or NULL. The worker's thread stores the pointer with release
      * order, after it has called spans_begin and written device_name. The coordinator loads it with
      * acquire order, so a coordinator that sees the device also sees device_name and the effects of
@@ -92,11 +92,11 @@ struct ls_trace {
      * with acquire order, and reads `why` only after it has read 2. */
     _Atomic int refused;
     ls_error why;
-    ls_device_span *span; /* [TAKEN] buffer of the coordinator */
+    ls_device_span *span;       /* [TAKEN] buffer of the coordinator */
     uint64_t spans, lost_spans; /* numbers of spans of devices that were written, and lost */
     int next_track;             /* number in the file that the next track of a device gets */
-    ls_json_writer quoted; /* writer of quoted names */
-    size_t used;           /* number of bytes in the buffer */
+    ls_json_writer quoted;      /* writer of quoted names */
+    size_t used;                /* number of bytes in the buffer */
     char buffer[BUFFER];
 };
 

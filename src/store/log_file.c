@@ -22,9 +22,9 @@ struct ls_log_file {
     char *path;
     int fd;
     uint64_t written_at; /* time of ls_now_ns at which the buffer was last written */
-    uint64_t length;  /* length of the file, without the buffer's contents */
-    ls_error failure; /* the first write that failed; status 0: none */
-    size_t used;      /* number of bytes in the buffer */
+    uint64_t length;     /* length of the file, without the buffer's contents */
+    ls_error failure;    /* the first write that failed; status 0: none */
+    size_t used;         /* number of bytes in the buffer */
     char buffer[BUFFER];
 };
 
