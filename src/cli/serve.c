@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define CONNECTIONS 64
-#define PATIENCE_S 4
+#define TIME_LIMIT_S 4
 #define LINGER_S 2 /* an open page requests records once a second */
 
 /* ---- /metrics ------------------------------------------------------------------------------- */
@@ -304,7 +304,7 @@ static int listen_at(cli_server *s, const http_address *at, const cli_server_opt
     const http_guard_options wanted = {.address = &at->any,
                                        .names = {o->names, o->name_count, "--serve-host"},
                                        .connections = CONNECTIONS,
-                                       .patience_s = PATIENCE_S,
+                                       .time_limit_s = TIME_LIMIT_S,
                                        .on_request = on_request,
                                        .user = s};
     const int error = http_guard_start(&s->guard, &wanted);

@@ -97,7 +97,7 @@ void ls_measured_clear(ls_measured *measured);
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
  * their values. If `wanted` contains the confusion matrix, out->confusion must be an array of
  * outputs × outputs numbers. Errors: LS_ENOMEM (for auc). */
-int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *judged, const ls_host *host,
+int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows, const ls_host *host,
                ls_error *err);
 
 /* Keys of a record that are computed from the confusion matrix: "precision", "recall" and

@@ -267,15 +267,15 @@ void http_guard_leave(http_guard *g, struct MHD_Connection *c)
  * limit later. */
 static double close_late(http_guard *g, double now)
 {
-    const double patience = g->options.patience_s;
-    double next = now + patience;
+    const double limit = g->options.time_limit_s;
+    double next = now + limit;
     for (connection *v = g->first; v; v = v->next) {
         if (!server_waits(v))
             continue;
-        if (v->since + patience <= now)
+        if (v->since + limit <= now)
             shut_down(g, v);
-        else if (v->since + patience < next)
-            next = v->since + patience;
+        else if (v->since + limit < next)
+            next = v->since + limit;
     }
     return next;
 }

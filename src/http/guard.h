@@ -4,7 +4,7 @@
  *
  * - A request must name the server by one of its own names (in the headers Host and Origin). The
  *   server refuses other requests.
- * - There is a time limit of patience_s seconds for each of these: sending the headers of a
+ * - There is a time limit of time_limit_s seconds for each of these: sending the headers of a
  *   request, sending its body, receiving the answer, and leaving a connection idle.
  * - A new connection is never refused. If there are too many connections after one was accepted,
  *   the server closes one on which it waits for the client: of the client with the most
@@ -59,7 +59,7 @@ typedef struct http_guard_options {
     http_names names;               /* host names by which requests may address this server */
     int connections; /* largest number of connections that are answered at the same time */
     /* time limit in seconds: for the headers, for the body, and for receiving the answer */
-    int patience_s;
+    int time_limit_s;
     size_t memory;       /* memory of libmicrohttpd for each connection in bytes; 0: its default */
     int thread_for_each; /* non-zero: each connection has a thread, so that on_request may block */
     MHD_AccessHandlerCallback on_request;
