@@ -357,7 +357,7 @@ static int start_guard(server *s, const struct sockaddr *where, ls_error *err)
     const http_guard_options wanted = {.address = where,
                                        .names = {o->host, o->host_count, "--host"},
                                        .connections = (int)o->connections,
-                                       .patience_s = (int)o->request_s,
+                                       .time_limit_s = (int)o->request_s,
                                        .memory = CONNECTION_MEMORY,
                                        .thread_for_each = 1,
                                        .on_request = on_request,

@@ -52,15 +52,16 @@ typedef struct ls_trainer_cluster {
  * `wait_ns` limits only the time until a member answers. If the members train by ls_trainer_step,
  * they admit no process.
  *
- * If no member sets `listen`, the one that has the address `meet` is the first. The first tells
- * every member where each of the others listens: at the address that the member advertises;
- * otherwise at the address that its connection came from, or, if a gateway connected in its name,
- * at the member's own address.
+ * If no member sets `listen`, the one that has the address `meet` is the first. The first sends
+ * every member the addresses at which the others listen. The address of a member is the one that it
+ * advertises; else the one from which its connection came; or, if a gateway made that connection in
+ * its name, the member's own address.
  *
  * Every pair of members has one TCP connection per channel. Both ends of a connection prove that
  * they know the secret without sending it (HMAC-SHA-256 over random numbers of both ends), so a
- * stranger can neither join nor keep a member from joining. The data sent later is neither
- * encrypted nor authenticated: on a network whose participants may forge traffic, use a tunnel. */
+ * program that does not know the secret cannot join the run or keep a member from joining. Data
+ * that is sent after this proof is not encrypted and not authenticated: on a network whose
+ * participants may forge traffic, use a tunnel. */
 typedef struct ls_tcp_place {
     size_t size; /* sizeof(ls_tcp_place) */
     /* Address of the first member, "HOST:PORT", such as "10.0.0.1:7070" or "[fd00::1]:7070". NULL:

@@ -100,9 +100,9 @@ typedef struct ls_device_pool_options {
 /* Creates a pool with one worker per device. Each worker opens its device on its own thread; the
  * function returns when all devices are bound, except those of borrowed workers. The calling thread
  * is the pool's owner (pool.h).
- * Errors: LS_EINVAL (the device list cannot be parsed; the message has the fix), LS_EDEVICE (a
- * device is absent or broken; the message says which of the two), those of ls_pool_create and of
- * the start hook. */
+ * Errors: LS_EINVAL (the device list cannot be parsed; the message says what is allowed),
+ * LS_EDEVICE (a device is absent or broken; the message says which of the two), those of
+ * ls_pool_create and of the start hook. */
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err);
 
 /* Returns the device of the worker. Only within a job of a device pool, on the worker's thread. */

@@ -27,8 +27,9 @@ extern "C" {
 typedef struct ls_model_options {
     size_t size; /* sizeof(ls_model_options) */
     /* Device on which a thread predicts, in the syntax of ls_device_pool_options.devices: "cpu:1"
-     * or "cuda:0". Threads that predict at the same time each open such a device of their own.
-     * NULL: "cpu:1", a device of one core. */
+     * or "cuda:0". Threads that predict at the same time each use a handle of their own on that
+     * device; a handle is opened when it is first needed, and reused later. NULL: "cpu:1", a device
+     * of one core. */
     const char *device;
     const ls_registry *registry; /* outlives the model; NULL: all built-in back ends */
     const ls_host *host;         /* outlives the model; NULL: the defaults */
@@ -37,9 +38,9 @@ typedef struct ls_model_options {
 /* Opens the weights file `path` and prepares the first device, so that later predictions only run
  * the forward pass. The caller releases the model with ls_snapshot_release. `options` may be NULL.
  * Any thread.
- * Errors: LS_EINVAL (no path, options of another version, or a device list that cannot be parsed),
- * LS_ENOENT, LS_EDATA (the file is damaged, or has no description of its model), LS_EIO,
- * LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM. After an error nothing stays open. */
+ * Errors: LS_EINVAL (`path` is NULL, options->size is not that of this version, or options->device
+ * cannot be parsed), LS_ENOENT, LS_EDATA (the file is damaged, or has no description of its model),
+ * LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM. After an error nothing stays open. */
 int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
                   ls_error *err);
 

@@ -8,8 +8,9 @@
  *         status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
  *
  * This header belongs to a library of its own, liblockstep_picture, which is built if libspng or
- * libjpeg is found and links them; liblockstep links neither. A program links both libraries:
- * lockstep::picture in CMake, lockstep-picture in pkg-config.
+ * libjpeg is found and links them; liblockstep itself does not link libspng or libjpeg. A program
+ * links liblockstep_picture and liblockstep: lockstep::picture in CMake, lockstep-picture in
+ * pkg-config.
  */
 #ifndef LOCKSTEP_PICTURE_H
 #define LOCKSTEP_PICTURE_H
@@ -45,10 +46,10 @@ typedef struct ls_picture_options {
  * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG, which is decoded at a
  * reduced size, may have 65500 pixels per side and 2^30 in total.
  * Errors: all messages name the image. LS_EDATA (damaged, truncated, not an image, or too large;
- * the message has the offset), LS_EUNSUPPORTED (the model reads floats, or rows of neither 1 nor 3
- * channels; an image format that is not supported, which the message names; PNG, JPEG or WebP in a
- * build without the library that decodes it), LS_EINVAL (an argument is NULL, `capacity` is too
- * small, or `options` is of another version), LS_ENOMEM.
+ * the message has the offset), LS_EUNSUPPORTED (the model does not read bytes with 1 or 3 channels;
+ * an image format that is not supported, which the message names; PNG, JPEG or WebP in a build
+ * without the library that decodes it), LS_EINVAL (an argument is NULL, `capacity` is too small, or
+ * `options` is of another version), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
 int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
                      const ls_picture_options *options, void *row, size_t capacity, ls_error *err);

@@ -28,11 +28,11 @@
  * other pool, such as one that the job has created.
  * Waiting: a thread that has to wait (a worker for a job, or the owner for results) first spins for
  * 0.1 ms, and then sleeps. A thread does not spin if the process has fewer CPUs than the pool has
- * threads. It also stops spinning if its last spins ended without success, and tries a spin again
- * from time to time. The owner sleeps at once if it has just woken a worker that is not pinned: the
- * kernel starts that worker soonest on the CPU that the owner gives up. For jobs at long intervals
- * `pinned` = 0 is therefore faster. For work that keeps every CPU busy `pinned` = 1 is faster,
- * because each worker finds its data in the cache of its own CPU.
+ * threads. It also stops spinning if its last spins ended without success; from time to time it
+ * then tries another spin. The owner sleeps at once if it has just woken a worker that is not
+ * pinned: the kernel starts that worker soonest on the CPU that the owner gives up. So `pinned` = 0
+ * is faster for jobs at long intervals, in which workers sleep. `pinned` = 1 is faster for work
+ * that keeps every CPU busy, because each worker finds its data in the cache of its own CPU.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF, so signals that
  * are sent to the process are handled on the host program's threads. Lent threads and the owner
@@ -209,12 +209,12 @@ int ls_pool_destroy(ls_pool *pool);
 int ls_pool_busy(const ls_pool *pool, int worker);
 
 /* Abandons `worker`: no further job runs on it. ls_pool_submit refuses with LS_ESTALLED,
- * ls_pool_run skips it, the jobs in its inbox are dropped, and neither ls_pool_run nor ls_pool_wait
- * nor ls_pool_clear waits for it. The job that it is running is not interrupted, so that job's
+ * ls_pool_run skips it, the jobs in its inbox are dropped, and ls_pool_run, ls_pool_wait and
+ * ls_pool_clear do not wait for it. The job that it is running is not interrupted, so that job's
  * `arg` must stay valid; an error that the job still returns is ignored. The other workers keep
  * their indices. A worker whose job returns later stays abandoned and idles until the pool is
- * destroyed. Abandoning a worker again changes nothing. Called by the owner. Errors: LS_EINVAL (no
- * such worker, or worker 0 with options.caller_works). */
+ * destroyed. Abandoning an abandoned worker changes nothing. Called by the owner. Errors: LS_EINVAL
+ * (no such worker, or worker 0 with options.caller_works). */
 int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err);
 
 /* Returns non-zero if `worker` was abandoned, and 0 for a worker that does not exist. Any

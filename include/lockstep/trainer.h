@@ -25,15 +25,15 @@
  * call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of snapshot.h,
  * but no other function of the same trainer. Several trainers may exist at the same time, each with
  * devices of its own; trainers that share a pool have one owner. A trainer belongs to the process
- * that opened it: a child made by fork can neither use nor close it.
+ * that opened it: a child made by fork cannot use or close it.
  * Stack: the owner's thread needs 128 KiB.
  * Arithmetic: the owner's floating-point environment does not affect results. All computation, and
  * the callbacks, run in the default environment of a C program; the owner's environment is restored
  * on return.
  * Errors: some errors leave the trainer usable: LS_EINVAL (the call broke a rule, and nothing has
  * happened), LS_ENOENT, LS_EDATA, LS_ECONFIG and LS_EIO. After any other error the trainer does not
- * train any more: each further step, evaluation and load returns that first error again. The
- * weights can still be read and saved as long as at least one device works.
+ * train any more: each further step, evaluation and load returns that same error. The weights can
+ * still be read and saved as long as at least one device works.
  * Every function that returns a status returns LS_EINVAL and does nothing if it is called in a
  * callback of the trainer, during another call, in a job of options.pool, in a forked child, or
  * with too little stack. It returns LS_ECANCELED while options.pool is cancelled (call

@@ -11,8 +11,8 @@
  *
  * Terms: the *position* of a run says how far its training has come (steps, epochs, sums). The
  * *standing* of a run is its position and the results that the API returns (ls_result). The *state*
- * is everything in a checkpoint except weights and optimizer states: the standing, and what the
- * resumed run must agree with (data, recipe, shards).
+ * is everything in a checkpoint except weights and optimizer states: the standing, and what must be
+ * the same when the run is resumed (data, recipe, shards).
  *
  * Threads: any thread; no two threads may use the same file at the same time.
  *
@@ -74,11 +74,11 @@ typedef struct ls_best {
     double value;
     uint32_t epoch;  /* number, from 1, of the epoch after which the evaluation took place; 0: there
                       * was no evaluation yet */
-    uint32_t waited; /* number of evaluations since then; none of them was better */
+    uint32_t waited; /* number of evaluations since the best one */
     uint64_t steps;  /* number of steps that the run had done at this evaluation */
     /* Number of steps that the run had done at the previous best evaluation. The checkpoint after
-     * that number of steps must not be removed until there is a checkpoint after `steps` steps. 0:
-     * there is no such checkpoint. */
+     * `kept` steps must not be removed until there is a checkpoint after `steps` steps, because one
+     * of the two must exist. 0: there is no such checkpoint. */
     uint64_t kept;
 } ls_best;
 
@@ -89,8 +89,8 @@ typedef struct ls_position {
     uint32_t epoch; /* index of the current epoch, from 0; when training has ended, the number of
                      * epochs */
     uint32_t step;  /* number of steps of the current epoch that are done */
-    bool recorded;  /* the record of the current epoch was written; only the epoch's evaluation has
-                     * still to be done */
+    bool recorded;  /* true: the record of the current epoch was written, and only the epoch's
+                     * evaluation has still to be done */
     ls_epoch_totals totals; /* totals of the current epoch */
     double trained_s;       /* seconds of training in finished epochs */
     ls_best best;

@@ -37,9 +37,9 @@ void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, in
  * LS_ENOMEM. */
 int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *config,
                     const ls_host *host, ls_error *err);
-/* Does the same for a member that continues a run over several hosts on its own host's disk. If the
- * usual path of the run's directory is DIR, the member's directory is DIR.member-N, where N is
- * `member`. */
+/* Does the same for a member of a run over several hosts that writes the run's files on the disk of
+ * its own host after another host was lost. If the usual path of the run's directory is DIR, the
+ * member's directory is DIR.member-N, where N is `member`. */
 int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *config,
                           const ls_host *host, ls_error *err);
 

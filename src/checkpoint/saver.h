@@ -41,8 +41,8 @@ int ls_saver_wait(struct ls_saver *saver, ls_error *err);
  * `saver` is NULL. The error belongs to the saver. */
 const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
-/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same state; durations are
- * not compared.
+/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same state. (Durations in
+ * the state are not compared: they grow even while nothing is trained.)
  *
  * - state: without recipe, metrics and data_crc32, which the saver adds
  * - values: the saver reads them until the save is done (ls_saver_wait)
@@ -57,8 +57,8 @@ int ls_saver_save(struct ls_saver *saver, const ls_state *state, const ls_checkp
  * to the saver. */
 const char *ls_saver_path(const struct ls_saver *saver);
 
-/* Declares that weights or position were changed other than by training, so that the next
- * checkpoint of the same step is saved. NULL is allowed. */
+/* Declares that weights or position were changed other than by training. The next call of
+ * ls_saver_save then saves even if the step is the same. NULL is allowed. */
 void ls_saver_forget(struct ls_saver *saver);
 
 /* Saves a checkpoint to the file `path`, without a saver. The file is on the disk on return.

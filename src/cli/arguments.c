@@ -117,9 +117,9 @@ int cli_usage(const char *verb, const char *problem, const char *what)
     return EXIT_USAGE;
 }
 
-bool cli_assignment(char *room, size_t size, const char *key, const char *text)
+bool cli_assignment(char *buffer, size_t size, const char *key, const char *text)
 {
-    const int n = snprintf(room, size, "%s=\"%s\"", key, text);
+    const int n = snprintf(buffer, size, "%s=\"%s\"", key, text);
     return n >= 0 && (size_t)n < size && !strpbrk(text, "\"\\");
 }
 
@@ -128,11 +128,11 @@ static int take_item(const char *verb, const cli_option *o, const char *value)
     const bool is_key = o->kind == CLI_KEY;
     char name[40];
     snprintf(name, sizeof name, "--%.16s%s", o->name, is_key ? ": cannot read " : "");
-    if (is_key && !cli_assignment(o->room, o->size, o->key, value))
+    if (is_key && !cli_assignment(o->buffer, o->size, o->key, value))
         return cli_usage(verb, name, value);
     if (o->list->count == (is_key ? CLI_SET_MAX : o->most))
         return cli_usage(verb, "too many ", is_key ? "--set" : name);
-    o->list->item[o->list->count++] = is_key ? o->room : value;
+    o->list->item[o->list->count++] = is_key ? o->buffer : value;
     return 0;
 }
 
@@ -286,7 +286,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
                                .text = "which config? Try `trainer examples/fashion_mnist.json`"};
     const cli_option options[] = {
         {CLI_LIST, "set", .list = &out->set, .most = CLI_SET_MAX},
-        {CLI_KEY, "devices", .list = &out->set, .key = "devices", .room = out->devices,
+        {CLI_KEY, "devices", .list = &out->set, .key = "devices", .buffer = out->devices,
          .size = sizeof out->devices},
         {CLI_TEXT, "metrics", .value = &out->metrics},
         {CLI_TEXT, "resume", .value = &out->resume},

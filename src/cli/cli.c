@@ -221,12 +221,12 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     if (a->print_config)
         return print_config(&o);
     choose_transport();
-    char packed[CLI_PACKED_ROOM];
+    char packed[CLI_ASSIGNMENT_BYTES];
     cli_list set = a->set;
-    cli_again again;
+    cli_data_texts texts;
     int status = cli_pack_data(packed, &set, &o, a->quiet, &err);
     if (status == LS_OK)
-        status = cli_find_again(&again, &set, &o, a->quiet, &err);
+        status = cli_find_run_data(&texts, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
     cli_rendezvous meeting;
@@ -276,7 +276,7 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
-/* Prints a message about a first argument that is neither a verb nor a file, but is similar to the
+/* Prints a message about a first argument that is no verb and no file, but is similar to the
  * verb `meant`. */
 static int fail_unknown_verb(const char *word, const char *meant)
 {

@@ -19,22 +19,23 @@ int cli_train(const char *config, const ls_registry *registry);
 
 enum { CLI_SET_MAX = 256 };
 
-/* Values of an option that may be repeated. There is room for CLI_SET_MAX values from the command
- * line, and for 16 that the program adds. */
+/* Values of an option that may be repeated: at most CLI_SET_MAX from the command line, and 16 that
+ * the program adds. */
 typedef struct cli_list {
     int count;
     const char *item[CLI_SET_MAX + 16];
 } cli_list;
 
-/* Use of an option and its value, or of the operand, the argument that is not an option. */
+/* The use of an option and its value, or of the *operand*, the argument that is not an option.
+ * In the comments below, *flag, *value and the like are fields of cli_option. */
 typedef enum cli_kind {
     CLI_FLAG, /* no value: sets *flag */
     CLI_LAST, /* like CLI_FLAG, but no argument after it is read */
     CLI_HELP, /* no value: prints `text` and ends the program */
     CLI_TEXT, /* stored in *value */
     CLI_LIST, /* appended to *list; the option may be given at most `most` times */
-    /* appended to *list as an assignment to the config's key `key`; the text of the assignment is
-     * written to `room` */
+    /* appended to *list as an assignment KEY="VALUE" to the config's key `key`; the text of the
+     * assignment is written to `buffer` */
     CLI_KEY,
     /* a number from `least` to `greatest`, stored in *number; if the option is absent, *number
      * stays unchanged */
@@ -52,24 +53,25 @@ typedef struct cli_option {
     bool *flag;
     cli_list *list;
     int most, *whole;
-    char *room;
-    size_t size; /* size of `room` in bytes */
+    char *buffer;
+    size_t size; /* size of `buffer` in bytes */
     double *number, least, greatest;
 } cli_option;
 
 /* Reads the arguments of a verb; `verb` NULL: those of training. `rows` describes at most
- * CLI_OPTIONS_MAX options. The row after them describes the operand, or has no name; if it has no
- * name, the operands are the arguments from argv[optind] on. Returns 0. Returns EXIT_USAGE after it
- * has printed a message about wrong arguments on stderr, and CLI_HELPED after it has printed a help
- * text; a verb returns either to its caller. */
+ * CLI_OPTIONS_MAX options. The row after the last option describes the operand. If that row has no
+ * name, any number of operands is allowed, and the caller finds them in argv[optind] and the
+ * following arguments. Returns 0. Returns EXIT_USAGE after it has printed a message about wrong
+ * arguments on stderr, and CLI_HELPED after it has printed a help text; a verb returns either to
+ * its caller. */
 enum { CLI_OPTIONS_MAX = 24, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
 /* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 
-/* Writes the assignment KEY="TEXT" to `room`, which has `size` bytes. Returns false if the
- * assignment does not fit, or if `text` contains a quote or a backslash. */
-bool cli_assignment(char *room, size_t size, const char *key, const char *text);
+/* Writes the assignment KEY="TEXT" to `buffer`, which has `size` bytes. Returns false if
+ * the assignment does not fit, or if `text` contains a quote or a backslash. */
+bool cli_assignment(char *buffer, size_t size, const char *key, const char *text);
 
 /* Arguments of training. */
 typedef struct cli_arguments {
@@ -80,7 +82,7 @@ typedef struct cli_arguments {
     const char *metrics; /* NULL: records go only to the run directory */
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
-    bool serve_after;    /* the live page stays available after the run, until a signal arrives */
+    bool serve_after;    /* after the run, the live page stays available until a signal arrives */
     /* A run on several hosts has a process on each, its members. --listen: the address at which the
      * first member waits for the others. --join: the address of the first member, given to the
      * others. Both NULL: there are no other members, or a launcher such as mpirun starts them. */
@@ -111,12 +113,12 @@ void cli_print_config_help(void);
 
 /* ---- other hosts ---------------------------------------------------------------------------- */
 
-enum { CLI_SECRET_ROOM = 4097 };
+enum { CLI_SECRET_BYTES = 4097 }; /* size of the buffer for the secret */
 
 /* How the members of a run over TCP find each other, and their secret. */
 typedef struct cli_rendezvous {
     ls_tcp_place place;
-    char secret[CLI_SECRET_ROOM];
+    char secret[CLI_SECRET_BYTES];
 } cli_rendezvous;
 
 /* With --join or --listen, sets *cluster to use the TCP transport, with the addresses and the
@@ -138,8 +140,8 @@ cli_verb cli_runs, cli_compare;
  * trainer, which then saves a checkpoint. If SIGHUP was ignored when the program started (nohup),
  * it stays ignored. A second signal ends the program at once if it is SIGINT or SIGTERM. */
 void cli_catch_signals(void);
-/* Calls ls_trainer_open. While ls_trainer_open waits for other hosts, a signal ends the program at
- * once, because there is nothing to save yet. */
+/* Calls ls_trainer_open. If a signal arrives while ls_trainer_open waits for other hosts, the
+ * program ends at once, because there is nothing to save yet. */
 int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *err);
 /* Calls ls_trainer_run. A signal interrupts the run, even if it arrived before this call. */
 int cli_run(ls_trainer *trainer, ls_error *err);

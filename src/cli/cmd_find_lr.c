@@ -70,8 +70,8 @@ typedef struct range_test {
     ls_trainer *trainer;
     point *point;
     int count;
-    double average, least;
-    const char *end; /* why the test has ended; NULL: it has not ended */
+    double average, least; /* moving average of the loss from 0 on; smallest `smoothed` so far */
+    const char *end;       /* why the test has ended; NULL: it has not ended */
     char name[64];
     bool synthetic;
 } range_test;
@@ -94,7 +94,7 @@ static int parse(arguments *a, int argc, char **argv)
         {CLI_TEXT, "json", .value = &a->json},
         {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
         {CLI_FLAG, "quiet", .flag = &a->quiet},
-        {CLI_KEY, "devices", .list = &a->set, .key = "devices", .room = a->devices,
+        {CLI_KEY, "devices", .list = &a->set, .key = "devices", .buffer = a->devices,
          .size = sizeof a->devices},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "config", .value = &a->config,
@@ -183,7 +183,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 static int run(range_test *r, const ls_registry *registry, ls_error *err)
 {
     cli_directories places;
-    char packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
+    char packed[CLI_ASSIGNMENT_BYTES], schedule[128], lr[48], epochs[24];
     cli_list set = r->a->set;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &r->view};
     snprintf(lr, sizeof lr, "optimizer.lr=%.17g", r->a->to);

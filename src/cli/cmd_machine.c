@@ -183,10 +183,9 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
-    if (list.capped && b->rows <
-                           /* one more row, "auto": as many workers as shards, each of which
-                            * computes on several CPUs */
-                           ROWS_MOST)
+    /* There are more CPUs than shards. One more row, "auto": a worker for each shard, and several
+     * CPUs for each worker. */
+    if (list.capped && b->rows < ROWS_MOST)
         add_devices(b, "auto");
     return LS_OK;
 }
@@ -199,9 +198,11 @@ enum { WARM_STEPS = 3 };
 /* Measures the time of a run's steps, from the records that the run writes. */
 typedef struct stopwatch {
     ls_trainer *trainer;
+    /* times of ls_now_ns: when the run was begun, when the warm-up ended, and the end of the last
+     * step; and the duration to be measured */
     uint64_t opened_ns, from_ns, last_ns, need_ns;
     uint64_t steps, rows; /* numbers since from_ns */
-    bool warm, done;
+    bool warm, done;      /* the warm-up has ended; the duration was measured */
 } stopwatch;
 
 /* Called on the coordinator's thread for every record. */
@@ -241,7 +242,7 @@ static void fill(measurement *out, const stopwatch *s)
 }
 
 /* Measures how many rows per second a run trains. It trains for `seconds` seconds, after a warm-up
- * of at least 3 steps and a third of a second, and saves nothing. `set` must have room for
+ * of at least 3 steps and a third of a second, and saves nothing. `set` must have space for
  * MEASURE_SETS more assignments. */
 static int measure_one(measurement *out, const ls_trainer_options *options, const char **set,
                        double seconds, ls_error *err)
@@ -350,7 +351,7 @@ static void print_json(const bench *b)
 
 static int run(bench *b, const ls_registry *registry)
 {
-    char packed[CLI_PACKED_ROOM];
+    char packed[CLI_ASSIGNMENT_BYTES];
     ls_error err;
     ls_config config;
     cli_directories places;

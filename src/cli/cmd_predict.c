@@ -120,7 +120,7 @@ static int list_pictures(cli_packing *k, const cli_trained_args *a)
             status = cli_pack_list_all(k, a->rest[i]);
             continue;
         }
-        cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *all);
+        cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
         if (!all)
             return cli_pack_no_memory(k);
         l->entry = all;
@@ -212,13 +212,13 @@ enum { STDIN_MOST = 1 << 30 };
 
 static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *err)
 {
-    size_t room = 0;
+    size_t capacity = 0;
     for (*count = 0; *count < STDIN_MOST;) {
-        char *more = ls_grown(host, *out, *count, &room, 1);
+        char *more = ls_grown(host, *out, *count, &capacity, 1);
         if (!more)
             return ls_fail(err, LS_ENOMEM, "standard input: out of memory for it");
         *out = more;
-        const size_t got = fread(more + *count, 1, room - *count, stdin);
+        const size_t got = fread(more + *count, 1, capacity - *count, stdin);
         if (got == 0)
             return LS_OK;
         *count += got;

@@ -78,7 +78,7 @@ enum { METRIC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
 
 static const struct {
     const char *heading;
-    int digits, width;
+    int digits, width; /* decimal places; width of the column in characters */
 } columns[NUMBERS] = {{"test acc", 4, 8}, {"train loss", 4, 10}, {"s/epoch", 2, 7},
                       {"images/s", 0, 8}, {"speed-up", 2, 8},    {"weights", 0, 8}};
 
@@ -216,7 +216,7 @@ static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 
 static void run_one(session *s)
 {
-    char run_dir[4200], packed[CLI_PACKED_ROOM];
+    char run_dir[4200], packed[CLI_ASSIGNMENT_BYTES];
     cli_list set = collect_sets(s, run_dir, sizeof run_dir);
     cli_directories places;
     ls_trainer *trainer = NULL;

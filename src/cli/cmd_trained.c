@@ -191,7 +191,7 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
 {
     const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
-    const ls_scored_rows judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
+    const ls_scored_rows scored = {scores, view.labels, view.row, o->data->rows, t->model->classes};
     d->images = view.images;
     d->labels = view.labels;
     d->rows = o->data->rows;
@@ -204,7 +204,7 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     o->seconds = (double)(ls_now_ns() - start) * 1e-9;
     o->measured.value[LS_METRIC_LOSS] = ls_prep_squared_error(t->card.prep, o->sum.loss / d->rows);
     o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? o->sum.correct / d->rows : NAN;
-    status = ls_measure(&o->measured, metrics, &judged, t->host, err);
+    status = ls_measure(&o->measured, metrics, &scored, t->host, err);
     double *mae = &o->measured.value[LS_METRIC_MAE];
     *mae = ls_prep_absolute_error(t->card.prep, *mae);
     return status;

@@ -58,9 +58,9 @@ void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right
     fprintf(stream, "%*s%s%*s", to_the_right ? pad : 0, "", text, to_the_right ? 0 : pad, "");
 }
 
-/* Returns the length in bytes of the text's first line: as many words as fit in `room` columns, but
+/* Returns the length in bytes of the text's first line: as many words as fit in `most` columns, but
  * at least one. */
-static size_t line_length(const char *text, int room)
+static size_t line_length(const char *text, int most)
 {
     size_t fits = strcspn(text, " ");
     for (size_t end = fits; text[end] == ' ';) {
@@ -68,7 +68,7 @@ static size_t line_length(const char *text, int room)
         int width = 0;
         for (size_t i = 0; i < end; i++)
             width += begins_character(text[i]);
-        if (width > room)
+        if (width > most)
             break;
         fits = end;
     }
@@ -153,11 +153,11 @@ static void print_row(FILE *stream, const cli_column *column, const int *width, 
         if (!width[c])
             continue;
         const char *shown = text ? text[c] : column[c].heading;
-        const int length = cli_width(shown), room = width[c] > length ? width[c] - length : 0;
+        const int length = cli_width(shown), padding = width[c] > length ? width[c] - length : 0;
         if (length > 0) {
-            fprintf(stream, "%*s", pending + (column[c].numbers ? room : 0), "");
+            fprintf(stream, "%*s", pending + (column[c].numbers ? padding : 0), "");
             cli_put_padded(stream, shown, length < width[c] ? length : width[c], false);
-            pending = column[c].numbers ? GAP : room + GAP;
+            pending = column[c].numbers ? GAP : padding + GAP;
         } else {
             pending += width[c] + GAP;
         }

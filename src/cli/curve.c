@@ -22,7 +22,7 @@ enum {
 typedef struct panel {
     const char *title;
     int rows, cells;
-    double lo, hi, last;
+    double lo, hi, last; /* smallest, largest and last value of the curve */
     unsigned char cell[ROWS_WIDE]
                       [CELLS_MAX]; /* braille: bits of the character U+2800 + x; ASCII: 0 or 1 */
 } panel;

@@ -17,7 +17,7 @@ typedef struct cli_curve_point {
     float test_metric;
 } cli_curve_point;
 
-/* Must be zeroed at first. */
+/* A curve. Must be zeroed before the first call. */
 typedef struct cli_curve {
     int count;
     /* only every stride-th epoch is stored, so that any number of epochs fits; 0: none has been

@@ -17,7 +17,7 @@ static bool is_home(const char *home)
 
 /* Composes the path of the directory `name` below the directory that the environment variable
  * `variable` (XDG) names, or, if it is not set, below $HOME/`in_home`. The path is short enough
- * that a file name can be appended. Returns false if neither is usable. */
+ * that a file name can be appended. Returns false if neither variable is usable. */
 static bool find_place(char out[4096], const char *variable, const char *in_home, const char *name)
 {
     const char *xdg = getenv(variable), *home = getenv("HOME");
@@ -50,16 +50,16 @@ static bool is_stream(const char *path)
 static char *read_stream(const char *path)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
-    size_t used = 0, room = 0;
+    size_t used = 0, capacity = 0;
     char *text = NULL;
     while (f && !feof(f) && !ferror(f) && used <= LS_JSON_BYTES) {
-        if (used + 1 >= room) {
-            char *larger = realloc(text, room = 2 * room + 65536);
+        if (used + 1 >= capacity) {
+            char *larger = realloc(text, capacity = 2 * capacity + 65536);
             if (!larger)
                 break;
             text = larger;
         }
-        used += fread(text + used, 1, room - used - 1, f);
+        used += fread(text + used, 1, capacity - used - 1, f);
     }
     const bool whole = f && feof(f) && !ferror(f);
     if (f && f != stdin)
@@ -90,7 +90,7 @@ static void take_stream(ls_trainer_options *o)
         stream.text = read_stream(o->config_path);
     }
     if (!stream.text || strcmp(stream.path, o->config_path) != 0)
-        return; /* whoever reads the config reports what is wrong */
+        return; /* reading the config reports the error */
     o->config_text = stream.text;
     o->config_path = NULL;
 }

@@ -24,8 +24,8 @@ typedef struct cli_inspection {
     bool commas;   /* a name in `drop` contains a comma */
     ls_buffer why; /* a line with the reason for each column in `drop` */
     bool values;   /* the target is a number; false: a class */
-    /* the target is taken as a number because its column has fractions or too many different
-     * numbers */
+    /* `values` was chosen by the program: the target's column has numbers with fractions, or too
+     * many different numbers for classes */
     bool values_why;
     bool fills; /* some values are missing */
     ls_dataset *split[2];

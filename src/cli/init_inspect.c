@@ -291,7 +291,7 @@ static int look_for_colours(cli_inspection *l, ls_error *err)
         status =
             ls_image_fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
         if (status)
-            broken++; /* the run will report it */
+            broken++; /* a run reports such pictures */
         for (int k = 0; status == LS_OK && k < ALL; k++)
             l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
     }

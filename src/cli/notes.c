@@ -212,9 +212,9 @@ static void print_group(const group *g, int width)
     snprintf(out, sizeof out, "%d", g->out.c);
     if (g->out.h > 1 || g->out.w > 1)
         snprintf(out, sizeof out, "%d×%d×%d", g->out.c, g->out.h, g->out.w);
-    const int before = width < 60 ? 2 : BEFORE, room = width - before - OUTPUT - COUNT;
+    const int before = width < 60 ? 2 : BEFORE, left = width - before - OUTPUT - COUNT;
     fprintf(stderr, "%*s", before, "");
-    cli_put_padded(stderr, g->name, room > 44 ? 44 : room, false);
+    cli_put_padded(stderr, g->name, left > 44 ? 44 : left, false);
     cli_put_padded(stderr, out, OUTPUT, true);
     fprintf(stderr, "%*zu\n", COUNT, g->parameters);
 }

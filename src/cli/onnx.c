@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* protocol buffers are limited to 2 GB; this leaves room for the other parts of the file */
+/* protocol buffers are limited to 2 GB; this limit of the weights leaves the rest for the other
+ * parts of the file */
 #define MOST_FLOATS ((size_t)500 << 20)
 #define OUTPUT LS_ONNX_LOGITS
 #define PROBABILITIES LS_ONNX_PROBABILITIES

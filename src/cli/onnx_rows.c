@@ -118,7 +118,7 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 
 /* Returns the name of the graph's input for a column. It is the column's name; if that is empty,
  * has a colon or is used for another tensor of the graph, it is "column:NUMBER". */
-static const char *input_name(char *room, size_t size, const ls_onnx_desc *d, int column)
+static const char *input_name(char *text, size_t size, const ls_onnx_desc *d, int column)
 {
     const ls_model *m = d->model;
     const char *name = d->prep->column[column].name;
@@ -126,8 +126,8 @@ static const char *input_name(char *room, size_t size, const ls_onnx_desc *d, in
                  strcmp(name, LS_ONNX_PROBABILITIES) == 0;
     for (int i = 0; !taken && i < m->params + m->stats; i++)
         taken = strcmp(name, m->tensor[i]->name) == 0;
-    snprintf(room, size, "column:%d", column);
-    return taken ? room : name;
+    snprintf(text, size, "column:%d", column);
+    return taken ? text : name;
 }
 
 static bool is_level(const ls_prep_column *column, const char *text)
@@ -181,16 +181,16 @@ static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
 {
     const ls_prep *p = d->prep;
     const int one = 1;
-    char room[48];
+    char text[48];
     for (int i = 0; i < p->columns; i++) {
-        const char *name = input_name(room, sizeof room, d, i);
+        const char *name = input_name(text, sizeof text, d, i);
         ls_onnx_put_input(f, name, p->column[i].levels ? LS_ONNX_STRING : LS_ONNX_FLOAT, &one, 1);
         if (p->column[i].levels)
             encode(f, &p->column[i], i, name);
     }
     snprintf(x->name, sizeof x->name, INPUT ":raw");
     for (int i = 0; i < p->columns; i++) {
-        const char *name = input_name(room, sizeof room, d, i);
+        const char *name = input_name(text, sizeof text, d, i);
         char raw[48];
         snprintf(raw, sizeof raw, "column:%d:raw", i);
         if (p->column[i].levels)
@@ -336,13 +336,13 @@ static void tell_shape(ls_json_writer *w, const int *dim, int rank)
 }
 
 /* Writes an object {"name", "type", "shape", "column"} for each column's input. */
-static void tell_columns(ls_json_writer *w, const ls_onnx_desc *d)
+static void list_inputs(ls_json_writer *w, const ls_onnx_desc *d)
 {
     const int one = 1;
-    char room[48];
+    char text[48];
     for (int i = 0; i < d->prep->columns; i++) {
         ls_json_open_object(w, NULL);
-        ls_json_put_string(w, "name", input_name(room, sizeof room, d, i));
+        ls_json_put_string(w, "name", input_name(text, sizeof text, d, i));
         ls_json_put_string(w, "type", d->prep->column[i].levels ? "string" : "float32");
         tell_shape(w, &one, 1);
         ls_json_put_string(w, "column", d->prep->column[i].name);
@@ -422,7 +422,7 @@ void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d
     ls_onnx_put_entry(out, f, "input", say_input(d));
     ls_json_open_array(&w, NULL);
     if (ls_onnx_has_texts(d))
-        tell_columns(&w, d);
+        list_inputs(&w, d);
     else
         tell_input(&w, d);
     ls_json_close(&w);

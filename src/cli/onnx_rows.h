@@ -10,7 +10,7 @@
 #define LS_ONNX_LOGITS "logits"
 #define LS_ONNX_PROBABILITIES "probabilities"
 
-/* A tensor of the graph, the output of a node or an input. */
+/* A tensor of the graph: an input of the graph, or the output of a node. */
 typedef struct ls_onnx_tensor {
     char name[96];
     int rank; /* 2 or 4 */

@@ -48,8 +48,8 @@ typedef struct cli_view {
     bool colour;
     const char *rows;      /* "images" or "rows"; NULL: "images" */
     const char *judged_by; /* the split that is evaluated: "test" or "validation"; NULL: "test" */
-    /* accuracy of random guesses, with which small initial weights begin; 0: the initial weights
-     * are not small */
+    /* accuracy of random guesses, which a network with small initial weights has at first; 0: the
+     * initial weights are not small */
     double chance;
     double init_std; /* standard deviation of the initial weights */
     bool drawn;      /* the terminal shows a progress line */

@@ -21,7 +21,7 @@
 /* ---- the packed file ------------------------------------------------------------------------- */
 
 /* A packed file that is being written. Its header is written last, because it contains the hash;
- * room is left for it at the start. */
+ * `header` bytes at the start of the file are left for it. */
 typedef struct output {
     cli_packing *k;
     ls_file_writer file;
@@ -131,7 +131,7 @@ static void show_progress(cli_packing *k, bool last)
 
 /* Prints the names of the images in a chunk that cannot be read. Unless skip_broken is set, fails
  * at the end of a block if there was any. */
-static int tell_broken(cli_packing *k, const cli_chunk *c)
+static int report_broken(cli_packing *k, const cli_chunk *c)
 {
     for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
         fprintf(stderr, "trainer: broken: %s\n", c->why[i].text);
@@ -149,7 +149,7 @@ static int write_chunk(void *user, const cli_chunk *c)
 {
     output *o = user;
     cli_packing *k = o->k;
-    int status = tell_broken(k, c);
+    int status = report_broken(k, c);
     for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
         for (end = i; end < c->count && !c->failed[end]; end++)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
@@ -206,10 +206,10 @@ static void remark_images(cli_packing *k)
             ls_plural(k->turned, "image was turned as its", "images were turned as their"));
 }
 
-/* Returns the header, padded with spaces to `room` bytes. `room` 0: a header with the greatest
- * length that it can have, to find out how much room to leave. */
+/* Returns the header, padded with spaces to `padded` bytes. `padded` 0: returns a header of the
+ * greatest length that it can have, so that the caller learns how many bytes to leave for it. */
 static int make_header(char **out, size_t *length, const cli_packing *k, const output *o,
-                       const char *hash, size_t room)
+                       const char *hash, size_t padded)
 {
     ls_json_writer w;
     size_t n;
@@ -218,7 +218,7 @@ static int make_header(char **out, size_t *length, const cli_packing *k, const o
     const char *text = ls_json_writer_text(&w, &n, k->err);
     *out = NULL;
     if (text) {
-        *length = room ? room : 8 + (n + 1024 + 7) / 8 * 8;
+        *length = padded ? padded : 8 + (n + 1024 + 7) / 8 * 8;
         *out = ls_alloc(k->host, *length);
     }
     if (*out) {
@@ -325,7 +325,7 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p,
     char name[96];
     int made;
     cli_packing k = begin(p, host, err);
-    k.known_by_state = true;
+    k.wants_state = true;
     int status = format && format->class_name ? fix_classes(&k, format) : LS_OK;
     if (status == LS_OK)
         status = cli_pack_list(&k);
@@ -358,13 +358,13 @@ static int fix_classes(cli_packing *k, const ls_input_format *format)
         return cli_pack_no_memory(k);
     for (size_t i = 0; i < n; i++)
         k->classes.name[i] = format->class_name[i];
-    k->classes.count = k->classes.room = n;
+    k->classes.count = k->classes.capacity = n;
     k->fixed = true;
     return LS_OK;
 }
 
-int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format, bool moved,
-                   const char *cache, const ls_host *host, ls_error *err)
+int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format,
+                   bool other_folder, const char *cache, const ls_host *host, ls_error *err)
 {
     char path[4096];
     const char *file = c->data_keys.packed;
@@ -381,17 +381,18 @@ int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *for
         int status = pack_cached(path, cache, &p, format, host, err);
         return status ? status : ls_path_copy(packed, path, host, err);
     }
-    if (file && !moved && access(file, R_OK) == 0)
+    if (file && !other_folder && access(file, R_OK) == 0)
         return LS_OK;
     return ls_fail(
         err, LS_ENOENT,
         "%.300s: the folder of the run's images is not there%s%.300s%s; name where it is "
         "now: --set data.path=FOLDER",
-        c->data_path ? c->data_path : "", file && !moved ? ", nor are they in the cache (" : "",
-        file && !moved ? file : "", file && !moved ? ")" : "");
+        c->data_path ? c->data_path : "",
+        file && !other_folder ? ", nor are they in the cache (" : "",
+        file && !other_folder ? file : "", file && !other_folder ? ")" : "");
 }
 
-int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
+int cli_pack_data(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err)
 {
     ls_config c = {0};
@@ -421,8 +422,8 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
                         c.data_path);
         else
             status = pack_cached(path, o->cache_dir, &p, NULL, o->host, err);
-        if (status == LS_OK && cli_assignment(room, CLI_PACKED_ROOM, "data.packed", path)) {
-            set->item[set->count++] = room;
+        if (status == LS_OK && cli_assignment(text, CLI_ASSIGNMENT_BYTES, "data.packed", path)) {
+            set->item[set->count++] = text;
             o->set = set->item;
             o->set_count = set->count;
         }
@@ -453,19 +454,19 @@ char *cli_beside_run(const char *path, const char *config, const ls_host *host)
 
 /* Appends the assignment of `path` to the key `key` to the options, unless `path` is NULL. Returns
  * whether it was appended. */
-static bool set_path(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o,
+static bool set_path(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_options *o,
                      const char *key, const char *path)
 {
-    if (!path || !cli_assignment(room, CLI_PACKED_ROOM, key, path))
+    if (!path || !cli_assignment(text, CLI_ASSIGNMENT_BYTES, key, path))
         return false;
-    set->item[set->count++] = room;
+    set->item[set->count++] = text;
     o->set = set->item;
     o->set_count = set->count;
     return true;
 }
 
 /* Packs the folder again if its packed file in the cache no longer exists. */
-static int pack_for_resume(cli_again *room, cli_list *set, ls_trainer_options *o,
+static int pack_for_resume(cli_data_texts *texts, cli_list *set, ls_trainer_options *o,
                            const ls_config *c, bool quiet, ls_error *err)
 {
     char path[4096];
@@ -486,11 +487,12 @@ static int pack_for_resume(cli_again *room, cli_list *set, ls_trainer_options *o
             packed, c->data_path ? c->data_path : "their folder");
     int status = pack_cached(path, o->cache_dir, &p, NULL, o->host, err);
     if (status == LS_OK)
-        set_path(room->packed, set, o, "data.packed", path);
+        set_path(texts->packed, set, o, "data.packed", path);
     return status;
 }
 
-int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool quiet, ls_error *err)
+int cli_find_run_data(cli_data_texts *texts, cli_list *set, ls_trainer_options *o, bool quiet,
+                      ls_error *err)
 {
     ls_config c = {0};
     char config[LS_PATH_BYTES], *latest = NULL;
@@ -506,12 +508,12 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
         char *found[2];
         for (int i = 0; i < 2; i++) {
             found[i] = cli_beside_run(was[i], config, o->host);
-            set_path(room->path[i], set, o, i ? "data.test_path" : "data.path", found[i]);
+            set_path(texts->path[i], set, o, i ? "data.test_path" : "data.path", found[i]);
         }
         c.data_path = found[0] ? found[0] : was[0];
         c.data_keys.test_path = found[1] ? found[1] : was[1];
         if (strcmp(c.data_name, "folder") == 0)
-            status = pack_for_resume(room, set, o, &c, quiet, err);
+            status = pack_for_resume(texts, set, o, &c, quiet, err);
         for (int i = 0; i < 2; i++)
             ls_free(o->host, found[i]);
         ls_config_fini(&c);
@@ -540,7 +542,7 @@ static int keep_chunk(void *user, const cli_chunk *c)
             memcpy(m->values + m->rows++ * row, c->pixels + i * row, row);
         }
     m->k->turned += c->turned;
-    return tell_broken(m->k, c);
+    return report_broken(m->k, c);
 }
 
 static int decode_listed(ls_dataset **out, cli_packing *k, const ls_input_format *format,

@@ -21,49 +21,66 @@ typedef struct cli_pack {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */
     const char *folder, *test_folder;
-    int size, channels; /* shape of the converted images */
+    int size, channels; /* converted images are square: side in pixels; 1 (grey) or 3 channels */
     int threads;        /* 0: one for each CPU */
     bool skip_broken, quiet;
 } cli_pack;
 
+/* The functions below set values of the config in the way of the option --set: by *assignments*,
+ * texts of the form KEY="VALUE". They append each assignment to the list `set`, which begins with
+ * the user's own assignments, and update o->set. The texts are in memory of the caller, which must
+ * outlive `set`. */
+enum { CLI_ASSIGNMENT_BYTES = 4200 /* size of the text of an assignment in bytes */ };
+
 /* If the data of the config of `o` is a folder of images, makes sure that the cache has a packed
- * file of the folder's present state, and appends an assignment of that file's path to data.packed
- * to `set`. The text of the assignment is in `room`. Returns LS_OK without doing anything for other
- * data, and if the config is invalid, because the config's reader reports that later. Errors:
- * LS_EDATA, LS_ENOENT, LS_EIO, LS_ENOMEM, LS_ECONFIG. */
-enum { CLI_PACKED_ROOM = 4200 };
-int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
+ * file of the folder's present state, and appends the assignment data.packed="PATH OF THE FILE".
+ * `text` receives the text of the assignment. Returns LS_OK without doing anything for other data,
+ * and if the config is invalid, because the config's reader reports that later. Errors: LS_EDATA,
+ * LS_ENOENT, LS_EIO, LS_ENOMEM, LS_ECONFIG. */
+int cli_pack_data(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err);
 
-/* For a run that is resumed with its own config: finds its data again. If the packed file in the
- * cache no longer exists, packs the folder again, or fails with a message about what is missing. If
- * the folder or the table was moved together with the run, appends an assignment of its new path to
- * `set`. The texts of the assignments are in *room. Errors: those of cli_pack_data. */
-typedef struct cli_again {
-    char packed[CLI_PACKED_ROOM], path[2][CLI_PACKED_ROOM];
-} cli_again;
-int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool quiet,
-                   ls_error *err);
+/* Texts of the assignments that cli_find_run_data appends: of data.packed, and of data.path and
+ * data.test_path. */
+typedef struct cli_data_texts {
+    char packed[CLI_ASSIGNMENT_BYTES], path[2][CLI_ASSIGNMENT_BYTES];
+} cli_data_texts;
+
+/* For a run that is resumed with its own config: finds the run's data where it is now.
+ *
+ * - If the folder or the table was moved together with the run's directory, appends assignments of
+ *   its new path.
+ * - If the data is a folder of images whose packed file in the cache no longer exists, packs the
+ *   folder once more and appends an assignment of data.packed, or fails with a message about what
+ *   is missing.
+ *
+ * *texts receives the texts of the assignments. Errors: those of cli_pack_data. */
+int cli_find_run_data(cli_data_texts *texts, cli_list *set, ls_trainer_options *o, bool quiet,
+                      ls_error *err);
+
 /* Looks for a run's data whose relative path `path` does not exist in the current directory. The
  * path is relative to the directory in which the run was started, so the parents of the run's
  * directory are tried. `config`: path of the run's config. Returns the path of the data, which the
  * caller frees, or NULL if it was not found. */
 char *cli_beside_run(const char *path, const char *config, const ls_host *host);
 
-/* For a trained model: packs the folder of the config `c` again, with the classes of the model,
- * which `format` describes. *packed becomes the path of the packed file, which the caller frees, or
- * NULL if data.packed of the config is to be used, because the folder does not exist. `moved`:
- * data.packed belongs to another folder and cannot be used. Errors: those of cli_pack_data; the
- * message says where the images are expected and what to do. */
-int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format, bool moved,
-                   const char *cache, const ls_host *host, ls_error *err);
+/* For a trained model: packs the folder of the config `c` once more, with the classes of the model,
+ * which `format` describes. *packed becomes the path of the packed file, which the caller frees. It
+ * becomes NULL if the file data.packed of the config is to be used as it is: if that file is not in
+ * the cache, or if the folder does not exist. `other_folder`: the user has named another folder
+ * than that of data.packed, so data.packed cannot be used in place of a folder that does not exist,
+ * and the function fails. Errors: those of cli_pack_data; the message says where the images are
+ * expected and what to do. */
+int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format,
+                   bool other_folder, const char *cache, const ls_host *host, ls_error *err);
 
 /* For a trained model: decodes the images of a folder into memory. The folder has a subfolder for
  * each class, whose name must be one of the classes in `format`. If the folder contains `train` and
  * `test` (or `val`, `valid`, `validation`), only one of these is read: `test`, or `train` if the
  * argument `train` is true. Errors: LS_ENOENT, LS_EIO, LS_EDATA (a subfolder whose name is not a
  * class; or an image cannot be read, unless skip_broken is set), LS_EUNSUPPORTED (the model does
- * not read images of this form), LS_ENOMEM. Images that cannot be read are named on stderr. */
+ * not classify square images of bytes, with 1 or 3 channels, into classes with names), LS_ENOMEM.
+ * Images that cannot be read are named on stderr. */
 int cli_read_folder(ls_dataset **out, const ls_input_format *format, const char *folder, bool train,
                     bool skip_broken, const ls_host *host, ls_error *err);
 
@@ -80,7 +97,7 @@ bool cli_is_folder(const char *path);
 /* A list of names. */
 typedef struct cli_names {
     const char **name;
-    size_t count, room;
+    size_t count, capacity; /* number of names; size of the array `name` */
 } cli_names;
 
 /* A file in a folder, or a subfolder. */
@@ -96,10 +113,10 @@ typedef struct cli_texts cli_texts;
 /* A list of images, and the numbers of files that were left out of it. */
 typedef struct cli_listing {
     cli_entry *entry;
-    size_t count, room;
-    size_t others;  /* number of files that are not images, according to their names */
-    size_t foreign; /* number of images of formats that are not supported */
-    size_t deeper;  /* number of images that are in subfolders of the folder of their class */
+    size_t count, capacity; /* number of images; size of the array `entry` */
+    size_t others;          /* number of files that are not images, according to their names */
+    size_t foreign;         /* number of images of formats that are not supported */
+    size_t deeper; /* number of images that are in subfolders of the folder of their class */
 } cli_listing;
 
 /* Remarks about a folder for the user, each a sentence. */
@@ -109,7 +126,7 @@ typedef struct cli_remarks {
     int count;
 } cli_remarks;
 
-/* State of packing a folder. */
+/* State of packing a folder: its images, and the progress. */
 typedef struct cli_packing {
     const cli_pack *p;
     const ls_host *host;
@@ -120,10 +137,13 @@ typedef struct cli_packing {
     cli_listing split[2];
     int folders; /* number of folders that were listed */
     cli_remarks remarks;
-    bool known_by_state; /* compute `state` */
-    ls_sha256 state;     /* the state of the folder, see above */
-    size_t row;          /* size of an image in bytes */
-    uint64_t start, shown;
+    bool wants_state; /* true: the listing also computes `state` */
+    ls_sha256 state;  /* the state of the folder, see above */
+    size_t row;       /* size of a converted image in bytes */
+    uint64_t start;   /* time at which packing began, in ns of ls_now_ns */
+    uint64_t shown;   /* time at which the progress was last printed, in ns of ls_now_ns */
+    /* number of images that are done, of those that cannot be read, and of those that were rotated
+     * as their EXIF orientation says */
     size_t done, broken, turned;
 } cli_packing;
 
@@ -154,16 +174,18 @@ enum { CLI_NAMED = 20 /* limit of the broken images that are named */ };
 typedef struct cli_chunk {
     const cli_entry *entry;
     size_t count;
-    /* ready: the chunk is decoded. ends_block: it is the last chunk of a block; if there were
-     * broken images up to here, the packing fails now. */
-    bool ready, ends_block;
+    bool ready; /* the chunk is decoded */
+    /* The chunk is the last one of a *block*, some consecutive chunks of together 32 MiB. If an
+     * image of the block or of an earlier one cannot be read, the packing fails at the end of the
+     * block, not at the image, so that the message can name several images. */
+    bool ends_block;
     uint8_t *pixels;
     char *failed; /* [count]: non-zero: the image cannot be read */
     /* number of images that were rotated as their EXIF orientation says */
     size_t turned;
     uint64_t sum[3], squares[3]; /* sums of the samples, and of their squares, in each channel */
-    ls_error why[CLI_NAMED];
-    size_t broken;
+    ls_error why[CLI_NAMED];     /* errors of the first images that cannot be read */
+    size_t broken;               /* number of images that cannot be read */
 } cli_chunk;
 
 typedef struct cli_decoder cli_decoder;

@@ -51,7 +51,7 @@ struct cli_decoder {
     cli_take *take;
     void *user;
     pthread_mutex_t lock;
-    pthread_cond_t room;
+    pthread_cond_t slot_free;
     size_t taken, handed; /* number of chunks that threads have taken, and that were handed on */
     bool handing;         /* a thread is handing chunks on */
     int status;
@@ -136,7 +136,7 @@ static void decode_chunk(const cli_decoder *w, size_t number, keeps *kept)
 static size_t take_chunk(cli_decoder *w)
 {
     while (w->status == LS_OK && w->taken < w->chunks && w->taken >= w->handed + w->slots)
-        pthread_cond_wait(&w->room, &w->lock);
+        pthread_cond_wait(&w->slot_free, &w->lock);
     return w->status || w->taken == w->chunks ? w->chunks : w->taken++;
 }
 
@@ -154,7 +154,7 @@ static void hand_on(cli_decoder *w)
         w->status = status;
         w->handed++;
         c->ready = false;
-        pthread_cond_broadcast(&w->room);
+        pthread_cond_broadcast(&w->slot_free);
     }
     w->handing = false;
 }
@@ -206,7 +206,7 @@ void cli_decoder_destroy(cli_decoder *w)
         ls_free(w->k->host, w->slot[i].pixels);
     }
     ls_free(w->k->host, w->slot);
-    pthread_cond_destroy(&w->room);
+    pthread_cond_destroy(&w->slot_free);
     pthread_mutex_destroy(&w->lock);
     ls_free(w->k->host, w);
 }
@@ -247,6 +247,6 @@ int cli_decoder_create(cli_decoder **out, cli_packing *k)
     w->k = k;
     set_sizes(w, wanted > CLI_PACK_THREADS ? CLI_PACK_THREADS : (size_t)wanted);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->room, NULL);
+    pthread_cond_init(&w->slot_free, NULL);
     return has_slots(w) ? LS_OK : cli_pack_no_memory(k);
 }

@@ -27,7 +27,7 @@ enum { TEXTS = 64 << 10 };
  * first. */
 struct cli_texts {
     cli_texts *before;
-    size_t used, room;
+    size_t used, capacity; /* number of bytes of `text` that are used; its size in bytes */
     char text[];
 };
 
@@ -35,12 +35,12 @@ struct cli_texts {
 static const char *keep_path(cli_packing *k, const char *folder, const char *name)
 {
     const size_t n = strlen(folder), m = strlen(name) + 1, need = n + 1 + m;
-    if (!k->texts || k->texts->room - k->texts->used < need) {
-        const size_t room = need > TEXTS ? need : TEXTS;
-        cli_texts *more = ls_alloc(k->host, sizeof *more + room);
+    if (!k->texts || k->texts->capacity - k->texts->used < need) {
+        const size_t capacity = need > TEXTS ? need : TEXTS;
+        cli_texts *more = ls_alloc(k->host, sizeof *more + capacity);
         if (!more)
             return NULL;
-        *more = (cli_texts){.before = k->texts, .room = room};
+        *more = (cli_texts){.before = k->texts, .capacity = capacity};
         k->texts = more;
     }
     char *path = k->texts->text + k->texts->used;
@@ -66,7 +66,7 @@ static int by_path(const void *a, const void *b)
 static int add_entry(cli_packing *k, cli_listing *l, const char *folder, const struct dirent *e,
                      int32_t label)
 {
-    cli_entry *entry = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *entry);
+    cli_entry *entry = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *entry);
     l->entry = entry ? entry : l->entry;
     const char *path = entry ? keep_path(k, folder, e->d_name) : NULL;
     if (!path)
@@ -165,21 +165,21 @@ static int fail_depth(const cli_packing *k, const char *folder)
  * the folder. */
 static void add_place(cli_packing *k, const char *folder)
 {
-    char *real = k->known_by_state ? realpath(folder, NULL) : NULL;
+    char *real = k->wants_state ? realpath(folder, NULL) : NULL;
     const char *known = real ? real : folder;
-    if (k->known_by_state)
+    if (k->wants_state)
         ls_sha256_update(&k->state, known, strlen(known) + 1);
     free(real);
 }
 
 static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
 {
-    cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *all);
+    cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
     l->entry = all ? all : l->entry;
     if (!all)
         return cli_pack_no_memory(k);
     all[l->count++] = *e;
-    if (k->known_by_state)
+    if (k->wants_state)
         add_state(k, e);
     return LS_OK;
 }
@@ -232,7 +232,7 @@ static int find_class(cli_packing *k, int test, const char *folder, int32_t *lab
         return ls_fail(k->err, LS_EDATA,
                        "%.400s: expected sub-folders of the same names as the training images'",
                        folder);
-    const char **names = ls_grown(k->host, all->name, all->count, &all->room, sizeof *names);
+    const char **names = ls_grown(k->host, all->name, all->count, &all->capacity, sizeof *names);
     if (!names)
         return cli_pack_no_memory(k);
     all->name = names;

@@ -23,14 +23,14 @@
 #include <unistd.h>
 
 #define CONNECTIONS 64
-#define PATIENCE_S 4
+#define TIME_LIMIT_S 4
 #define LINGER_S 2 /* an open page requests records once a second */
 
 /* ---- /metrics ------------------------------------------------------------------------------- */
 
 enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics has separate values */
 
-/* The metrics of /metrics. */
+/* The figures that the URL /metrics reports. */
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
@@ -262,7 +262,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
 /* ---- address --------------------------------------------------------------------------------- */
 
 /* Parses an address: "8080", "0.0.0.0:8080" or "[::1]:8080". */
-static int read_place(http_place *out, const char *address, ls_error *err)
+static int read_address(http_address *out, const char *address, ls_error *err)
 {
     char name[64] = "127.0.0.1", *end;
     const char *colon = strrchr(address, ':');
@@ -288,7 +288,7 @@ static int read_place(http_place *out, const char *address, ls_error *err)
                    address);
 }
 
-static void print_url(const cli_server *s, const http_place *at)
+static void print_url(const cli_server *s, const http_address *at)
 {
     char name[INET6_ADDRSTRLEN] = "";
     const int six = at->any.sa_family == AF_INET6;
@@ -298,13 +298,13 @@ static void print_url(const cli_server *s, const http_place *at)
             (unsigned)http_guard_port(s->guard));
 }
 
-static int listen_at(cli_server *s, const http_place *at, const cli_server_options *o,
+static int listen_at(cli_server *s, const http_address *at, const cli_server_options *o,
                      ls_error *err)
 {
     const http_guard_options wanted = {.address = &at->any,
                                        .names = {o->names, o->name_count, "--serve-host"},
                                        .connections = CONNECTIONS,
-                                       .patience_s = PATIENCE_S,
+                                       .time_limit_s = TIME_LIMIT_S,
                                        .on_request = on_request,
                                        .user = s};
     const int error = http_guard_start(&s->guard, &wanted);
@@ -318,8 +318,8 @@ static int listen_at(cli_server *s, const http_place *at, const cli_server_optio
 int cli_server_start(cli_server **out, const cli_server_options *o, const ls_host *host,
                      ls_error *err)
 {
-    http_place at;
-    int status = read_place(&at, o->address, err);
+    http_address at;
+    int status = read_address(&at, o->address, err);
     if (status)
         return status;
     cli_server *s = ls_alloc(host, sizeof *s);

@@ -30,7 +30,7 @@ typedef struct sweep_axis {
 
 struct ls_sweep {
     const ls_host *host;
-    int keys, axes, count;
+    int keys, axes, count; /* numbers of keys, of axes, and of combinations */
     const char *key[LS_SWEEP_KEYS];
     sweep_axis axis[LS_SWEEP_KEYS];
 };
@@ -175,7 +175,7 @@ static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, char *keys
 static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *setting,
                         const ls_registry *registry, ls_error *err)
 {
-    /* a NUL is in no text, so nothing is separated */
+    /* no text contains a NUL, so a single value is not cut */
     const char separator = axis->keys > 1 ? ':' : '\0';
     const int found = count_parts(setting, separator);
     int status = LS_OK;

@@ -26,9 +26,9 @@
 
 typedef struct ls_sweep ls_sweep;
 
-/* Creates a sweep from the arguments of --vary, which are copied. Errors: LS_EINVAL for a syntax
- * error, with the fix; LS_EDEVICE if a number of devices is requested and there are none;
- * LS_ENOMEM. */
+/* Creates a sweep from the arguments of --vary, which are copied. Errors: LS_EINVAL (a syntax
+ * error; the message has the right syntax); LS_EDEVICE if a number of devices is requested and
+ * there are none; LS_ENOMEM. */
 int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
                     const ls_registry *registry, const ls_host *host, ls_error *err);
 void ls_sweep_destroy(ls_sweep *sweep); /* NULL is allowed */
@@ -56,7 +56,7 @@ typedef struct ls_sweep_row {
     const char *judged_by;
     /* `devices` and `checkpoint` are not set; metric NULL: the trainer was not opened */
     ls_result result;
-    double train_loss, images_per_s;
+    double train_loss, images_per_s; /* of the last epoch; mean over the finished epochs */
     /* sum of 1 / (images per second) over the finished epochs, from which images_per_s is
      * computed */
     double inverse_rates;

@@ -444,7 +444,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
                        "%.300s: --set needs a config, which a file of weights does not have; "
                        "name one: --config CONFIG",
                        out->weights_path);
-    /* it reports why there is no card */
+    /* Without a card this call fails, and its error says why there is none. */
     if (!known)
         return ls_card_read(&out->card, out->weights_path, out->host, err);
     out->config_in_card = true;

@@ -21,13 +21,13 @@ typedef struct ls_trained_options {
      * used, or the newest checkpoint if it is newer. A safetensors file that another program has
      * written needs a config (trainer.config_path) as well. */
     const char *path;
-    bool needs_data; /* open the data of the run as well, or `new_data` */
+    bool needs_data; /* true: also open the data of the run, or `new_data` in its place */
     /* if `path` is the directory of a run, use the checkpoint with the best evaluation */
     bool best;
     /* Path of data that replaces the run's data: a table, a folder of images with a subfolder for
      * each class, a directory of .npy files or a safetensors file; if the run's data is a built-in
-     * dataset, the directory of its files. Its rows become data[LS_TEST], or with `training_rows`
-     * data[LS_TRAIN]. NULL: the run's data is opened. */
+     * dataset, the directory of its files. Its rows become data[LS_TEST], or data[LS_TRAIN] if
+     * `training_rows` is set. NULL: the run's data is opened. */
     const char *new_data;
     /* if `new_data` has training and test rows, use its training rows instead of its test rows */
     bool training_rows;
@@ -43,8 +43,8 @@ typedef struct ls_trained {
     /* Description of the model (config/card.h). It is read from the file of weights. If that file,
      * written by another program, has none, it is made from the config and the data. */
     ls_card card;
-    /* the config was read from the card, not from a config file, so `config` must not be freed
-     * separately */
+    /* `config` was read from the card, not from a config file, and belongs to the card; it must not
+     * be freed separately */
     bool config_in_card;
     ls_model *model;
     float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
@@ -83,8 +83,8 @@ typedef struct ls_predict_desc {
     /* [rows][c][h][w], or [total_rows][c][h][w] with `row_index`; bytes or floats; crop and flip
      * are not applied */
     const void *images;
-    /* [rows]: the numbers of the rows in `images` and `labels` to predict; NULL: rows 0 … rows −
-     * 1 */
+    /* [rows]: the rows to predict, as row numbers in `images` and `labels`; NULL: rows
+     * 0 … rows − 1 */
     const uint32_t *row_index;
     uint32_t total_rows; /* with `row_index`: number of rows in `images` and `labels` */
     /* classes or target vectors of the rows in `images`; NULL: not known, and only the scores are

@@ -154,7 +154,7 @@ static int read_preparation(ls_card *c, const ls_json *doc, const cJSON *node, b
                             ls_error *err)
 {
     const size_t input = (size_t)c->input.c * (size_t)c->input.h * (size_t)c->input.w;
-    c->prepared = node;
+    c->has_preparation = node;
     return node ? ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err)
                 : infer_preparation(c, doc, input, floats, err);
 }

@@ -34,7 +34,7 @@ typedef struct ls_card {
      * inferred: rows of floats with feature names are taken for a table, rows of bytes with height
      * and width for images, and all others for arrays. */
     ls_prep *prep;
-    bool prepared; /* true: the card has a `preparation`; false: `prep` was inferred */
+    bool has_preparation; /* true: the card has the key `preparation`; false: `prep` was inferred */
 } ls_card;
 
 /* Reads the card of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA if the file is damaged

@@ -38,7 +38,7 @@ typedef enum ls_schedule_rule {
     /* The rate follows half a cosine up from `start`, then one down to `minimum`. */
     LS_SCHEDULE_ONE_CYCLE,
     /* In each period of `every` epochs, the rate grows linearly from `minimum` to the full rate and
-     * falls again. */
+     * falls back to `minimum`. */
     LS_SCHEDULE_TRIANGULAR,
     /* The rate grows from `minimum` to the full rate in the first `steps` steps, by the same factor
      * in each. Afterwards it is the full rate. */
@@ -212,8 +212,9 @@ float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_
  *
  * The default is usually the largest power of two up to 8 that is worth while, or 1. But CPUs
  * compute sixteen rows at once, so a shard is padded to whole groups of sixteen rows. Another
- * number up to 8 is returned if it is worth while, results in fewer groups in total, and gives no
- * worker more groups with two workers or with eight: 3 shards for 48 rows, 6 for 96.
+ * number up to 8 is better if it is worth while, if the minibatch has fewer groups with it, and if
+ * the busiest worker has no more groups with it, both of two workers and of eight: 3 shards for 48
+ * rows, 6 for 96.
  *
  * `uses`: how often one row uses a weight, on average over all weights: once in a dense layer, once
  * for each output pixel in a convolution. `weights`: number of weights of the model. */

@@ -183,8 +183,8 @@ static int groups_of(int rows, int shards)
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
 }
 
-/* Returns whether `a` shards have fewer groups in total than `b` shards, and no worker has more
- * groups with `a` shards than with `b`, neither if there are two workers nor if there are eight. */
+/* Returns whether a minibatch of `rows` rows has fewer groups in total if it is cut into `a` shards
+ * than into `b`, and the busiest worker has no more groups, both of two workers and of eight. */
 static bool wastes_less(int rows, int a, int b)
 {
     const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);

@@ -3,18 +3,18 @@
  * One thread computes them, row after row, in integers or double, so the results are bit-identical
  * for any number of devices, hosts, shards and rows of a minibatch.
  *
- *     top5 share of rows whose label is among the classes with the five largest scores; of two
- *     equal scores, that of the class with the lower number counts as larger confusion number of
- *     rows for each pair of a true class and a predicted class; from it the
- *                 precision (correct rows / rows predicted as the class) and the recall (correct
- *                 rows / rows of the class) of each class
- *     mae         mean of |score − target| over rows and outputs
- *     r2          1 − Σ(score − target)² / Σ(target − mean of its output)², both sums over all rows
- *                 and outputs
- *     auc for each output: of all pairs of a positive row (target > 0.5) and a negative row, the
- *     share in which the positive row has the larger score; equal scores count half (the
- *     Mann-Whitney statistic; pairs are counted in integers). The metric is the mean over the
- *     outputs that have rows of both kinds
+ * - top5: the share of rows whose label is among the classes with the five largest scores. Of two
+ *   equal scores, that of the class with the lower number counts as larger.
+ * - confusion: the number of rows for each pair of a true class and a predicted class. From it
+ *   follow the precision of each class (correct rows / rows predicted as the class) and its recall
+ *   (correct rows / rows of the class).
+ * - mae: the mean of |score − target| over rows and outputs.
+ * - r2: 1 − Σ(score − target)² / Σ(target − mean of its output)², both sums over all rows and
+ *   outputs.
+ * - auc: for each output, of all pairs of a positive row (target > 0.5) and a negative row, the
+ *   share in which the positive row has the larger score; equal scores count half (the Mann-Whitney
+ *   statistic; pairs are counted in integers). The metric is the mean over the outputs that have
+ *   rows of both kinds.
  */
 #ifndef CONFIG_METRICS_H
 #define CONFIG_METRICS_H
@@ -95,9 +95,9 @@ void ls_measured_clear(ls_measured *measured);
 
 /* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
- * their values. If `wanted` contains the confusion matrix, out->confusion must have room for
+ * their values. If `wanted` contains the confusion matrix, out->confusion must be an array of
  * outputs × outputs numbers. Errors: LS_ENOMEM (for auc). */
-int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *judged, const ls_host *host,
+int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows, const ls_host *host,
                ls_error *err);
 
 /* Keys of a record that are computed from the confusion matrix: "precision", "recall" and

@@ -61,7 +61,7 @@ void ls_hash_behind_begin(ls_hash_behind *h, ls_sha256 *hash, const void *bytes)
 
 /* Sets `reached` and `over` for the hashing thread and wakes it. It is the only thread that waits
  * on the condition, so pthread_cond_signal is enough. */
-static void say(ls_hash_behind *h, size_t reached, bool over)
+static void report(ls_hash_behind *h, size_t reached, bool over)
 {
     pthread_mutex_lock(&h->lock);
     h->reached = reached;
@@ -72,13 +72,13 @@ static void say(ls_hash_behind *h, size_t reached, bool over)
 
 void ls_hash_behind_reach(ls_hash_behind *h, size_t count)
 {
-    say(h, count, false);
+    report(h, count, false);
 }
 
 void ls_hash_behind_end(ls_hash_behind *h)
 {
     /* only this thread writes `reached`, so it needs no lock to read it */
-    say(h, h->reached, true);
+    report(h, h->reached, true);
     ls_beside_end(&h->other);
     pthread_cond_destroy(&h->more);
     pthread_mutex_destroy(&h->lock);

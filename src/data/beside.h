@@ -46,8 +46,8 @@ int ls_beside_end(ls_beside *other);
  *     … fill more …           ; ls_hash_behind_reach(&h, 250);
  *     ls_hash_behind_end(&h);                          // `hash` has 250 bytes more
  *
- * `hash` belongs to the other thread until ls_hash_behind_end. The caller must not write a byte
- * again after it has reported it by ls_hash_behind_reach. Memory order: the caller writes bytes and
+ * `hash` belongs to the other thread until ls_hash_behind_end. After the caller has reported a byte
+ * by ls_hash_behind_reach, it must not change that byte. Memory order: the caller writes bytes and
  * then sets `reached` while it holds `lock`; the other thread reads `reached` while it holds
  * `lock`, and then reads only bytes below it. The unlock of the one happens before the lock of the
  * other, so the bytes are visible. */

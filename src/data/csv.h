@@ -27,7 +27,7 @@ typedef struct ls_csv_column {
     ls_levels levels;
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
     /* index of the column in the preparation (ls_prep); −1: it is not in the preparation */
-    int prepared;
+    int prep_column;
     char decimal;   /* decimal separator of its numbers if known; else 0 */
     unsigned forms; /* the forms of its numbers, LS_FORM_… (prep/number.h) */
     /* line of the first number that can be read in two ways, such as 1,234; 0: none */
@@ -43,13 +43,13 @@ typedef struct ls_csv {
     const ls_opening *o;
     ls_table *t; /* the table that is being read */
     ls_csv_column *column;
-    int columns, target;
-    int features;  /* number of floats in a row */
-    ls_prep *prep; /* the preparation that is computed from the training table */
-    bool learning; /* the training table is being read; false: the test table */
-    /* a number may have been misread before the decimal separator of its column was known, so the
-     * table must be read once more */
-    bool again;
+    int columns, target; /* number of columns; index of the target column */
+    int features;        /* number of floats in a row */
+    ls_prep *prep;       /* the preparation that is computed from the training table */
+    bool learning;       /* the training table is being read; false: the test table */
+    /* the table must be read once more, because a number may have been misread before the decimal
+     * separator of its column was known */
+    bool must_reread;
     /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
      * column's levels, or NaN for a missing value. */
     ls_row_blocks cells;
@@ -74,8 +74,8 @@ int ls_csv_read_header(ls_csv *c);
  * table). */
 int ls_csv_check_header(ls_csv *c);
 
-/* Reads all rows into c->cells. If it sets c->again, the caller must open the table and read the
- * rows once more. */
+/* Reads all rows into c->cells. If the function sets c->must_reread, the caller must open the table
+ * anew and call it once more. */
 int ls_csv_read_rows(ls_csv *c);
 
 #endif

@@ -127,8 +127,8 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
 
 /* Records the form of a number. A number such as 1,234 can be read in two ways as long as the
  * column's decimal separator is unknown. If a later number shows that the separator is a comma, the
- * numbers before it may have been misread, and the function sets c->again, so that the training
- * table is read once more. */
+ * numbers before it may have been misread, and the function sets c->must_reread, so that the
+ * training table is read once more. */
 static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
 {
     static const unsigned either = LS_FORM_POINT_OR_GROUP | LS_FORM_COMMA_OR_GROUP;
@@ -143,7 +143,7 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
                                  "a number that can be read in only one way; set data.decimal");
     if (form & LS_FORM_COMMA && !known) {
         col->decimal = ',';
-        c->again |= c->learning && (col->forms & either) != 0;
+        c->must_reread |= c->learning && (col->forms & either) != 0;
     }
     col->forms |= form;
     return LS_OK;
@@ -184,8 +184,8 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
 }
 
-/* Handles the first field of a column of unknown kind that is neither a number nor a word for a
- * missing number: the column becomes a column of texts. */
+/* Handles a field of a column of unknown kind that can only be a text: it is no number, and no word
+ * for a missing number. The column becomes a column of texts. */
 static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     char expected[200];
@@ -222,7 +222,7 @@ static int read_cell(ls_csv *c, ls_csv_column *col, float *cell)
         return read_text(c, col, cell);
     if (ls_number_read(text, n, decimal_of(col), &value, &form))
         return take_number(c, col, value, form, cell);
-    if (ls_field_is_no_number(text, n)) {
+    if (ls_field_is_missing_number(text, n)) {
         if (col->kind == LS_CSV_NUMBER)
             return take_missing(c, col, cell);
         col->word_line = col->word_line ? col->word_line : c->t->line;
@@ -281,5 +281,5 @@ int ls_csv_read_rows(ls_csv *c)
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_UNKNOWN)
             c->column[i].kind = c->column[i].levels.count ? LS_CSV_TEXT : LS_CSV_NUMBER;
-    return status || c->again || !c->learning ? status : check_forms(c);
+    return status || c->must_reread || !c->learning ? status : check_forms(c);
 }

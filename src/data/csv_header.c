@@ -64,7 +64,7 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
 
 /* Writes a hint such as: did you mean "a"? It has "b", "c", … (14 in all). `wanted` is the name
  * that the table does not have. */
-static void tell_columns(char out[LIST_BYTES], const ls_csv *c, const char *wanted)
+static void list_columns(char out[LIST_BYTES], const ls_csv *c, const char *wanted)
 {
     const char **name = ls_alloc_array(c->o->host, (size_t)c->columns + 1, sizeof *name);
     size_t n = 0;
@@ -86,10 +86,10 @@ static void tell_columns(char out[LIST_BYTES], const ls_csv *c, const char *want
 
 static int fail_name(const ls_csv *c, const char *key, const char *wanted, size_t length)
 {
-    char told[LIST_BYTES], name[64];
+    char listed[LIST_BYTES], name[64];
     snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), wanted);
-    tell_columns(told, c, name);
-    return ls_dataset_refuse(c->o, key, "the table has no column \"%s\"; %s", name, told);
+    list_columns(listed, c, name);
+    return ls_dataset_refuse(c->o, key, "the table has no column \"%s\"; %s", name, listed);
 }
 
 static bool has_column(const ls_csv *c, const char *name, size_t n)
@@ -186,7 +186,7 @@ static int add_column(ls_csv *c)
         return status;
     ls_csv_column *at = &c->column[c->columns++];
     at->decimal = decimal_of(c);
-    at->prepared = at->slot = -1;
+    at->prep_column = at->slot = -1;
     at->name = ls_strdup(c->o->host, text);
     if (!at->name)
         return ls_csv_no_memory(c);
@@ -238,7 +238,7 @@ static void guess_target(ls_csv *c)
 
 static int check_target(const ls_csv *c)
 {
-    char told[LIST_BYTES];
+    char listed[LIST_BYTES];
     const ls_names *target = &c->o->spec->keys.target;
     if (c->target >= 0)
         return LS_OK;
@@ -246,9 +246,9 @@ static int check_target(const ls_csv *c)
         return fail_name(c, "data.target", target->text, strlen(target->text));
     if (target->list)
         return check_item(c, "data.target", target->list);
-    tell_columns(told, c, "");
+    list_columns(listed, c, "");
     return ls_dataset_refuse(c->o, "data.target", "expected the name of a column of %.200s; %s",
-                             c->t->path, told);
+                             c->t->path, listed);
 }
 
 int ls_csv_read_header(ls_csv *c)

@@ -47,7 +47,7 @@ static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
 
 /* Returns the largest rounding error of a number as large as `a` or `b` that is stored as a float;
  * 0 if floats of that size represent every whole number. */
-static double room_of(double a, double b)
+static double rounding_error(double a, double b)
 {
     const double size = fmax(fabs(a), fabs(b));
     return size < 1 << 24 ? 0 : size / (1 << 23);
@@ -66,9 +66,9 @@ static double step_of(const ls_csv *c, int i)
         return 0;
     const double first = (double)ls_row_blocks_at(&c->cells, 0)[slot];
     const double last = (double)ls_row_blocks_at(&c->cells, rows - 1)[slot];
-    const double step = (last - first) / (double)(rows - 1), room = room_of(first, last);
-    const bool whole = first == floor(first) && (room > 0 || step == floor(step));
-    return whole && fabs(last - first) > 8 * room ? step : 0;
+    const double step = (last - first) / (double)(rows - 1), error = rounding_error(first, last);
+    const bool whole = first == floor(first) && (error > 0 || step == floor(step));
+    return whole && fabs(last - first) > 8 * error ? step : 0;
 }
 
 /* Counts the missing cells of each column, and checks that the difference step_of is the same
@@ -90,7 +90,7 @@ static void see_cells(const ls_csv *c, ls_column_summary *seen)
                 continue;
             const double first = (double)start[slot];
             const double even = first + (double)r * seen[i].step;
-            if (!(fabs((double)row[slot] - even) <= room_of(first, even)))
+            if (!(fabs((double)row[slot] - even) <= rounding_error(first, even)))
                 seen[i].step = 0;
         }
     }

@@ -358,7 +358,7 @@ static int name_classes(const arrays *a, ls_resident *r)
 }
 
 /* Logs the remarks that were recorded when the images were packed. */
-static void say_remarks(const arrays *a)
+static void log_remarks(const arrays *a)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "remarks") : NULL;
     const ls_dataset_spec *spec = a->o->spec;
@@ -418,7 +418,7 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     if (status == LS_OK)
         status = name_numbers(a, r);
     if (status == LS_OK && !test)
-        say_remarks(a);
+        log_remarks(a);
     if (status == LS_OK && !test)
         status = prepare(a, r);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)

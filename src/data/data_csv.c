@@ -109,8 +109,8 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     ls_free(c->o->host, text);
     if (status)
         return status;
-    at->prepared = c->prep->columns - 1;
-    ls_prep_column *p = &c->prep->column[at->prepared];
+    at->prep_column = c->prep->columns - 1;
+    ls_prep_column *p = &c->prep->column[at->prep_column];
     p->allows_missing = k->missing != LS_MISSING_REFUSED;
     if (is_text)
         return LS_OK;
@@ -231,19 +231,19 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
             continue;
         const float v = cell[at->slot];
         if (i == c->target && text) {
-            r->labels[row] = at->levels.level[(int)v].place;
+            r->labels[row] = at->levels.level[(int)v].position;
         } else if (i == c->target) {
             r->targets[row] = v;
         } else if (text) {
             memset(to, 0, (size_t)at->levels.count * sizeof *to);
             if (!isnan(v))
-                to[at->levels.level[(int)v].place] = 1;
+                to[at->levels.level[(int)v].position] = 1;
             to += at->levels.count;
         } else {
             /* Missing numbers have a replacement here: without one, read_cell would have refused
              * the table. */
             *to = 0;
-            ls_prep_number(&c->prep->column[at->prepared], v, to++);
+            ls_prep_number(&c->prep->column[at->prep_column], v, to++);
         }
     }
 }
@@ -285,7 +285,7 @@ static int name_classes(const ls_csv *c, ls_resident *r)
 
 /* Writes the meaning of one float of a row as JSON (ls_dataset_info.features). For a column of
  * texts, `nth` is the index of the text for which the float is 1. */
-static void tell_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
+static void write_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
 {
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "column", at->name);
@@ -309,7 +309,7 @@ static int tell_features(const ls_csv *c, ls_resident *r)
     ls_json_open_array(&w, NULL);
     for (int i = 0; i < c->columns; i++)
         for (int k = 0; k < width_of(c, i); k++)
-            tell_feature(&w, c, &c->column[i], k);
+            write_feature(&w, c, &c->column[i], k);
     ls_json_close(&w);
     size_t length;
     const char *text = ls_json_writer_text(&w, &length, NULL);
@@ -352,7 +352,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
  * for the first time; every later header is only compared with them. */
 static int read_cells(ls_csv *c)
 {
-    c->again = false;
+    c->must_reread = false;
     ls_row_blocks_free(&c->cells);
     int status = c->learning && !c->column ? ls_csv_read_header(c) : ls_csv_check_header(c);
     return status ? status : ls_csv_read_rows(c);
@@ -378,7 +378,7 @@ static int open_table(ls_csv *c, const char *path)
 }
 
 /* Logs what was detected about the table's format. */
-static void say_form(const ls_csv *c)
+static void log_form(const ls_csv *c)
 {
     const ls_data_keys *k = &c->o->spec->keys;
     const char *comma = NULL;
@@ -402,7 +402,7 @@ static int read_table(ls_csv *c, ls_dataset **out)
     if (status == LS_OK && c->learning)
         status = learn_columns(c, (uint32_t)c->cells.rows);
     if (status == LS_OK && c->learning)
-        say_form(c);
+        log_form(c);
     if (status == LS_OK)
         status = create_split(c, &r);
     *out = r ? &r->base : NULL;
@@ -424,7 +424,7 @@ static int read_file(ls_csv *c, const char *path, ls_dataset **out)
         status = open_table(c, path);
         if (status == LS_OK)
             status = read_cells(c);
-    } while (status == LS_OK && c->again);
+    } while (status == LS_OK && c->must_reread);
     if (status == LS_OK)
         status = read_table(c, out);
     ls_row_blocks_free(&c->cells);

@@ -8,7 +8,7 @@
  *     ls_dataset_close(train);
  *     ls_dataset_close(test);
  *
- * Terms, which are used in the whole room:
+ * Terms, which are used in the whole directory:
  *
  * - row: one example of a data set, such as an image or a line of a table. It is an array
  *   [channels][height][width] of bytes (0 … 255) or floats. The code calls rows "images" even if
@@ -44,7 +44,7 @@ typedef enum ls_payload {
 } ls_payload;
 
 enum {
-    LS_FEATURES_TOLD = 4096,
+    LS_FEATURES_TOLD = 4096,    /* limit of the number of values that info.features describes */
     LS_FEATURES_BYTES = 1 << 20 /* limit of the length of info.features in bytes */
 };
 
@@ -64,7 +64,8 @@ typedef struct ls_column_summary {
     /* number of levels, the different texts in a column of texts or of classes; else 0 */
     int levels;
     int numeric; /* number of levels that are numbers */
-    /* number of levels that are, or may be, numbers with a fraction: "1.5", "1,5", "1,500" */
+    /* number of levels that may be numbers with a fraction: "1.5" and "1,5", and also "1,500",
+     * which may be 1.5 or 1500 */
     int broken;
     bool named; /* the key data.categorical names the column */
     /* For a column that was left out because of its texts: what the first text looks like, such as
@@ -177,6 +178,7 @@ typedef struct ls_names {
     const char *text;  /* NULL: `list` is used */
     const cJSON *list; /* array of texts and numbers, or a single value; NULL: none */
 } ls_names;
+
 /* Position of the channels in rows of three dimensions. */
 typedef enum ls_row_layout {
     LS_CHANNELS_FIRST, /* [channels][height][width] */
@@ -199,8 +201,8 @@ typedef struct ls_data_keys {
     const char *packed; /* folder: file that contains the packed images */
     int classes;        /* number of classes; 0: as many as the training rows have */
     int labels;         /* an ls_label_form */
-    /* Not a key; non-zero: the requested loss needs vectors, so LS_LABELS_AUTO never takes targets
-     * for classes.
+    /* Not a key; non-zero: the requested loss needs vectors, so LS_LABELS_AUTO chooses floats for
+     * all targets, even if they are whole numbers.
      */
     int vectors;
     int missing;            /* an ls_missing */
@@ -218,8 +220,8 @@ typedef struct ls_data_keys {
      * is left out, where a training run would refuse the table. If no key names the target, it is
      * the column with a customary name, such as "target" or "label", or else the last column. */
     int lenient;
-    /* not a key; non-zero: a test split that has rows is kept, and the held-out rows are not
-     * used */
+    /* not a key; non-zero, with `validation`: if there are test rows, they stay the second split,
+     * and the held-out rows are not used */
     int keep_test;
 } ls_data_keys;
 
@@ -252,8 +254,9 @@ typedef struct ls_dataset_spec {
 
 /* Opens the training and the test split of the dataset that `spec` describes. The caller closes
  * both. With keys.validation, the given fraction of the rows of each class is moved from the
- * training split to a validation split, and *test is that validation split; keys.keep_test is the
- * exception. Which rows are moved depends only on the seed and the labels.
+ * training split to a validation split, and *test is that validation split; with keys.keep_test,
+ * *test is the test split nevertheless, if it has rows. Which rows are moved depends only on the
+ * seed and the labels.
  *
  * Errors: LS_ECONFIG (unknown name, limit greater than the number of rows, path not a directory);
  * LS_ENOENT (files missing; the message lists the searched directories); LS_EIO (unreadable);

@@ -93,11 +93,12 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Draws a random number for each row, and sets held[row] for the rows that are held out: in each
- * class, the fraction keys.validation of its rows, namely those with the lowest random numbers. If
- * targets are vectors, all rows count as one class. Returns the number of rows that are held
- * out. */
-static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
+/* Chooses the rows for validation and sets held[row] for each of them. Each row draws a random
+ * number; in each class, the fraction keys.validation of its rows with the lowest numbers is
+ * chosen. If targets are vectors, all rows count as one class. Returns the number of chosen
+ * rows. */
+static uint32_t choose_rows(bool *held, lot *lots, const ls_dataset *all,
+                            const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);
     const uint32_t rows = all->info.rows;
@@ -127,7 +128,7 @@ static int share_out(ls_dataset *split[2], whole *of, const ls_opening *o)
     uint32_t at[2] = {0, 0};
     int status =
         held && lots ? LS_OK : ls_fail(o->err, LS_ENOMEM, "out of memory for %u lots", rows);
-    const uint32_t count = status ? 0 : draw_lots(held, lots, of->all, o->spec);
+    const uint32_t count = status ? 0 : choose_rows(held, lots, of->all, o->spec);
     if (status == LS_OK && (count == 0 || count == rows))
         status =
             ls_dataset_refuse(o, "data.validation", "%g of the %u training rows is %s of them",

@@ -22,7 +22,7 @@ int ls_image_no_memory(const ls_image *i)
  * follows: to an aligned address, libjpeg-turbo writes with instructions that bypass the caches. */
 int ls_image_take_pixels(ls_image *i, size_t bytes)
 {
-    uint8_t *memory = ls_room_of(&i->kept->pixels, bytes + 2, i->host);
+    uint8_t *memory = ls_scratch_get(&i->kept->pixels, bytes + 2, i->host);
     i->pixel = memory ? memory + 1 : NULL;
     return memory ? LS_OK : ls_image_no_memory(i);
 }
@@ -181,7 +181,7 @@ static int read_header(ls_image *i)
 /* Reads the file and its header. `height` 0: any size. */
 static int open_image(ls_image *i, int height, int width)
 {
-    ls_room *file = &i->kept->file;
+    ls_scratch *file = &i->kept->file;
     int status =
         ls_read_plain_file_into(&file->memory, &file->bytes, &i->length, i->folder, i->path,
                                 "an image", LS_EDATA, MOST_BYTES, i->host, i->err);
@@ -227,20 +227,21 @@ static int convert(ls_image *i, uint8_t *out, int channels)
 
 static void close_image(const ls_image *i, int status)
 {
-    ls_room *const room[] = {&i->kept->file, &i->kept->pixels, &i->kept->scaling};
+    ls_scratch *const large[] = {&i->kept->file, &i->kept->pixels, &i->kept->scaling};
     if (i->kind && i->kind->close)
         i->kind->close(i, status);
-    for (size_t r = 0; r < sizeof room / sizeof *room; r++)
-        if (room[r]->bytes > MOST_KEPT)
-            ls_room_free(room[r], i->host);
+    for (size_t r = 0; r < sizeof large / sizeof *large; r++)
+        if (large[r]->bytes > MOST_KEPT)
+            ls_scratch_free(large[r], i->host);
 }
 
 /* Returns the buffer for the pixels before rotation: `out` itself if they are not rotated. */
 static uint8_t *before_turn(const ls_image *i, uint8_t *out, int channels, int height, int width)
 {
-    return i->turn <= 1 ? out
-                        : ls_room_of(&i->kept->turning,
-                                     (size_t)channels * (size_t)height * (size_t)width, i->host);
+    return i->turn <= 1
+               ? out
+               : ls_scratch_get(&i->kept->turning,
+                                (size_t)channels * (size_t)height * (size_t)width, i->host);
 }
 
 /* Scales an image and then rotates the small result, which is cheaper than rotating first. The
@@ -307,9 +308,9 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host)
 {
     ls_image_drop_jpeg(kept);
-    ls_room_free(&kept->jpeg, host);
-    ls_room_free(&kept->turning, host);
-    ls_room_free(&kept->file, host);
-    ls_room_free(&kept->pixels, host);
-    ls_room_free(&kept->scaling, host);
+    ls_scratch_free(&kept->jpeg, host);
+    ls_scratch_free(&kept->turning, host);
+    ls_scratch_free(&kept->file, host);
+    ls_scratch_free(&kept->pixels, host);
+    ls_scratch_free(&kept->scaling, host);
 }

@@ -24,23 +24,24 @@ typedef struct ls_picture {
     const uint8_t *pixel; /* [height][width][channels] */
     const uint8_t *(*row)(void *source, int y);
     void *source;
-    /* Exact width and height in pixels, which a picture decoded at a smaller size has: its last
-     * column and line lie partly outside the picture. 0: the same as width and height. */
+    /* Width and height in pixels before they are rounded up to `width` and `height`. They are
+     * fractional if the decoder has reduced the picture: at an eighth of its size a picture of 1001
+     * pixels is 125.125 pixels wide, and is decoded into 126 columns. 0: nothing was rounded. */
     double across, down;
 } ls_picture;
 
 /* A buffer that is reused for one image after another, and grows when necessary. Must be zeroed
  * before the first use. */
-typedef struct ls_room {
+typedef struct ls_scratch {
     void *memory;
     size_t bytes;
-} ls_room;
+} ls_scratch;
 
 /* Returns the buffer's memory, enlarged to at least `bytes` bytes. Its content is undefined.
  * Returns NULL if there is no memory. */
-void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host);
-/* Frees the buffer and zeroes *room. */
-void ls_room_free(ls_room *room, const ls_host *host);
+void *ls_scratch_get(ls_scratch *scratch, size_t bytes, const ls_host *host);
+/* Frees the buffer and zeroes *scratch. */
+void ls_scratch_free(ls_scratch *scratch, const ls_host *host);
 
 /* Converts a picture to `out` [channels][height][width]. If `channels` is 1, colours become grey
  * (0.299 red + 0.587 green + 0.114 blue); if it is 3, grey becomes three equal channels. Alpha is
@@ -53,7 +54,7 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
  * weights fall linearly from the middle to both sides (a triangle filter); when the picture shrinks
  * by a factor s, the filter is s times as wide. Returns false if there is no memory. */
 bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
-                      ls_room *room, const ls_host *host);
+                      ls_scratch *scratch, const ls_host *host);
 
 /* Rotates and mirrors `in` [channels][height][width] as the EXIF orientation 1 … 8 says. For the
  * orientations 5 … 8, `out` is [channels][width][height]. `in` and `out` must not overlap. */
@@ -71,16 +72,17 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
  * black. A JPEG file may lack its end marker, and the checksums of ancillary PNG chunks may be
  * wrong. Alpha is ignored. Of 16-bit samples the upper 8 bits are used.
  *
- * Errors: LS_ENOENT, LS_EIO; LS_EDATA, with the offset and the fix, for a file that is damaged, is
- * not an image or has another size; LS_EUNSUPPORTED if `channels` is neither 1 nor 3, for other
- * known formats, which the message names, and for formats whose library is missing; LS_ENOMEM. */
+ * Errors: LS_ENOENT, LS_EIO; LS_EDATA (the file is damaged, is not an image, or has another size;
+ * the message has the byte offset in the file and says what the user can do); LS_EUNSUPPORTED
+ * (`channels` is not 1 or 3; or the file has a format that cannot be read, or whose library is
+ * missing, and the message names the format); LS_ENOMEM. */
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
                   const ls_host *host, ls_error *err);
 
 /* Buffers and a JPEG decoder that one thread reuses for one image after another. Must be zeroed
  * before the first use. */
 typedef struct ls_image_memory {
-    ls_room file, pixels, scaling, turning, jpeg;
+    ls_scratch file, pixels, scaling, turning, jpeg;
     bool turned; /* output: the last image was rotated or mirrored, as its EXIF orientation says */
 } ls_image_memory;
 
@@ -91,8 +93,9 @@ void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
  * in a side and 2³⁰ pixels in all, because a large one is decoded at a half, a quarter or an eighth
  * of its size. Files of other formats may have 16384 pixels in a side and 2²⁶ in all.
  *
- * - folder: descriptor of the open directory of `path`, if `path` is known to be a regular file,
- *   which saves system calls; otherwise AT_FDCWD
+ * - folder: AT_FDCWD; or, to save system calls, the descriptor of the directory that contains
+ *   `path`. The file is then opened by the last component of `path` in that directory, and the
+ *   caller must know that it is a regular file
  * - kept: reused memory, which affects no pixel; kept->turned is set
  *
  * Errors: those of ls_image_read. One thread for each `kept`. */

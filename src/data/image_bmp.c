@@ -109,7 +109,7 @@ static uint8_t sample(uint32_t pixel, uint32_t mask)
 }
 
 /* Converts a row of pixels that are indices into the palette to colours. */
-static int read_places(const ls_image *i, const bmp *b, const uint8_t *row, uint8_t *out)
+static int read_indices(const ls_image *i, const bmp *b, const uint8_t *row, uint8_t *out)
 {
     const size_t at = FILE_HEADER + (size_t)b->header, all = (size_t)1 << b->bits;
     const size_t said = b->colours && b->colours < all ? b->colours : all;
@@ -129,7 +129,7 @@ static int read_places(const ls_image *i, const bmp *b, const uint8_t *row, uint
 static int read_row(const ls_image *i, const bmp *b, const uint8_t *row, uint8_t *out)
 {
     if (b->bits <= 8)
-        return read_places(i, b, row, out);
+        return read_indices(i, b, row, out);
     const size_t step = b->bits / 8;
     for (size_t x = 0; x < (size_t)i->width; x++)
         for (size_t c = 0; c < 3; c++)

@@ -190,7 +190,7 @@ static int check_memory(const ls_image *i, jpeg *j)
 
 static int read_jpeg_header(ls_image *i)
 {
-    jpeg *j = ls_room_of(&i->kept->jpeg, sizeof *j, i->host);
+    jpeg *j = ls_scratch_get(&i->kept->jpeg, sizeof *j, i->host);
     if (!j)
         return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
     i->decoder = j;
@@ -256,7 +256,7 @@ static void begin_jpeg(const ls_image *i, jpeg *j)
 
 /* Converts `n` CMYK pixels to red, green, blue and an ignored fourth sample, in place. The samples
  * are stored inverted (255 is no ink); each colour is multiplied by black. Rounds like Pillow. */
-static void leave_print(uint8_t *pixel, size_t n)
+static void convert_cmyk(uint8_t *pixel, size_t n)
 {
     for (; n > 0; n--, pixel += 4)
         for (int c = 0; c < 3; c++) {
@@ -270,7 +270,7 @@ static void read_line(jpeg *j, uint8_t *to)
     JSAMPROW row = to;
     jpeg_read_scanlines(&j->d, &row, 1);
     if (j->d.out_color_space == JCS_CMYK)
-        leave_print(to, j->d.output_width);
+        convert_cmyk(to, j->d.output_width);
 }
 
 static int read_jpeg_pixels(ls_image *i, size_t count)

@@ -20,9 +20,9 @@ typedef struct ls_image_kind {
     const char *magic8; /* bytes from the ninth on; NULL: any */
     int (*read_header)(ls_image *i);
     int (*read_pixels)(ls_image *i, size_t count);
-    /* Both may be NULL. `shrink` makes the decoder decode a smaller image from which one of height
-     * × width can be scaled, and updates width and height. `scale` decodes and scales line by
-     * line. */
+    /* Both may be NULL. `shrink` chooses a reduced size at which the decoder decodes the image, no
+     * smaller than height × width, and updates i->width and i->height. `scale` decodes and scales
+     * line by line. */
     void (*shrink)(ls_image *i, int height, int width);
     int (*scale)(ls_image *i, uint8_t *out, int channels, int height, int width);
     void (*close)(const ls_image *i, int status);

@@ -37,8 +37,8 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
                          const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
 /* Returns the description of the training split (`test` 0) or the test split (`test` 1), which has
- * `rows` rows in its files. Name, shape and classes are those of the kind. The training split gets
- * spec->limit rows instead of `rows` if that limit is not 0. `source` is not copied. */
+ * `rows` rows in its files. Name, shape and classes are those of the kind. If spec->limit is not 0,
+ * the training split has that number of rows instead of `rows`. `source` is not copied. */
 ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
                                       uint32_t rows);
 

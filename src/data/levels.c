@@ -84,7 +84,7 @@ static bool grow(ls_levels *l, const ls_host *host)
 bool ls_levels_add(ls_levels *l, const char *text, const ls_host *host)
 {
     const key k = key_of(text);
-    ls_level *all = ls_grown(host, l->level, (size_t)l->count, &l->room, sizeof *all);
+    ls_level *all = ls_grown(host, l->level, (size_t)l->count, &l->capacity, sizeof *all);
     if (!all)
         return false;
     l->level = all;
@@ -124,7 +124,7 @@ bool ls_levels_sort(ls_levels *l, const ls_host *host)
     if (enough)
         qsort(at, n, sizeof *at, by_pointer);
     for (size_t i = 0; enough && i < n; i++) {
-        at[i]->place = (int)i;
+        at[i]->position = (int)i;
         l->sorted[i] = (int)(at[i] - l->level);
     }
     ls_free(host, at);

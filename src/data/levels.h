@@ -13,16 +13,16 @@ typedef struct ls_level {
     char *text; /* the text of its first occurrence */
     double value;
     bool number;
-    int place; /* position among the sorted levels, from 0; set by ls_levels_sort */
+    int position; /* position among the sorted levels, from 0; set by ls_levels_sort */
 } ls_level;
 
 /* The levels of a column. */
 typedef struct ls_levels {
     ls_level *level; /* [count], in the order of their first occurrence */
     int count;
-    int *sorted; /* [count]: indices in `level`, in sorted order; NULL: not sorted */
-    size_t room;
-    uint32_t *slot; /* [slots]: hash table of level index + 1; 0: an empty slot */
+    int *sorted;     /* [count]: indices in `level`, in sorted order; NULL: not sorted */
+    size_t capacity; /* size of the array `level` */
+    uint32_t *slot;  /* [slots]: hash table of level index + 1; 0: an empty slot */
     size_t slots;
 } ls_levels;
 

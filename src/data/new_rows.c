@@ -221,7 +221,7 @@ static int take_target(const reading *r, float *out)
 static int take_field(void *user, int i)
 {
     reading *r = user;
-    char place[360];
+    char prefix[360];
     const char *text;
     unsigned form;
     const int column = r->column[i];
@@ -238,8 +238,8 @@ static int take_field(void *user, int i)
     status = read_text(r, &text);
     if (status)
         return status;
-    snprintf(place, sizeof place, "%.300s:%zu: ", r->t->path, r->t->line);
-    return ls_prep_put(r->format->prep, column, text, 0, r->row, place, r->err);
+    snprintf(prefix, sizeof prefix, "%.300s:%zu: ", r->t->path, r->t->line);
+    return ls_prep_put(r->format->prep, column, text, 0, r->row, prefix, r->err);
 }
 
 static int read_rows(reading *r)

@@ -15,7 +15,8 @@ typedef struct ls_input_format {
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
     /* Table: name of the column with the targets; NULL: prep->target. */
     const char *target;
-    /* The targets are read. false: all targets are 0, and a table need not have their column. */
+    /* true: the targets are read. false: all targets are 0, and a table need not have their
+     * column. */
     bool labelled;
     uint32_t limit;    /* largest number of rows; 0: all */
     const char *split; /* name of the split: "test" */

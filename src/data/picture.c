@@ -6,20 +6,20 @@
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host)
+void *ls_scratch_get(ls_scratch *scratch, size_t bytes, const ls_host *host)
 {
-    if (room->bytes >= bytes)
-        return room->memory;
-    ls_room_free(room, host);
-    room->memory = ls_alloc(host, bytes + bytes / 4);
-    room->bytes = room->memory ? bytes + bytes / 4 : 0;
-    return room->memory;
+    if (scratch->bytes >= bytes)
+        return scratch->memory;
+    ls_scratch_free(scratch, host);
+    scratch->memory = ls_alloc(host, bytes + bytes / 4);
+    scratch->bytes = scratch->memory ? bytes + bytes / 4 : 0;
+    return scratch->memory;
 }
 
-void ls_room_free(ls_room *room, const ls_host *host)
+void ls_scratch_free(ls_scratch *scratch, const ls_host *host)
 {
-    ls_free(host, room->memory);
-    *room = (ls_room){NULL, 0};
+    ls_free(host, scratch->memory);
+    *scratch = (ls_scratch){NULL, 0};
 }
 
 /* ---- conversion without scaling -------------------------------------------------------------- */
@@ -92,8 +92,8 @@ enum { LANES = 16 };
 /* Weights for scaling in one direction. Output i is the weighted sum of count[i] pixels, from pixel
  * first[i] on; the weights add up to 1. */
 typedef struct side {
-    int *first, *count, most;
-    float *weight; /* [outputs][most] */
+    int *first, *count, most; /* [outputs] both; capacity for the weights of one output */
+    float *weight;            /* [outputs][most] */
 } side;
 
 /* State of scaling a picture. */
@@ -277,7 +277,7 @@ static size_t lay_out(scaling *s, double step, char *memory)
 }
 
 bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
-                      ls_room *room, const ls_host *host)
+                      ls_scratch *scratch, const ls_host *host)
 {
     const double high = p->down > 0 ? p->down : p->height,
                  wide = p->across > 0 ? p->across : p->width;
@@ -285,7 +285,7 @@ bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const l
     const size_t area = (size_t)height * (size_t)width;
     scaling s = {.from = p, .height = height, .width = width};
     s.lanes = p->channels > 1 && channels > 1 ? 4 : 1;
-    char *memory = ls_room_of(room, lay_out(&s, step, NULL), host);
+    char *memory = ls_scratch_get(scratch, lay_out(&s, step, NULL), host);
     if (!memory)
         return false;
     lay_out(&s, step, memory);

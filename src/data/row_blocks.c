@@ -10,7 +10,7 @@ float *ls_row_blocks_add(ls_row_blocks *b)
     if (b->each == 0)
         b->each = bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
     if (b->rows == b->blocks * b->each) {
-        float **block = ls_grown(b->host, b->block, b->blocks, &b->room, sizeof *block);
+        float **block = ls_grown(b->host, b->block, b->blocks, &b->capacity, sizeof *block);
         if (!block)
             return NULL;
         b->block = block;

@@ -13,7 +13,7 @@ typedef struct ls_row_blocks {
     size_t rows;
     size_t each; /* number of rows in a block; 0: no row has been added yet */
     float **block;
-    size_t blocks, room;
+    size_t blocks, capacity; /* number of blocks; size of the array `block` */
 } ls_row_blocks;
 
 /* Appends a row with undefined content, and returns it. Returns NULL if there is no memory. The

@@ -30,8 +30,8 @@ struct ls_table_source {
     uint8_t odd[2]; /* UTF-16: incomplete character at the last chunk's end, `odds` bytes */
     size_t odds;
     unsigned high; /* first half of a surrogate pair; 0: none */
-    char *window;  /* [room]: the window: `size` bytes of text, followed by a NUL */
-    size_t room, size;
+    char *window;  /* [capacity]: the window: `size` bytes of text, followed by a NUL */
+    size_t capacity, size;
     /* index in `window` of the field that is being read; the text before that field is no longer
      * needed */
     size_t from;
@@ -128,9 +128,9 @@ static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t co
     return used;
 }
 
-/* Makes room for another chunk at the end of the window. Moves the field that is being read to the
- * window's start. */
-static int make_room(ls_table *t)
+/* Enlarges the window if another chunk does not fit at its end. Moves the field that is being read
+ * to the window's start. */
+static int make_space(ls_table *t)
 {
     ls_table_source *s = t->source;
     if (s->from > 0) {
@@ -139,17 +139,17 @@ static int make_room(ls_table *t)
         s->at -= s->from;
         s->from = 0;
     }
-    if (s->room - s->size > 2 * CHUNK)
+    if (s->capacity - s->size > 2 * CHUNK)
         return LS_OK;
-    const size_t room = 2 * s->room + 4 * CHUNK;
-    char *window = ls_alloc(s->host, room);
+    const size_t capacity = 2 * s->capacity + 4 * CHUNK;
+    char *window = ls_alloc(s->host, capacity);
     if (!window)
         return no_memory(t);
     if (s->size > 0)
         memcpy(window, s->window, s->size);
     ls_free(s->host, s->window);
     s->window = window;
-    s->room = room;
+    s->capacity = capacity;
     return LS_OK;
 }
 
@@ -158,7 +158,7 @@ static int fill(ls_table *t)
 {
     ls_table_source *s = t->source;
     size_t got;
-    int status = make_room(t);
+    int status = make_space(t);
     if (status)
         return status;
     uint8_t *to = s->coding == PLAIN ? (uint8_t *)s->window + s->size : s->raw;
@@ -460,13 +460,13 @@ static int find_coding(ls_table *t)
     if (s->coding == PLAIN)
         return LS_OK;
     /* The bytes that are in the window are decoded into a new window. */
-    char *window = ls_alloc(s->host, 2 * s->room);
+    char *window = ls_alloc(s->host, 2 * s->capacity);
     if (!window)
         return no_memory(t);
     s->size = decode(s, window, mark + 2, s->size - 2);
     ls_free(s->host, s->window);
     s->window = window;
-    s->room *= 2;
+    s->capacity *= 2;
     return LS_OK;
 }
 

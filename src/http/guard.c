@@ -1,9 +1,12 @@
-/* Threads of a server: libmicrohttpd's own threads, called the daemon, report connections and their
- * phases. The thread `watch` closes a connection that exceeds a time limit, or one if there are too
- * many connections. The thread `acceptor` accepts connections while fewer than the largest number
- * are open. All these threads use the list of connections under `lock`. The condition `changed` is
- * signalled when a connection is added, when one is removed from a full list, and when the server
- * stops.
+/* Threads of a server:
+ *
+ * - libmicrohttpd's own threads, called the daemon, report connections and their phases.
+ * - The thread `watch` closes the connections that exceed a time limit. If there are too many
+ *   connections, it closes others as well, one at a time.
+ * - The thread `acceptor` accepts connections while fewer than the largest number are open.
+ *
+ * All these threads use the list of connections under `lock`. The condition `changed` is signalled
+ * when a connection is added, when one is removed from a full list, and when the server stops.
  *
  * To close a connection, this file shuts its socket down. The daemon owns the file descriptor. It
  * notices the shutdown and closes the descriptor. */
@@ -29,7 +32,7 @@ enum {
     SPARE = 8,      /* connections beyond options.connections that are accepted, so that a new
                      * client need not wait until an answer is complete */
     CLIENTS = 1024, /* number of values of the hash by which client addresses are distinguished */
-    KEPT = 24,      /* number of file descriptors that the server does not use, for the rest of the
+    KEPT = 24,      /* number of file descriptors that the server leaves for the rest of the
                      * program: log files, files that are saved */
     /* time limits when the server stops: for answers that are being computed, and for requests and
      * answers in transfer */
@@ -64,7 +67,7 @@ struct http_guard {
     int in[SHUT_DOWN + 1]; /* number of connections in each phase */
     int stopping;          /* http_guard_stop was called: no connection is accepted any more */
     int ending;            /* the thread `watch` has to return */
-    unsigned admitted;     /* number of connections since the start */
+    unsigned admitted;     /* number of connections that were added since the start */
 };
 
 static double seconds(void)
@@ -123,8 +126,9 @@ static bool server_waits(const connection *v)
 
 /* Shuts down one connection on which the server waits for the client. It chooses the client with
  * the most connections, and of that client's connections the one on which the server has waited
- * longest. A connection whose phase began less than GRACE_S seconds ago is not shut down. Returns 0
- * if a connection was shut down, else the earliest time at which one can be. */
+ * longest. If the phase of that connection began less than GRACE_S seconds ago, nothing is shut
+ * down. Returns 0 if a connection was shut down, else the time at which the caller may try once
+ * more. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
@@ -135,9 +139,9 @@ static double close_one(http_guard *g, double now)
         if (server_waits(v) && (!worst || of[v->client] > of[worst->client] ||
                                 (of[v->client] == of[worst->client] && v->since < worst->since)))
             worst = v;
-    const double patient = worst ? worst->since + GRACE_S : now + GRACE_S;
-    if (patient > now)
-        return patient;
+    const double earliest = worst ? worst->since + GRACE_S : now + GRACE_S;
+    if (earliest > now)
+        return earliest;
     shut_down(g, worst);
     return 0;
 }
@@ -146,7 +150,7 @@ static double close_one(http_guard *g, double now)
  * used, because one client usually owns all addresses with that half. */
 static unsigned number_client(const struct sockaddr *from)
 {
-    const http_place *p = (const http_place *)(const void *)from;
+    const http_address *p = (const http_address *)(const void *)from;
     uint64_t address = 0;
     if (from && from->sa_family == AF_INET6)
         memcpy(&address, &p->v6.sin6_addr, sizeof address);
@@ -239,10 +243,10 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
         g->options.on_end(g->options.user, c, state, how);
 }
 
-unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
+unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t size)
 {
     set_phase_of(g, c, SENDING_BODY);
-    return http_names_check(&g->options.names, c, why, room);
+    return http_names_check(&g->options.names, c, why, size);
 }
 
 int http_guard_enter(http_guard *g, struct MHD_Connection *c)
@@ -258,35 +262,39 @@ void http_guard_leave(http_guard *g, struct MHD_Connection *c)
 /* ---- the thread that enforces time limits ---------------------------------------------------- */
 
 /* Shuts down the connections that have exceeded the time limit of their phase. Returns the earliest
- * time at which another connection can exceed the limit. All phases have the same limit, so no
- * phase that begins after this call exceeds it before that time. */
+ * time at which another connection can exceed the limit. The thread need not wake before the
+ * returned time: all phases have the same limit, so a phase that begins after this call ends its
+ * limit later. */
 static double close_late(http_guard *g, double now)
 {
-    const double patience = g->options.patience_s;
-    double next = now + patience;
+    const double limit = g->options.time_limit_s;
+    double next = now + limit;
     for (connection *v = g->first; v; v = v->next) {
         if (!server_waits(v))
             continue;
-        if (v->since + patience <= now)
+        if (v->since + limit <= now)
             shut_down(g, v);
-        else if (v->since + patience < next)
-            next = v->since + patience;
+        else if (v->since + limit < next)
+            next = v->since + limit;
     }
     return next;
 }
 
+/* Closes connections that exceed a limit, then waits until something has changed, or until the next
+ * connection can be closed. Called with the lock. */
 static void enforce_limits(http_guard *g)
 {
     const double now = seconds();
     const double next = close_late(g, now);
-    double room = 0;
-    while (is_crowded(g) && room == 0)
-        room = close_one(g, now);
+    double retry_at = 0; /* time from which another connection can be closed; 0: at once */
+    while (is_crowded(g) && retry_at == 0)
+        retry_at = close_one(g, now);
     /* The daemon may not have noticed yet that other connections have ended. Shutting one down
      * wakes the daemon. */
-    if (g->count >= most_connections(g) && room == 0 && (room = close_one(g, now)) == 0)
-        room = now + GRACE_S;
-    const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
+    if (g->count >= most_connections(g) && retry_at == 0 && (retry_at = close_one(g, now)) == 0)
+        retry_at = now + GRACE_S;
+    const struct timespec until =
+        time_at((retry_at > 0 && retry_at < next ? retry_at : next) + 0.001);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
 }
 
@@ -304,13 +312,14 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* ---- the thread that accepts connections, only while there is room --------------------------- */
+/* ---- the thread that accepts connections ------------------------------------------------------
+ */
 
 /* Accepts a connection and gives it to the daemon. Waits at most 50 ms until the daemon has
  * reported the connection. A daemon that has no resources for the connection closes it. */
 static void accept_one(http_guard *g)
 {
-    http_place from;
+    http_address from;
     socklen_t length = sizeof from;
     const int fd = accept(g->listening, &from.any, &length);
     pthread_mutex_lock(&g->lock);
@@ -466,7 +475,7 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
 
 int http_guard_port(const http_guard *g)
 {
-    http_place here;
+    http_address here;
     socklen_t length = sizeof here;
     if (getsockname(g->listening, &here.any, &length) != 0)
         return 0;

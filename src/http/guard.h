@@ -4,14 +4,14 @@
  *
  * - A request must name the server by one of its own names (in the headers Host and Origin). The
  *   server refuses other requests.
- * - There is a time limit of patience_s seconds for each of these: sending the headers of a
- * request, sending its body, receiving the answer, and leaving a connection idle.
- * - A new connection is never refused. If there are too many connections after it was accepted, the
- *   server closes one of those on which it waits for the client. It chooses the client with the
- * most connections, and of its connections the one on which the server has waited longest. Further
- *   connections are accepted when closed ones have been removed.
- * - The server uses only as many file descriptors as leave KEPT (guard.c) for the rest of the
- *   program.
+ * - There is a time limit of time_limit_s seconds for each of these: sending the headers of a
+ *   request, sending its body, receiving the answer, and leaving a connection idle.
+ * - A new connection is never refused. If there are too many connections after one was accepted,
+ *   the server closes one on which it waits for the client: of the client with the most
+ *   connections, the one on which the server has waited longest. It accepts further connections
+ *   when closed ones have been removed.
+ * - The server leaves KEPT (guard.c) file descriptors for the rest of the program, and uses no more
+ *   than the others.
  *
  * Threads: one thread enforces the time limits, one accepts connections, and libmicrohttpd has
  * threads of its own.
@@ -27,38 +27,39 @@
 #include <sys/socket.h>
 
 /* An IPv4 or IPv6 address. */
-typedef union http_place {
+typedef union http_address {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    struct sockaddr_storage room;
-} http_place;
+    struct sockaddr_storage storage;
+} http_address;
 
 /* The names by which a server may be addressed, in the Host header of a request and in the Origin
  * header that a browser sends for a page. Without this check, the owner of a web page could let a
  * name of his own lead to the server's address (DNS rebinding), and browsers would let the page
  * read and write on the server. */
 typedef struct http_names {
-    /* allowed names, besides those of loopback and the address to which the client connected */
+    /* allowed host names, in addition to those of the loopback interface and the address to which
+     * the client connected */
     const char *const *given;
     int count;
     const char *option; /* command-line option that adds a name, for the message of a refusal */
 } http_names;
 
 /* Checks Host and Origin of a request. Returns 0 if the request is allowed. Otherwise returns 403
- * and writes the reason to `why`, one line of at most `room` bytes. A request without a Host header
+ * and writes the reason to `why`, one line of at most `size` bytes. A request without a Host header
  * is allowed, because no browser sends such a request. */
 unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why,
-                          size_t room);
+                          size_t size);
 
 typedef struct http_guard http_guard;
 
 typedef struct http_guard_options {
     const struct sockaddr *address; /* address on which the server listens */
-    http_names names;
+    http_names names;               /* host names by which requests may address this server */
     int connections; /* largest number of connections that are answered at the same time */
     /* time limit in seconds: for the headers, for the body, and for receiving the answer */
-    int patience_s;
+    int time_limit_s;
     size_t memory;       /* memory of libmicrohttpd for each connection in bytes; 0: its default */
     int thread_for_each; /* non-zero: each connection has a thread, so that on_request may block */
     MHD_AccessHandlerCallback on_request;
@@ -79,14 +80,14 @@ int http_guard_connections(const http_guard *guard);
 
 /* Checks a request; on_request must call it when it is first called for a request. Returns 0 if the
  * request is allowed. Otherwise returns the HTTP status with which on_request must refuse it, and
- * writes the reason to `why`, one line of at most `room` bytes. */
-unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t room);
+ * writes the reason to `why`, one line of at most `size` bytes. */
+unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t size);
 
 /* http_guard_enter marks the beginning, and http_guard_leave the end, of the work for a request
  * that has arrived completely, in a server with a thread for each connection. http_guard_enter
  * returns the number of connections that are being answered, this one included. If that number is
- * greater than http_guard_connections, on_request must answer 503, so that the client tries again
- * later. A request that on_request can answer without blocking need not be refused. */
+ * greater than http_guard_connections, on_request must refuse each request whose answer may block,
+ * with the status 503, so that the client repeats it later. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);
 

@@ -92,7 +92,7 @@ double metric_value(const metric *m)
 
 typedef struct writer {
     char *out;
-    size_t size, length;
+    size_t size, length; /* of `out`; of the whole text, which may be longer */
 } writer;
 
 __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...)

@@ -42,7 +42,7 @@ static bool is_loopback(const char *name)
  * host, so it cannot be the name of another server. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
-    http_place here;
+    http_address here;
     struct in_addr v4;
     struct in6_addr v6;
     socklen_t length = sizeof here;
@@ -115,7 +115,7 @@ static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const c
     return MHD_NO;
 }
 
-unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why, size_t room)
+unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why, size_t size)
 {
     asked a = {.names = names, .c = c};
     MHD_get_connection_values(c, MHD_HEADER_KIND, check_host, &a);
@@ -124,7 +124,7 @@ unsigned http_names_check(const http_names *names, struct MHD_Connection *c, cha
     if (!a.wrong)
         return 0;
     snprintf(
-        why, room,
+        why, size,
         "%s: %.100s is not a name of this server; to make it one, start the server with %s and "
         "that name",
         a.wrong, a.value, names->option);

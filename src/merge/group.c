@@ -256,20 +256,20 @@ static bool find(ls_tree_rest_part *part, const ls_merge_group *group, int shard
 int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_error *err)
 {
     rest->count = rest->depth = rest->sums = 0;
-    if (parts <= rest->room)
+    if (parts <= rest->capacity)
         return LS_OK;
     ls_tree_rest_fini(rest, host);
     rest->part = ls_alloc_array(host, (size_t)parts, sizeof *rest->part);
     if (!rest->part)
         return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d partial sums", parts);
-    rest->room = parts;
+    rest->capacity = parts;
     return LS_OK;
 }
 
 bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part)
 {
     ls_span *sum = rest->sum;
-    if (rest->count == rest->room || rest->sums == LS_PARTIALS_MAX)
+    if (rest->count == rest->capacity || rest->sums == LS_PARTIALS_MAX)
         return false;
     ls_tree_rest_part *pushed = &rest->part[rest->count++];
     *pushed = *part;
@@ -290,7 +290,7 @@ static int build(ls_tree_rest *rest, const ls_merge_group *group, ls_span all, l
     ls_span cover[LS_PARTIALS_MAX];
     ls_tree_rest_part part = {0};
     for (int shard = all.lo; shard < all.hi; shard = part.span.hi) {
-        if (rest->count == rest->room || !find(&part, group, shard, part.rank))
+        if (rest->count == rest->capacity || !find(&part, group, shard, part.rank))
             return ls_fail(err, LS_EINVAL, "no rank has summed shard %d", shard);
         if (!ls_tree_rest_push(rest, shards, &part))
             break;

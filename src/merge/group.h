@@ -19,8 +19,8 @@
  *     work                                                   reads what the other ranks show
  *     stop reading; last meeting                             the commit point
  *
- * A communicator may place the commit point earlier, at a meeting after which no rank needs the
- * other ranks' cooperation to obtain the sum (sums by pieces in comm/comm.h).
+ * A communicator may place the commit point at an earlier meeting, if after that meeting each rank
+ * can obtain the sum without the other ranks (sums by pieces in comm/comm.h).
  *
  * The barrier (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is
  * visible to all ranks after the meeting. Each meeting ends in the same way for all ranks.
@@ -69,7 +69,7 @@
 typedef struct ls_merge_rank {
     ls_partial partials[LS_PARTIALS_MAX]; /* [count] the rank's partial sums */
     int count;
-    float *total;        /* array in which the rank receives the sum */
+    float *total;        /* array that receives the sum */
     atomic_bool reading; /* the rank, or its device, may be reading arrays that other ranks show */
     char name[16];       /* name of the rank's device; the communicator sets it in join */
     bool in_startup_check;   /* the rank is inside ls_merge_check_group */
@@ -103,7 +103,8 @@ static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
 /* Returns whether a merge also sums over the other processes of the run. (The processes of a run
  * are its *members*; a group's ranks are threads of one process.) A rank calls it between the first
  * meeting of a merge and the commit point. The merges of the start-up check never include other
- * processes, because this process repeats the check whenever one of its devices fails. */
+ * processes: a process repeats the check whenever one of its devices fails, while the other
+ * processes do not. */
 static inline bool ls_merge_has_members(const ls_merge_group *group)
 {
     return group->desc.members && !group->rank[0].in_startup_check;
@@ -151,16 +152,15 @@ int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
  * each rank has computed its own chunk of these nodes, in the buffers of ls_members_ops.node. The
  * function waits until all ranks have done so (first meeting), rank 0 calls ls_members_ops.sum,
  * which adds the nodes of all processes, and the other ranks wait for it (second meeting). After
- * the function has returned LS_OK, each rank may copy the total from ls_members_ops.total. Errors:
- * as ls_merge_meet and ls_members_ops.sum. */
+ * the function has returned LS_OK, each rank may copy the sum of all processes from the buffer that
+ * ls_members_ops.total returns. Errors: as ls_merge_meet and ls_members_ops.sum. */
 int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Reports to ls_members_ops.commit whether this process has committed the merge. `status` is the
  * result of this rank's all_reduce; LS_OK means committed. Each rank calls the function at the end
  * of each all_reduce; only the call of rank 0 has an effect, and only if the run has several
  * processes. If the sum over the processes was complete but the last meeting of this process's
- * ranks was aborted, the other processes apply a step that this process does not apply. The
- * replicas of the other processes then differ from those of this process, and this process leaves
- * the run. */
+ * ranks was aborted, the other processes apply a step that this process does not apply. Its
+ * replicas then differ from theirs, so this process leaves the run. */
 void ls_merge_committed(const ls_comm *comm, int status);
 
 /* Returns whether the group is aborted. A rank calls it between two pieces of work: after an abort
@@ -202,10 +202,10 @@ typedef struct ls_tree_rest_part {
 
 /* The rest of the tree. */
 typedef struct ls_tree_rest {
-    ls_tree_rest_part *part;      /* [room] the first `count` are used */
+    ls_tree_rest_part *part;      /* [capacity] the first `count` are used */
     int count;                    /* number of parts */
     int depth;                    /* largest number of sums on the stack */
-    int room;                     /* capacity of `part` */
+    int capacity;                 /* size of the array `part` */
     int sums;                     /* number of sums on the stack at the end */
     ls_span sum[LS_PARTIALS_MAX]; /* [sums] shards of each sum on the stack at the end */
 } ls_tree_rest;
@@ -216,12 +216,12 @@ typedef struct ls_tree_rest {
  * is in no partial sum, or a span is not a node of the tree), LS_ENOMEM. */
 int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_error *err);
 
-/* Begins a list with room for `parts` parts. The caller then adds the parts one by one with
+/* Begins a list for at most `parts` parts. The caller then adds the parts one by one with
  * ls_tree_rest_push. For callers that do not use ls_tree_rest_update. Errors: LS_ENOMEM. */
 int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_error *err);
 
 /* Adds a part and computes its joins. The caller adds the parts in the order of their shards. The
- * tree has `shards` leaves. Returns false if the list has no room for the part, or if the stack
+ * tree has `shards` leaves. Returns false if the list is full, or if the stack
  * would contain too many sums. */
 bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part);
 

@@ -2,10 +2,10 @@
  * gradients for merging.
  *
  * A minibatch is cut into *shards*. The gradients of the shards are the leaves of a fixed binary
- * tree. The node T(a, b), the sum of the leaves a … b − 1, is the leaf itself if b − a = 1, and
- * otherwise T(a, m) + T(m, b), where m is a plus the largest power of two below b − a. The tree
- * depends only on the number of shards. So a sum whose additions follow the tree has the same bits
- * for any number of workers.
+ * tree. The node T(lo, hi), the sum of the leaves lo … hi − 1, is the leaf itself if hi − lo = 1,
+ * and otherwise T(lo, m) + T(m, hi), where m = lo + p, and p is the largest power of two below
+ * hi − lo. The tree depends only on the number of shards. So a sum whose additions follow the tree
+ * has the same bits for any number of workers.
  *
  * All functions are pure and may be called from any thread.
  */
@@ -45,8 +45,8 @@ int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi);
  * earlier layers. The arena of a small model is one bucket. */
 
 enum {
-    LS_BUCKETS = 8,            /* largest number of buckets of an arena */
-    LS_BUCKET_FLOATS = 1 << 20 /* smallest size of a bucket in floats: 4 MB */
+    LS_BUCKETS = 8,            /* limit: an arena has at most this number of buckets */
+    LS_BUCKET_FLOATS = 1 << 20 /* default of the smallest size of a bucket, in floats: 4 MB */
 };
 
 /* The buckets of an arena. */
@@ -56,8 +56,9 @@ typedef struct ls_buckets {
 } ls_buckets;
 
 /* Cuts an arena of `floats` floats into buckets. `param_offsets` [param_count] has the index of the
- * first float of each parameter, ascending. Each bucket has at least `least` floats (0:
- * LS_BUCKET_FLOATS), or an eighth of the arena if that is more. */
+ * first float of each parameter, ascending. Each bucket has at least max(least,
+ * floats / LS_BUCKETS) floats, so that there are at most LS_BUCKETS buckets; least 0 means
+ * LS_BUCKET_FLOATS. A smaller arena is one bucket. */
 void ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                     size_t floats, size_t least);
 

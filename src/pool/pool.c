@@ -21,8 +21,8 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
 }
 
 /* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted in
- * `submitted` before the push, so that ls_pool_busy includes the job even if the job itself calls
- * it: the push is a release, and publishes the count as well. */
+ * `submitted` before the push: the push is a release and publishes the count as well, so a job that
+ * calls ls_pool_busy is itself included in the result. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     if (w->part.count == 0 && ls_park_announced(&w->idle)) {
@@ -117,26 +117,27 @@ int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err)
     return wait_until(pool, &patience, err);
 }
 
-/* Waits until the inbox has room. Returns false if the time limit has passed. */
-static bool has_room(ls_ring *inbox, ls_patience *patience)
+/* Waits until the inbox can take a job. Returns false if the time limit has passed. */
+static bool has_free_slot(ls_ring *inbox, ls_patience *patience)
 {
     do {
-        if (ls_ring_wait_room(inbox, ls_patience_nap(patience), NULL) == LS_OK)
+        if (ls_ring_wait_slot(inbox, ls_patience_nap(patience), NULL) == LS_OK)
             return true;
     } while (!ls_patience_over(patience));
     return false;
 }
 
-/* Waits until every inbox has room for one job, so that either every worker gets the job or none
- * does. Only the owner fills inboxes, so an inbox that has room keeps it until the owner's push. */
-static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
+/* Waits until every inbox can take one job, so that either every worker gets the job or none does.
+ * Only the owner fills inboxes, so an inbox that can take a job can still take it at the owner's
+ * push. */
+static int wait_for_slots(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;
     for (int i = takers; i < pool->workers; i++) {
         if (ls_pool_was_abandoned(&pool->worker[i]))
             continue;
         takers++;
-        if (!has_room(&pool->worker[i].inbox, patience))
+        if (!has_free_slot(&pool->worker[i].inbox, patience))
             return ls_fail(err, LS_EAGAIN,
                            "the inbox of worker %d stayed full until the time "
                            "limit; no worker got the job",
@@ -152,7 +153,7 @@ int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_err
     ls_patience patience = ls_patience_of(timeout);
     int status = check_job(pool, job, err);
     if (status == LS_OK)
-        status = wait_for_room(pool, &patience, err);
+        status = wait_for_slots(pool, &patience, err);
     if (status)
         return status;
     for (int i = pool->options.caller_works; i < pool->workers; i++) {

@@ -34,9 +34,9 @@
 
 /* The CPUs that this process may use, and their assignment to workers.
  *
- * Functions that read files have a parameter `root`, the path of the file system's root, so that
- * tests can simulate other machines; all other callers pass "". All functions may be called from
- * any thread.
+ * Functions that read files have a parameter `root`, a prefix of the paths under /sys and /proc.
+ * Tests pass a directory that simulates another machine; all other callers pass "". All functions
+ * may be called from any thread.
  */
 
 #define LS_CPUS_MAX 4096 /* largest number of CPUs of a machine */
@@ -58,10 +58,10 @@ int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err);
  * places (/sys/fs/cgroup). A file that cannot be read counts as no quota. */
 double ls_cgroup_quota(const char *root);
 
-/* Returns the number of threads that can run at the same time if the affinity mask has `mask` CPUs
- * and the quota is `quota` CPUs (0: no quota): the smaller of the two numbers, rounded up, and at
- * least 1. */
-int ls_usable_cpus(int mask, double quota);
+/* Returns the number of threads that can run at the same time if the affinity mask has `allowed`
+ * CPUs and the quota is `quota` CPUs (0: no quota): the smaller of the two numbers, rounded up, and
+ * at least 1. */
+int ls_usable_cpus(int allowed, double quota);
 
 /* Writes to `part` the CPUs of `all` that belong to worker w of n, and returns their number. The
  * workers' parts are disjoint and equal shares of `all`. If `want` is not 0, a part is reduced to
@@ -124,8 +124,8 @@ bool ls_inside_of(const ls_pool *pool);
 
 /* ---- the first error of several threads ------------------------------------------------------ */
 
-/* A latch keeps the first of several errors. Any thread may call all functions but init and
- * fini. */
+/* A latch keeps the first of several errors. Any thread may call its functions, except init and
+ * fini, which only one thread may call while no other uses the latch. */
 typedef struct ls_latch {
     pthread_mutex_t lock; /* protects all fields; errors are rare, so contention is no concern */
     int worker;           /* worker that failed; −1: none */

@@ -2,19 +2,20 @@
  *
  * Waking a sleeping thread takes some tens of microseconds, on some machines a hundred; a spinning
  * thread reacts within one microsecond. Two threads that give each other work at short intervals
- * stay awake if each of them spins for about as long as a wake-up takes. Once both have slept, they
- * return to this state, because one thread spins while the other is being woken.
+ * stay awake if each of them spins for about as long as a wake-up takes. If both have fallen
+ * asleep, both are awake after the next job, because one thread spins while the other is being
+ * woken.
  *
  * The time of a spin is lost if work arrives at longer intervals, or if the awaited thread cannot
  * run because the spinning thread occupies its CPU. So a thread stops spinning after a few
  * successive spins without success (misses). It then tries a spin in every TRIED_EVERY-th wait.
- * After the first success it spins in every wait again.
+ * After the first success it spins in every wait, as at the beginning.
  *
- * If all sleeps of a worker are shorter than a spin, spinning would serve it better, but does not
- * work. The usual reason is that the scheduler has put the worker on the owner's CPU: while one of
- * the two threads spins, the other cannot run. The scheduler leaves both threads there, because
- * neither waits long for a CPU. Only the worker can notice this, and it moves to another CPU
- * (step_aside in worker.c). */
+ * If all sleeps of a worker are shorter than a spin, the worker should spin instead, but its spins
+ * end without success. The usual reason is that the scheduler has put the worker on the owner's
+ * CPU: while one of the two threads spins, the other cannot run. The scheduler leaves both threads
+ * there, because each of them waits only a short time for the CPU. Only the worker can notice this,
+ * and it moves to another CPU (step_aside in worker.c). */
 #include "base/clock.h"
 #include "pool/pool.h"
 
@@ -51,7 +52,7 @@ bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uin
         if (end_ns == 0)
             end_ns = now_ns + SPIN_NS;
         if (now_ns >= deadline_ns)
-            return false; /* the deadline passed: neither a success nor a miss */
+            return false; /* the deadline passed, which is no success and no miss */
         if (now_ns >= end_ns)
             break;
     }

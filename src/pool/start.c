@@ -42,8 +42,8 @@ static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error
     return LS_OK;
 }
 
-/* Decides each worker's CPUs. Returns the number of usable CPUs, which decides whether threads may
- * spin. */
+/* Decides each worker's CPUs. Returns the number of usable CPUs; threads may spin only if each of
+ * them can have a CPU. */
 static int plan_cpus(ls_pool *pool)
 {
     const ls_pool_options *o = &pool->options;

@@ -1,4 +1,9 @@
-#define _GNU_SOURCE /* for affinity and thread names; only this file and guard.c define it here */
+/* Finds the CPUs that this process may use, and assigns them to workers.
+ *
+ * Parameters called `root` are a prefix of the paths under /sys and /proc. The library passes "";
+ * tests pass a directory that simulates another machine. In this directory only this file and
+ * guard.c define _GNU_SOURCE. */
+#define _GNU_SOURCE /* for affinity and thread names */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -11,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_ROOM 1024 /* size of a buffer for a path in bytes */
+#define PATH_BYTES 1024 /* size of a buffer for a path in bytes */
 
 /* Reads the first line of the file `path`, without its newline. Returns false on failure. */
 static bool read_line(char *line, int size, const char *path)
@@ -30,7 +35,7 @@ static bool read_line(char *line, int size, const char *path)
  * tell. */
 static int core_of(int cpu, const char *root)
 {
-    char path[PATH_ROOM], line[256];
+    char path[PATH_BYTES], line[256];
     int n = snprintf(path, sizeof path,
                      "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
     if (n < 0 || n >= (int)sizeof path || !read_line(line, sizeof line, path))
@@ -65,7 +70,7 @@ static void sort_by_core(ls_cpus *cpus, const char *root)
     }
 }
 
-/* An affinity mask for LS_CPUS_MAX CPUs; cpu_set_t has only 1,024. */
+/* An affinity mask for LS_CPUS_MAX CPUs; a single cpu_set_t has bits for only 1,024. */
 typedef struct wide_set {
     cpu_set_t part[LS_CPUS_MAX / CPU_SETSIZE];
 } wide_set;
@@ -86,10 +91,10 @@ int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err)
     return LS_OK;
 }
 
-int ls_usable_cpus(int mask, double quota)
+int ls_usable_cpus(int allowed, double quota)
 {
-    int n = mask;
-    if (quota > 0 && quota < mask) {
+    int n = allowed;
+    if (quota > 0 && quota < allowed) {
         n = (int)quota;
         if (n < quota)
             n++;
@@ -115,7 +120,7 @@ static double smaller(double a, double b)
 /* Returns the quota of the group in directory `dir`, of cgroup v2 or v1, or 0 if there is none. */
 static double group_quota(const char *dir)
 {
-    char path[PATH_ROOM + 32], quota[128], period[128];
+    char path[PATH_BYTES + 32], quota[128], period[128];
     snprintf(path, sizeof path, "%s/cpu.max", dir);
     if (read_line(quota, sizeof quota, path)) {
         char *space = strchr(quota, ' ');
@@ -133,7 +138,7 @@ static double group_quota(const char *dir)
  * `mount` then describes the container's own group. */
 static double smallest_quota(const char *root, const char *mount, const char *group)
 {
-    char dir[PATH_ROOM];
+    char dir[PATH_BYTES];
     int top = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s", root, mount);
     int n = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s%s", root, mount, group);
     if (top < 0 || n < top || n >= (int)sizeof dir)
@@ -187,7 +192,7 @@ static double line_quota(const char *root, char *line)
 
 double ls_cgroup_quota(const char *root)
 {
-    char line[PATH_ROOM];
+    char line[PATH_BYTES];
     snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
     FILE *file = fopen(line, "re");
     if (!file)
@@ -200,8 +205,8 @@ double ls_cgroup_quota(const char *root)
     return smallest;
 }
 
-/* Reduces the part to `want` CPUs: first one CPU of each core, then further CPUs of the same
- * cores. */
+/* Reduces the part to `want` CPUs: first takes one CPU of each core, then further CPUs of the same
+ * cores. core[i] is the core of CPU i of the part. */
 static void trim(ls_cpus *part, const unsigned short *core, int want)
 {
     bool taken[LS_CPUS_MAX] = {false};
@@ -223,8 +228,9 @@ int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n,
     int share = all->count / n, rest = all->count % n;
     if (share < 1 || want > share)
         return 0;
-    /* The first `rest` workers get one CPU more. It is the rule of <lockstep/split.h>, which is not
-     * part of the library that contains only the pool. */
+    /* The first `rest` workers get one CPU more, as in ls_split (<lockstep/split.h>). ls_split is
+     * not called here, because the pool can be linked as a library of its own that does not contain
+     * it. */
     int begin = w * share + (w < rest ? w : rest);
     part->count = share + (w < rest);
     memcpy(part->id, all->id + begin, (size_t)part->count * sizeof part->id[0]);

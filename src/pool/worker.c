@@ -160,7 +160,7 @@ void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
 
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
 {
-    /* relaxed: neither thread relies on data of the other after this exchange. */
+    /* relaxed: after this exchange no thread relies on data that the other has written. */
     return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }
@@ -199,9 +199,9 @@ void *ls_pool_thread(void *worker)
     }
     ls_pool_enter_phase(w, LS_PHASE_RUNNING);
     ls_pool_work(w);
-    /* If this thread was left running, the caller's data may have been freed, so neither the stop
-     * hook nor any other code of the caller may run. The part of the pool that this thread still
-     * accesses is never freed. */
+    /* If this thread was left running, the caller's data may have been freed, so no code of the
+     * caller may run, including the stop hook. The part of the pool that this thread still accesses
+     * is never freed. */
     if (!ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_STOPPING))
         return NULL;
     ls_pool_stop_hook(w);

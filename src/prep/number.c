@@ -402,7 +402,7 @@ bool ls_field_is_missing(const char *text, size_t n)
     return false;
 }
 
-bool ls_field_is_no_number(const char *text, size_t n)
+bool ls_field_is_missing_number(const char *text, size_t n)
 {
     static const char *const word[] = {"-",    "--",      ".",        "None",    "none",
                                        "NONE", "na",      "inf",      "Inf",     "INF",

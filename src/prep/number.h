@@ -47,12 +47,15 @@ bool ls_field_is_number(const char *text, double *value);
  * ls_field_is_missing returns whether a field of `n` bytes is such a word. */
 const char *ls_missing_word(int i);
 bool ls_field_is_missing(const char *text, size_t n);
-/* Returns whether a field is a word that means a missing value in a column of numbers, but is a
- * text in a column of texts: -, None, inf and similar. */
-bool ls_field_is_no_number(const char *text, size_t n);
 
-/* Returns what kind of text a field is that is not a number: "a percentage", "an amount of money",
- * "a date" or "a time". Returns NULL for any other text. The thread must be in the "C" locale. */
+/* Returns whether a field of `n` bytes is a word that stands for a missing value if its column is
+ * one of numbers, but is an ordinary text if its column is one of texts: -, None, inf and
+ * similar. */
+bool ls_field_is_missing_number(const char *text, size_t n);
+
+/* For a field of `n` bytes that is not a number: returns what the field looks like, "a percentage",
+ * "an amount of money", "a date" or "a time". Returns NULL for any other text. The thread must be
+ * in the "C" locale. */
 const char *ls_field_looks_like(const char *text, size_t n);
 
 #endif

@@ -101,8 +101,8 @@ int ls_prep_add(ls_prep *p, const char *name, const char *const *level, int leve
 {
     /* The capacity doubles when the number of columns is a power of two. */
     if ((p->columns & (p->columns - 1)) == 0) {
-        const size_t room = p->columns ? 2 * (size_t)p->columns : 1;
-        ls_prep_column *more = ls_alloc_array(p->host, room, sizeof *more);
+        const size_t capacity = p->columns ? 2 * (size_t)p->columns : 1;
+        ls_prep_column *more = ls_alloc_array(p->host, capacity, sizeof *more);
         if (!more)
             return no_memory(err);
         if (p->columns)
@@ -189,7 +189,7 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* Returns the index (`place`) of the entry of `sorted` whose name is `text`, or −1. Name and text
+/* Returns the field `index` of the entry of `sorted` whose name is `text`, or −1. Name and text
  * may be in different Unicode normal forms. */
 static int find(const ls_prep_name *sorted, int count, const char *text)
 {
@@ -205,7 +205,7 @@ static int find(const ls_prep_name *sorted, int count, const char *text)
         count > 0 ? bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, by_text) : NULL;
     for (int i = 0; !found && !is_ascii(text) && i < count; i++)
         found = ls_prep_is_name(sorted[i].text, text) ? &sorted[i] : NULL;
-    return found ? found->place : -1;
+    return found ? found->index : -1;
 }
 
 int ls_prep_find(const ls_prep *p, const char *name)
@@ -231,8 +231,8 @@ static int find_number(const ls_prep_column *c, double number)
 int ls_prep_level(const ls_prep_column *c, const char *text)
 {
     double number;
-    const int place = find(c->sorted, c->levels, text);
-    return place < 0 && ls_field_is_number(text, &number) ? find_number(c, number) : place;
+    const int found = find(c->sorted, c->levels, text);
+    return found < 0 && ls_field_is_number(text, &number) ? find_number(c, number) : found;
 }
 
 bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
@@ -262,16 +262,16 @@ static const char *list_levels(char out[160], const ls_prep_column *c)
     return out;
 }
 
-static int fail_value(const ls_prep_column *c, const char *place, const char *expected,
+static int fail_value(const ls_prep_column *c, const char *prefix, const char *expected,
                       const char *found, ls_error *err)
 {
-    ls_fail(err, LS_EDATA, "%scolumn \"%.60s\": expected %s, found \"%.70s\"", place, c->name,
+    ls_fail(err, LS_EDATA, "%scolumn \"%.60s\": expected %s, found \"%.70s\"", prefix, c->name,
             expected, found);
     return ls_json_tidied(LS_EDATA, err);
 }
 
 static int put_level(const ls_prep_column *c, const char *text, double number, float *row,
-                     const char *place, ls_error *err)
+                     const char *prefix, ls_error *err)
 {
     char shown[64], levels[160] = "", expected[240];
     const int at = text ? ls_prep_level(c, text) : find_number(c, number);
@@ -282,7 +282,7 @@ static int put_level(const ls_prep_column *c, const char *text, double number, f
     snprintf(shown, sizeof shown, "%g", number);
     snprintf(expected, sizeof expected, "a text that the model has learnt: %s",
              list_levels(levels, c));
-    return fail_value(c, place, expected, text ? text : shown, err);
+    return fail_value(c, prefix, expected, text ? text : shown, err);
 }
 
 static bool is_missing(const ls_prep_column *c, const char *text)
@@ -290,10 +290,10 @@ static bool is_missing(const ls_prep_column *c, const char *text)
     const size_t n = strlen(text);
     if (c->levels)
         return ls_field_is_missing(text, n) && ls_prep_level(c, text) < 0;
-    return ls_field_is_missing(text, n) || ls_field_is_no_number(text, n);
+    return ls_field_is_missing(text, n) || ls_field_is_missing_number(text, n);
 }
 
-static int fail_number(const ls_prep_column *c, const char *text, const char *place, ls_error *err)
+static int fail_number(const ls_prep_column *c, const char *text, const char *prefix, ls_error *err)
 {
     char expected[120];
     const char *is = ls_field_looks_like(text, strlen(text));
@@ -306,22 +306,22 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pl
                  c->decimal == ',' ? "comma" : "point");
     else
         snprintf(expected, sizeof expected, "a number");
-    return fail_value(c, place, expected, text, err);
+    return fail_value(c, prefix, expected, text, err);
 }
 
 /* Writes a number to a row: that in `text`, or `number` if `text` is NULL. The text must use the
  * decimal separator of the training table. If that separator is not known, it must be possible to
  * read the text in only one way. */
 static int put_number(const ls_prep_column *c, const char *text, double number, float *row,
-                      const char *place, ls_error *err)
+                      const char *prefix, ls_error *err)
 {
     char shown[64];
     unsigned form = 0;
     if (text && !ls_number_read(text, strlen(text), c->decimal, &number, &form))
-        return fail_number(c, text, place, err);
+        return fail_number(c, text, prefix, err);
     if (form & LS_FORM_COMMA_OR_GROUP && !c->decimal)
         return fail_value(
-            c, place,
+            c, prefix,
             "a number that can be read in only one way; write it with a decimal point, and "
             "nothing between thousands",
             text, err);
@@ -329,16 +329,16 @@ static int put_number(const ls_prep_column *c, const char *text, double number, 
     snprintf(shown, sizeof shown, "%g", number);
     return isfinite(row[c->first])
                ? LS_OK
-               : fail_value(c, place, "a finite number", text ? text : shown, err);
+               : fail_value(c, prefix, "a finite number", text ? text : shown, err);
 }
 
 int ls_prep_put(const ls_prep *p, int column, const char *text, double number, float *row,
-                const char *place, ls_error *err)
+                const char *prefix, ls_error *err)
 {
     const ls_prep_column *c = &p->column[column];
     const bool missing = text ? is_missing(c, text) : isnan(number);
     if (missing && !c->allows_missing)
-        return fail_value(c, place, "a value, as the model has learnt from rows that all had one",
+        return fail_value(c, prefix, "a value, as the model has learnt from rows that all had one",
                           text ? text : "", err);
     if (missing && c->levels) {
         memset(row + c->first, 0, (size_t)c->levels * sizeof *row);
@@ -348,8 +348,8 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, f
         row[c->first] = NAN;
         return LS_OK;
     }
-    return c->levels ? put_level(c, text, number, row, place, err)
-                     : put_number(c, text, number, row, place, err);
+    return c->levels ? put_level(c, text, number, row, prefix, err)
+                     : put_number(c, text, number, row, prefix, err);
 }
 
 bool ls_prep_acts(const ls_prep *p)

@@ -39,10 +39,10 @@ enum {
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
 
-/* The name of a column or level, and its index. */
+/* An entry of a sorted list of names: the name of a column or level, and its index. */
 typedef struct ls_prep_name {
     const char *text;
-    int place;
+    int index; /* index of the column in ls_prep.column, or of the level in its column */
 } ls_prep_name;
 
 /* Preparation of a column of a table. */
@@ -111,10 +111,10 @@ int ls_prep_finish(ls_prep *prep, ls_error *err);
  * LS_EDATA, LS_ENOMEM. */
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
-/* Returns whether `text`, as it is in a user's file, is the name `name` of a description. A byte of
- * `text` that is invalid UTF-8 equals the U+FFFD by which it was replaced in `name`. Text and name
- * may be in different Unicode normal forms: an é may be one character, or an e and a combining
- * accent. */
+/* Returns whether `text`, as it is in a user's file, is the name `name`, as it is in a description.
+ * A byte of `text` that is invalid UTF-8 equals U+FFFD in `name`, because descriptions have U+FFFD
+ * in place of such a byte. Text and name may be in different Unicode normal forms: an é may be one
+ * character, or an e and a combining accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -150,13 +150,13 @@ bool ls_prep_number(const ls_prep_column *column, float raw, float *ready);
 
 /* Writes the value of a column to the column's floats in the raw row `row`. The value is `text`, as
  * it is in a user's file, or `number` if `text` is NULL. The thread must be in the "C" locale.
- * Errors: LS_EDATA; the message begins with `place` ("FILE:LINE: " or ""), followed by: column
+ * Errors: LS_EDATA; the message begins with `prefix` ("FILE:LINE: " or ""), followed by: column
  * "NAME": expected …, found …. */
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, float *row,
-                const char *place, ls_error *err);
+                const char *prefix, ls_error *err);
 
-/* Returns whether ls_prep_ready may change a row. If it returns false, raw rows are already ready
- * rows. */
+/* Returns whether ls_prep_ready may change a row. If the result is false, every raw row is a ready
+ * row as it is. */
 bool ls_prep_acts(const ls_prep *prep);
 /* Converts a raw row of `count` floats to a ready row; both may be the same array. Errors: LS_EDATA
  * (a number is missing in a column that has no replacement; the message names the column). */

@@ -71,7 +71,7 @@ typedef struct ls_step_values {
     float loss, lr, images_per_s;
     float gradient_norm; /* before clipping; NaN: unknown */
     int workers;
-    bool hits; /* `correct` has a meaning: the loss function defines when a row is correct */
+    bool hits; /* true: the loss function defines when a row is correct, so `correct` is valid */
     const ls_worker_times *worker; /* [workers] */
 } ls_step_values;
 
@@ -82,7 +82,8 @@ typedef struct ls_epoch_values {
 typedef struct ls_eval_values {
     double test_loss, test_accuracy, seconds;
     ls_measured measured; /* all other metrics */
-    bool best;            /* better than all earlier evaluations, by `monitor` */
+    bool best;            /* true: better than all earlier evaluations, by the metric that the
+                           * config's `monitor` names */
 } ls_eval_values;
 
 /* Reaction of the run to a fault. */
@@ -158,7 +159,7 @@ typedef enum ls_member_kind {
     LS_MEMBER_TEXT,         /* const char * */
     LS_MEMBER_TEXT_OR_NULL, /* null if it is NULL */
     LS_MEMBER_TEXT_IF_ANY,  /* omitted if it is NULL */
-    /* Kinds of values that ls_record_key.put writes: */
+    /* The kinds below are of values that the function ls_record_key.put writes. */
     LS_FORM_TEXT,
     LS_FORM_ARRAY,
     LS_FORM_ARRAY_IF_ANY, /* omitted if there is none */
@@ -171,14 +172,15 @@ enum { LS_PART_DATA = LS_RECORD_TYPES, LS_PART_WORKER };
 
 /* A key that one or more types of records have. */
 typedef struct ls_record_key {
-    unsigned in; /* types of records, and parts, that have the key: a bit 1 << type for each */
+    unsigned in; /* bit mask of the types of records, and of the parts (LS_PART_…), that have the
+                  * key: 1 << type */
     const char *key;
     ls_member_kind kind;
     size_t at; /* offset of the value in ls_record, or in ls_worker_times for a worker's keys */
     /* Writes a value of the kinds LS_FORM_…; NULL for other kinds. */
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
-    /* The value may differ between two runs that have the same results, because it depends on
-     * devices, workers or time. A comparison of two runs ignores the key. */
+    /* true: the value depends on devices, workers or time, and may differ between two runs that
+     * have the same results. A comparison of two runs then ignores the key. */
     bool varies;
 } ls_record_key;
 

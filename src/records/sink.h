@@ -20,10 +20,10 @@ struct ls_sink {
      * the sink. */
     int (*close)(ls_sink *sink, ls_error *err);
     ls_log_file *file; /* file to which the sink writes, or NULL */
-    bool wants_text;   /* record->json is set before `emit` is called */
+    bool wants_text;   /* true: the sink wants text; record->json is set before `emit` is called */
 };
 
-/* A position in a file of records. */
+/* A position in a file of records, and the checksums of the records before it. */
 typedef struct ls_sink_mark {
     uint64_t bytes;    /* offset of the position in the file */
     ls_line_sums sums; /* checksums of the records before the position */
@@ -35,7 +35,7 @@ typedef struct ls_sink_mark {
 typedef struct ls_sinks {
     int count;
     ls_sink *sink[LS_SINKS_MAX];
-    bool failed[LS_SINKS_MAX]; /* the sink has failed and gets no further record */
+    bool failed[LS_SINKS_MAX]; /* true: the sink has failed and gets no further record */
     ls_sink *metrics;          /* the sink that writes metrics.jsonl, or NULL */
     ls_json_writer writer;
 } ls_sinks;

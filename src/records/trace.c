@@ -46,7 +46,7 @@ static const char *const names[] = {"rest",     "begin",         "gather",   "fo
 /* A stream of a device: its tracks, and the end of the last span of each. */
 typedef struct stream {
     uint32_t id;
-    int tracks, number[SIDE_BY_SIDE];
+    int tracks, number[SIDE_BY_SIDE]; /* number of its tracks; their numbers in the file */
     uint64_t end_ns[SIDE_BY_SIDE];
 } stream;
 
@@ -59,8 +59,8 @@ typedef struct lane {
     uint64_t place_ns, phase_ns, step_ns;
     uint64_t sent_ns; /* time at which the range that begins with this step was submitted; 0: no
                        * arrow leads to this step */
-    uint32_t step;
-    int queued; /* last value of the counter "queue depth" for this worker */
+    uint32_t step;    /* number of the present step, from 1; 0: none */
+    int queued;       /* last value of the counter "queue depth" for this worker */
     /* The device, if it reports spans, or NULL. The worker's thread stores the pointer with release
      * order, after it has called spans_begin and written device_name. The coordinator loads it with
      * acquire order, so a coordinator that sees the device also sees device_name and the effects of
@@ -68,12 +68,12 @@ typedef struct lane {
     _Atomic(ls_device *) device;
     char device_name[16]; /* written before `device` */
     stream stream[STREAMS];
-    int streams, tracks;
+    int streams, tracks; /* number of entries of `stream`; number of all their tracks */
 } lane;
 
 /* A submitted range: its first step, and when its submission began. */
 typedef struct submission {
-    uint64_t first_step, ns;
+    uint64_t first_step, ns; /* number of the step, from 1; time of ls_now_ns */
 } submission;
 
 struct ls_trace {
@@ -82,7 +82,7 @@ struct ls_trace {
     ls_error failure; /* first error; status 0: none */
     bool ops, finished;
     int workers;
-    uint64_t begin_ns, lost;
+    uint64_t begin_ns, lost; /* time at which the trace began; number of marks that were lost */
     lane *lane;
     submission submitted[SUBMITTED]; /* the ranges that were submitted last */
     uint64_t submissions, arrows;    /* numbers of submissions and of arrows written so far */
@@ -92,11 +92,11 @@ struct ls_trace {
      * with acquire order, and reads `why` only after it has read 2. */
     _Atomic int refused;
     ls_error why;
-    ls_device_span *span; /* [TAKEN] buffer of the coordinator */
-    uint64_t spans, lost_spans;
-    int next_track;
-    ls_json_writer quoted; /* writer of quoted names */
-    size_t used;
+    ls_device_span *span;       /* [TAKEN] buffer of the coordinator */
+    uint64_t spans, lost_spans; /* numbers of spans of devices that were written, and lost */
+    int next_track;             /* number in the file that the next track of a device gets */
+    ls_json_writer quoted;      /* writer of quoted names */
+    size_t used;                /* number of bytes in the buffer */
     char buffer[BUFFER];
 };
 
@@ -184,7 +184,8 @@ static void put_span(ls_trace *t, int worker, const char *category, const char *
                  step);
 }
 
-static void put_track(ls_trace *t, int number, int place, const char *name)
+/* Writes the name of a track, and the index by which viewers sort the tracks. */
+static void put_track(ls_trace *t, int number, int order, const char *name)
 {
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
@@ -193,7 +194,7 @@ static void put_track(ls_trace *t, int number, int place, const char *name)
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"
         "{\"sort_index\":%d}}",
-        number, place);
+        number, order);
 }
 
 /* ---- from marks to spans -------------------------------------------------------------------- */
@@ -280,7 +281,7 @@ static void end_step(ls_trace *t, int worker, uint64_t ns)
 }
 
 /* Continues after marks were lost. Open spans are dropped, because their ends are unknown. */
-static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
+static void restart_lane(ls_trace *t, lane *l, const ls_mark *mark)
 {
     t->lost += mark->number;
     l->place = LS_PLACE_IDLE;
@@ -289,11 +290,13 @@ static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
     l->step = 0;
 }
 
-static void take_in(ls_trace *t, int worker, const ls_replica *const *replica, const ls_mark *mark)
+/* Handles a mark: ends the spans that end at it, and begins those that begin at it. */
+static void take_mark(ls_trace *t, int worker, const ls_replica *const *replica,
+                      const ls_mark *mark)
 {
     lane *l = &t->lane[worker];
     if (mark->place == LS_MARKS_LOST) {
-        begin_again(t, l, mark);
+        restart_lane(t, l, mark);
         return;
     }
     const phase next = phase_of(mark->place);
@@ -355,15 +358,15 @@ static stream *stream_of(lane *l, uint32_t id)
 static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
 {
     lane *l = &t->lane[worker];
-    char name[64], again[16] = "";
+    char name[64], suffix[16] = "";
     for (int i = 0; i < s->tracks; i++)
         if (s->end_ns[i] <= begin)
             return i;
     if (s->tracks == SIDE_BY_SIDE)
         return -1;
     if (s->tracks > 0)
-        snprintf(again, sizeof again, " (%d)", s->tracks + 1);
-    snprintf(name, sizeof name, "%s stream %lu%s", l->device_name, (unsigned long)s->id, again);
+        snprintf(suffix, sizeof suffix, " (%d)", s->tracks + 1);
+    snprintf(name, sizeof name, "%s stream %lu%s", l->device_name, (unsigned long)s->id, suffix);
     s->number[s->tracks] = t->next_track++;
     put_track(t, s->number[s->tracks], (worker + 1) * SORT_STEP + ++l->tracks, name);
     return s->tracks++;
@@ -426,7 +429,7 @@ void ls_trace_drain(ls_trace *t, int worker, const ls_replica *const *replica)
     if (!t || t->finished)
         return;
     while (ls_marks_take(&t->lane[worker].marks, &mark))
-        take_in(t, worker, replica, &mark);
+        take_mark(t, worker, replica, &mark);
     drain_device(t, worker);
 }
 

@@ -26,9 +26,9 @@ int ls_sync_parent(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync its directory", error) : LS_OK;
 }
 
-/* Replaces the open directory *fd by its parent. Returns non-zero if the directory is the root of
- * its file system, or if the parent cannot be read; this process cannot have created entries in
- * such a parent. */
+/* Replaces the open directory *fd by its parent. Returns non-zero, and leaves *fd as it is, if the
+ * directory is the root of its file system, or if its parent cannot be read. A parent that this
+ * process cannot read need not be synced, because the process cannot have created entries in it. */
 static int go_up(int *fd)
 {
     struct stat here, there;
@@ -119,12 +119,13 @@ static long holder(int fd)
 
 static int fail_held(int fd, const char *directory, ls_error *err)
 {
-    static const char fix[] = "wait for it to end, stop it, or choose another directory";
+    static const char advice[] = "wait for it to end, stop it, or choose another directory";
     long pid = holder(fd);
     if (pid > 0)
         return ls_fail(err, LS_EAGAIN, "%s: in use by process %ld; %s", ls_io_tail(directory), pid,
-                       fix);
-    return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
+                       advice);
+    return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory),
+                   advice);
 }
 
 /* Writes this process's number to the lock file, for messages. The lock works without the number,

@@ -24,7 +24,8 @@ static const char mark[] = ".lockstep-";
 
 enum { BASE = 128 /* largest number of bytes of NAME in a hidden name */, TRIES = 100000 };
 
-/* Returns the length of a name, at most BASE bytes, that does not split a UTF-8 character. */
+/* Returns how many bytes of `base` a hidden name contains: at most BASE, and only whole UTF-8
+ * characters. */
 static int base_length(const char *base)
 {
     size_t n = strlen(base);
@@ -76,8 +77,9 @@ static bool still_there(int parent, const char *name, int fd)
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
-    if (error &&
-        error != EWOULDBLOCK) /* if there are no locks, no process removes hidden files either */
+    /* Any error but EWOULDBLOCK means that the file system has no locks. No other process can then
+     * remove the file, because sweep_one removes only a file that it has locked. */
+    if (error && error != EWOULDBLOCK)
         return 0;
     return !error && still_there(parent, name, fd) ? 0 : EEXIST;
 }
@@ -96,8 +98,8 @@ static int create_file(int *fd, int parent, const char *name)
     return error;
 }
 
-/* Creates and locks a file with a hidden name in the directory `parent`. The file
- * is open for writing. */
+/* Creates and locks a file with a hidden name in the directory `parent`. *fd is open for
+ * writing. */
 static int temporary_file(int *fd, char name[HIDDEN_NAME], int parent, const char *base)
 {
     int error = EEXIST;
@@ -160,8 +162,8 @@ static void release(ls_file_writer *w)
     if (w->target)
         (void)ls_io_close(w->folder);
     ls_free(w->host, w->target);
-    ls_free(w->host, w->path);
-    w->path = w->target = NULL;
+    ls_free(w->host, w->hidden);
+    w->hidden = w->target = NULL;
     w->fd = w->lock = -1;
 }
 
@@ -169,7 +171,7 @@ static void release(ls_file_writer *w)
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)
-        ls_io_fail(&w->failure, w->path, operation, error);
+        ls_io_fail(&w->failure, w->hidden, operation, error);
     return ls_fail(err, w->failure.status, "%s", w->failure.text);
 }
 
@@ -217,18 +219,20 @@ static int settle(ls_file_writer *w, ls_error *err)
 
 void ls_file_writer_abandon(ls_file_writer *w)
 {
-    if (!w->path)
+    if (!w->hidden)
         return;
     if (w->fd >= 0)
         (void)ls_io_close(w->fd);
-    (void)ls_io_remove(w->folder, ls_io_base(w->path));
+    (void)ls_io_remove(w->folder, ls_io_base(w->hidden));
     release(w);
 }
 
 /* ---- replacing a file ------------------------------------------------------------------------ */
 
-/* Returns the path of the hidden file, for messages only. */
-static char *beside(const char *path, const char *name, const ls_host *host)
+/* Returns the path of the hidden file `name`, which is in the directory of `path`. The directory's
+ * part of the result serves only for messages, because system calls use the descriptor
+ * w->folder. */
+static char *hidden_path(const char *path, const char *name, const ls_host *host)
 {
     const size_t folder = (size_t)(ls_io_base(path) - path), bytes = folder + strlen(name) + 1;
     char *out = ls_alloc(host, bytes);
@@ -238,23 +242,23 @@ static char *beside(const char *path, const char *name, const ls_host *host)
 }
 
 /* Creates the hidden file. w->folder and w->target must be set. */
-static int open_beside(ls_file_writer *w, ls_error *err)
+static int create_hidden(ls_file_writer *w, ls_error *err)
 {
     char name[HIDDEN_NAME];
     sweep_temporaries(w->folder);
     const int error = temporary_file(&w->fd, name, w->folder, ls_io_base(w->target));
     if (error)
         return ls_io_fail(err, w->target, "create a file beside it", error);
-    w->path = beside(w->target, name, w->host);
-    if (!w->path) {
+    w->hidden = hidden_path(w->target, name, w->host);
+    if (!w->hidden) {
         (void)ls_io_close(w->fd);
         (void)ls_io_remove(w->folder, name);
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(w->target));
     }
-    /* The descriptor refers to the same open file, so the lock lasts until both
-     * descriptors are closed. */
+    /* w->lock is a duplicate of w->fd, so both descriptors have the same lock. It lasts until both
+     * are closed: w->fd before the rename, and w->lock after it. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
-    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->path, "open", errno);
+    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->hidden, "open", errno);
 }
 
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
@@ -271,8 +275,8 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
         return status;
     }
     w->target = target;
-    status = open_beside(w, err);
-    if (status && w->path)
+    status = create_hidden(w, err);
+    if (status && w->hidden)
         ls_file_writer_abandon(w);
     else if (status)
         release(w);
@@ -284,7 +288,7 @@ int ls_replace_commit(ls_file_writer *w, ls_error *err)
     int status = settle(w, err);
     if (status)
         return status;
-    int error = ls_io_rename(w->folder, ls_io_base(w->path), ls_io_base(w->target));
+    int error = ls_io_rename(w->folder, ls_io_base(w->hidden), ls_io_base(w->target));
     if (error) {
         status = ls_io_fail(err, w->target, "replace", error);
         ls_file_writer_abandon(w);
@@ -310,7 +314,9 @@ int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_
     return status;
 }
 
-static int write_through(const char *path, const void *bytes, size_t count, ls_error *err)
+/* Writes the bytes to the file `path` itself, without a hidden file. For devices, pipes and
+ * symbolic links, which must not be replaced. */
+static int write_in_place(const char *path, const void *bytes, size_t count, ls_error *err)
 {
     int fd;
     const char *operation = "open";
@@ -332,7 +338,7 @@ int ls_write_file(const char *path, const void *bytes, size_t count, const ls_ho
 {
     struct stat st;
     if (ls_io_stat(&st, AT_FDCWD, path) == 0 && !S_ISREG(st.st_mode))
-        return write_through(path, bytes, count, err);
+        return write_in_place(path, bytes, count, err);
     return ls_replace_file(path, bytes, count, host, err);
 }
 

@@ -31,12 +31,13 @@
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* bytes written so far */
-    char *path;     /* path of the hidden file; NULL: there is no hidden file, because the writer
-                     * was committed, abandoned or never opened */
-    char *target;   /* path of the file to replace */
-    int folder;     /* descriptor of the directory that contains path and target */
+    char *hidden;   /* path of the hidden file, which receives the bytes; NULL: there is no hidden
+                     * file, because the writer was committed, abandoned or never opened */
+    char *target;   /* path of the final file, which the hidden file replaces */
+    int folder;     /* descriptor of the directory that contains both files */
     int fd;
-    /* locked descriptor, by which other processes see that the writer is alive; -1: none */
+    /* descriptor with the lock on the hidden file, by which other processes see that the writer is
+     * alive; -1: none */
     int lock;
     ls_error failure; /* the first failure; status 0: none */
 } ls_file_writer;
@@ -60,8 +61,8 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
 
 /* Syncs the contents, renames the file to the path given to ls_replace_begin, and syncs the
  * directory. After a failure the new file has been removed, and the old file is unchanged. There is
- * one exception: if only syncing the directory fails, the new file has replaced the old one, but
- * may be lost by a loss of power. Errors: LS_EIO. */
+ * one exception: if the rename succeeded and only syncing the directory fails, the new file has
+ * replaced the old one, but after a loss of power the old one may be back. Errors: LS_EIO. */
 int ls_replace_commit(ls_file_writer *w, ls_error *err);
 
 /* Replaces a file as the functions above do, in one call. Errors: LS_EIO, LS_ENOMEM. */
@@ -103,8 +104,8 @@ int ls_make_directory(const char *path, int *made, ls_error *err);
  * number, for messages, and is never removed. A symbolic link of that name is refused. Any thread.
  * If a process takes the lock twice, the second call fails. */
 typedef struct ls_dir_lock {
-    bool held;
-    int fd;
+    bool held; /* this structure holds the lock */
+    int fd;    /* the open lock file, if `held` is set */
 } ls_dir_lock;
 
 /* Takes the lock or fails at once. If the file system has no locks, writes a warning to the host's

@@ -21,10 +21,10 @@ struct ls_log_file {
     const ls_log_kind *kind;
     char *path;
     int fd;
-    uint64_t written_at;
-    uint64_t length;  /* length of the file, without the buffer's contents */
-    ls_error failure; /* the first write that failed; status 0: none */
-    size_t used;
+    uint64_t written_at; /* time of ls_now_ns at which the buffer was last written */
+    uint64_t length;     /* length of the file, without the buffer's contents */
+    ls_error failure;    /* the first write that failed; status 0: none */
+    size_t used;         /* number of bytes in the buffer */
     char buffer[BUFFER];
 };
 
@@ -41,6 +41,7 @@ static size_t whole_records(const ls_log_file *f, const char *data, size_t writt
     return written;
 }
 
+/* Returns the stored failure. */
 static int pass_on(const ls_log_file *f, ls_error *err)
 {
     if (f->failure.status && err)
@@ -65,10 +66,11 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
     if (ftruncate(f->fd, (off_t)f->length) == 0)
         (void)lseek(f->fd, (off_t)f->length, SEEK_SET);
     ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path), f->kind->what,
-            ls_reason(why, error), f->kind->fix);
+            ls_reason(why, error), f->kind->advice);
     return pass_on(f, err);
 }
 
+/* Writes the buffer to the file and empties it. */
 static int write_out(ls_log_file *f, ls_error *err)
 {
     const size_t count = f->used;
@@ -77,6 +79,7 @@ static int write_out(ls_log_file *f, ls_error *err)
     return write_all(f, f->buffer, count, err);
 }
 
+/* Returns whether the buffer was last written more than a second ago. */
 static bool is_due(const ls_log_file *f)
 {
     return ls_now_ns() - f->written_at > WRITE_EVERY_NS;
@@ -128,8 +131,8 @@ int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Removes everything after the first `keep` bytes and syncs the file. Without the sync, the file
- * could contain a mixture of the removed and of new records after a loss of power. */
+/* Removes everything after the first `keep` bytes and syncs the file. Without this sync, a loss of
+ * power could leave a mixture of removed records and new ones in the file. */
 static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;

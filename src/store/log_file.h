@@ -11,8 +11,8 @@
  * Records are collected in memory, so that a record needs no system call and no allocation, and
  * are written to the file once a second. If a write fails in the middle of a record, the
  * partial record is cut off, so that every record of the file is complete. After a failure nothing
- * more is written, even if the disk has room again, because a gap of lost records would be worse
- * than an early end.
+ * more is written, even if the disk has free space later, because a gap of lost records would be
+ * worse than an early end.
  *
  * After a loss of power the file contains everything that was flushed before the last sync. Of the
  * bytes that were written after that sync, any part may be missing. Missing bytes that precede
@@ -32,9 +32,9 @@ typedef struct ls_log_file ls_log_file;
 
 /* Description of the records of a file. */
 typedef struct ls_log_kind {
-    bool lines;       /* records are texts; a newline is written after each of them */
-    const char *what; /* name of the records in messages: "metrics" */
-    const char *fix;  /* advice to the user if the records cannot be written */
+    bool lines;         /* records are texts; a newline is written after each of them */
+    const char *what;   /* name of the records in messages: "metrics" */
+    const char *advice; /* advice to the user if the records cannot be written */
 } ls_log_kind;
 
 #define LS_LOG_FILE_NEW UINT64_MAX

@@ -23,7 +23,7 @@ typedef struct gap {
     /* Bits 32 … 63 are the round, bits 16 … 31 the number of items taken from the right (high) end,
      * bits 0 … 15 the number of items taken from the left (low) end. */
     alignas(64) _Atomic uint64_t taken;
-    int lo, count;
+    int lo, count; /* first item of the gap, and number of its items */
 } gap;
 
 struct ls_deal {

@@ -27,7 +27,7 @@
  *   every change of round k + 1. By coherence the read returns either the last value of the earlier
  *   rounds or a value of round k. If the value contains another round than k, it is the last value
  *   of the earlier rounds, and the taker treats l and r as 0. (If other takers have changed the
- * word since the read, the taker's compare-exchange fails.)
+ *   word since the read, the taker's compare-exchange fails.)
  * - A successful compare-exchange reads the value immediately before its own in the modification
  *   order of the word. So the changes of round k are like the steps of a counter: the first change
  *   makes l + r equal to 1, and each later change increases l + r by 1. No change is made when

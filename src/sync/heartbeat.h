@@ -3,7 +3,7 @@
  *     ls_beat(&heartbeat, place);              // the working thread, as often as it likes
  *
  *     ls_silence_look(&silence, &heartbeat, …);   // a watcher, from time to time
- *     if (silence.held_ns > limit) …              // the working thread hangs
+ *     if (silence.held_ns > limit) …              // silent for longer than the limit: it hangs
  *
  * The file has three parts. Heartbeats show that a thread makes progress. Marks record which phase
  * of its work a thread was in, and when, for a timeline. ls_thread_look asks the system what a
@@ -17,8 +17,8 @@
  * backwards (coherence), so a count that differs from the last one seen belongs to a later beat. A
  * store that becomes visible late makes a thread look silent for a few nanoseconds longer, while
  * limits are milliseconds; it cannot make a silent thread look alive. The number of beats and the
- * place are parts of one word. So one load returns the number of a beat and the place of the same
- * beat, and a load after it returns a place of that beat or of a later one.
+ * place are parts of one word, so the two that a load returns always belong to the same beat, and a
+ * later load never returns those of an earlier beat.
  */
 #ifndef SYNC_HEARTBEAT_H
 #define SYNC_HEARTBEAT_H
@@ -34,13 +34,13 @@
 
 /* Marks: a record of the phases of a thread's work, with times, for the timeline of a run.
  *
- *     ls_marks_put(&marks, place, number);          // the working thread, as often as it likes
+ *     ls_marks_put(&marks, place, 7);               // the working thread, as often as it likes
  *     while (ls_marks_take(&marks, &mark)) …        // the reader, from time to time
  *
  * A mark costs one reading of the clock and one item of a ring (ring.h). If the reader is too slow,
- * marks are dropped and counted; the working thread never waits. When the ring has room again, the
- * next mark is preceded by one with the place LS_MARKS_LOST, which has the number of dropped
- * marks. */
+ * marks are dropped and counted; the working thread never waits. Once the ring has a free slot, the
+ * next mark is preceded by a mark with the place LS_MARKS_LOST, whose `number` is the number of
+ * dropped marks. In any other mark `number` is data of the caller, such as the number of a step. */
 
 /* Value of ls_mark.place in a mark that stands for `number` dropped marks. */
 #define LS_MARKS_LOST (-1)
@@ -48,7 +48,7 @@
 typedef struct ls_mark {
     uint64_t ns;     /* time of ls_now_ns */
     int32_t place;   /* phase of the work, or LS_MARKS_LOST */
-    uint32_t number; /* further data, whose meaning the two threads agree on */
+    uint32_t number; /* data of the caller; the two threads agree on its meaning */
 } ls_mark;
 
 /* A buffer of marks from one thread to one reader. */
@@ -64,7 +64,8 @@ int ls_marks_init(ls_marks *marks, const ls_host *host, size_t capacity, ls_erro
 /* Frees the buffer. Zeroed memory is allowed. */
 void ls_marks_fini(ls_marks *marks);
 
-/* Adds a mark with the present time, or counts it as dropped. Called by the working thread. */
+/* Adds a mark with the present time and the caller's data `number`, or counts it as dropped. Called
+ * by the working thread. */
 void ls_marks_put(ls_marks *marks, int place, uint32_t number);
 
 /* Writes the oldest mark to `out`, removes it from the buffer and returns 1; returns 0 if there is
@@ -84,11 +85,11 @@ typedef struct ls_thread_use {
                          * kernel adds each such wait when the wait is over */
 } ls_thread_use;
 
-/* Returns the calling thread's number, for ls_thread_look, or 0 if it is unknown. */
+/* Returns the kernel's number of the calling thread, for ls_thread_look, or 0 if it is unknown. */
 int ls_thread_self(void);
 
-/* Reads state and times of `thread`. Returns false, with the state 0, if the system does not report
- * them or there is no such thread. Any thread. */
+/* Reads state and times of the thread with the kernel's number `thread`. Returns false, with the
+ * state 0, if the system does not report them or there is no such thread. Any thread. */
 bool ls_thread_look(ls_thread_use *out, int thread);
 
 /* ---- heartbeats ------------------------------------------------------------------------------ */
@@ -131,21 +132,24 @@ typedef struct ls_silence {
     uint64_t count;    /* number of beats at the last look */
     int place;         /* place of the last beat */
     uint64_t since_ns; /* time when that beat was first seen; 0: no look yet */
-    uint64_t held_ns;  /* silence: part of the time since since_ns that counts as a hang of the
-                        * thread (see ls_silence_look) */
+    uint64_t held_ns;  /* the silence: time since the beat was first seen, without time in which the
+                        * thread could not run (see ls_silence_look) */
     ls_thread_use use; /* the thread's state and times at the last look; state 0: the thread was not
                         * suspected yet */
 } ls_silence;
 
 /* Looks at a heartbeat and updates the watcher's view. If the thread has beaten since the last
- * look, its silence becomes 0. Otherwise the silence grows; once the thread is suspected, time
- * during which it could not run is not added. Called by the watching thread.
+ * look, its silence becomes 0. Otherwise the time since the last look is added to the silence. Once
+ * the thread is suspected, time in which it could not run is not added: time in which it was
+ * stopped or waited in the run queue for a CPU. Time in which it slept in a system call is added.
+ * Called by the watching thread.
  *
  * - thread: number of the beating thread (ls_thread_self), or 0 if unknown
  * - attended_ns: time since the last look, without time during which the whole process was stopped
  *   (ls_attended_ns)
- * - suspicious_ns: silence from which on the watcher suspects the thread. The watcher then asks the
- *   system at each look what the thread does (ls_thread_look) */
+ * - suspicious_ns: threshold in nanoseconds. From a silence of suspicious_ns − LS_ATTENTION_NS on,
+ *   the watcher suspects the thread, and each look asks the system what the thread does
+ *   (ls_thread_look) */
 void ls_silence_look(ls_silence *silence, const ls_heartbeat *heartbeat, int thread,
                      uint64_t attended_ns, uint64_t suspicious_ns);
 

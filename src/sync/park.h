@@ -74,9 +74,9 @@ void ls_park_init(ls_park *park, unsigned spins);
  * with acquire order if data is handed over. Any thread. */
 bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
-/* Does the same as ls_park_until with a time limit that does not pass while the process is stopped
- * by a signal or a debugger (attended time, base/clock.h). The function subtracts the time of the
- * wait from `patience`, which can then be used for another wait. Any thread. */
+/* Does the same as ls_park_until with a time limit that does not shrink while the process is
+ * stopped by a signal or a debugger (attended time, base/clock.h). The function subtracts the time
+ * of the wait from `patience`, which can then be used for another wait. Any thread. */
 bool ls_park_patiently(ls_park *park, bool (*ready)(void *arg), void *arg, ls_patience *patience);
 
 /* Wakes every thread that waits on the word. It must be called after the change that they wait for.

@@ -153,7 +153,7 @@ static bool popped(void *arg)
     return closed == a->n;
 }
 
-static bool has_room(void *arg)
+static bool has_free_slot(void *arg)
 {
     struct attempt *a = arg;
     const ls_ring *ring = a->rings[0];
@@ -183,10 +183,10 @@ int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error
     return producer_waits(pushed, &a, deadline_ns, err);
 }
 
-int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err)
+int ls_ring_wait_slot(ls_ring *ring, uint64_t deadline_ns, ls_error *err)
 {
     struct attempt a = {.rings = &ring, .n = 1};
-    return producer_waits(has_room, &a, deadline_ns, err);
+    return producer_waits(has_free_slot, &a, deadline_ns, err);
 }
 
 int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint64_t deadline_ns,

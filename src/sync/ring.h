@@ -97,14 +97,14 @@ int ls_ring_try_push_quietly(ls_ring *ring, const void *item);
  * LS_ECLOSED (the ring is closed and every item has been popped). Called by the consumer. */
 int ls_ring_try_pop(ls_ring *ring, void *item);
 
-/* Pushes an item as ls_ring_try_push does, but waits for room until `deadline_ns`, in the time of
- * ls_now_ns; UINT64_MAX: no deadline. Errors: LS_ETIMEDOUT, LS_ECLOSED (also if the ring is closed
- * during the wait). Called by the producer. */
+/* Pushes an item as ls_ring_try_push does, but waits for a free slot until `deadline_ns`, in the
+ * time of ls_now_ns; UINT64_MAX: no deadline. Errors: LS_ETIMEDOUT, LS_ECLOSED (also if the ring is
+ * closed during the wait). Called by the producer. */
 int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error *err);
 
-/* Waits until the ring has room for an item. Since only the producer fills the ring, the room
- * remains until the producer pushes. Errors: as ls_ring_push. Called by the producer. */
-int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
+/* Waits until the ring has a free slot. Since only the producer fills the ring, the slot stays free
+ * until the producer pushes. Errors: as ls_ring_push. Called by the producer. */
+int ls_ring_wait_slot(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
 
 /* Pops an item from any of `n` ≥ 1 rings that share one park word and have the same item size. If
  * all rings are empty, waits for an item until `deadline_ns`. On entry *which is the index of the

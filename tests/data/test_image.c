@@ -357,7 +357,7 @@ static void scaling_gives_the_bits_of_plain_sums(void **state)
 {
     (void)state;
     static uint8_t pixel[90 * 90 * 4 + 1], out[3 * 40 * 40];
-    ls_room memory = {NULL, 0};
+    ls_scratch memory = {NULL, 0};
     uint32_t seed = 5;
     for (size_t i = 0; i < sizeof pixel; i++)
         pixel[i] = (uint8_t)(i % 7 ? draw(&seed) : 255 * (draw(&seed) & 1));
@@ -379,7 +379,7 @@ static void scaling_gives_the_bits_of_plain_sums(void **state)
                          p.width, channels, h, w, i, out[i], want);
         }
     }
-    ls_room_free(&memory, NULL);
+    ls_scratch_free(&memory, NULL);
 }
 
 static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_for(void **state)

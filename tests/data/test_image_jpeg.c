@@ -40,7 +40,7 @@ static void a_jpeg_is_decoded_smaller_and_scaled_line_by_line(void **state)
     uint32_t seed = 9;
     int seen[9] = {0};
     (void)state;
-    ls_room memory = {NULL, 0};
+    ls_scratch memory = {NULL, 0};
     for (int i = 0; i < 200; i++) {
         static uint8_t whole[3 * 200 * 200 + 1], out[3 * 900], want[3 * 900];
         unsigned char *bytes;
@@ -67,7 +67,7 @@ static void a_jpeg_is_decoded_smaller_and_scaled_line_by_line(void **state)
     }
     for (int by = 1; by <= 8; by *= 2)
         assert_in_range(seen[by], 5, 200);
-    ls_room_free(&memory, NULL);
+    ls_scratch_free(&memory, NULL);
 }
 
 static uint8_t slope(int x, int y, int k)

@@ -197,7 +197,7 @@ static void deadlines_end_push_and_pop(void **state)
     assert_int_equal(ls_ring_push(&r, &item, 0, &err), LS_OK);
     deadline = ls_deadline_ns(20 * MS);
     assert_int_equal(ls_ring_push(&r, &item, deadline, &err), LS_ETIMEDOUT);
-    assert_int_equal(ls_ring_wait_room(&r, deadline, &err), LS_ETIMEDOUT);
+    assert_int_equal(ls_ring_wait_slot(&r, deadline, &err), LS_ETIMEDOUT);
     assert_true(ls_now_ns() >= deadline);
     assert_string_equal(err.text, "the deadline passed while the queue was full (1 items)");
     ls_ring_fini(&r);

@@ -15,11 +15,11 @@
  * and receives the sum over all ranks in its total.
  *
  * Order of the additions: they form a binary tree, the *shard tree*. Its leaves are the gradients
- * of the `shards` shards. Its node T(a, b) is the sum of the leaves a … b − 1: the leaf itself if
- * b − a = 1, and otherwise T(a, m) + T(m, b), where m is a plus the largest power of two below
- * b − a. Each partial sum of a rank is the node T(lo, hi) of its span, and the spans of all ranks
- * together contain all leaves. A communicator with `same_bits` makes the additions above these
- * nodes in exactly the order of the tree.
+ * of the `shards` shards. Its node T(lo, hi) is the sum of the leaves lo … hi − 1: the leaf itself
+ * if hi − lo = 1, and otherwise T(lo, m) + T(m, hi), where m = lo + p, and p is the largest power
+ * of two below hi − lo. Each partial sum is one node T(lo, hi) of the tree; lo and hi are its
+ * *span*. The partial sums of all ranks together cover each leaf exactly once. A communicator with
+ * `same_bits` makes the additions above these nodes in exactly the order of the tree.
  *
  * Commit point: each step has one, inside all_reduce. Either every rank returns LS_OK with the
  * complete sum in its own memory, or none does.
@@ -38,8 +38,9 @@
  *
  * - The group is destroyed only after every rank has left it. If a rank never returns, the caller
  *   never frees the group and that rank's communicator.
- * - An array that was an argument of a call (partial sums, totals) is neither written nor freed
- *   before each rank has returned from its last call, or may_read has returned 0 for that rank.
+ * - An array that was an argument of all_reduce or merge_ready (partial sums, totals) stays
+ *   unchanged and allocated until no rank can read it any more. That is known of a rank once its
+ *   call of all_reduce has returned, or once may_read has returned 0 for it.
  */
 #ifndef LOCKSTEP_SYS_COMMUNICATOR_H
 #define LOCKSTEP_SYS_COMMUNICATOR_H
@@ -73,20 +74,24 @@ typedef struct ls_comm ls_comm;             /* one rank's communicator in a grou
 typedef struct ls_comm_type ls_comm_type;   /* an implementation: a row of the table */
 
 /* Callback of a wait for other processes. The waiting thread calls beat(user) several times a
- * second, so that the program that watches the thread can see that it is alive. */
+ * second. The beats show the thread that watches for hung workers that the waiting thread is
+ * alive. */
 typedef struct ls_cluster_wait {
     void (*beat)(void *user);
     void *user; /* argument of `beat` */
 } ls_cluster_wait;
 
-/* This process's connection to the other processes of the run. */
+/* Handle of this process's connection to the other processes of the run. */
 struct ls_cluster;
 
-/* Functions by which a communicator adds gradients over all processes of a run, the *members*. The
- * *cover* of a process is the fewest nodes of the shard tree that together contain exactly the
- * leaves of this process. Each process contributes the arenas of the nodes in its cover, and
- * receives the sum of the whole tree. One thread at a time calls these functions, and every process
- * makes the same calls. */
+/* Functions by which a communicator adds gradients over all processes of a run. These processes are
+ * the *members* of the run; the parameter `members` is this process's handle, by which it reaches
+ * the others. The *cover* of a process is the fewest nodes of the shard tree that together contain
+ * exactly the leaves of this process. Each process contributes the arenas of the nodes in its
+ * cover, and receives the sum of the whole tree. One thread at a time calls these functions. In
+ * each attempt of a step a process calls `sum`, unless it fails before, and then `commit`. It may
+ * call `begin` and `ready` before `sum`, to transfer parts of its nodes while it computes the
+ * rest. */
 typedef struct ls_members_ops {
     size_t size; /* sizeof(ls_members_ops) */
     /* Returns the buffer for node i of this process's cover, which the caller fills. */
@@ -96,27 +101,33 @@ typedef struct ls_members_ops {
     /* Returns the block of host memory that contains all nodes and the total, and its size in
      * bytes. The block does not move while the group exists. */
     void *(*memory)(const struct ls_cluster *members, size_t *bytes);
-    /* Starts the transfers of the floats that were declared complete by `ready`. The call is
-     * optional: `sum` starts the transfers that were not started. Does not wait. */
+    /* Starts the sum of the step, so that floats are transferred as soon as `ready` declares them
+     * complete. Only the first call for a sum has an effect. The call is optional, because `sum`
+     * begins with it. Does not wait. */
     int (*begin)(struct ls_cluster *members, ls_error *err);
     /* Declares the first `floats` floats of each node complete, so that they may be sent. The
      * caller does not write these floats again until the sum is done, not even when it repeats the
-     * step. A call with fewer floats than an earlier call has no effect. The call is optional
-     * before `sum`. Does not wait. */
+     * step. A call with fewer floats than an earlier call has no effect. The call is optional,
+     * because `sum` declares all floats complete. Does not wait. */
     void (*ready)(struct ls_cluster *members, size_t floats);
-    /* Returns the number of floats of each node that were declared complete. Does not wait. */
+    /* Returns the largest number of floats that `ready` has declared complete in each node since
+     * the last sum; 0 if there was no such call. Does not wait. */
     size_t (*is_ready)(const struct ls_cluster *members);
-    /* Completes the sum, in the order of the tree, into `total`; all nodes must be complete. If a
-     * failed step has started a sum, this call continues that sum. `wait` may be NULL. Errors:
-     * LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
+    /* Declares all floats of the nodes complete, which the caller must have written, and completes
+     * the sum, in the order of the tree, into `total`. If `begin` was called in an attempt of the
+     * step that failed, the sum of that attempt continues: floats that were declared complete then
+     * are not transferred again. `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO, LS_EDATA,
+     * LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
     int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
-    /* Returns non-zero if at least one process had been asked to stop (ls_trainer_interrupt) when
-     * that process began the last sum. The result is the same in all processes. */
+    /* Returns whether the processes stop: non-zero if at least one process had been asked to stop
+     * (ls_trainer_interrupt) when that process began the last sum. The result is the same in all
+     * processes. */
     int (*agreed)(const struct ls_cluster *members);
     /* Ends an attempt of a step; `committed` says whether this process has used the result of the
-     * sum. The caller calls it after each attempt, also if the attempt failed before `sum`. A
-     * complete sum cannot be repeated. If this process has completed a sum and not used its result,
-     * the process therefore leaves the run. */
+     * sum. The caller calls it after each attempt, also if the attempt failed before `sum`. If this
+     * process has completed a sum but not used the result, it leaves the run: the other processes
+     * may have used the result and gone on to the next step, so the sum cannot be repeated with
+     * them. */
     void (*commit)(struct ls_cluster *members, int committed);
 } ls_members_ops;
 
@@ -126,8 +137,9 @@ typedef struct ls_comm_group_desc {
     int ranks;     /* number of ranks */
     int shards;    /* number of leaves of the tree */
     size_t floats; /* length of an arena in floats, a multiple of 16 */
-    /* [param_count + 1] first float of each parameter in the arena, ascending, then `floats`. A
-     * communicator may divide the arena at these offsets. Outlives the group. */
+    /* [param_count + 1] offset of each parameter in the arena, in floats, ascending. The last entry
+     * is `floats`, the end of the arena. A communicator may divide the arena at these offsets.
+     * Outlives the group. */
     const size_t *param_offsets;
     int param_count;
     /* [bucket_count] end of each bucket as a number of floats, ascending; the last end is `floats`.
@@ -191,8 +203,9 @@ struct ls_comm_type {
      * the worker no longer calls functions of the group. Ranks leave in any order, also after an
      * abort. NULL is allowed. */
     void (*leave)(ls_comm *comm);
-    /* Optional. The first part of the start-up check; the second part, a merge of small integers,
-     * runs in every group. Collective, after all ranks have joined. If ranks read each other's
+    /* Optional. A test that the ranks can read each other's memory. Every new group is checked
+     * before it is used: first by this function, if the slot is not NULL, and then by an all_reduce
+     * of small integers. Collective, after all ranks have joined. If ranks read each other's
      * memory, each rank writes a pattern of its own into `total` (or into `scratch` if `total` is
      * one array that all ranks share), reads the patterns of all ranks and verifies every float.
      * All ranks return LS_OK, or none does. Both arrays have desc.floats floats of device memory,
@@ -213,16 +226,19 @@ struct ls_comm_type {
     int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err);
     /* Optional. Merges a part of the gradient while the backward pass continues. `gradient` is this
-     * rank's only partial sum. Its first `floats` floats are complete once the work that `stream`
-     * has so far is done, and they do not change after that. The function enqueues the merge of
-     * each bucket that lies within these floats and is not merged yet, and returns without waiting.
-     * In a step either no rank calls the function, or every rank calls it with the same ascending
-     * values of `floats`, each of which is the end of a segment of the backward pass. The
-     * all_reduce of the step, with the same partial sum and the same total, completes the merge.
-     * The function does nothing if ls_comm_group.ahead is 0, or before the first all_reduce of the
-     * group, which is usually that of the start-up check. From the first call to the return of
-     * all_reduce, device memory must not be freed, and a rank that gives up the step must abort the
-     * group. NULL: merges begin when the whole gradient is complete. Errors: as all_reduce. */
+     * rank's only partial sum. Its first `floats` floats are complete when all work that was
+     * enqueued on `stream` before this call has run, and they do not change after that. The
+     * function enqueues the merge of each bucket that lies within these floats and is not merged
+     * yet, and returns without waiting. In a step either no rank calls the function, or every rank
+     * calls it with the same ascending values of `floats`. Each value is the offset up to which the
+     * backward pass has completed the gradient after some layer. The all_reduce of the step, with
+     * the same partial sum and the same total, completes the merge. The function does nothing if
+     * ls_comm_group.ahead is 0, or before the first all_reduce of the group, which is usually that
+     * of the check of a new group (check_reads). From the first call to the return of all_reduce,
+     * no memory of the device may be freed, whatever it is used for: freeing may wait for all work
+     * of the device, and the enqueued merge waits for the other ranks. A rank that gives up the
+     * step in this time must abort the group. NULL: merges begin when the whole gradient is
+     * complete. Errors: as all_reduce. */
     int (*merge_ready)(ls_comm *comm, ls_stream *stream, const float *gradient, float *total,
                        size_t floats, ls_error *err);
     /* Aborts the group: every present and later call of the group returns LS_EABORTED. Any

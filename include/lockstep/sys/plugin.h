@@ -486,11 +486,11 @@ struct ls_op {
 /* Properties of a device, as bits of ls_device_info.flags. */
 enum {
     LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc returns host memory */
-    /* Only with LS_DEVICE_HOST_MEMORY and without recordings: an op's `bind` may be called again
-     * between any two calls of forward and backward, even within a step. It only replaces pointers
-     * and allocates nothing. Gradients can then be computed directly into the memory in which they
-     * are merged. Ops can read rows of a dataset that is not kept on the device from the host
-     * memory into which they were read, without a copy. */
+    /* Only with LS_DEVICE_HOST_MEMORY and without recordings: an op's `bind` may be called any
+     * number of times, between any two calls of forward and backward, even within a step. It only
+     * replaces pointers and allocates nothing. Gradients can then be computed directly into the
+     * memory in which they are merged. Ops can read rows of a dataset that is not kept on the
+     * device from the host memory into which they were read, without a copy. */
     LS_DEVICE_REBINDS = 2
 };
 
@@ -572,8 +572,8 @@ typedef struct ls_device_ops {
     /* Frees a stream. */
     void (*stream_destroy)(ls_device *device, ls_stream *stream);
     /* Records an event after the stream's present work. If *event is NULL, the function creates the
-     * event; otherwise it records the existing event again. The device owns its events and frees
-     * them when it is closed. */
+     * event; otherwise it moves the existing event to this point. The device owns its events and
+     * frees them when it is closed. */
     int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
     /* Makes the stream's later work wait for an event. */
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);

@@ -19,8 +19,9 @@
  * not be thread-safe.
  * Waiting: only open, close and regroup may wait for another member. post returns at once, and poll
  * at the end of its timeout at the latest. The caller limits the time of open and close, and
- * abandons a thread that does not return from them. An engine therefore allocates from the C
- * library, and does not use memory of the caller.
+ * abandons a thread that does not return from them. Such a thread may go on after the caller has
+ * freed its own memory. So an engine allocates from the C library, and does not use memory of the
+ * caller.
  * Order: messages on one channel from one member to another arrive in the order in which they were
  * posted, and they are matched with the posted receives in that order. There is no order between
  * channels or between pairs of members.
@@ -46,8 +47,8 @@ typedef struct ls_wire ls_wire;
 typedef struct ls_wire_type ls_wire_type;
 
 /* One message that is sent or received. From post until poll has returned the transfer, the caller
- * neither changes nor frees the structure and its data. After an abort that returned non-zero, the
- * same holds until the process ends, because hardware may still write there. */
+ * must not change or free the structure and its data. If an abort has returned non-zero, the caller
+ * must not change or free them until the process ends, because hardware may still write there. */
 typedef struct ls_transfer {
     int peer;     /* number of the other member */
     int channel;  /* 0 … LS_WIRE_CHANNELS − 1 */
