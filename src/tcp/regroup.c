@@ -1,21 +1,22 @@
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
 /* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
- * of them continue, and connect to each other again. A member is one process of the run; its
- * number, from 0, is that in the first group, or the next free one if it was admitted later.
+ * of them continue, and connect to each other again. In this file the number of a member is its
+ * origin (join.h).
  *
  * The surviving members find each other at their listeners, which stay open during the whole run.
  * Then they vote (vote.h), and the members of the group that is formed make new connections.
  *
- * Who connects to whom. A member connects to every member with a lower number: it has done so at
- * the start of the run as well, so no firewall is in the way. A member with a higher number
- * connects on its own. This member only tries to connect to it if its old connections have ended,
- * and only to learn whether its process has ended: then its listener refuses the connection.
+ * Who connects to whom. A member connects to every member with a lower number. It has made the same
+ * connections at the start of the run, so no firewall is in the way. A member with a higher number
+ * connects on its own. This member tries to connect to a higher-numbered member only if the old
+ * connections of that member have ended. The attempt serves to learn whether the other process has
+ * ended: if so, its listener refuses the connection.
  *
- * Suspects. A member is suspected if the caller of tcp_regroup reports it as lost (it was silent,
- * or has announced that it leaves), if its listener refuses a connection, or if it delays the vote.
- * No member waits for a suspect. A suspect whose state arrives is suspected no longer. A member
- * that is not suspected has a limited time to take part, the grace time, and all other time limits
- * are multiples of it.
+ * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
+ * member as lost (it was silent, or has announced that it leaves); its listener refuses a
+ * connection; or it delays the vote. No member waits for a suspect. A suspect whose message STATE
+ * arrives is no longer suspected. A member that is not suspected has a limited time to take part,
+ * the *grace time*. All other time limits are multiples of the grace time.
  *
  * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
@@ -31,10 +32,11 @@
 
 /* Longest wait for an incoming connection before messages are read again. */
 #define LISTEN_NS UINT64_C(5000000)
-/* Interval between two messages with this member's state, and least time between two attempts to
- * connect to one member. */
+/* Interval between two messages STATE of this member. Shortest time between two attempts to connect
+ * to the same member. */
 #define INTERVAL_NS UINT64_C(100000000)
-/* Bounds of the grace time, which is half of the deadline for a silent member. */
+/* Largest and smallest grace time. Between them, the grace time is half of the deadline for a
+ * silent member. */
 #define GRACE_NS UINT64_C(1500000000)
 #define LEAST_GRACE_NS UINT64_C(200000000)
 /* Time limits in grace times. */
@@ -56,17 +58,18 @@ typedef struct voter {
 typedef struct regrouping {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;         /* the transport whose members were lost; NULL: this process is new */
+    tcp_wire *old;         /* the transport of the group before; NULL: this process is a newcomer */
     tcp_set before;        /* members of the group before the regrouping */
     voter *voter;          /* [vote->members] */
     uint64_t grace_ns;     /* grace time */
     uint64_t end_ns;       /* end of the regrouping: after it the attempt fails */
     uint64_t next_dial_ns; /* earliest time of the next attempt to connect to any member */
     int dialled;           /* member to which the last attempt was made */
-    /* End of the time in which members may appear that are neither connected nor suspected. */
+    /* Until this time the vote waits for members that are neither connected nor suspected. */
     uint64_t settle_until_ns;
-    uint64_t changed_ns; /* time at which the connected members or the vote last changed */
-    uint64_t sent_ns;    /* time at which this member's state was last sent to all */
+    /* time of the last change of the set of connected members or of the vote's state */
+    uint64_t changed_ns;
+    uint64_t sent_ns; /* time at which this member's state was last sent to all */
 } regrouping;
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -126,8 +129,8 @@ static int index_of(const tcp_set *set, int who)
     return index;
 }
 
-/* Returns whether the member has closed a connection of the old transport. Data that it sent before
- * and that have not been read do not matter. */
+/* Returns whether the member has closed a connection of the old transport, even if data of the
+ * member are still unread. */
 static bool has_hung_up(const regrouping *m, int who)
 {
     bool hung_up = false;
@@ -141,10 +144,9 @@ static bool has_hung_up(const regrouping *m, int who)
     return hung_up;
 }
 
-/* Tries to connect to a member. If it has a higher number and accepts the connection, its process
- * is alive, and that member will connect to this one: the connection is closed again. Sets the
- * earliest time of the next attempt: incoming connections are served for as long as this attempt
- * took. */
+/* Tries to connect to a member. If a member with a higher number accepts the connection, its
+ * process is alive and will itself connect to this member, so this connection is closed again. Sets
+ * the earliest time of the next attempt (see dial_next). */
 static void dial(regrouping *m, int who)
 {
     joining *j = m->j;
@@ -196,9 +198,9 @@ static void dial_next(regrouping *m)
 
 /* Accepts an incoming connection, if there is one. A member that already knows the result of the
  * vote may connect for the new group before the result has reached this member. Such a connection
- * is kept in j->early until it does (join.c). A connection for the group that this member has
- * formed last is closed: this member has left that group for another vote, and the caller must know
- * it. */
+ * is kept in j->early until the result arrives (join.c). A connection for the newest group that
+ * this member has formed is closed: this member has left that group for another vote, and the
+ * closed connection tells the other member so. */
 static void accept_incoming(regrouping *m)
 {
     joining *j = m->j;
@@ -258,9 +260,9 @@ static void receive_from(regrouping *m, int who)
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
-/* Suspects the members for which the vote waits. The connected member with the lowest number is the
- * one that proposes a group. If that is another member, it has not proposed, and is suspected. If
- * it is this member, those that have not accepted its proposal are suspected. */
+/* Suspects the members for which the vote waits. The connected member with the lowest number has to
+ * propose a group. If that is another member, this member suspects it, because it has not proposed.
+ * If it is this member, this member suspects the members that have not accepted its proposal. */
 static void suspect_silent(regrouping *m)
 {
     const tcp_vote *v = m->vote;
@@ -364,7 +366,7 @@ static void disconnect_all(regrouping *m)
         disconnect(m, i);
 }
 
-/* Begins a vote: closes the connections of the one before and sets the time limits. */
+/* Begins a vote: closes the connections of the previous vote and sets the time limits. */
 static void begin_vote(regrouping *m, const tcp_set *suspects)
 {
     const uint64_t now = ls_now_ns();
@@ -375,9 +377,9 @@ static void begin_vote(regrouping *m, const tcp_set *suspects)
     m->j->until_ns = tcp_sooner(now + GRACES_PER_VOTE * m->grace_ns, m->end_ns);
 }
 
-/* Makes the connections of the group that was formed. The connections of the vote are closed only
- * after that, so that the last messages of the vote arrive. If one member gives up, because another
- * was lost meanwhile, the others notice that and give up too (join.c), so that all of them are in
+/* Makes the connections of the group that was formed. The connections of the vote stay open until
+ * then, so that the last messages of the vote arrive. If one member gives up because another member
+ * was lost meanwhile, the other members notice it and give up too (join.c). So all of them are in
  * the next vote before the grace time is over. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
@@ -439,8 +441,8 @@ static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects
     return status;
 }
 
-/* Sets w->base.admitted, the number of the member that is new in the group. It is the same on all
- * members, because the proposal names the new member. */
+/* Sets w->base.admitted, the member number of the newcomer in the group. All members set the same
+ * number, because the proposal names the newcomer. */
 static void set_admitted(tcp_wire *w, const tcp_vote *v)
 {
     w->base.admitted = 0;
@@ -466,8 +468,9 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
     set_admitted(*out, &j->vote);
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
-    /* Another member was lost after the group with this process was formed. This process is in the
-     * group that followed, but the others do not know that it lacks their state. */
+    /* Another member was lost after the group with this newcomer had been formed. This process is
+     * in the next group too, but no longer as a newcomer, so the other members do not know that it
+     * lacks the state of the run. */
     tcp_free(*out);
     *out = NULL;
     return ls_fail(err, LS_ESTALLED, "another host was lost during the admission");
@@ -498,8 +501,7 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     status = run_regrouping(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    /* Closes connections whose other end has not completed the handshake, or that came too late for
-     * the new group. */
+    /* Closes pending connections and connections that came too late for the new group. */
     tcp_hang_up(j);
     if (status)
         return status;

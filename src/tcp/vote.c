@@ -97,8 +97,9 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
     tcp_set_add(&v->here, v->own);
 }
 
-/* Records that a member is disconnected. The disconnected member may still remember proposals that
- * it accepted; this member's own proposal that included it is abandoned. */
+/* If this member has proposed a group with the disconnected member, the proposal is abandoned,
+ * because the disconnected member cannot accept it any more. Accepted proposals stay in v->tried:
+ * the disconnected member may have accepted them too. */
 void tcp_vote_miss(tcp_vote *v, int who)
 {
     v->here.bits[who / 64] &= ~(UINT64_C(1) << (who % 64));
@@ -113,7 +114,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_word *out)
     out->arrivals = v->arrivals;
 }
 
-/* ---- the members that are left --------------------------------------------------------------- */
+/* ---- the remaining members --------------------------------------------------------------- */
 
 static const tcp_ballot *formed_of(const tcp_vote *v, int who)
 {
@@ -129,8 +130,8 @@ const tcp_ballot *tcp_vote_last(const tcp_vote *v)
     return last;
 }
 
-/* Returns the arrivals of which every member that is here knows; none if another group has been
- * formed since this member learned of them. */
+/* Returns the arrivals that every connected member knows. Returns the empty set if a group has been
+ * formed since this member learned of the arrivals. */
 static tcp_set known_arrivals(const tcp_vote *v)
 {
     tcp_set known = v->arrivals;
@@ -165,8 +166,10 @@ bool tcp_vote_settled(const tcp_vote *v)
     return tcp_set_count(&open) == 0;
 }
 
-/* Returns whether this member may accept a group `set` that follows the formed group with number
- * `basis`. */
+/* Returns whether this member may accept a proposal with the members `set` that follows the formed
+ * group number `basis`. The set must contain this member; the formed group must not be older than
+ * the one that this member knows; the set must be a quorum of every later proposal that this member
+ * has tried; and there must be room to remember the proposal. */
 static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
     bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
@@ -190,8 +193,9 @@ static void try_it(tcp_vote *v, const tcp_ballot *ballot)
     v->tried[v->tries++] = *ballot;
 }
 
-/* Forms a group. Proposals with lower numbers that this member has tried are forgotten: this member
- * will never form them, and a group is at work only if all its members have formed it (vote.h). */
+/* Forms a group. Forgets the tried proposals with lower numbers. Such a proposal can never become a
+ * group at work: a group is at work only if all its members have formed it (vote.h), and this
+ * member will not form it any more. */
 static void form(tcp_vote *v, const tcp_ballot *ballot)
 {
     int kept = 0;
@@ -238,8 +242,8 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return memcmp(&shared, part, sizeof shared) == 0;
 }
 
-/* Accepts a proposal if the rules allow it, and returns whether it did. This member's own proposal
- * is then abandoned, because it has a lower number. */
+/* Accepts a proposal if the rules allow it. Returns whether it has accepted. If it has, this
+ * member's own proposal is abandoned, because its number is lower. */
 static bool accept(tcp_vote *v, const tcp_word *in)
 {
     const tcp_set able = either(&v->formed.set, &v->arrivals);
@@ -263,7 +267,7 @@ bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in)
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
 {
     switch ((tcp_say)in->say) {
-    case TCP_STATE: /* a member whose state arrives is no longer suspected */
+    case TCP_STATE: /* a member whose message STATE arrives is no longer suspected */
         v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
         v->state[from] = *in;
         tcp_set_add(&v->here, from);
@@ -275,7 +279,7 @@ bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
         if (v->proposing && in->ballot.number == v->proposal.number)
             tcp_set_add(&v->accepted, from);
         return false;
-    case TCP_FORMED: /* only the last proposal that this member has tried can be formed */
+    case TCP_FORMED: /* this member can form only the last proposal that it has tried */
         if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)
             form(v, &v->tried[v->tries - 1]);
         return false;
