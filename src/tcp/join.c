@@ -158,7 +158,7 @@ static int fail_await(const joining *j, ls_error *err)
 /* Returns whether a member has left the group for another vote. That is so if `h` is the hello of a
  * member's connection for a vote, or if a member with a lower number has closed its connections.
  * `h` may be NULL: no member has called. */
-static bool is_left(const joining *j, const hello *h)
+static bool member_has_left(const joining *j, const hello *h)
 {
     const tcp_ballot *formed = &j->vote.formed;
     if (h && h->channel == TCP_ON_VOTE && h->run == j->run && h->group == formed->number &&
@@ -185,7 +185,7 @@ static int await_higher(joining *j, ls_error *err)
     while (missing > 0 && status == LS_OK) {
         hello h;
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
-        if (j->how && is_left(j, fd >= 0 ? &h : NULL))
+        if (j->how && member_has_left(j, fd >= 0 ? &h : NULL))
             status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         if (fd >= 0)
             missing -= use_connection(j, fd, &h);

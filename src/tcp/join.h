@@ -427,7 +427,7 @@ bool tcp_is_loopback(const struct sockaddr *at);
 bool tcp_is_any(const struct sockaddr *at);
 /* Returns whether the user's text for a host fixes the address by itself, without /etc/hosts or
  * DNS: a numeric address, or a name of loopback such as localhost. */
-bool tcp_means_itself(const char *host);
+bool tcp_is_literal(const char *host);
 /* Convert a socket address to the 16 bytes of an IPv6 address and a port, and back. */
 void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at);
 socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16],

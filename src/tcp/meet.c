@@ -30,7 +30,7 @@ enum { REPORTED = -2 };
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-static int find(struct addrinfo **out, const tcp_address *a)
+static int resolve(struct addrinfo **out, const tcp_address *a)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     *out = NULL;
@@ -79,7 +79,7 @@ static int check_reached(const tcp_address *a, const struct addrinfo *found, con
     uint8_t packed[16];
     uint32_t port = 0;
     struct sockaddr_storage at = {0};
-    if (tcp_means_itself(a->host))
+    if (tcp_is_literal(a->host))
         return LS_OK;
     for (const struct addrinfo *f = found; f; f = f->ai_next)
         if (!tcp_is_loopback(f->ai_addr))
@@ -100,7 +100,7 @@ static int listen_as_configured(joining *j, ls_error *err)
         error = listen_at_all(j);
         return error ? fail_listen(j, error, err) : LS_OK;
     }
-    const int code = find(&found, &j->listen);
+    const int code = resolve(&found, &j->listen);
     if (code)
         return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->listen.host,
                        gai_strerror(code));
@@ -338,7 +338,7 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
  * name in /etc/hosts. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
-    return tcp_means_itself(j->meet.host) || !tcp_is_loopback(a->ai_addr);
+    return tcp_is_literal(j->meet.host) || !tcp_is_loopback(a->ai_addr);
 }
 
 static void reach_any(joining *j, int *fd, int *error)
@@ -357,10 +357,10 @@ static void reach_any(joining *j, int *fd, int *error)
 
 /* Resolves the first member's name again. It may have another address by now, for example if a
  * cluster manager has restarted the first member. */
-static void find_again(joining *j)
+static void resolve_again(joining *j)
 {
     struct addrinfo *found;
-    if (find(&found, &j->meet))
+    if (resolve(&found, &j->meet))
         return;
     freeaddrinfo(j->found);
     j->found = found;
@@ -381,7 +381,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                         "--listen or has this address",
                         j->where, ls_reason(why, error));
         tcp_pause(j);
-        find_again(j);
+        resolve_again(j);
     } while (ls_now_ns() < j->until_ns);
     return *fd >= 0 ? LS_OK
                     : ls_fail(err, LS_ETIMEDOUT,
@@ -451,7 +451,7 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
     close(*fd);
     *fd = -1;
     tcp_pause(j);
-    find_again(j);
+    resolve_again(j);
     return true;
 }
 
@@ -485,7 +485,7 @@ int tcp_call_first(joining *j, ls_error *err)
 static int await_name(joining *j, ls_error *err)
 {
     int code;
-    while ((code = find(&j->found, &j->meet)) != 0) {
+    while ((code = resolve(&j->found, &j->meet)) != 0) {
         if (ls_now_ns() >= j->until_ns || (code != EAI_AGAIN && code != EAI_NONAME))
             return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->meet.host,
                            gai_strerror(code));

@@ -49,7 +49,7 @@ enum {
 typedef struct voter {
     int fd;           /* connection for the vote; −1: none */
     size_t got;       /* number of bytes of `in` received */
-    tcp_word in;      /* message that is being received */
+    tcp_message in;   /* message that is being received */
     uint64_t next_ns; /* earliest time of the next attempt to connect to it */
     bool refused;     /* it has delayed the vote: its connections are refused */
 } voter;
@@ -82,34 +82,34 @@ static void disconnect(regrouping *m, int who)
         close(v->fd);
     v->fd = -1;
     v->got = 0;
-    tcp_vote_miss(m->vote, who);
+    tcp_vote_disconnect(m->vote, who);
     m->changed_ns = ls_now_ns();
 }
 
 /* Sends a message of the vote to a member; closes the connection if it cannot be sent in time. */
-static void send_message(regrouping *m, int who, tcp_word *word)
+static void send_message(regrouping *m, int who, tcp_message *message)
 {
     if (m->voter[who].fd >= 0 &&
-        tcp_move_all(m->voter[who].fd, word, sizeof *word, true, ls_now_ns() + m->j->try_ns))
+        tcp_move_all(m->voter[who].fd, message, sizeof *message, true, ls_now_ns() + m->j->try_ns))
         disconnect(m, who);
 }
 
-static void send_to_all(regrouping *m, const tcp_set *to, tcp_word *word)
+static void send_to_all(regrouping *m, const tcp_set *to, tcp_message *message)
 {
     for (int i = 0; i < m->vote->members; i++)
         if (i != m->vote->own && (!to || tcp_set_has(to, i)))
-            send_message(m, i, word);
+            send_message(m, i, message);
 }
 
 /* Sends this member's state to the member `who`, or to all connected members if `who` is −1. */
 static void send_state(regrouping *m, int who)
 {
-    tcp_word word;
-    tcp_vote_state(m->vote, &word);
+    tcp_message message;
+    tcp_vote_state(m->vote, &message);
     if (who >= 0)
-        send_message(m, who, &word);
+        send_message(m, who, &message);
     else
-        send_to_all(m, NULL, &word);
+        send_to_all(m, NULL, &message);
 }
 
 /* Uses `fd` as the vote's connection to a member, in place of an earlier one. */
@@ -224,16 +224,16 @@ static void accept_incoming(regrouping *m)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Processes a message, and sends the answer if there is one. */
-static void on_message(regrouping *m, int who, const tcp_word *in)
+static void on_message(regrouping *m, int who, const tcp_message *in)
 {
-    tcp_word answer;
-    if (!tcp_vote_can_be(m->vote, in)) {
+    tcp_message answer;
+    if (!tcp_vote_is_valid(m->vote, in)) {
         disconnect(m, who);
         return;
     }
-    if (in->say != TCP_STATE || !tcp_set_has(&m->vote->here, who))
+    if (in->kind != TCP_STATE || !tcp_set_has(&m->vote->here, who))
         m->changed_ns = ls_now_ns();
-    if (tcp_vote_hear(m->vote, who, in, &answer))
+    if (tcp_vote_on_message(m->vote, who, in, &answer))
         send_message(m, who, &answer);
 }
 
@@ -253,7 +253,7 @@ static void receive_from(regrouping *m, int who)
         if (v->got < sizeof v->in)
             continue;
         v->got = 0;
-        const tcp_word in = v->in;
+        const tcp_message in = v->in;
         on_message(m, who, &in);
     }
 }
@@ -266,7 +266,7 @@ static void receive_from(regrouping *m, int who)
 static void suspect_silent(regrouping *m)
 {
     const tcp_vote *v = m->vote;
-    const tcp_set left = tcp_vote_left(v);
+    const tcp_set left = tcp_vote_remaining(v);
     const int lowest = tcp_set_nth(&left, 0);
     for (int i = 0; i < v->members; i++) {
         const bool late = lowest == v->own ? v->proposing && tcp_set_has(&left, i) &&
@@ -285,14 +285,14 @@ static void suspect_silent(regrouping *m)
 static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
-    tcp_word word;
+    tcp_message message;
     const bool settled = tcp_vote_settled(m->vote) || now > m->settle_until_ns;
-    if (settled && tcp_vote_propose(m->vote, &word)) {
+    if (settled && tcp_vote_propose(m->vote, &message)) {
         m->changed_ns = now;
-        send_to_all(m, &word.ballot.set, &word);
+        send_to_all(m, &message.ballot.set, &message);
     }
-    if (tcp_vote_formed(m->vote, &word))
-        send_to_all(m, &word.ballot.set, &word);
+    if (tcp_vote_formed(m->vote, &message))
+        send_to_all(m, &message.ballot.set, &message);
     else if (settled && now - m->changed_ns > 2 * m->grace_ns)
         suspect_silent(m);
 }
@@ -312,7 +312,7 @@ static void list_hosts(char *out, size_t size, const regrouping *m, const tcp_se
 static int check_can_win(const regrouping *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
-    const tcp_set left = tcp_vote_left(m->vote);
+    const tcp_set left = tcp_vote_remaining(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
     char hosts[100] = "";
     if (!tcp_set_has(&last->set, m->vote->own) &&

@@ -63,11 +63,11 @@ typedef struct tcp_ballot {
     tcp_set fresh; /* members that are new in this group */
 } tcp_ballot;
 
-typedef enum tcp_say { TCP_STATE, TCP_PROPOSE, TCP_ACCEPT, TCP_FORMED } tcp_say;
+typedef enum tcp_message_kind { TCP_STATE, TCP_PROPOSE, TCP_ACCEPT, TCP_FORMED } tcp_message_kind;
 
 /* A message of the vote, in native byte order, which is the same on all members (join.h). */
-typedef struct tcp_word {
-    uint32_t say, unused;
+typedef struct tcp_message {
+    uint32_t kind, unused;
     /* STATE: newest group that the sender has formed; the other kinds: the proposal */
     tcp_ballot ballot;
     /* STATE: highest number of a proposal that the sender has tried; PROPOSE: number of the formed
@@ -75,7 +75,7 @@ typedef struct tcp_word {
     uint64_t number;
     tcp_set suspects; /* STATE: suspected members */
     tcp_set arrivals; /* STATE: arrivals that the sender knows */
-} tcp_word;
+} tcp_message;
 
 /* largest number of proposals that a member tries after a formed group */
 enum { TCP_TRIED_MOST = 8 };
@@ -90,7 +90,7 @@ typedef struct tcp_vote {
     tcp_set arrivals; /* newcomers that may be in the group that follows the formed group */
     tcp_set here;     /* this member, and the connected members whose STATE has arrived */
     /* [members]: last STATE of each other member; the entry of this member stays zero */
-    tcp_word *state;
+    tcp_message *state;
     /* This member's own proposal. */
     bool proposing;      /* this member has made a proposal that is neither formed nor abandoned */
     tcp_ballot proposal; /* the proposed group */
@@ -126,36 +126,36 @@ int tcp_vote_expect(tcp_vote *v, int who, ls_error *err);
  * members that this member suspects. */
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
 /* Records that the connection to a member has been closed. */
-void tcp_vote_miss(tcp_vote *v, int who);
+void tcp_vote_disconnect(tcp_vote *v, int who);
 /* Writes the STATE message of this member. */
-void tcp_vote_state(const tcp_vote *v, tcp_word *out);
+void tcp_vote_state(const tcp_vote *v, tcp_message *out);
 
 /* Returns whether a received message is well formed: its kind is known, and its sets contain only
  * member numbers that this member knows. (`arrivals` may contain other numbers.) */
-bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
+bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in);
 
-/* Processes a message from member `from`, which tcp_vote_can_be has accepted. Returns true if
+/* Processes a message from member `from`, which tcp_vote_is_valid has accepted. Returns true if
  * *answer must be sent back. */
-bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer);
+bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer);
 
 /* tcp_vote_last returns the formed group with the highest number that this member or a connected
- * member knows. tcp_vote_left returns the remaining members: those members of that group, and those
- * arrivals that every connected member knows, that are connected. (This member counts as
+ * member knows. tcp_vote_remaining returns the remaining members: those members of that group, and
+ * those arrivals that every connected member knows, that are connected. (This member counts as
  * connected.) */
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
-tcp_set tcp_vote_left(const tcp_vote *v);
+tcp_set tcp_vote_remaining(const tcp_vote *v);
 /* Returns whether the vote has to wait for no further member: every member of that group, and every
  * arrival that every connected member knows, is connected, or is suspected by this member or by a
  * connected member. */
 bool tcp_vote_settled(const tcp_vote *v);
-/* Returns whether, by the rules above and by what this member knows, the members of tcp_vote_left
- * may form a group. */
+/* Returns whether, by the rules above and by what this member knows, the members of
+ * tcp_vote_remaining may form a group. */
 bool tcp_vote_may(const tcp_vote *v);
-/* Makes a proposal if this member has the lowest number in tcp_vote_left and tcp_vote_may is true.
- * Returns true if *out must be sent to the other members of tcp_vote_left. */
-bool tcp_vote_propose(tcp_vote *v, tcp_word *out);
+/* Makes a proposal if this member has the lowest number in tcp_vote_remaining and tcp_vote_may is
+ * true. Returns true if *out must be sent to the other members of tcp_vote_remaining. */
+bool tcp_vote_propose(tcp_vote *v, tcp_message *out);
 /* Forms the group that this member has proposed, if all its members have accepted the proposal.
  * Returns true if *out must be sent to the other members of the group. */
-bool tcp_vote_formed(tcp_vote *v, tcp_word *out);
+bool tcp_vote_formed(tcp_vote *v, tcp_message *out);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct world {
     mode mode[MOST];
     bool met[MOST][MOST]; /* a connection, in either direction */
     bool cut[MOST][MOST];
-    tcp_word waiting[MOST][MOST][WAITING]; /* [from][to] */
+    tcp_message waiting[MOST][MOST][WAITING]; /* [from][to] */
     int count[MOST][MOST];
     tcp_ballot last; /* the last group that was whole and at work */
     int groups;      /* how many there were */
@@ -39,17 +39,17 @@ static unsigned draw(unsigned below)
     return (unsigned)(w.random >> 33) % below;
 }
 
-static void send_word(int from, int to, const tcp_word *word)
+static void send_message(int from, int to, const tcp_message *message)
 {
     if (from != to && w.met[from][to] && w.count[from][to] < WAITING)
-        w.waiting[from][to][w.count[from][to]++] = *word;
+        w.waiting[from][to][w.count[from][to]++] = *message;
 }
 
-static void send_to_set(int from, const tcp_word *word)
+static void send_to_set(int from, const tcp_message *message)
 {
     for (int to = 0; to < w.members; to++)
-        if (tcp_set_has(&word->ballot.set, to))
-            send_word(from, to, word);
+        if (tcp_set_has(&message->ballot.set, to))
+            send_message(from, to, message);
 }
 
 static void part(int a, int b)
@@ -58,8 +58,8 @@ static void part(int a, int b)
         return;
     w.met[a][b] = w.met[b][a] = false;
     w.count[a][b] = w.count[b][a] = 0;
-    tcp_vote_miss(&w.vote[a], b);
-    tcp_vote_miss(&w.vote[b], a);
+    tcp_vote_disconnect(&w.vote[a], b);
+    tcp_vote_disconnect(&w.vote[b], a);
 }
 
 static void part_from_all(int a)
@@ -70,15 +70,15 @@ static void part_from_all(int a)
 
 static void meet(int a, int b)
 {
-    tcp_word state;
+    tcp_message state;
     if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING ||
         w.vote[a].members <= b || w.vote[b].members <= a) /* it does not know the arrival */
         return;
     w.met[a][b] = w.met[b][a] = true;
     tcp_vote_state(&w.vote[a], &state);
-    send_word(a, b, &state);
+    send_message(a, b, &state);
     tcp_vote_state(&w.vote[b], &state);
-    send_word(b, a, &state);
+    send_message(b, a, &state);
 }
 
 static void go_to_work(int a, uint64_t before)
@@ -89,14 +89,14 @@ static void go_to_work(int a, uint64_t before)
 
 static void deliver(int from, int to)
 {
-    tcp_word in, answer;
+    tcp_message in, answer;
     const uint64_t before = w.vote[to].formed.number;
     if (w.count[from][to] == 0 || w.mode[to] != VOTING)
         return;
     in = w.waiting[from][to][0];
     memmove(w.waiting[from][to], w.waiting[from][to] + 1, (size_t)--w.count[from][to] * sizeof in);
-    if (tcp_vote_hear(&w.vote[to], from, &in, &answer))
-        send_word(to, from, &answer);
+    if (tcp_vote_on_message(&w.vote[to], from, &in, &answer))
+        send_message(to, from, &answer);
     if (tcp_vote_formed(&w.vote[to], &answer))
         send_to_set(to, &answer);
     go_to_work(to, before);
@@ -105,13 +105,13 @@ static void deliver(int from, int to)
 /* Also before everybody is there: a moment that was too short. */
 static void propose(int a)
 {
-    tcp_word word;
+    tcp_message message;
     const uint64_t before = w.vote[a].formed.number;
-    if (w.mode[a] != VOTING || !tcp_vote_propose(&w.vote[a], &word))
+    if (w.mode[a] != VOTING || !tcp_vote_propose(&w.vote[a], &message))
         return;
-    send_to_set(a, &word);
-    if (tcp_vote_formed(&w.vote[a], &word))
-        send_to_set(a, &word);
+    send_to_set(a, &message);
+    if (tcp_vote_formed(&w.vote[a], &message))
+        send_to_set(a, &message);
     go_to_work(a, before);
 }
 
@@ -370,29 +370,29 @@ static void one_that_comes_back_is_not_let_in(void **state)
     end_world();
 }
 
-/* As of a word that was forged on its way. */
+/* As of a message that was forged on its way. */
 static void a_word_that_names_others_than_the_members_counts_for_nothing(void **state)
 {
     (void)state;
-    tcp_word word, answer;
+    tcp_message message, answer;
     begin_with(3);
-    tcp_vote_state(&w.vote[1], &word);
-    assert_true(tcp_vote_can_be(&w.vote[0], &word));
-    tcp_set_add(&word.ballot.set, 3);
-    assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    tcp_vote_state(&w.vote[1], &word);
-    tcp_set_add(&word.suspects, LS_MEMBERS_MAX - 1);
-    assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    word = (tcp_word){.say = TCP_STATE};
-    assert_false(tcp_vote_can_be(&w.vote[0], &word));
+    tcp_vote_state(&w.vote[1], &message);
+    assert_true(tcp_vote_is_valid(&w.vote[0], &message));
+    tcp_set_add(&message.ballot.set, 3);
+    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
+    tcp_vote_state(&w.vote[1], &message);
+    tcp_set_add(&message.suspects, LS_MEMBERS_MAX - 1);
+    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
+    message = (tcp_message){.kind = TCP_STATE};
+    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
     /* Nor does a ballot that brings back an abandoned member. */
     assert_int_equal(vote_among(3), 3);
-    word = (tcp_word){.say = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
-    assert_true(tcp_vote_can_be(&w.vote[0], &word));
-    tcp_vote_hear(&w.vote[0], 1, &word, &answer);
+    message = (tcp_message){.kind = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
+    assert_true(tcp_vote_is_valid(&w.vote[0], &message));
+    tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 0);
-    word.ballot.set.bits[0] = 3;
-    tcp_vote_hear(&w.vote[0], 1, &word, &answer);
+    message.ballot.set.bits[0] = 3;
+    tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 1);
     end_world();
 }
