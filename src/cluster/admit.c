@@ -1,4 +1,4 @@
-/* Orders by which a process is admitted to a run that has begun. See cluster.h. */
+/* The orders that admit a process to a run that has begun. cluster.h describes them. */
 #include "base/error.h"
 #include "cluster/cluster.h"
 #include "cluster/courier.h"

@@ -1,4 +1,5 @@
-/* The callers' side: hands orders to the progress thread (courier.c) and waits for them. */
+/* The callers' side: gives orders to the progress thread (courier.c) and waits until they are
+ * done. */
 #include "cluster/cluster.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u               /* time between two heartbeats of a waiting thread */
-#define GRACE_NS ((uint64_t)1000000000u) /* extra time for an answer of the progress thread */
+#define SLICE_NS 20000000u /* time between two heartbeats of a waiting thread */
+/* time for the progress thread beyond the members' deadline */
+#define GRACE_NS ((uint64_t)1000000000u)
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
@@ -20,9 +22,9 @@ static bool is_done(void *arg)
     return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_COURIER_SEEN);
 }
 
-/* Waits until the order is done. The progress thread beats every few milliseconds,
- * unless the engine does not return from a call. Returns false if the thread has been
- * silent for `limit_ns`. */
+/* Waits until the order is done. Returns false if the heartbeat of the progress thread has stood
+ * still for `limit_ns`. (The thread beats every few milliseconds, unless a call of the engine does
+ * not return.) */
 static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *wait)
 {
     ls_silence silence = {0};
@@ -62,10 +64,11 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
 {
     bool done = await_done(c, limit_ns, wait);
     if (!done && order == LS_ORDER_OPEN && !ls_joining_ends(c, LS_JOINING_GIVEN_UP))
-        done = await_done(c, GRACE_NS, wait); /* joining has succeeded at the last moment */
+        /* the progress thread has joined at the last moment */
+        done = await_done(c, GRACE_NS, wait);
     if (!done) {
         c->hangs = true;
-        /* If the engine returns later after all, the progress thread tells the others. */
+        /* If the engine's call returns later, the progress thread tells the other members. */
         ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
@@ -85,8 +88,8 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
-/* Returns the limit for the silence of the progress thread, which is a little longer than that of
- * another member. */
+/* Returns the longest time that the progress thread may be silent. It is longer than the deadline
+ * of another member, so that the progress thread can report a lost member first. */
 static uint64_t patience(const ls_cluster *c)
 {
     return c->options.deadline_ns + GRACE_NS;
@@ -149,8 +152,8 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     return status;
 }
 
-/* Gathers parts of `bytes` bytes each, stored one after another; `only` ≥ 0: only the
- * part of that member. */
+/* Gathers parts of `bytes` bytes each, stored one after another. If `only` ≥ 0, sends only the part
+ * of member `only`. */
 static int gather_even(ls_cluster *c, int only, void *data, size_t bytes, ls_error *err)
 {
     const size_t count = (size_t)c->members;
@@ -224,7 +227,7 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
 
 static size_t is_ready(const ls_cluster *c)
 {
-    /* Relaxed, because the caller itself has written it. */
+    /* Relaxed, because the caller itself has stored the number. */
     return atomic_load_explicit(&c->sum.ready, memory_order_relaxed);
 }
 
@@ -243,7 +246,7 @@ int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
     status = await_order(c, LS_ORDER_SUM, patience(c), wait, err);
     c->summing = false;
     c->summed = status == LS_OK;
-    /* Relaxed, because the push of the next order releases it. */
+    /* Relaxed, because the push of the next order releases this store. */
     atomic_store_explicit(&c->sum.ready, 0, memory_order_relaxed);
     return status;
 }
@@ -326,8 +329,8 @@ void ls_cluster_regroups(ls_cluster *c)
 
 bool ls_cluster_lost(const ls_cluster *c)
 {
-    return c->failed_by_loss && !c->hangs && !c->summing; /* a sum in progress must be ended by the
-                                                   progress thread */
+    /* the progress thread must end a sum in progress */
+    return c->failed_by_loss && !c->hangs && !c->summing;
 }
 
 void ls_cluster_why(const ls_cluster *c, ls_error *out)
@@ -350,14 +353,14 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
     int status = LS_ESTALLED;
-    while (status && ls_cluster_lost(c)) /* another member may be lost at once */
+    while (status && ls_cluster_lost(c)) /* another member may be lost during the regrouping */
         status = give_order(c, LS_ORDER_REGROUP, patience(c), NULL, err);
     if (status) {
         ls_free(c->options.host, old);
         return status;
     }
     c->error = (ls_error){0};
-    c->summing = c->summed = false; /* a sum that was begun has failed by the loss */
+    c->summing = c->summed = false; /* a sum that was begun has failed because of the loss */
     old->sum = c->sum;
     old->next = c->old_sums;
     c->old_sums = old;
@@ -407,8 +410,9 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
     if (status == LS_OK)
         status = make_bytes(c, err);
-    if (status == LS_OK && !ls_cluster_was_admitted(c)) /* which knows them already */
-        status = ls_cluster_share(c, NULL, 0, err);     /* exchanges the names of all members */
+    /* an admitted process has received the names already */
+    if (status == LS_OK && !ls_cluster_was_admitted(c))
+        status = ls_cluster_share(c, NULL, 0, err); /* exchanges the names of all members */
     if (status)
         ls_cluster_close(c);
     else
@@ -426,7 +430,7 @@ void ls_cluster_free_old(ls_cluster *c)
     }
 }
 
-/* Frees all memory. It is called only if the transport cannot touch it any more. */
+/* Frees all memory. Called only if the transport cannot access the memory any more. */
 static void free_all(ls_cluster *c)
 {
     const ls_host *host = c->options.host;
@@ -450,7 +454,7 @@ int ls_cluster_close(ls_cluster *c)
 {
     if (!c)
         return LS_OK;
-    if (!c->pool) { /* it did not open, and no other thread uses its memory */
+    if (!c->pool) { /* the cluster was not opened, and no other thread uses its memory */
         ls_ring_fini(&c->orders);
         free_all(c);
         return LS_OK;

@@ -1,36 +1,37 @@
 /* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
  * run on the progress thread.
  *
- * Problem. A member that dies, or whose host is cut off, sends nothing. The others wait for its
- * part of an order (a sum or a gather that a caller has requested) and would wait for ever. A
- * network can also let short messages pass and lose long ones.
+ * Problem. A member that dies, or whose host is cut off, sends nothing. The other members wait for
+ * its part of an order (a sum or a gather; see cluster.h), and without this watch they would wait
+ * for ever. A network can also deliver short messages and lose long messages.
  *
  * Signs of life. Each member sends a short message to every other member at least once a second
  * (SAY_NS), or eight times within the deadline if that is sooner (say_alive). The progress thread
  * calls ls_watch_look every few milliseconds, which counts two times:
  *
- *     silent_ns   of each peer: since anything has arrived from it
- *     stuck_ns    of the order: since any of its data has moved, while all members take part in it
+ *     silent_ns   for each peer: time since the last message from the peer arrived
+ *     stuck_ns    for the order: time since data of the order last moved, counted while all members
+ *                 take part in the order
  *
- * If one of them exceeds the deadline, that is an error: the peer is lost, or a link is stuck. Only
- * attended time counts (ls_attended_ns in base/clock.h): time during which this process was
- * stopped is not held against another member.
+ * If silent_ns exceeds the deadline, the peer is lost. If stuck_ns exceeds the deadline, a network
+ * link is stuck, which is a fault. Only attended time counts (ls_attended_ns in base/clock.h): time
+ * during which this process was stopped counts against no other member.
  *
- * Errors. The first error becomes c->fault, by ls_watch_fault or ls_watch_loss. It ends the order
- * under way, and every later order fails with the same message. If the error is the loss of a
- * member, and the run may go on without it, fault_is_loss is set: the progress thread then regroups
- * with the surviving members (courier.c), and clears the fault.
+ * Errors. ls_watch_fault or ls_watch_loss stores the first error in c->fault. The error ends the
+ * order in progress, and every later order fails with the same message. If the error is the loss of
+ * a member without which the run may go on, fault_is_loss is set: the progress thread regroups with
+ * the surviving members (courier.c) and clears the fault.
  *
- * Last messages. A member that has a fault, a loss or nothing more to do sends one last message to
- * each peer, which says which of these it is (ls_say); after it the member sends nothing on this
- * transport. So the others need not wait for the deadline to learn of it. The states of a peer:
+ * Last messages. A member that has a fault, that has noticed a loss, or that has nothing more to
+ * do, sends one last message to each peer. The message says which of these is the case (ls_say), so
+ * that the peers need not wait for the deadline. After its last message a member sends nothing on
+ * this transport. The states of a peer:
  *
- *     sent_last    its last message has arrived; its silence is no longer watched
- *     leaves_run   that message says that the peer takes no part in the run any more; if it only
- *                  says that the peer has noticed a loss, the peer will regroup, and leaves_run is
- *                  false
+ *     sent_last    the peer's last message has arrived; the peer's silence is no longer watched
+ *     leaves_run   that message says that the peer takes no part in the run any more. (A peer whose
+ *                  last message reports a loss will regroup: its leaves_run is false.)
  *     last_posted, last_in_transit   the same in the other direction: this member's last message to
- *                  the peer was posted, and has not been sent yet */
+ *                  the peer was posted; it was posted and has not been sent yet */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/courier.h"
@@ -39,7 +40,7 @@
 #include <string.h>
 
 #define SAY_NS 1000000000u  /* longest interval between two signs of life */
-enum { MOST_REGROUPS = 8 }; /* most regroupings without a sum between them */
+enum { MOST_REGROUPS = 8 }; /* largest number of regroupings in a row without a sum */
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
@@ -126,8 +127,8 @@ void ls_watch_listen(ls_cluster *c, int m)
     post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
 }
 
-/* Sends a sign of life to each member, unless the last one to it is still in transit, or one of the
- * two has sent its last message. */
+/* Sends a sign of life to each peer. A peer is left out if the previous sign of life to it is still
+ * in transit, or if the peer or this member has sent the last message to the other. */
 static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->fault.status == LS_OK; m++) {
@@ -182,14 +183,14 @@ void ls_watch_hear(ls_cluster *c, int m)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->say == LS_SAY_LEAVE)
         ls_watch_loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say == LS_SAY_LOSS) /* a third member is lost; may this member go on without it? */
+    else if (in->say == LS_SAY_LOSS) /* the sender has noticed the loss of a third member */
         ls_watch_loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         ls_watch_listen(c, m);
 }
 
-/* Returns whether all members take part in the order under way and have delivered their own data
- * for it. From then on data should move all the time. */
+/* Returns whether all members take part in the order in progress and have delivered their own data
+ * for it. As long as this is so, data of the order should move all the time. */
 static bool all_are_in_it(const ls_cluster *c)
 {
     bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_owes_parts(c);
@@ -198,11 +199,11 @@ static bool all_are_in_it(const ls_cluster *c)
     return all;
 }
 
-/* Returns for how long this thread had no CPU since its last look; 0 as long as no member is
- * suspected, because finding out costs system calls. ls_attended_ns counts that time as attended.
- * Without it, a thread that was away because it had no CPU would take its absence for a stop of the
- * whole process, in which no silence counts, and a lost member would be found later on a busy
- * machine than on an idle one. */
+/* Returns how long this thread has waited for a CPU since the last ls_watch_look. Returns 0 if no
+ * member is suspected to be lost, because the measurement costs system calls. ls_attended_ns counts
+ * this time as attended. Otherwise, time without a CPU would look like a stop of the whole process,
+ * during which no silence counts, and a lost member would be found later on a busy machine than on
+ * an idle one. */
 static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -217,9 +218,10 @@ static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 }
 
 /* Reports that no data move although all members send signs of life. A likely cause is a link whose
- * MTU is smaller than that of the hosts, together with a firewall that drops the ICMP messages that
- * report it: short messages then arrive and long ones do not. The message names a member from which
- * data are expected, or else one to which data are in transit. */
+ * MTU is smaller than the hosts' MTU, together with a firewall that drops the ICMP messages that
+ * report this: short messages arrive and long messages do not. The error message names a member
+ * from which data are expected. If there is none, it names a member to which data are in
+ * transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;
@@ -247,7 +249,7 @@ void ls_watch_look(ls_cluster *c)
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
         /* A peer that has sent its last message is watched only as long as this member's last
-         * message to it is in transit: if the peer does not receive it, it is lost. */
+         * message to the peer is in transit. A peer that does not receive that message is lost. */
         if (m == c->wire->member || (p->sent_last && !p->last_in_transit))
             continue;
         p->silent_ns += attended;
