@@ -16,7 +16,8 @@ sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/sized base/split sync/park \
     sync/ring sync/barrier sync/deal sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/state pool/spin pool/guard pool/topology \
-    merge/tree merge/group device/plugin cluster/cluster cluster/courier cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
+    merge/tree merge/group device/plugin cluster/admit cluster/cluster cluster/courier \
+    cluster/names cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
     sources="$sources src/$file.c"
 done
 
