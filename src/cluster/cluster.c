@@ -1,10 +1,10 @@
-/* The callers' side: gives orders to the progress thread (courier.c) and waits until they are
+/* The callers' side: gives orders to the progress thread (progress.c) and waits until they are
  * done. */
 #include "cluster/cluster.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "device/registry.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static bool is_done(void *arg)
 {
-    return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_COURIER_SEEN);
+    return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_PROGRESS_SEEN);
 }
 
 /* Waits until the order is done. Returns false if the heartbeat of the progress thread has stood
@@ -48,7 +48,7 @@ int ls_cluster_usable(const ls_cluster *c, ls_error *err)
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
 
-static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
+static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
     if (c->hangs)
@@ -84,7 +84,7 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
 static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
                       const ls_cluster_wait *wait, ls_error *err)
 {
-    int status = hand_over(c, order, err);
+    int status = push_order(c, order, err);
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
@@ -103,12 +103,12 @@ int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 
 int ls_cluster_room(ls_cluster *c, int count, ls_error *err)
 {
-    if (count <= c->parcel_room)
+    if (count <= c->request_room)
         return LS_OK;
-    ls_free(c->options.host, c->parcel);
-    c->parcel = ls_alloc_array(c->options.host, (size_t)count, sizeof *c->parcel);
-    c->parcel_room = c->parcel ? count : 0;
-    return c->parcel ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d messages", count);
+    ls_free(c->options.host, c->request);
+    c->request = ls_alloc_array(c->options.host, (size_t)count, sizeof *c->request);
+    c->request_room = c->request ? count : 0;
+    return c->request ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d messages", count);
 }
 
 /* ---- gathers --------------------------------------------------------------------------------- */
@@ -126,18 +126,18 @@ static int make_stage(ls_cluster *c, size_t bytes, ls_error *err)
 int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *bytes, ls_error *err)
 {
     size_t all = 0, own = 0;
-    int parcels = 0;
+    int requests = 0;
     int status = ls_cluster_usable(c, err);
     if (status)
         return status;
     for (int m = 0; m < c->members; m++) {
         own = m == c->member ? all : own;
         all += bytes[m];
-        parcels += 4 + (int)(bytes[m] / LS_MESSAGE_MOST + bytes[c->member] / LS_MESSAGE_MOST);
+        requests += 4 + (int)(bytes[m] / LS_MESSAGE_MOST + bytes[c->member] / LS_MESSAGE_MOST);
     }
     status = make_stage(c, all, err);
     if (status == LS_OK)
-        status = ls_cluster_room(c, parcels, err);
+        status = ls_cluster_room(c, requests, err);
     if (status)
         return status;
     if (bytes[c->member] > 0)
@@ -193,7 +193,7 @@ int ls_cluster_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
     int status = ls_cluster_usable(c, err);
     if (status == LS_OK)
         status = ls_sum_prepare(c, shards, floats, err);
-    return status ? status : ls_cluster_room(c, ls_sum_parcels(c), err);
+    return status ? status : ls_cluster_room(c, ls_sum_requests(c), err);
 }
 
 float *ls_cluster_node(const ls_cluster *c, int i)
@@ -220,7 +220,7 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
     if (status)
         return status;
     c->order_bytes = c->sum.floats * sizeof(float);
-    status = hand_over(c, LS_ORDER_SUM, err);
+    status = push_order(c, LS_ORDER_SUM, err);
     c->summing = status == LS_OK;
     return status;
 }
@@ -234,7 +234,7 @@ static size_t is_ready(const ls_cluster *c)
 void ls_cluster_ready(ls_cluster *c, size_t floats)
 {
     if (floats > is_ready(c))
-        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
+        atomic_store_explicit(&c->sum.ready, floats, LS_PROGRESS_READY);
 }
 
 int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
@@ -386,15 +386,15 @@ void ls_cluster_end_all(ls_cluster *c, const char *why)
     leave(c, LS_EDIVERGED, why);
 }
 
-static int start_courier(ls_cluster *c, ls_error *err)
+static int start_progress(ls_cluster *c, ls_error *err)
 {
     const ls_pool_options o = {
         .size = sizeof o, .workers = 1, .name = "courier", .host = c->options.host};
     int status = ls_ring_init(&c->orders, c->options.host, sizeof(int), 2, err);
-    ls_park_init(&c->finished, LS_COURIER_SPINS);
+    ls_park_init(&c->finished, LS_PROGRESS_SPINS);
     if (status == LS_OK)
         status = ls_pool_create(&c->pool, &o, err);
-    return status ? status : ls_pool_submit(c->pool, 0, ls_courier, c, err);
+    return status ? status : ls_pool_submit(c->pool, 0, ls_progress_run, c, err);
 }
 
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
@@ -405,7 +405,7 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     c->options = *options;
     if (gethostname(c->host, sizeof c->host - 1) != 0 || !c->host[0])
         snprintf(c->host, sizeof c->host, "this");
-    int status = start_courier(c, err);
+    int status = start_progress(c, err);
     if (status == LS_OK)
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
     if (status == LS_OK)
@@ -438,7 +438,7 @@ static void free_all(ls_cluster *c)
     ls_cluster_free_old(c);
     ls_free(host, c->bytes);
     ls_free(host, c->stage);
-    ls_free(host, c->parcel);
+    ls_free(host, c->request);
     ls_free(host, c->peer);
     ls_free(host, c->name);
     ls_free(host, c->origin);

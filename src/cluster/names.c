@@ -2,7 +2,7 @@
  * callers have copies of them (ls_names_publish). */
 #include "base/error.h"
 #include "base/host.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * (ls_cluster_ready), while its devices still compute later pieces. */
 #include "base/error.h"
 #include "base/host.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 
 #include <lockstep/split.h>
 #include <string.h>
@@ -140,7 +140,7 @@ int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
     return list_nodes(c, s->nodes + s->others, err);
 }
 
-int ls_sum_parcels(const ls_cluster *c)
+int ls_sum_requests(const ls_cluster *c)
 {
     const ls_sum *s = &c->sum;
     return 2 * c->members + s->pieces * (s->nodes + 1)     /* headers, nodes out, sums in */
@@ -170,7 +170,7 @@ static size_t piece_floats(const ls_sum *s, int piece)
     return left < s->piece ? left : s->piece;
 }
 
-static void post_floats(ls_cluster *c, ls_parcel_kind kind, int piece, int peer, int channel,
+static void post_floats(ls_cluster *c, ls_request_kind kind, int piece, int peer, int channel,
                         int incoming, float *data)
 {
     const ls_transfer t = {.peer = peer,
@@ -178,7 +178,7 @@ static void post_floats(ls_cluster *c, ls_parcel_kind kind, int piece, int peer,
                            .incoming = incoming,
                            .data = data,
                            .bytes = piece_floats(&c->sum, piece) * sizeof *data};
-    ls_courier_post(c, kind, piece, &t);
+    ls_progress_post(c, kind, piece, &t);
 }
 
 /* Posts the receives of the other members' nodes for a piece that this member owns. */
@@ -190,7 +190,7 @@ static void receive_nodes(ls_cluster *c, int piece)
     for (int m = 0; m < c->members; m++) {
         const int nodes = m == c->member ? 0 : nodes_of(span, c, s->shards, m);
         for (int i = 0; i < nodes; i++, at += s->piece)
-            post_floats(c, LS_PARCEL_NODE_IN, piece, m, LS_ON_DATA, 1, at);
+            post_floats(c, LS_REQUEST_NODE_IN, piece, m, LS_ON_DATA, 1, at);
     }
 }
 
@@ -207,7 +207,7 @@ static void add_piece(ls_cluster *c, int k)
         }
     ls_tree_rest_add(&s->rest, &s->total, first, piece_floats(s, piece));
     for (int d = 1; d < c->members; d++)
-        post_floats(c, LS_PARCEL_OTHER, piece, (c->member + d) % c->members, LS_ON_SUMS, 0,
+        post_floats(c, LS_REQUEST_OTHER, piece, (c->member + d) % c->members, LS_ON_SUMS, 0,
                     s->total + first);
 }
 
@@ -229,7 +229,7 @@ static void deliver_piece(ls_cluster *c, int piece)
         if (owner == c->member)
             ls_sum_arrived(c, piece);
         else
-            post_floats(c, LS_PARCEL_OTHER, piece, owner, LS_ON_DATA, 0,
+            post_floats(c, LS_REQUEST_OTHER, piece, owner, LS_ON_DATA, 0,
                         s->node[i] + (size_t)piece * s->piece);
 }
 
@@ -238,26 +238,26 @@ void ls_sum_begin(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
     memset(s->arrived, 0, sizeof s->arrived);
-    s->added = s->brought = 0;
+    s->added = s->delivered = 0;
     for (int p = 0; p < s->pieces; p++)
         if (owner_of(c, p) == c->member)
             receive_nodes(c, p);
         else
-            post_floats(c, LS_PARCEL_OTHER, p, owner_of(c, p), LS_ON_SUMS, 1,
+            post_floats(c, LS_REQUEST_OTHER, p, owner_of(c, p), LS_ON_SUMS, 1,
                         s->total + (size_t)p * s->piece);
     ls_sum_go_on(c);
 }
 
-bool ls_sum_is_brought(const ls_cluster *c)
+bool ls_sum_is_delivered(const ls_cluster *c)
 {
-    return c->sum.brought == c->sum.pieces;
+    return c->sum.delivered == c->sum.pieces;
 }
 
 void ls_sum_go_on(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
-    const size_t ready = atomic_load_explicit(&s->ready, LS_COURIER_TAKES);
-    while (s->brought < s->pieces &&
-           (size_t)s->brought * s->piece + piece_floats(s, s->brought) <= ready)
-        deliver_piece(c, s->brought++);
+    const size_t ready = atomic_load_explicit(&s->ready, LS_PROGRESS_TAKES);
+    while (s->delivered < s->pieces &&
+           (size_t)s->delivered * s->piece + piece_floats(s, s->delivered) <= ready)
+        deliver_piece(c, s->delivered++);
 }

@@ -23,7 +23,7 @@
  *
  * If the minibatch is divided over several processes, the ranks of one process sum, chunk by chunk,
  * the nodes that cover the shards of their own process. The process's progress thread
- * (cluster/courier.h) sums these nodes with those of the other processes, and each rank copies the
+ * (cluster/progress.h) sums these nodes with those of the other processes, and each rank copies the
  * result. */
 #include "comm/comm.h"
 

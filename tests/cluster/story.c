@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "train/own_data.h"
 
 #include <arpa/inet.h>

@@ -1,10 +1,10 @@
-/* Tests the progress thread ("courier"), which exchanges messages with the other processes, and its
+/* Tests the progress thread, which exchanges messages with the other processes, and its
  * requests. The transport is simulated in memory (wire_double.h), and a thread of the test stands
  * for each process. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "cluster/wire_double.h"
 #include "free_port.h"
 #include "merge/tree.h"
@@ -53,7 +53,7 @@ typedef struct test {
     int members;
     wire_world *world;
     uint64_t deadline_ns, open_ns;
-    bool leaves; /* couriers (progress threads) are abandoned */
+    bool leaves; /* progress threads are abandoned */
     int (*body)(process *p);
     int shards;
     size_t floats;
@@ -489,7 +489,8 @@ static int sum_some_then_rest(process *p)
         status = ls_cluster_sum(p->cluster, NULL, &p->err);
     ls_cluster_commit(p->cluster, status == LS_OK);
     if (p->number == 0)
-        nanosleep(&long_enough, NULL); /* its workers compute; its courier speaks */
+        nanosleep(&long_enough,
+                  NULL); /* its workers compute; its progress thread sends signs of life */
     return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
 }
 
@@ -815,7 +816,7 @@ static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **st
 }
 
 static atomic_bool is_short;
-static _Thread_local bool is_caller; /* the courier is short of it alone */
+static _Thread_local bool is_caller; /* only the progress thread runs out of it */
 
 /* No memory for what is known of two members. */
 static void *short_alloc(void *user, size_t bytes, size_t align)

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "cluster/wire_double.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"

@@ -2,10 +2,10 @@
  * member, caller, order, group, fault, loss, node, arena and piece.
  *
  * A *peer* is another member. A *control message* is a message outside of orders: a sign of life,
- * or the last message that a member sends to a peer on a transport. The courier is the progress
- * thread. A parcel is a transfer together with its purpose. */
-#ifndef CLUSTER_COURIER_H
-#define CLUSTER_COURIER_H
+ * or the last message that a member sends to a peer on a transport. A *request* is a transfer
+ * together with its purpose. */
+#ifndef CLUSTER_PROGRESS_H
+#define CLUSTER_PROGRESS_H
 
 #include "cluster/cluster.h"
 #include "merge/group.h"
@@ -20,20 +20,22 @@
 /* Memory orders of an order's results and of a sum's parts (cluster.h, "Memory order"). They are
  * macros so that a test can weaken each one and check that ThreadSanitizer reports it
  * (tests/sync/weakened_orders.sh). */
-#ifndef LS_COURIER_DONE /* progress thread: stores `done` after it has written the results */
-#define LS_COURIER_DONE memory_order_release
+#ifndef LS_PROGRESS_DONE /* progress thread: stores `done` after it has written the results */
+#define LS_PROGRESS_DONE memory_order_release
 #endif
-#ifndef LS_COURIER_SEEN /* caller: loads `done` before it reads the results */
-#define LS_COURIER_SEEN memory_order_acquire
+#ifndef LS_PROGRESS_SEEN /* caller: loads `done` before it reads the results */
+#define LS_PROGRESS_SEEN memory_order_acquire
 #endif
-#ifndef LS_COURIER_READY /* caller: stores sum.ready after it has written its part of the nodes */
-#define LS_COURIER_READY memory_order_release
+#ifndef LS_PROGRESS_READY /* caller: stores sum.ready after it has written its part of the nodes   \
+                           */
+#define LS_PROGRESS_READY memory_order_release
 #endif
-#ifndef LS_COURIER_TAKES /* progress thread: loads sum.ready before it sends and adds that part */
-#define LS_COURIER_TAKES memory_order_acquire
+#ifndef LS_PROGRESS_TAKES /* progress thread: loads sum.ready before it sends and adds that part   \
+                           */
+#define LS_PROGRESS_TAKES memory_order_acquire
 #endif
-#ifndef LS_COURIER_SPINS /* number of spins before a caller that waits for an order sleeps */
-#define LS_COURIER_SPINS 0
+#ifndef LS_PROGRESS_SPINS /* number of spins before a caller that waits for an order sleeps */
+#define LS_PROGRESS_SPINS 0
 #endif
 
 /* Marks messages of this version. */
@@ -44,16 +46,16 @@ enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
 
 /* Kinds of control messages. After any kind but the first, the sender sends nothing more on this
  * transport. */
-typedef enum ls_say {
-    LS_SAY_ALIVE, /* a sign of life */
-    LS_SAY_BYE,   /* the sender has ended normally after `begun` orders */
-    LS_SAY_LEAVE, /* the sender has a fault; the other members may go on without the sender */
-    LS_SAY_LOSS,  /* the sender has noticed the loss of a third member, and will regroup */
-    LS_SAY_END    /* the sender has a fault after which no member can go on */
-} ls_say;
+typedef enum ls_control_kind {
+    LS_CONTROL_ALIVE, /* a sign of life */
+    LS_CONTROL_BYE,   /* the sender has ended normally after `begun` orders */
+    LS_CONTROL_LEAVE, /* the sender has a fault; the other members may go on without the sender */
+    LS_CONTROL_LOSS,  /* the sender has noticed the loss of a third member, and will regroup */
+    LS_CONTROL_END    /* the sender has a fault after which no member can go on */
+} ls_control_kind;
 
 typedef struct ls_control {
-    uint32_t magic, say;
+    uint32_t magic, kind;
     /* number of sums and gathers for which the sender has delivered all of its own data */
     uint64_t begun;
     char text[LS_ERROR_TEXT];
@@ -83,21 +85,21 @@ typedef enum ls_order_kind {
 enum { LS_JOINING, LS_JOINING_JOINED, LS_JOINING_GIVEN_UP };
 
 /* The purposes of a transfer. */
-typedef enum ls_parcel_kind {
-    LS_PARCEL_CONTROL_IN,
-    LS_PARCEL_CONTROL_OUT,
-    LS_PARCEL_LAST_OUT, /* any last message */
-    LS_PARCEL_HEAD_IN,
-    LS_PARCEL_NODE_IN,
-    LS_PARCEL_OTHER /* data of an order that need no action when they have been moved */
-} ls_parcel_kind;
+typedef enum ls_request_kind {
+    LS_REQUEST_CONTROL_IN,
+    LS_REQUEST_CONTROL_OUT,
+    LS_REQUEST_LAST_OUT, /* any last message */
+    LS_REQUEST_HEAD_IN,
+    LS_REQUEST_NODE_IN,
+    LS_REQUEST_OTHER /* data of an order that need no action when they have been moved */
+} ls_request_kind;
 
-typedef struct ls_parcel {
+typedef struct ls_request {
     ls_transfer transfer; /* must be first: poll returns a pointer to it */
-    ls_parcel_kind kind;
-    int piece;              /* NODE_IN: index of the piece of the arena */
-    struct ls_parcel *next; /* next parcel that waits for the same peer */
-} ls_parcel;
+    ls_request_kind kind;
+    int piece;               /* NODE_IN: index of the piece of the arena */
+    struct ls_request *next; /* next request that waits for the same peer */
+} ls_request;
 
 typedef struct ls_peer {
     char host[LS_MEMBER_NAME];
@@ -106,18 +108,18 @@ typedef struct ls_peer {
     uint64_t begun; /* ls_control.begun of its most recent message */
     int origin;     /* its number in the first group */
     bool sent_last; /* its last message has arrived */
-    /* its last message says that it leaves the run (every kind but LS_SAY_LOSS) */
+    /* its last message says that it leaves the run (every kind but LS_CONTROL_LOSS) */
     bool leaves_run;
     bool alive_in_transit; /* this member's sign of life to the peer, `out`, is in transit */
     bool last_posted;      /* this member's last message to the peer, `last`, has been posted */
     bool last_in_transit;  /* `last` is in transit */
     ls_control in, out, last;
-    ls_parcel in_parcel, out_parcel, last_parcel;
+    ls_request in_request, out_request, last_request;
     ls_head head_in;
     int coming;       /* number of messages of the order that are still expected from the peer */
     size_t under_way; /* bytes of the order in transit to the peer */
     /* list of the sends to the peer that are posted later, when `under_way` leaves room */
-    ls_parcel *waiting, **waiting_end;
+    ls_request *waiting, **waiting_end;
 } ls_peer;
 
 /* Largest number of bytes of an order in transit to all peers together. One message to each peer is
@@ -145,7 +147,7 @@ typedef struct ls_sum {
     /* Number of pieces, from the first on, that this member has delivered. A piece is delivered
      * when this member has posted the sends of its nodes to the owner of the piece. A piece that
      * this member owns is delivered when its nodes are complete there. */
-    int brought;
+    int delivered;
     int added; /* number of pieces owned by this member that have been added */
     /* [piece that this member owns]: number of nodes that have arrived, own nodes included */
     int arrived[LS_PIECES_MOST];
@@ -184,8 +186,8 @@ struct ls_cluster {
     /* memory of a gather that the transport accesses: all parts one after another */
     unsigned char *stage;
     size_t stage_bytes;
-    ls_parcel *parcel;
-    int parcel_room;
+    ls_request *request;
+    int request_room;
     ls_sum sum;
     ls_old_sum *old_sums;
     int agreed;
@@ -215,15 +217,15 @@ struct ls_cluster {
     /* number of sums, gathers and orders ADMIT begun in this group: the number of the current one,
      * from 1 */
     uint64_t begun;
-    int parcels, open; /* transfers of the order: number posted; number not ended yet */
-    int heads;         /* number of headers still to come */
+    int requests, open; /* transfers of the order: number posted; number not ended yet */
+    int heads;          /* number of headers still to come */
     ls_head head;
     /* CPU use of this thread, measured while a member is suspected to be lost */
     ls_thread_use own;
-    uint64_t looked_ns; /* time of the last ls_watch_look */
-    uint64_t spoke_ns;  /* time at which this member last sent signs of life */
-    uint64_t stuck_ns;  /* attended time since data of the order last moved */
-    uint64_t fault_ns;  /* time of the fault */
+    uint64_t checked_ns;    /* time of the last ls_watch_check */
+    uint64_t alive_sent_ns; /* time at which this member last sent signs of life */
+    uint64_t stuck_ns;      /* attended time since data of the order last moved */
+    uint64_t fault_ns;      /* time of the fault */
     bool closed;
     uint64_t now_group;     /* number of regroupings before the group of the transport `wire` */
     int regroups_since_sum; /* number of regroupings since the last sum that succeeded */
@@ -238,10 +240,10 @@ struct ls_cluster {
     atomic_bool regroups;
 };
 
-/* ---- courier.c ------------------------------------------------------------------------------ */
+/* ---- progress.c ------------------------------------------------------------------------------ */
 
 /* The function of the progress thread, which runs as a job of a pool. `arg`: the cluster. */
-int ls_courier(const ls_worker *worker, void *arg, ls_error *err);
+int ls_progress_run(const ls_worker *worker, void *arg, ls_error *err);
 
 /* Decides how joining ends, unless the other thread has decided before. Returns whether this
  * thread's decision counts. Called by the caller and by the progress thread. */
@@ -249,7 +251,7 @@ bool ls_joining_ends(ls_cluster *c, int how);
 
 /* Posts a transfer of the order in progress, or queues it if too much is in transit to the peer. If
  * posting fails, the failure becomes the fault. */
-void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer);
+void ls_progress_post(ls_cluster *c, ls_request_kind kind, int piece, const ls_transfer *transfer);
 
 /* ---- names.c ------------------------------------------------------------------------------- */
 
@@ -275,7 +277,7 @@ int ls_cluster_usable(const ls_cluster *c, ls_error *err);
 /* Gives an order and waits for its end. Errors: those of orders. */
 int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err);
 /* Makes room for the transfers of an order. Errors: LS_ENOMEM. */
-int ls_cluster_room(ls_cluster *c, int parcels, ls_error *err);
+int ls_cluster_room(ls_cluster *c, int requests, ls_error *err);
 
 /* ---- watch.c -------------------------------------------------------------------------------- */
 
@@ -329,15 +331,15 @@ bool ls_watch_post(ls_cluster *c, ls_transfer *transfer);
 bool ls_watch_owes_parts(const ls_cluster *c);
 
 /* Posts the receive of the next control message from member m. */
-void ls_watch_listen(ls_cluster *c, int m);
+void ls_watch_receive(ls_cluster *c, int m);
 /* Handles the control message that has arrived from member m. */
-void ls_watch_hear(ls_cluster *c, int m);
+void ls_watch_on_control(ls_cluster *c, int m);
 /* Sends a last message to every peer to which none has been posted yet. */
-void ls_watch_say_last(ls_cluster *c, ls_say say, const char *text);
+void ls_watch_send_last(ls_cluster *c, ls_control_kind kind, const char *text);
 /* Counts how long each member has been silent and how long the order has been stuck, reports a loss
  * or a fault if the deadline is exceeded, and sends signs of life when they are due. Called at
  * short intervals. */
-void ls_watch_look(ls_cluster *c);
+void ls_watch_check(ls_cluster *c);
 
 /* ---- sum.c ---------------------------------------------------------------------------------- */
 
@@ -345,14 +347,14 @@ void ls_watch_look(ls_cluster *c);
 int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err);
 /* Frees the memory of a sum. */
 void ls_sum_fini(ls_sum *sum, const ls_host *host);
-/* Returns how many parcels a sum needs, headers included. */
-int ls_sum_parcels(const ls_cluster *c);
+/* Returns how many requests a sum needs, headers included. */
+int ls_sum_requests(const ls_cluster *c);
 /* Posts all receives of a sum, and the sends of the pieces that are complete. */
 void ls_sum_begin(ls_cluster *c);
 /* Sends the pieces of this member's nodes that have become complete (sum.ready). */
 void ls_sum_go_on(ls_cluster *c);
 /* Returns whether this member has delivered all pieces of its nodes. */
-bool ls_sum_is_brought(const ls_cluster *c);
+bool ls_sum_is_delivered(const ls_cluster *c);
 /* Called when a node of one of this member's pieces has arrived. When all nodes of the piece have
  * arrived, they are added and the sum is sent to all. */
 void ls_sum_arrived(ls_cluster *c, int piece);

@@ -1,7 +1,7 @@
 /* The progress thread, which owns the transport. It executes one order at a time. During and
  * between orders it sends signs of life, and watches the signs of life of the other members
  * (watch.c). */
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -27,30 +27,30 @@ static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
 
 static void post_next(ls_cluster *c, ls_peer *p)
 {
-    ls_parcel *parcel;
-    while ((parcel = p->waiting) && has_room(c, p, parcel->transfer.bytes)) {
-        p->waiting = parcel->next;
-        p->under_way += parcel->transfer.bytes;
-        if (!ls_watch_post(c, &parcel->transfer))
+    ls_request *request;
+    while ((request = p->waiting) && has_room(c, p, request->transfer.bytes)) {
+        p->waiting = request->next;
+        p->under_way += request->transfer.bytes;
+        if (!ls_watch_post(c, &request->transfer))
             return;
     }
 }
 
-void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer)
+void ls_progress_post(ls_cluster *c, ls_request_kind kind, int piece, const ls_transfer *transfer)
 {
     if (c->fault.status)
         return;
-    ls_parcel *parcel = &c->parcel[c->parcels++];
+    ls_request *request = &c->request[c->requests++];
     ls_peer *p = &c->peer[transfer->peer];
-    *parcel = (ls_parcel){*transfer, kind, piece, NULL};
+    *request = (ls_request){*transfer, kind, piece, NULL};
     c->open++;
     if (transfer->incoming) {
         p->coming++;
-        ls_watch_post(c, &parcel->transfer);
+        ls_watch_post(c, &request->transfer);
         return;
     }
-    *(p->waiting ? p->waiting_end : &p->waiting) = parcel;
-    p->waiting_end = &parcel->next;
+    *(p->waiting ? p->waiting_end : &p->waiting) = request;
+    p->waiting_end = &request->next;
     post_next(c, p);
 }
 
@@ -74,7 +74,7 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
                            .data = c->stage + part_of(c, part) + at,
                            .bytes = left < LS_MESSAGE_MOST ? left : LS_MESSAGE_MOST};
     if (left > 0)
-        ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
+        ls_progress_post(c, LS_REQUEST_OTHER, 0, &t);
 }
 
 /* Posts one message of each member's part in turn, so that a short part does not wait for a long
@@ -110,10 +110,10 @@ static void exchange_heads(ls_cluster *c)
             .peer = m, .channel = LS_ON_HEADS, .data = &c->head, .bytes = sizeof c->head};
         if (m == c->member)
             continue;
-        ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
+        ls_progress_post(c, LS_REQUEST_OTHER, 0, &t);
         t.incoming = 1;
         t.data = &c->peer[m].head_in;
-        ls_courier_post(c, LS_PARCEL_HEAD_IN, 0, &t);
+        ls_progress_post(c, LS_REQUEST_HEAD_IN, 0, &t);
         c->heads++;
     }
 }
@@ -168,7 +168,7 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     if (!c->peer)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
     ls_names_take(c, before, origin);
-    c->looked_ns = c->spoke_ns = ls_now_ns();
+    c->checked_ns = c->alive_sent_ns = ls_now_ns();
     c->begun = 0;
     if (!before) {
         int status = ls_names_room(c, err);
@@ -178,7 +178,7 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     }
     for (int m = 0; m < members; m++)
         if (m != c->wire->member)
-            ls_watch_listen(c, m);
+            ls_watch_receive(c, m);
     return LS_OK;
 }
 
@@ -251,7 +251,7 @@ static void check_leave(ls_cluster *c)
 static void begin_order(ls_cluster *c)
 {
     c->active = true;
-    c->parcels = c->open = c->heads = 0;
+    c->requests = c->open = c->heads = 0;
     c->stuck_ns = 0;
     if (c->kind == LS_ORDER_OPEN) {
         open_wire(c);
@@ -261,7 +261,7 @@ static void begin_order(ls_cluster *c)
     /* if there was a fault, the last messages have been posted already */
     if (c->kind == LS_ORDER_CLOSE) {
         if (c->fault.status == LS_OK)
-            ls_watch_say_last(c, LS_SAY_BYE, "");
+            ls_watch_send_last(c, LS_CONTROL_BYE, "");
         return;
     }
     if (c->fault.status) {
@@ -335,21 +335,21 @@ static void continue_closing(ls_cluster *c)
 
 static void end_transfer(ls_cluster *c, ls_transfer *transfer)
 {
-    ls_parcel *parcel = (ls_parcel *)transfer;
+    ls_request *request = (ls_request *)transfer;
     ls_peer *p = &c->peer[transfer->peer];
     if (transfer->incoming)
         p->silent_ns = 0;
-    if (parcel->kind >= LS_PARCEL_HEAD_IN)
+    if (request->kind >= LS_REQUEST_HEAD_IN)
         c->stuck_ns = 0; /* only transfers of the order count; a sign of life does not */
-    if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
+    if (c->fault.status && request->kind >= LS_REQUEST_HEAD_IN)
         return; /* the transfer belongs to an order that has failed */
-    switch (parcel->kind) {
-    case LS_PARCEL_CONTROL_IN: ls_watch_hear(c, transfer->peer); return;
-    case LS_PARCEL_CONTROL_OUT: p->alive_in_transit = false; return;
-    case LS_PARCEL_LAST_OUT: p->last_in_transit = false; return;
-    case LS_PARCEL_HEAD_IN: check_head(c, transfer->peer); break;
-    case LS_PARCEL_NODE_IN: ls_sum_arrived(c, parcel->piece); break;
-    case LS_PARCEL_OTHER: break;
+    switch (request->kind) {
+    case LS_REQUEST_CONTROL_IN: ls_watch_on_control(c, transfer->peer); return;
+    case LS_REQUEST_CONTROL_OUT: p->alive_in_transit = false; return;
+    case LS_REQUEST_LAST_OUT: p->last_in_transit = false; return;
+    case LS_REQUEST_HEAD_IN: check_head(c, transfer->peer); break;
+    case LS_REQUEST_NODE_IN: ls_sum_arrived(c, request->piece); break;
+    case LS_REQUEST_OTHER: break;
     }
     c->open--;
     if (transfer->incoming) {
@@ -477,19 +477,19 @@ static void end_successfully(ls_cluster *c)
         ls_watch_end_order(c, NULL, false);
 }
 
-int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
+int ls_progress_run(const ls_worker *worker, void *arg, ls_error *err)
 {
     ls_cluster *c = arg;
     (void)worker;
     (void)err;
-    c->looked_ns = ls_now_ns();
+    c->checked_ns = ls_now_ns();
     while (!c->closed) {
         if (!c->active && await_order(c))
             begin_order(c);
         if (ls_watch_owes_parts(c))
             ls_sum_go_on(c);
         poll_wire(c, ls_watch_owes_parts(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
-        ls_watch_look(c);
+        ls_watch_check(c);
         check_leave(c);
         check_ended_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
