@@ -56,7 +56,7 @@ static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
     atomic_store_explicit(&c->done, false, memory_order_relaxed); /* the push releases it */
     return ls_ring_try_push(&c->orders, &kind) == LS_OK
                ? LS_OK
-               : ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
+               : ls_fail(err, LS_EINTERNAL, "two orders at once for the progress thread");
 }
 
 static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
@@ -389,7 +389,7 @@ void ls_cluster_end_all(ls_cluster *c, const char *why)
 static int start_progress(ls_cluster *c, ls_error *err)
 {
     const ls_pool_options o = {
-        .size = sizeof o, .workers = 1, .name = "courier", .host = c->options.host};
+        .size = sizeof o, .workers = 1, .name = "progress", .host = c->options.host};
     int status = ls_ring_init(&c->orders, c->options.host, sizeof(int), 2, err);
     ls_park_init(&c->finished, LS_PROGRESS_SPINS);
     if (status == LS_OK)
