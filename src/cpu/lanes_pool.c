@@ -31,7 +31,8 @@ static void backward_group(void *arg, uint32_t group)
                                     (float *)op->base.b.dx + group * op->x_group);
 }
 
-/* Computes few rows with sixteen channels in lanes. Scratch: x of those channels, then y. */
+/* Forward of few rows, with sixteen channels of one row in the lanes. Scratch: x of these channels,
+ * then y. */
 static void forward_few(ls_lanes_op *base)
 {
     const pool_op *op = (const pool_op *)base;
