@@ -132,9 +132,9 @@ typedef struct ls_few_kernels {
     void (*pick)(const ls_few_pick *p, const float *from, float *to);
     /* to[pixel][16] ← transposed: up to sixteen channels of `from`, `plane` floats apart, become
      * lanes; the other lanes become zero. */
-    void (*turn)(const float *from, size_t plane, int channels, size_t pixels, float *to);
-    /* The inverse of `turn`. */
-    void (*turn_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
+    void (*transpose)(const float *from, size_t plane, int channels, size_t pixels, float *to);
+    /* The inverse of `transpose`. */
+    void (*transpose_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
     void (*dense)(const ls_few_dense *d);
     void (*depth)(const ls_few_depth *d);
 } ls_few_kernels;

@@ -78,7 +78,8 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     w->x.left = s->pw;
     w->x.down = w->y.down = (w->y.h + m - 1) / m;
     w->x.across = w->y.across = (w->y.w + m - 1) / m;
-    /* Room for the weights both turned and not turned: eights of outputs by pairs of inputs. */
+    /* Room for the weights both transposed and not transposed: eights of outputs by pairs of
+     * inputs. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
     ls_wino_set_block(w, block_tiles(w));
@@ -90,7 +91,7 @@ static void init_spread(ls_wino *w)
     const ls_wino_image dy = w->y;
     w->y = w->x;
     w->x = dy;
-    w->turned = w->spread = 1;
+    w->transposed = w->spread = 1;
     ls_wino_set_block(w, w->block);
 }
 
@@ -111,7 +112,7 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, con
         return;
     }
     ls_wino_init(w, kernels, form, &transposed);
-    w->turned = 1;
+    w->transposed = 1;
 }
 
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
@@ -208,8 +209,7 @@ static void transform_input(void *arg, uint32_t item)
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->x, item);
     const ls_wino_values in = {p->in, p->in_point, w->tiles};
-    (w->spread ? w->kernels->error : w->kernels->input)[w->form](in, &some, p->x, p->first,
-                                                                 p->count);
+    (w->spread ? w->kernels->dy : w->kernels->input)[w->form](in, &some, p->x, p->first, p->count);
 }
 
 static void transform_output(void *arg, uint32_t item)
@@ -236,8 +236,8 @@ static void multiply_points(void *arg, uint32_t part)
                          .from = w->x.channels,
                          .tiles = w->tiles,
                          .count = pass->count,
-                         .turned = w->turned};
-    p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
+                         .transposed = w->transposed};
+    p.eight_step = to_multiple(w->transposed ? p.to : p.from, 2) * 8;
     for (const uint32_t end = point + count; point < end; point++) {
         p.out = pass->out + (size_t)point * pass->out_point;
         p.in = pass->in + (size_t)point * pass->in_point;
@@ -250,11 +250,11 @@ static void transform_weights(void *arg, uint32_t eight)
 {
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
-    const int in = w->turned ? w->y.channels : w->x.channels, r = form_of[w->form].r;
+    const int in = w->transposed ? w->y.channels : w->x.channels, r = form_of[w->form].r;
     const size_t row = to_multiple(in, 2) * 8, taps = (size_t)(r * r * 8);
     w->kernels->weights[w->form](p->values + eight * row, w->point_weights,
                                  p->weights + eight * (size_t)in * taps, in,
-                                 w->turned && !w->spread);
+                                 w->transposed && !w->spread);
 }
 
 static void transform_gradient(void *arg, uint32_t sixteen)
@@ -339,7 +339,7 @@ static void some_gradients(void *arg, uint32_t thread)
 
 void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 {
-    const int out = w->turned ? w->x.channels : w->y.channels;
+    const int out = w->transposed ? w->x.channels : w->y.channels;
     wino_pass pass = {.w = w, .values = values, .weights = weights};
     ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }

@@ -77,12 +77,12 @@ typedef struct ls_wino_finish {
 typedef struct ls_wino_product {
     float *out;
     const float *weights, *in;
-    size_t row;       /* step from one eight of the weights' output channels to the next */
-    int to, from;     /* number of result channels; number of channels to sum over */
-    int tiles, count; /* step from one channel to the next, in tiles; number of tiles to compute */
+    size_t eight_step; /* step from one eight of the weights' output channels to the next */
+    int to, from;      /* number of result channels; number of channels to sum over */
+    int tiles, count;  /* step from one channel to the next, in tiles; number of tiles to compute */
     /* non-zero: the sum runs over the weights' output channels, not over their input channels (for
      * dx) */
-    int turned;
+    int transposed;
 } ls_wino_product;
 
 /* The values of a block of tiles. */
@@ -93,10 +93,10 @@ typedef struct ls_wino_values {
 } ls_wino_values;
 
 typedef struct ls_wino_kernels {
-    /* values ← transformed weights of an eight of outputs and of all `from` inputs. If `turn` is
+    /* values ← transformed weights of an eight of outputs and of all `from` inputs. If `rotate` is
      * non-zero, each kernel is rotated by 180° first. */
     void (*weights[LS_WINO_FORMS])(float *values, size_t point, const float *weights, int from,
-                                   int turn);
+                                   int rotate);
     /* values ← transformed x, for `count` tiles from `first` on. */
     void (*input[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *x,
                                  int first, int count);
@@ -104,8 +104,8 @@ typedef struct ls_wino_kernels {
     void (*output[LS_WINO_FORMS])(float *y, const ls_wino_image *image, ls_wino_values values,
                                   int first, int count, const ls_wino_finish *finish);
     /* values ← transformed dy. */
-    void (*error[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *dy,
-                                 int first, int count);
+    void (*dy[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *dy,
+                              int first, int count);
     /* dx += the pixels that result from the tiles' values, tile by tile. Before the first tile of a
      * group, dx of the group is set to zero. */
     void (*spread[LS_WINO_FORMS])(float *dx, const ls_wino_image *image, ls_wino_values values,
@@ -115,9 +115,10 @@ typedef struct ls_wino_kernels {
     void (*panels[LS_WINO_FORMS])(float *panels, size_t point, const ls_wino_image *image,
                                   const float *dy, int first, int count);
     /* weights ← or, with `add`, += the gradient of the weights of `outputs` ≤ 16 outputs,
-     * transformed back from its values. `eight`: step from one eight of outputs to the next. */
-    void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight, const float *values, size_t point,
-                                    int from, int outputs, int add);
+     * transformed back from its values. `eight_step`: step from one eight of outputs to the next.
+     */
+    void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight_step, const float *values,
+                                    size_t point, int from, int outputs, int add);
 
     void (*multiply)(const ls_wino_product *p);
     /* The product of one point for the gradient of the weights: out[p][from][16] ← or, with `add`,
@@ -137,13 +138,13 @@ typedef struct ls_wino_kernels {
  * dx is computed in one of two ways:
  *
  *     convolution   dx is a convolution of dy with the weights rotated by 180°. In it the weights
- *                   are *turned*: their output channels are its inputs, and their input channels
- *                   its outputs. The tiles are tiles of dx.
- *     spread        The steps of the forward algorithm are transposed and run in reverse. For each
- *                   tile of y, the values of dy are multiplied with the weights, which are turned
- *                   but not rotated. The products are transformed to (m + r − 1)² pixels, which are
- *                   added to dx; neighbouring tiles overlap there. This takes fewer products if y
- *                   has fewer tiles than x, which is so without padding.
+ *                   are *transposed*: their output channels are its inputs, and their input
+ *                   channels its outputs. The tiles are tiles of dx.
+ *     spread        The parts of the forward algorithm are transposed and run in reverse. For each
+ *                   tile of y, the values of dy are multiplied with the weights, which are
+ *                   transposed but not rotated. The products are transformed to (m + r − 1)²
+ *                   pixels, which are added to dx; neighbouring tiles overlap there. This takes
+ *                   fewer products if y has fewer tiles than x, which is so without padding.
  *
  * The result of a row depends on that row and the weights alone. In a spread pass the tiles of a
  * group are added to dx in ascending order, also across blocks.
@@ -165,10 +166,10 @@ typedef struct ls_wino {
     const ls_wino_kernels *kernels;
     ls_team *team; /* set after init; NULL: the caller's thread alone */
     int form, points;
-    int turned; /* non-zero: computes dx from dy, with turned weights */
-    int spread; /* non-zero: a spread pass: tiles of y are added to dx */
-    int whole;  /* non-zero: the gradient of the weights takes all tiles as one block */
-    int block;  /* number of tiles of a block */
+    int transposed; /* non-zero: computes dx from dy, with transposed weights */
+    int spread;     /* non-zero: a spread pass: tiles of y are added to dx */
+    int whole;      /* non-zero: the gradient of the weights takes all tiles as one block */
+    int block;      /* number of tiles of a block */
     /* the inputs and the outputs of the pass; the caller may change group, channel and line, their
      * steps in memory */
     ls_wino_image x, y;
