@@ -91,7 +91,7 @@ static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
     int status = ls_wire_tcp()->open(&inner, &own, err);
     if (status)
         return status;
-    /* A newcomer keeps its place in the story. */
+    /* A newcomer keeps its index in the scenario. */
     const int member = inner->admitted ? m->process->member : inner->member;
     m->process->member = member;
     m->fate = m->story->loss[member].fate;
@@ -112,7 +112,9 @@ static void die(mortal_wire *w)
     w->inner = NULL;
 }
 
-/* The rest have 0.2 s to get further than the one. */
+/* With FATE_KILLED_IN_SUM and FATE_KILLED_IN_GATHER, the deaf member receives nothing before the
+ * loss: returns whether the transfer is dropped for this reason. The other members have 0.2 s in
+ * which they get further than the deaf member. */
 static bool swallows(mortal_wire *w, const ls_transfer *t)
 {
     mortal *m = w->mortal;
@@ -170,7 +172,7 @@ static void close_mortal(ls_wire *base)
     free(w);
 }
 
-/* One that was stopped wakes up here. */
+/* A member that was stopped continues here. */
 static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, ls_error *err)
 {
     mortal_wire *w = (mortal_wire *)base;
@@ -205,7 +207,8 @@ static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Called by the first member at a step: has the newcomers come that are to come there. */
+/* Called by the first member at a training step: starts the newcomers that come at this step, and
+ * waits until they wait. */
 static void let_come(story *s, uint64_t steps)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -230,7 +233,8 @@ static void on_progress(void *user, const ls_progress *p)
         atomic_store(&mine->mortal.dies_at, atomic_load(&mine->mortal.posts) + mine->dies_after);
 }
 
-/* Steps follow one another. */
+/* Notes which training steps a record reports. The steps of all records must follow one another
+ * without a gap. */
 static void note_record(process *mine, const char *json)
 {
     const char *step = strstr(json, "\"step\":");
@@ -257,7 +261,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Fills rows of own_data whose targets are values: a noisy 1 at the place of the label. */
+/* Fills rows of own_data whose targets are vectors: noise, plus 1 at the index of the label. */
 static int read_values(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *err)
 {
@@ -273,7 +277,7 @@ static int read_values(void *user, int test, const uint32_t *rows, uint32_t coun
     return LS_OK;
 }
 
-/* The same, but one value of each row differs. */
+/* Does the same as read_values, but one value of each row differs. */
 static int read_other_values(void *user, int test, const uint32_t *rows, uint32_t count,
                              void *values, void *targets, ls_error *err)
 {
@@ -294,7 +298,8 @@ static void use_values(process *p, bool others)
     fixture_set(&p->f, "loss=mse");
 }
 
-/* Momentum, batch norm, augmentation, dropout and a schedule: all that a step depends on. */
+/* Prepares member m. The config has momentum, batch norm, augmentation, dropout and a schedule, so
+ * that a training step depends on all kinds of state. */
 static void prepare(story *s, int m)
 {
     process *p = &s->process[m];
@@ -336,7 +341,7 @@ static void prepare(story *s, int m)
     p->f.sys.inject_count = s->nan[m] != NULL;
 }
 
-/* Waits until a newcomer is to come. */
+/* Waits until it is the newcomer's time to come. */
 static void await_turn(const process *p)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -371,8 +376,8 @@ static void *run_process(void *arg)
     return NULL;
 }
 
-/* how long a newcomer calls a member that is lost, and one that refuses it: longer than a run that
- * has begun may take to end (src/tcp/meet.c) */
+/* How long a newcomer calls a lost member, and how long it calls a member that refuses it. The
+ * latter is longer than the time that a newcomer gives a previous run to end (src/tcp/meet.c). */
 #define NEWCOMER_WAITS_NS UINT64_C(1000000000)
 #define REFUSED_WAITS_NS UINT64_C(20000000000)
 
@@ -400,7 +405,7 @@ static void prepare_tcp(story *s, int m, int port)
     p->f.cluster.comm = &p->mortal;
 }
 
-/* The first to come has the address. */
+/* The first process that starts can listen at the address, and is therefore the first member. */
 static void start_over_tcp(story *s)
 {
     const struct timespec a_moment = {.tv_nsec = 60000000};

@@ -1,5 +1,5 @@
-/* Whole runs over TCP, with a thread for each process, to which hosts come while they are under
- * way. */
+/* Tests the admission of newcomers: whole training runs over TCP, to which further processes come
+ * while they are in progress. A thread of the test stands for each process. */
 #include "cluster/story.h"
 #include "runner.h"
 
@@ -8,7 +8,8 @@
 
 static story one, other;
 
-/* A run of three epochs, of three steps each; newcomers come during the first or the second. */
+/* Prepares a run of three epochs of three training steps each. The two newcomers come at the steps
+ * `first` and `second`. */
 static void begin(int members, int newcomers, uint64_t first, uint64_t second)
 {
     other = (story){.members = members,
@@ -19,8 +20,8 @@ static void begin(int members, int newcomers, uint64_t first, uint64_t second)
                     .comes = {first, second}};
 }
 
-/* Checks that the processes in `went_on` (a bit each) have ended with the weights of one process,
- * and that the others have failed. */
+/* Checks that the processes in `went_on` (one bit for each process) have ended with the weights of
+ * a run in one process, and that the other processes have failed. */
 static void these_ended_well(unsigned went_on, int hosts, const char *what)
 {
     for (int m = 0; m < other.members + other.newcomers; m++) {
@@ -53,7 +54,7 @@ static void a_host_is_admitted_at_the_end_of_an_epoch(void **state)
     assert_int_equal(other.process[2].records, 0);
 }
 
-/* It waits for nobody at its start. */
+/* The first process waits for no other at its start. */
 static void one_host_alone_becomes_three(void **state)
 {
     (void)state;
@@ -68,7 +69,7 @@ static void two_come_and_two_become_four(void **state)
 {
     (void)state;
     alone(&one, 8);
-    begin(2, 2, 1, 2); /* both at the end of the first epoch */
+    begin(2, 2, 1, 2); /* both are admitted at the end of the first epoch */
     tell(&other);
     these_ended_well(15, 4, "two come at once");
     assert_int_equal(other.process[0].arrivals, 2);
@@ -82,7 +83,7 @@ static void a_newcomer_takes_over_when_others_are_lost(void **state)
     (void)state;
     alone(&one, 8);
     begin(2, 1, 2, 0);
-    other.loss[0].step = 5; /* the second epoch: three hosts become two */
+    other.loss[0].step = 5; /* in the second epoch, three hosts become two */
     other.loss[0].posts = 4;
     tell(&other);
     these_ended_well(6, 2, "the first is lost");
@@ -106,7 +107,8 @@ static void a_host_may_come_after_one_was_lost(void **state)
     assert_int_equal(other.process[0].faults, 1);
 }
 
-/* The newcomer goes on with them, or was left out and may find that the run has ended. */
+/* Checks the first two members. The newcomer may have gone on with them; or it was left out, and
+ * may find that the run has ended. */
 static void the_first_two_ended_well(const char *what)
 {
     for (int m = 0; m < 2; m++)
@@ -114,7 +116,7 @@ static void the_first_two_ended_well(const char *what)
             fail_msg("%s: process %d: %s", what, m, other.process[m].err.text);
 }
 
-/* The first regrouping of a member is that of the admission. */
+/* The member is lost in its first regrouping, which is the regrouping of the admission. */
 static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
 {
     (void)state;
@@ -125,7 +127,8 @@ static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
         other.loss[victim].regrouping = 1;
         snprintf(what, sizeof what, "%d is lost in the vote", victim);
         tell(&other);
-        /* The newcomer goes on with the others, or was left out and finds nobody where it called.
+        /* The newcomer goes on with the others, or it was left out and finds no member at the
+         * address.
          */
         for (int m = 0; m < 3; m++)
             if (m != victim && (other.process[m].status ||
@@ -134,8 +137,9 @@ static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
     }
 }
 
-/* Member 2 dies in an exchange at the end of the epoch, whose result one member has and the other
- * lacks: that of the evaluation, that of who waits, or those of the admission. */
+/* Member 2 is lost in an exchange at the end of the epoch, whose result one of the others has and
+ * the other lacks. It may be the exchange of the evaluation, the exchange of the waiting processes,
+ * or one of the exchanges of the admission. */
 static void one_may_know_less_at_the_end_of_an_epoch(void **state)
 {
     (void)state;
@@ -153,7 +157,8 @@ static void one_may_know_less_at_the_end_of_an_epoch(void **state)
     }
 }
 
-/* It dies at each of its first posts, which are those of the exchanges of its start. */
+/* The newcomer is lost at each of its first posts in turn. These are the posts of the exchanges at
+ * its start. */
 static void the_newcomer_may_be_lost_at_any_exchange(void **state)
 {
     (void)state;
@@ -166,7 +171,8 @@ static void the_newcomer_may_be_lost_at_any_exchange(void **state)
     }
 }
 
-/* Checks that the newcomer fails with `text`, and that the two members end as one process does. */
+/* Checks that the newcomer fails with `text`, and that the two members end like a run in one
+ * process. */
 static void the_newcomer_is_refused(const char *text)
 {
     other.refused = true;
@@ -223,7 +229,8 @@ static void a_host_with_another_secret_is_refused_by_name(void **state)
     the_newcomer_is_refused("does not know this run's secret");
 }
 
-/* A run that does not admit, and a newcomer that does not ask to be admitted. */
+/* Tries a run that does not admit processes, and then a newcomer that does not ask to be
+ * admitted. */
 static void a_run_that_does_not_admit_refuses_by_name(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests the communicator `ordered` with several processes that have several workers each. All add
- * in the order of the same tree, so the sums are bit-identical. */
+/* Tests the communicator `ordered` with several processes that have several workers each. All
+ * processes add in the order of the same tree, so that the sums are bit-identical. */
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"
@@ -25,8 +25,8 @@ typedef struct process {
     ls_error err;
 } process;
 
-/* Fills a leaf with numbers of such different sizes that every other order of addition gives other
- * bits. */
+/* Fills a leaf with numbers that differ so much in size that every other order of additions gives
+ * other bits. */
 static void fill(float *leaf, int shard, size_t floats, void *user)
 {
     const int step = *(const int *)user;
@@ -112,7 +112,7 @@ static void run_members(int members, int workers, int shards, uint64_t expected)
     for (int m = 0; m < members; m++) {
         p[m].place = (wire_place){world, m};
         p[m].shards = shards;
-        /* Hosts need not be alike; none has more workers than shards. */
+        /* The hosts have different numbers of workers, but no host has more workers than shards. */
         p[m].workers = m % 2 && workers > 1 ? workers - 1 : workers;
         if (p[m].workers > shards / members)
             p[m].workers = shards / members;

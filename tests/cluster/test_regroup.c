@@ -8,8 +8,9 @@
 
 static story one, other;
 
-/* Checks that the members in `left` (a bit each) have ended well, the lowest of them with the
- * records from where the one before stopped, and that the others have not. */
+/* Checks that the members in `left` (one bit for each member) have ended well and the others have
+ * not. The lowest remaining member must have the records that follow those of the former first
+ * member. */
 static void only_these_went_on(unsigned left, const char *what)
 {
     int first = -1;
@@ -34,9 +35,9 @@ static void only_these_went_on(unsigned left, const char *what)
     const process *p = &other.process[first];
     assert_true(p->first_step != UINT64_MAX);
     if (first > 0 && p->first_step == 0 && other.process[0].last_step == STEPS)
-        return; /* none was left to be recorded */
-    /* A step that the first member was about to record when it was lost may have been made by
-     * another without being recorded. */
+        return; /* no training step was left to be recorded */
+    /* If the first member was lost before it recorded a training step, another member may have made
+     * this step without recording it. */
     if (p->last_step != STEPS || p->first_step > other.process[0].last_step + 1 + (first > 0))
         fail_msg("%s: steps %llu to %llu are recorded by member %d, behind %llu", what,
                  (unsigned long long)p->first_step, (unsigned long long)p->last_step, first,
@@ -66,13 +67,14 @@ static void any_member_may_be_lost_at_any_point(void **state)
         }
 }
 
-/* Every third step ends an epoch: a member lost after it is lost in an evaluation, or between two
- * epochs. */
+/* Every third training step ends an epoch. A member that is lost after such a step is lost in an
+ * evaluation, or between two epochs. */
 static void one_may_be_lost_in_an_evaluation(void **state)
 {
     (void)state;
     alone(&one, 8);
-    /* Each of the three at the end of one epoch; in the long form of two. */
+    /* Each of the three members is lost at the end of one epoch; in the long form of the test, of
+     * two epochs. */
     static const int cases[] = {0, 4, 2, 3, 1, 5};
     for (unsigned i = 0; i < ls_tests_rounds(3, 6); i++) {
         const int k = cases[i];
@@ -87,7 +89,8 @@ static void one_may_be_lost_in_an_evaluation(void **state)
     }
 }
 
-/* The first, too: then it records a step, or an evaluation, that it has from another one. */
+/* The first member may be the one that has done less. It then records a training step or an
+ * evaluation that it has received from another member. */
 static void who_has_done_less_is_brought_level(void **state)
 {
     (void)state;
@@ -111,8 +114,8 @@ static void who_has_done_less_is_brought_level(void **state)
         }
 }
 
-/* A member that is behind receives the whole position, including what does not follow from the
- * step's report. The remaining member is the newest, and its mark stays. */
+/* A member that has done less receives the whole position of the run, including values that do not
+ * follow from the training step's report. The member that has done most keeps its mark. */
 static void where_the_run_stands_is_shared_as_a_whole(void **state)
 {
     (void)state;
@@ -158,10 +161,12 @@ static void another_one_may_be_lost_while_they_regroup(void **state)
     other.loss[3].step = 4;
     other.loss[0].regrouping = 1;
     tell(&other);
-    only_these_went_on(0, "the first in the regrouping"); /* two of four, without the first */
+    /* two of four members without the first one are no majority */
+    only_these_went_on(0, "the first in the regrouping");
 }
 
-/* It says nothing more, and when it wakes up it finds that the others have gone on. */
+/* The member sends nothing more. When it continues, it finds that the others have gone on without
+ * it. */
 static void one_that_was_stopped_is_not_let_in_again(void **state)
 {
     (void)state;
@@ -216,7 +221,7 @@ static void of_two_the_first_goes_on(void **state)
     }
 }
 
-/* The next first member writes a run of its own, which can be resumed. */
+/* The new first member writes a run directory of its own, from which the run can be resumed. */
 static void who_is_first_then_has_the_run_beside(void **state)
 {
     (void)state;
@@ -244,8 +249,8 @@ static void who_is_first_then_has_the_run_beside(void **state)
     scratch_end(&dir);
 }
 
-/* The lost member contributes nothing to step 6, so no member has made it and could bring the
- * others to the same state. */
+/* The lost member contributes nothing to training step 6, so no member has made this step and could
+ * bring the others to the same state. */
 static void who_is_left_with_other_weights_is_named(void **state)
 {
     (void)state;
@@ -260,7 +265,8 @@ static void who_is_left_with_other_weights_is_named(void **state)
     }
 }
 
-/* Each member finds out by itself; a slow one may learn before that the other has left, and why. */
+/* Each member finds the loss by itself. A slow member may first learn that the other one has left,
+ * and why. */
 static void an_engine_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;

@@ -66,14 +66,15 @@ static void stopped_by_any_member_it_goes_on_on_any_number(void **state)
         assert_in_range(other.process[0].result.steps, 4, STEPS - 1);
         other = (story){.members = 1 + stopper, .workers = 2, .shards = 8, .run_dir = run};
         for (int m = 0; m < other.members; m++)
-            other.resume[m] = run; /* which the first alone looks at */
+            other.resume[m] = run; /* only the first member reads it */
         tell(&other);
         all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
         scratch_end(&dir);
     }
 }
 
-/* A run of one host that gave no number: its own goes on. */
+/* A run of one host whose config gives no number of shards. When it is resumed on several hosts, it
+ * keeps its number. */
 static void one_shard_for_each_device_goes_on_over_hosts(void **state)
 {
     (void)state;
@@ -95,8 +96,9 @@ static void one_shard_for_each_device_goes_on_over_hosts(void **state)
     scratch_end(&dir);
 }
 
-/* The run is done, so no evaluation computes the metric again. Its value is one that nothing else
- * in the standing gives, as the test accuracy would be that of classes. */
+/* The run has ended, so no evaluation computes the metric again. The metric's value cannot be
+ * derived from the other values of the run's state (for classes it could be: from the test
+ * accuracy). */
 static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 {
     (void)state;
@@ -118,7 +120,7 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
         if (p->status)
             fail_msg("member %d: %s", m, p->err.text);
         assert_string_equal(p->result.metric, told->metric);
-        if (!(p->result.test_metric == told->test_metric)) /* nor NaN */
+        if (!(p->result.test_metric == told->test_metric)) /* also fails for NaN */
             fail_msg("member %d: %g, not %g", m, p->result.test_metric, told->test_metric);
         assert_true(p->result.epochs == told->epochs && p->result.steps == told->steps);
     }
@@ -127,7 +129,7 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
-/* Workers take shards as they come: the shard is one of the host's four. */
+/* Workers take the next free shard, so the shard may be any of the host's four. */
 static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
 {
     (void)state;
@@ -171,8 +173,8 @@ static void resume_from(const char *run)
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
 }
 
-/* At different points of a step: each survivor has saved, and each saved run continues with the
- * same bits. */
+/* A member is lost at different points of a training step. Each surviving member has saved, and
+ * each saved run continues with the same bits. */
 static void survivors_of_a_lost_member_save_what_goes_on(void **state)
 {
     (void)state;
@@ -213,8 +215,8 @@ static uint64_t count_posts(void)
     return other.posts;
 }
 
-/* Its last posts are those of the gather in which all members compare their results, and of its
- * goodbye. */
+/* The member's last posts belong to the gather in which all members compare their results, and to
+ * its last message. */
 static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
 {
     (void)state;
@@ -244,7 +246,8 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
     }
 }
 
-/* The first host is lost twice in one directory: what the first loss has left is not touched. */
+/* The first host is lost twice in runs with the same directory. The files that remain from the
+ * first loss must not be changed. */
 static void the_first_host_may_be_lost_again(void **state)
 {
     (void)state;
@@ -268,7 +271,7 @@ static void the_first_host_may_be_lost_again(void **state)
     scratch_end(&dir);
 }
 
-/* As one that is silent, but at once. */
+/* An error of the engine has the same effect as the silence of the host, but at once. */
 static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Tests the vote by which the processes of a run decide who continues after a loss: some processes
- * crash, some learn of losses late or wrongly, and connections break and return. New
- * processes arrive, of which not every process knows. */
+/* Tests the vote by which the processes of a run decide which of them continue after a loss. Some
+ * processes crash, some learn of losses late or are told wrong losses, and connections break and
+ * return. Newcomers arrive that not every process knows. */
 #include "runner.h"
 #include "tcp/vote.h"
 
@@ -17,17 +17,17 @@ enum { MOST = 7, WAITING = 64 };
 typedef enum mode { AT_WORK, VOTING, DEAD } mode;
 
 typedef struct world {
-    int members; /* arrivals that have come included */
+    int members; /* number of members, arrivals included */
     int first;   /* number of members of the first group */
     tcp_vote vote[MOST];
     mode mode[MOST];
-    bool met[MOST][MOST]; /* a connection, in either direction */
+    bool met[MOST][MOST]; /* there is a connection between the two, in either direction */
     bool cut[MOST][MOST];
-    tcp_message waiting[MOST][MOST][WAITING]; /* [from][to] */
+    tcp_message waiting[MOST][MOST][WAITING]; /* [from][to]: messages in transit */
     int count[MOST][MOST];
-    tcp_ballot last; /* the last group that was whole and at work */
-    int groups;      /* how many there were */
-    int admitted;    /* how many of them had a new member */
+    tcp_ballot last; /* the last group that was at work with all its members */
+    int groups;      /* number of groups that were at work */
+    int admitted;    /* number of these groups with a new member */
     uint64_t random;
 } world;
 
@@ -72,7 +72,8 @@ static void meet(int a, int b)
 {
     tcp_message state;
     if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING ||
-        w.vote[a].members <= b || w.vote[b].members <= a) /* it does not know the arrival */
+        /* one of the two does not know the other, an arrival */
+        w.vote[a].members <= b || w.vote[b].members <= a)
         return;
     w.met[a][b] = w.met[b][a] = true;
     tcp_vote_state(&w.vote[a], &state);
@@ -102,7 +103,8 @@ static void deliver(int from, int to)
     go_to_work(to, before);
 }
 
-/* Also before everybody is there: a moment that was too short. */
+/* Member a makes a proposal if it may, even before all members are connected, as after a settling
+ * time that was too short. */
 static void propose(int a)
 {
     tcp_message message;
@@ -120,7 +122,7 @@ static void begin_vote(int a)
     if (w.mode[a] == DEAD)
         return;
     part_from_all(a);
-    if (w.mode[a] == AT_WORK) /* what it knew of an arrival was for an earlier vote */
+    if (w.mode[a] == AT_WORK) /* it forgets the arrival of an earlier vote */
         w.vote[a].arrivals = (tcp_set){{0}};
     w.mode[a] = VOTING;
     tcp_vote_begin(&w.vote[a], &(tcp_set){{0}});
@@ -138,7 +140,8 @@ static void cut_anew(void)
         }
 }
 
-/* Nothing is summed but by all of a group. */
+/* Returns whether all members of the group are at work in it. A sum needs all members of a
+ * group. */
 static bool is_whole(const tcp_ballot *group)
 {
     bool whole = true;
@@ -157,7 +160,7 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return inside;
 }
 
-/* Where a whole group is at work, an arrival comes, and most of its members know of it. */
+/* If a group is at work, an arrival comes, and most members of the group are told of it. */
 static void come(void)
 {
     const int n = w.members;
@@ -172,7 +175,7 @@ static void come(void)
             begin_vote(a);
             assert_int_equal(tcp_vote_expect(&w.vote[a], n, NULL), LS_OK);
         }
-    if (draw(2)) /* all meet before anybody proposes */
+    if (draw(2)) /* all members connect before any of them proposes */
         for (int a = 0; a <= n; a++)
             for (int b = 0; b < n; b++) {
                 meet(a, b);
@@ -181,12 +184,12 @@ static void come(void)
             }
     for (int a = 0; a <= n; a++)
         propose(a);
-    for (unsigned i = draw(400); i > 0; i--) /* … and some of the words arrive */
+    for (unsigned i = draw(400); i > 0; i--) /* some of the messages arrive */
         deliver((int)draw((unsigned)w.members), (int)draw((unsigned)w.members));
 }
 
-/* All groups that are ever at work follow each other: none is at work beside an earlier one.
- * Without arrivals each is a part of the one before. */
+/* Checks that all groups that are ever at work follow one another: no group is at work together
+ * with an earlier one. Without arrivals, each group is a subset of the group before it. */
 static void check_row(unsigned seed)
 {
     for (int a = 0; a < w.members; a++) {
@@ -255,14 +258,14 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
         for (int a = 0; a < w.members; a++)
             tcp_vote_fini(&w.vote[a]);
     }
-    assert_in_range(groups, 8000, INT32_MAX); /* and some part often does */
+    assert_in_range(groups, 8000, INT32_MAX); /* many of the draws lead to several groups */
     assert_in_range(admitted, 400, INT32_MAX);
 }
 
 /* ---- with everybody at his best -------------------------------------------------------------- */
 
-/* Lets the members in `alive` (a bit each) vote until nothing more happens. Returns those that
- * continue. */
+/* Lets the members in `alive` (one bit for each member) vote until no message is left. Returns the
+ * members that continue. */
 static unsigned vote_among(unsigned alive)
 {
     unsigned on = 0;
@@ -332,7 +335,8 @@ static void one_after_the_other_is_lost_until_one_is_left(void **state)
     end_world();
 }
 
-/* The arrival, number 3, becomes a member if all know of it, and is then one of those that count.
+/* The arrival, number 3, becomes a member if all members know it. From then on it counts for
+ * quorums.
  */
 static void an_arrival_is_let_in_where_all_know_of_it(void **state)
 {
@@ -346,16 +350,17 @@ static void an_arrival_is_let_in_where_all_know_of_it(void **state)
         for (int a = unaware; a < 4; a++)
             assert_int_equal(tcp_vote_expect(&w.vote[a], 3, NULL), LS_OK);
         for (int a = 0; a < 3; a++)
-            w.mode[a] = VOTING; /* it has regrouped because of the arrival */
+            w.mode[a] = VOTING; /* the member regroups because of the arrival */
         assert_int_equal(vote_among(15), unaware ? 7 : 15);
         assert_int_equal(tcp_set_has(&w.vote[1].formed.fresh, 3), !unaware);
         if (!unaware)
-            assert_int_equal(vote_among(14), 14); /* the first is lost: three of four */
+            /* the first member is lost, and three of four remain */
+            assert_int_equal(vote_among(14), 14);
         end_world();
     }
 }
 
-/* Member 2 was stopped while the others went on, and finds them in another vote. */
+/* Member 2 was stopped while the others went on. It continues while they hold another vote. */
 static void one_that_comes_back_is_not_let_in(void **state)
 {
     (void)state;
@@ -370,7 +375,7 @@ static void one_that_comes_back_is_not_let_in(void **state)
     end_world();
 }
 
-/* As of a message that was forged on its way. */
+/* A message that was changed on its way. */
 static void a_word_that_names_others_than_the_members_counts_for_nothing(void **state)
 {
     (void)state;
@@ -385,7 +390,7 @@ static void a_word_that_names_others_than_the_members_counts_for_nothing(void **
     assert_false(tcp_vote_is_valid(&w.vote[0], &message));
     message = (tcp_message){.kind = TCP_STATE};
     assert_false(tcp_vote_is_valid(&w.vote[0], &message));
-    /* Nor does a ballot that brings back an abandoned member. */
+    /* A proposal that contains an abandoned member does not count either. */
     assert_int_equal(vote_among(3), 3);
     message = (tcp_message){.kind = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
     assert_true(tcp_vote_is_valid(&w.vote[0], &message));
