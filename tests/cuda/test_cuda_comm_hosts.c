@@ -36,7 +36,7 @@ typedef struct process {
     wire_place place;
     ls_cluster *cluster;
     int gpus[GANG_RANKS];
-    comm_gang gang, again; /* the group's work, and the work after that, if it has steps */
+    comm_gang gang, again; /* first gang of the process; second gang, if it has steps */
     int status, closed;
     ls_error err;
 } process;
@@ -48,7 +48,8 @@ struct story {
     void (*last)(comm_member *member);
     int steps; /* 0: 3 */
     void (*plant)(wire_world *wire);
-    int fails_in; /* this step of process 1, in which it goes on with another gang; 0: none */
+    /* step of process 1 that fails, after which the process goes on with gang `again`; 0: none */
+    int fails_in;
     wire_world *wire;
     process process[MOST];
 };
@@ -76,7 +77,7 @@ static comm_gang gang_of(process *p)
     return g;
 }
 
-/* As a trainer: a run that ends with an error leaves the others. */
+/* Runs a process. If it ends with an error, it leaves the other processes, as a trainer does. */
 static void *run_process(void *arg)
 {
     process *p = arg;
@@ -178,9 +179,10 @@ static void know_the_wire(wire_world *w)
     wire = w;
 }
 
-/* No process has come to the end of its backward pass, and yet the last process has sent its part
- * of the others' pieces, and these have sent the sums. In each step every process sends one message
- * to each other of either kind. The first merge connects the group. */
+/* Checks that buckets are sent while backward still runs: no process has reached the end of its
+ * backward pass, but the last process has sent its nodes of the other processes' pieces, and these
+ * have sent the sums. In each step every process sends one message of either kind to each other
+ * process. The first merge connects the group. */
 static int look_at_the_wire(comm_member *m, int step)
 {
     const int self = m->gang->gpus[0] / MOST, others = m->gang->shards - 1;
@@ -228,7 +230,7 @@ static void merging_ahead_changes_no_bit(void **state)
 
 /* ---- steps that are cut short --------------------------------------------------------------- */
 
-static float brought; /* by process 1, in the end */
+static float brought; /* float 0 of the node that process 1 has delivered */
 
 static void look_at_the_node(comm_member *m)
 {
@@ -236,9 +238,9 @@ static void look_at_the_node(comm_member *m)
         brought = ls_cluster_node(m->gang->members, 0)[0];
 }
 
-/* Process 1 fails once, when the others have its first buckets. What it computes when the step is
- * repeated is deliberately wrong there: it must not be read, because the transport may still be
- * reading the node. */
+/* Process 1 fails once, when the others have received its first buckets. When the step is repeated,
+ * the test computes wrong values for these buckets. They must not be copied to the node, because
+ * the transport may still be reading it. */
 static int fail_once(comm_member *m, int step)
 {
     const bool again = m->gang->first_step > 0;
@@ -270,7 +272,7 @@ static void a_step_that_is_repeated_goes_on_with_what_the_others_have(void **sta
     forget(&s);
 }
 
-/* All end, and each that is not to blame says that a host was lost. */
+/* Checks that all processes end, and that all except `culprit` report the loss of a host. */
 static void all_others_have_lost_a_host(const story *s, int culprit)
 {
     for (int m = 0; m < s->members; m++) {

@@ -12,7 +12,8 @@
 
 /* ---- recipes -------------------------------------------------------------------------------- */
 
-/* A stall of no seconds in each of the first steps. */
+/* Plans a stall of zero seconds in each of the first steps, which forces the steps to be taken in
+ * parts. */
 static void plan_something(fixture *f)
 {
     static char text[LS_INJECTIONS_MAX][64];
@@ -27,7 +28,8 @@ static void plan_something(fixture *f)
 
 void story_begin(fixture *f, int parts)
 {
-    static ls_backend doubled; /* `cuda` is what the library finds itself */
+    /* has its own name, because the library finds the back end `cuda` itself */
+    static ls_backend doubled;
     doubled = *test_cuda_backend();
     doubled.name = "doubled";
     fixture_begin(f);
@@ -36,13 +38,13 @@ void story_begin(fixture *f, int parts)
     fixture_set(f, "devices=doubled:0");
     fixture_set(f, "shards=1");
     fixture_set(f, "batch_size=8");
-    fixture_set(f, "data.limit=26"); /* the last minibatch of an epoch is a small one */
+    fixture_set(f, "data.limit=26"); /* the last minibatch of an epoch is smaller */
     fixture_set(f, "epochs=2");
     if (parts)
         plan_something(f);
 }
 
-/* Halved images: the twins of convolutions are slow where memory is watched. */
+/* Halves the images, because the doubles of convolutions are slow under sanitizers. */
 #define HALVED "{\"type\": \"avg_pool\", \"kernel\": 2},"
 
 void story_convolution(fixture *f)
@@ -73,7 +75,7 @@ void story_deep(fixture *f)
 
 enum { SIDE = 4, SOURCE_ROWS = 52 };
 
-/* Two of 26 are bright. */
+/* Fills dark rows; two of 26 rows are bright. */
 static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                      void *targets, ls_error *err)
 {
@@ -111,7 +113,8 @@ void story_bright_rows(fixture *f, int streamed)
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-/* All of an arena; what a double calls the device's memory can be read. */
+/* Returns a copy of an arena. The host can read it, because the device memory of the doubles is
+ * host memory. */
 static float *copy_of(const float *arena, size_t floats)
 {
     float *copy = malloc(floats * sizeof *copy);
@@ -119,7 +122,8 @@ static float *copy_of(const float *arena, size_t floats)
     return copy;
 }
 
-/* The biases stay. */
+/* Makes the weights of the first layer so large that bright rows give a loss that is not finite.
+ * The biases stay as they are. */
 static void make_bright_rows_fatal(ls_replica *r)
 {
     int count;

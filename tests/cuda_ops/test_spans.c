@@ -95,7 +95,7 @@ static int reset(void **state)
     return 0;
 }
 
-/* First of all: a library stays loaded. */
+/* This test is the first one, because a loaded library stays loaded. */
 static void without_cupti_the_reason_is_told(void **state)
 {
     uint64_t lost;
@@ -118,7 +118,7 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
     ls_error err = {0};
     scene s = open_scene(0);
     (void)state;
-    add(&s, NULL); /* before the beginning */
+    add(&s, NULL); /* before the timeline begins */
     finish(&s);
     const uint64_t from = now();
     begin(&s);
@@ -128,7 +128,7 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
     finish(&s);
     const uint64_t to = now();
     s.device->ops->spans_end(s.device);
-    add(&s, NULL); /* after the end */
+    add(&s, NULL); /* after the timeline has ended */
     finish(&s);
     int spans = take(&s, &lost);
     assert_int_equal(spans, 3);
@@ -145,7 +145,8 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
     close_scene(&s);
 }
 
-/* Both have GPU 0. A stream made later is known too; the same device twice is refused. */
+/* Both devices use GPU 0. A stream that is created later is known too. Beginning the same device
+ * twice is refused. */
 static void devices_on_one_gpu_keep_theirs_apart(void **state)
 {
     uint64_t lost;
@@ -226,7 +227,7 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
         assert_int_equal(take(&s, &lost), 0);
         s.device->ops->spans_end(s.device);
         dbl_cupti_fail(NULL, 0);
-        begin(&s); /* the first beginning was undone: it can begin again */
+        begin(&s); /* the failed beginning was undone, so the timeline can begin again */
         add(&s, NULL);
         finish(&s);
         s.device->ops->spans_end(s.device);
@@ -235,7 +236,7 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
     }
 }
 
-/* The records that CUPTI still has are lost with the failure; the next beginning works. */
+/* The records that CUPTI still has are lost because of the failure. The next timeline can begin. */
 static void an_end_that_fails_does_no_harm(void **state)
 {
     static const char *const functions[] = {"cuptiActivityDisable", "cuptiActivityFlushAll"};
@@ -265,7 +266,7 @@ static void what_finds_no_room_is_counted(void **state)
     int count;
     scene s = open_scene(0);
     (void)state;
-    dbl_cupti_buffer_records(7); /* buffers go around often */
+    dbl_cupti_buffer_records(7); /* small buffers, which are reused often */
     begin(&s);
     for (int i = 0; i < LS_CUDA_SPANS + EXTRA; i++) {
         add(&s, NULL);

@@ -1,5 +1,5 @@
-/* Tests several steps of a small model that are one CUDA graph, against the same steps enqueued in
- * parts. */
+/* Tests *unrolled* steps: several training steps of a small model that are one CUDA graph, and one
+ * *launch*. They are compared with the same steps taken in parts (stories.h). */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
@@ -17,7 +17,7 @@ _Static_assert(STEPS <= LS_INJECTIONS_MAX, "all of them can be taken in parts");
 
 static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
 {
-    /* The rate of each step is another, so is each row's crop. */
+    /* Each step has another learning rate, and each row another crop. */
     static const char *const sets[] = {SIXTEEN_STEPS, "schedule=\"cosine\"", NULL};
     (void)state;
     for (int residual = 0; residual < 2; residual++) {
@@ -32,15 +32,15 @@ static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
     }
 }
 
-/* A ragged minibatch, and work that is due after a step, come between launches; then steps are made
- * one by one. */
+/* A smaller minibatch, or work that is due after a step, comes between launches. The steps before
+ * it that do not fill a launch are made one by one. */
 static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
 {
     static const struct {
         const char *limit, *due;
         long launches;
     } cases[] = {
-        {"data.limit=27", "verify_every_steps=0", 1 + 6}, /* 13 whole minibatches, and a row */
+        {"data.limit=27", "verify_every_steps=0", 1 + 6}, /* 13 whole minibatches, and one row */
         {"data.limit=17", "verify_every_steps=0", 1 + 1},
         {"data.limit=15", "verify_every_steps=0", 8},
         {"data.limit=32", "verify_every_steps=8", 2},
@@ -63,8 +63,8 @@ static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
     }
 }
 
-/* Launches of one epoch and of the next follow one another. With whole steps there are no launches
- * of several. */
+/* The launches of one epoch and of the next follow one another. Runs with single whole steps have
+ * no launches of several steps. */
 static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
 {
     story unrolled, single;
@@ -90,7 +90,8 @@ static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
     story_forget(&single);
 }
 
-/* Something is planned for a step in the middle: it is taken in parts, and nothing is left out. */
+/* A stall is planned for a step in the middle. This step is taken in parts, and no step is left
+ * out. */
 static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
 {
     static const char *const planned[] = {"worker=0,step=12,kind=stall,seconds=0"};
@@ -110,7 +111,8 @@ static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
         story_tell(all ? &parts : &s, &f);
         fixture_end(&f);
     }
-    assert_int_equal(s.launches, 1 + LS_UNROLLED); /* the planned one's gradient is one, too */
+    /* the gradient of the planned step is a launch too */
+    assert_int_equal(s.launches, 1 + LS_UNROLLED);
     story_expect_same(&s, &parts);
     story_forget(&s);
     story_forget(&parts);
@@ -140,7 +142,8 @@ static void bright_rows(fixture *f)
     story_bright_rows(f, 0);
 }
 
-/* Wherever in a launch, also in both, and twice in one. */
+/* The skipped step may be anywhere in a launch; there may be one in both launches, or two in one
+ * launch. */
 static void steps_behind_a_skipped_one_are_applied_once(void **state)
 {
     int first = 0, last = 0, twice = 0, both = 0;
@@ -170,7 +173,8 @@ static void steps_behind_a_skipped_one_are_applied_once(void **state)
 
 /* ---- cases without unrolling ---------------------------------------------------------------- */
 
-/* Returns the length for one dense layer after another one of `width` outputs. */
+/* Returns the number of steps of a launch for a dense layer after another dense layer with `width`
+ * outputs. */
 static uint32_t length_of_ranges(int width)
 {
     char model[160];
@@ -189,7 +193,7 @@ static uint32_t length_of_ranges(int width)
     return length;
 }
 
-/* Four arenas of 784 floats for each of the width. */
+/* Each unit of width takes 784 floats in each of four arenas. */
 static void only_small_models_are_unrolled(void **state)
 {
     (void)state;
@@ -208,8 +212,8 @@ static void use_sixteen(fixture *f)
     fixture_set(f, "epochs=1");
 }
 
-/* Each call that a launch makes fails in turn: the run ends with an error or continues, in time,
- * with the bits of an undisturbed run. */
+/* Each call that a launch makes fails in turn: the run ends with an error, or it continues with the
+ * bits of a run without failures; both within a time limit. */
 static void a_call_that_fails_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",
@@ -229,7 +233,8 @@ static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
     story_tell_of(&calm, use_sixteen);
     use_sixteen(&f);
     dbl_fail("cudaGraphInstantiate", 3,
-             cudaErrorNotSupported); /* after a gradient and a whole step */
+             /* the third graph, after those of a gradient and of a whole step */
+             cudaErrorNotSupported);
     story_tell(&s, &f);
     assert_int_equal(calm.launches, 2);
     assert_int_equal(s.launches, STEPS);

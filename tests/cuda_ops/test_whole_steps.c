@@ -1,7 +1,7 @@
-/* Tests training runs, over the simulated CUDA runtime, in which a step is one CUDA graph, and the
- * next step is enqueued before the result of this one is known. They are compared with runs whose
- * steps are enqueued in parts. The test forces that by a planned fault in every step, a stall of
- * zero seconds. */
+/* Tests *whole steps*, over the simulated CUDA runtime: training runs in which a step is one CUDA
+ * graph, and the next step is enqueued before the result of this step is known. They are compared
+ * with runs whose steps are enqueued in parts. The test forces these by a planned fault in every
+ * step, a stall of zero seconds. */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
@@ -26,10 +26,10 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
         story_both(&whole, &parts, residual ? story_residual : story_convolution, NULL);
         assert_int_equal(whole.status, LS_OK);
         assert_int_equal(whole.steps, STEPS);
-        /* One launch a step; in parts the update of two ops is another. */
+        /* A whole step is one launch. In parts, an update of two ops is a second launch. */
         assert_int_equal(whole.launches, STEPS);
         assert_int_equal(parts.launches, residual ? 2 * STEPS : STEPS);
-        /* And no wait for all that was enqueued. */
+        /* Whole steps do not wait for all enqueued work. */
         assert_true(parts.waits - whole.waits >= STEPS);
         story_expect_same(&whole, &parts);
         story_forget(&whole);
@@ -37,8 +37,8 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     }
 }
 
-/* The first step that is not finite ends the run: it changes nothing, and neither does the next
- * one, which was already enqueued. */
+/* The first step whose loss is not finite ends the run. This step changes nothing, and neither does
+ * the next step, which was already enqueued. */
 static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
 {
     static const char *const optimizers[] = {
@@ -60,7 +60,7 @@ static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
     }
 }
 
-/* With a rate that is too high some minibatches have a loss and others have not. */
+/* With a learning rate that is too high, some minibatches have a finite loss and others do not. */
 static void skipped_steps_are_those_of_steps_in_parts(void **state)
 {
     static const char *const rates[] = {"optimizer.lr=1", "optimizer.lr=1e3", "optimizer.lr=1e4",
@@ -93,7 +93,7 @@ static void streamed_bright_rows(fixture *f)
     story_bright_rows(f, 1);
 }
 
-/* Steps that were enqueued after a skipped one are applied nevertheless, once. */
+/* Steps that were enqueued after a skipped step are applied nevertheless, and only once. */
 static void a_step_behind_a_skipped_one_is_applied_once(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void a_step_behind_a_skipped_one_is_applied_once(void **state)
     }
 }
 
-/* Several shards, or a merge with others, take a step in parts. */
+/* A step with several shards, or with a merge with other workers, is taken in parts. */
 static void only_a_single_shard_is_taken_whole(void **state)
 {
     fixture f;
@@ -149,7 +149,7 @@ static void wait_for_launches(long count)
         nanosleep(&nap, NULL);
 }
 
-/* While the device does nothing, two steps are enqueued, and no third. */
+/* While the device does no work, two steps are enqueued, but no third one. */
 static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
 {
     const struct timespec while_later = {0, 50000000};
@@ -178,7 +178,8 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
 
 /* ---- merging while backward goes on --------------------------------------------------------- */
 
-/* Buckets of some kilobytes, so that a small model has two. */
+/* The linker wraps ls_buckets_cut, so that buckets have only some kilobytes and a small model has
+ * two. */
 void __real_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                            size_t floats, size_t least);
 void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
@@ -190,7 +191,7 @@ void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int
     __real_ls_buckets_cut(buckets, param_offsets, param_count, floats, least ? least : 4096);
 }
 
-/* Two workers with a GPU and a shard each, and a model of two buckets. */
+/* Runs two workers, each with a GPU and a shard, and a model of two buckets. */
 static void tell_of_two_workers(story *s, const char *allreduce, const char *const *inject)
 {
     fixture f;
@@ -212,9 +213,9 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
     fixture_end(&f);
 }
 
-/* With NCCL the merge begins after the first piece; a sum of two has only one order. A worker that
- * fails while a part of its gradient is being merged leaves the step to the other, which takes both
- * shards. */
+/* With NCCL the merge begins after the first piece of the gradient. (A sum of two numbers has only
+ * one order, so the bits are the same as with `ordered`.) If a worker fails while a part of its
+ * gradient is being merged, the other worker repeats the step with both shards. */
 static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **state)
 {
     static const char *const fault[] = {"worker=1,step=1,kind=fail,stage=merge"};
@@ -223,7 +224,7 @@ static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **st
     tell_of_two_workers(&late, "allreduce=ordered", NULL);
     tell_of_two_workers(&early, "allreduce=nccl", NULL);
     tell_of_two_workers(&alone, "allreduce=nccl", fault);
-    assert_true(early.launches > late.launches); /* a launch for each piece */
+    assert_true(early.launches > late.launches); /* each piece is a launch */
     story_expect_same(&late, &early);
     story_expect_same(&late, &alone);
     story_forget(&late);
@@ -239,8 +240,8 @@ static void use_eight(fixture *f)
     story_deep(f);
 }
 
-/* Each call that a step makes fails in turn: the run ends with an error or continues, in time, and
- * leaves nothing allocated; if it continues, it has the bits of an undisturbed run. */
+/* Each call that a step makes fails in turn: the run ends with an error or continues, within a time
+ * limit and without leaks. A run that continues has the bits of a run without failures. */
 static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch",
@@ -254,7 +255,7 @@ static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
     story_fail_in_turn(use_eight, calls, 12);
 }
 
-/* A call that fails while the run is opened: then that fails, or steps are taken otherwise. */
+/* A call fails while the run is opened. Then opening fails, or steps are taken in another way. */
 static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",
@@ -293,7 +294,8 @@ static void a_device_that_records_no_whole_step_takes_parts(void **state)
     (void)state;
     story_tell_of(&calm, use_eight);
     use_eight(&f);
-    dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported); /* after those of the two plans */
+    /* the third graph, after those of the two plans */
+    dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported);
     story_tell(&s, &f);
     assert_int_equal(s.status, LS_OK);
     story_expect_same(&s, &calm);
