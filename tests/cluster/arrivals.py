@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and are lost.
 
-Each host is a network namespace. A run over TCP begins on two or three of them. Then hosts are lost
-(killed, stopped, cut off, or killed at a stage of a step) and others come, also those that were
-lost, and also a loss falls into the middle of an admission: that of the newcomer, of the first host
-or of another one. Every host that was not lost must end with the weights of one process, and nothing
-may be left behind: no process, and no file that is not whole. With --cases, N random schedules, F to F + N - 1
-of seed S; otherwise a few fixed ones. Needs root and iproute2; without them it is skipped (77) and says why.
+Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
+(killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host may come
+again. In some cases a host is lost in the middle of an admission: the newcomer, the first host or
+another host. Every host that was not lost must end with the weights of a run in one process. No process
+and no incomplete file may remain. With --cases, N random schedules are run, numbers F to F + N - 1 of
+seed S; without it, a few fixed schedules. Needs root and iproute2; without them the test is skipped (77)
+with the reason.
 """
 
 import argparse

@@ -5,11 +5,11 @@ translation and train.
 Each host is on a network of its own. A fourth namespace, the gateway, translates addresses between
 them:
 
-    service      the others join a service's address, 10.96.0.10, which no host has; the gateway
-                 calls the first host with its own address, so that the first sees only the
-                 gateway's address (like Kubernetes' services and Docker's proxy)
-    published    the same, and host 2 reaches host 3 only at a published port of the gateway, which
-                 host 3 advertises
+    service      the other hosts join a service's address, 10.96.0.10, which no host has; the
+                 gateway connects to the first host from its own address, so that the first host
+                 sees only the gateway's address (like Kubernetes' services and Docker's proxy)
+    published    as `service`, and host 2 reaches host 3 only at a published port of the gateway,
+                 which host 3 advertises
 
 Each time the weights must be those of one machine. The first host starts between the others, and
 hosts start S seconds apart. Then errors must be reported at once, with names, on both sides. Needs

@@ -1,8 +1,9 @@
 #!/bin/sh
-# several_hosts.sh TRAINER CONFIG PYTHON: training over processes connected by TCP, each with
-# doubled GPUs of its own. The weights are those of one process; the choices of kernels are those of
-# the first host; another driver version is refused; the others notice the loss or failure of a
-# process, and the saved run, or the remaining processes, continue.
+# several_hosts.sh TRAINER CONFIG PYTHON: trains with processes that are connected by TCP. Each
+# process has simulated GPUs of its own. The weights must equal those of one process. All hosts must
+# use the first host's choices of kernels. A host with another driver version must be refused. If a
+# process is lost or fails, the others must notice it, and the saved run, or the remaining processes,
+# must continue.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1

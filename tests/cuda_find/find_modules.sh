@@ -1,7 +1,7 @@
 #!/bin/sh
-# find_modules.sh CMAKE MODULES PROJECT: NVIDIA's libraries are found in each of the three layouts
-# in which they are distributed; of two versions the right one is found, and versions that are too
-# old are not.
+# find_modules.sh CMAKE MODULES PROJECT: checks that CMake finds NVIDIA's libraries in each of the
+# three layouts in which they are distributed. Of two versions it must find the right one, and it
+# must not accept versions that are too old.
 cmake=$1
 modules=$2
 project=$3

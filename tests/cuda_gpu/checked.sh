@@ -1,6 +1,6 @@
 #!/bin/sh
 # checked.sh TOOL PROGRAM [ARGUMENT...]: runs the program under compute-sanitizer's memcheck or
-# racecheck. For `sh kernels.sh …` only the kernels run under it. Skipped if the tool is not
+# racecheck. For `sh kernels.sh …` only the program with the kernels runs under it. Skipped if the tool is not
 # installed, or if it reports that it does not support this device.
 tool=$1
 shift

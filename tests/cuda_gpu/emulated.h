@@ -1,7 +1,7 @@
 /* Runs CUDA's kernels on the CPU, for emulate.py. Blocks run one at a time. Each thread of a block
  * is a coroutine: it runs until it waits for other threads (__syncthreads, a shuffle), and then
- * another coroutine runs. A launch is enqueued in the same way as that of a kernel's double
- * (doubles/launch.h). Environment variables:
+ * another coroutine runs. A launch is enqueued in the same way as that of a kernel's twin in plain
+ * C (doubles/launch.h). Environment variables:
  *
  *     LOCKSTEP_EMULATED_ORDER     order of blocks, and of threads between two waits: `ascending`
  *                                 (default), `descending`, or a number, from which orders are drawn

@@ -1,8 +1,8 @@
 #!/bin/sh
-# emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: three steps of training with the
-# kernels on the CPU (emulated.h) give the weights that the kernels' twins give, and the same bits
-# in whatever order threads run. TWINS and EMULATED are trainers with a plugin beside them; NEAR
-# compares folders of runs.
+# emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: checks that three training steps
+# with the kernels on the CPU (emulated.h) give the same weights as with the kernels' twins in plain
+# C, and the same bits in every order of threads. TWINS and EMULATED are trainers with a plugin in
+# the same folder. NEAR is the program that compares folders of runs.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 twins=$1

@@ -5,14 +5,14 @@
 
 Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails if
 
-- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`); -
-a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
-   -sass`; without that program this part is left out, which the output says).
+- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`);
+- a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
+  -sass`; without that program this part is left out, and the output says so).
 
-The counted path is the one that runs: the loop that moves most bytes of global memory, every
-instruction from the target of its backward branch to the branch, including predicated ones; or, as
-BUDGETS says, a kernel from its beginning to its end. A call on the path is a failure: a division
-that is not inlined must not be there.
+The counted instructions are those of the loop that moves most bytes of global memory: every
+instruction from the target of its backward branch to the branch, including predicated ones. If
+BUDGETS says so, they are all instructions of a kernel instead. A call among the counted instructions
+is a failure, because it would be a division that is not inlined.
 
 Counts depend on the compiler: with another release of nvcc than the one in BUDGETS the exit status
 is 77 (skipped).

@@ -1,8 +1,9 @@
 /* Runs kernels and compares their results.
  *
  *     kernels_… write FILE [small | PART]
- *         runs every kernel (or its twin), or those of `arena`, `point`, `data`, `pool`, `norm` or
- *         `loss`, and writes the results to FILE; small: without the largest shapes
+ *         runs every kernel (or its twin in plain C), or only the kernels of PART (`arena`,
+ *         `point`, `data`, `pool`, `norm` or `loss`), and writes the results to FILE; small:
+ *         without the largest shapes
  *     kernels_… compare A B
  *         exits with 0 if the results agree: fp32 and bf16 up to rounding, all else to the bit
  *

@@ -1,6 +1,6 @@
 /* Runs kernels on generated numbers. The same program is linked twice: with the kernels, and with
- * their doubles in plain C (tests/doubles). Each of the two programs writes its results to a file,
- * and the two files are compared.
+ * their twins in plain C (src/cuda/kernels/kernels.h). Each of the two programs writes its results
+ * to a file, and the two files are compared.
  *
  *     float *x = run_floats(r, n, 1);            n numbers in −1 … 1, always the same
  *     float *y = run_room(r, n * sizeof *y);     memory with undefined content

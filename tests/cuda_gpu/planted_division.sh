@@ -1,6 +1,6 @@
 #!/bin/sh
-# planted_division.sh SCRIPT BUDGETS SOURCE NVCC CUOBJDUMP: the budgets must not pass a division in
-# a kernel.
+# planted_division.sh SCRIPT BUDGETS SOURCE NVCC CUOBJDUMP: checks that a kernel
+# with a division exceeds its budget.
 script=$1 budgets=$2 source=$3 nvcc=$4 cuobjdump=$5
 set -eu
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-planted.XXXXXX")

@@ -1,7 +1,8 @@
 #!/bin/sh
-# trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: --trace contains the activity of GPUs, below the
-# workers that use them. If CUPTI fails, the run is the same, and the timeline says why it lacks
-# that activity. LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it.
+# trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: checks that the file of --trace shows the
+# activity of GPUs, below the workers that use them. If CUPTI fails, the run must be the same, and
+# the timeline must say why the activity is missing. LOCKSTEP_TEST_TRAINER can name another program,
+# with another plugin in its folder.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 probe=$1

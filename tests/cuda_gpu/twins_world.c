@@ -1,5 +1,5 @@
-/* Begins the simulated CUDA runtime before main, for the kernels' doubles, and ends it with the
- * program. */
+/* Begins the simulated CUDA runtime before main, for the kernels' twins in plain C, and ends it
+ * with the program. */
 #include "doubles/control.h"
 
 static void begin(void) __attribute__((constructor));

@@ -24,8 +24,8 @@ void test_cuda_begin(dbl_mode mode)
 #ifdef __SANITIZE_THREAD__
     mode = DBL_THREADS; /* otherwise the thread sanitizer would see only one thread */
 #endif
-    /* The kernels' doubles are slow under sanitizers, and a wait for them must not count as a
-     * hang. */
+    /* The kernels' twins in plain C are slow under sanitizers, and a wait for them must not count
+     * as a hang. */
     dbl_begin(&(dbl_options){
         .mode = mode, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
 }

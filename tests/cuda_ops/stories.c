@@ -44,7 +44,7 @@ void story_begin(fixture *f, int parts)
         plan_something(f);
 }
 
-/* Halves the images, because the doubles of convolutions are slow under sanitizers. */
+/* Halves the images, because the plain-C twins of convolutions are slow under sanitizers. */
 #define HALVED "{\"type\": \"avg_pool\", \"kernel\": 2},"
 
 void story_convolution(fixture *f)

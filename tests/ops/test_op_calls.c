@@ -371,8 +371,8 @@ static void layer_norm_takes_values_of_any_size(void **state)
 }
 
 /* y is the bias and dx is 0 if the variance is infinite. The doubles of the reference can represent
- * the variance, and so can the doubles of the CUDA back end's test doubles; for these, only the
- * absence of NaN is checked. */
+ * the variance, and so can the kernels' plain-C twins of the CUDA back end, which sum in double;
+ * for these, only the absence of NaN is checked. */
 static void batch_norm_of_what_no_variance_holds_gives_the_bias(void **state)
 {
     op_fixture *f = *state;

@@ -11,10 +11,10 @@
  * the GPU, and no kernel uses atomics on floats. The translation units are compiled without fused
  * multiply-adds.
  *
- * Each function has a *double*: a function of the same name in plain C in
- * tests/doubles/kernels_cpu*.c. Tests link the doubles to run the back end without a GPU. On a GPU,
- * tests compare each kernel with its double. Structures passed by address are in host memory and
- * are copied before the call returns.
+ * Each function has a *twin* for tests: a function of the same name in plain C in
+ * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
+ * the twins to run the back end without a GPU. On a GPU, tests compare each kernel with its twin.
+ * Structures passed by address are in host memory and are copied before the call returns.
  */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
