@@ -2,12 +2,12 @@
 """arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and are lost.
 
 Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
-(killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host may come
-again. In some cases a host is lost in the middle of an admission: the newcomer, the first host or
-another host. Every host that was not lost must end with the weights of a run in one process. No process
-and no incomplete file may remain. With --cases, N random schedules are run, numbers F to F + N - 1 of
-seed S; without it, a few fixed schedules. Needs root and iproute2; without them the test is skipped (77)
-with the reason.
+(killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host may
+come again. In some cases a host is lost in the middle of an admission: the newcomer, the first host
+or another host. Every host that was not lost must end with the weights of a run in one process. No
+process and no incomplete file may remain. With --cases, N random schedules are run, numbers F to
+F + N - 1 of seed S; without it, a few fixed schedules. Needs root and iproute2; without them the
+test is skipped (77) with the reason.
 """
 
 import argparse

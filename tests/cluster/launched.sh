@@ -2,8 +2,8 @@
 # launched.sh TRAINER [OLD_MPICH]: a launcher has started the program several times. If the program
 # has no engine to reach the other processes, or the engine finds none, it must refuse to train the
 # same model in each process. An absent engine and a broken engine must have different messages. An
-# MPICH that would hang must be refused by its version. When the program is told to stop, it must save
-# exactly once. Exits with 1 if a check fails.
+# MPICH that would hang must be refused by its version. When the program is told to stop, it must
+# save exactly once. Exits with 1 if a check fails.
 set -eu
 unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_SIZE SLURM_STEP_NUM_TASKS
 work=$(mktemp -d)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # several_gpus.sh TRAINER CONFIG: whole training runs over three simulated GPUs (tests/doubles). The
 # weights must equal those of one worker, in whatever way the workers share the GPUs, and whether or
-# not a worker fails. With nccl, and a model whose gradient has two buckets, a worker fails while the
-# first bucket is being merged.
+# not a worker fails. With nccl, and a model whose gradient has two buckets, a worker fails while
+# the first bucket is being merged.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1

@@ -2,8 +2,8 @@
 # several_hosts.sh TRAINER CONFIG PYTHON: trains with processes that are connected by TCP. Each
 # process has simulated GPUs of its own. The weights must equal those of one process. All hosts must
 # use the first host's choices of kernels. A host with another driver version must be refused. If a
-# process is lost or fails, the others must notice it, and the saved run, or the remaining processes,
-# must continue.
+# process is lost or fails, the others must notice it, and the saved run, or the remaining
+# processes, must continue.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1

@@ -3,10 +3,10 @@
 
     emulate.py OUT.cpp KERNELS.cu
 
-Only launches, f<<<grid, block, 0, stream>>>(…), have to be rewritten. For everything else, emulated.h
-has definitions. So the logic of the kernels is tested without a GPU: indices, ends of loops, barriers,
-the order of additions. With a missing barrier, some order of threads gives another result. The memory
-and arithmetic of a GPU cannot be tested in this way.
+Only launches, f<<<grid, block, 0, stream>>>(…), have to be rewritten. For everything else,
+emulated.h has definitions. So the logic of the kernels is tested without a GPU: indices, ends of
+loops, barriers, the order of additions. With a missing barrier, some order of threads gives another
+result. The memory and arithmetic of a GPU cannot be tested in this way.
 """
 
 import re

@@ -11,8 +11,8 @@ Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails if
 
 The counted instructions are those of the loop that moves most bytes of global memory: every
 instruction from the target of its backward branch to the branch, including predicated ones. If
-BUDGETS says so, they are all instructions of a kernel instead. A call among the counted instructions
-is a failure, because it would be a division that is not inlined.
+BUDGETS says so, they are all instructions of a kernel instead. A call among the counted
+instructions is a failure, because it would be a division that is not inlined.
 
 Counts depend on the compiler: with another release of nvcc than the one in BUDGETS the exit status
 is 77 (skipped).

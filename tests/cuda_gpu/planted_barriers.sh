@@ -1,8 +1,9 @@
 #!/bin/sh
-# planted_barriers.sh EMULATED SOURCE_DIR: removes each of the kernels' barriers in turn. Without the
-# barrier, some order of threads must give other bits, or crash. If no order does, either the barrier
-# is unnecessary, or no case of kernels_cases needs it. Barriers that are marked as being for more
-# than 65,535 images are not tried, because emulated threads are too slow for so many images.
+# planted_barriers.sh EMULATED SOURCE_DIR: removes each of the kernels' barriers in turn. Without
+# the barrier, some order of threads must give other bits, or crash. If no order does, either the
+# barrier is unnecessary, or no case of kernels_cases needs it. Barriers that are marked as being
+# for more than 65,535 images are not tried, because emulated threads are too slow for so many
+# images.
 set -u
 emulated=$1
 sources=$2

@@ -4,12 +4,12 @@
     python3 tests/cuda_gpu/resnet_gpu.py --program build/…/gpu_resnet_gradient
 
 The networks, states and measures are those of tests/parity/resnet_parity.py. Only a fresh start is
-compared, with two seeds, so that the test takes seconds. With tanh the bound of a gradient's error is
-the one in resnet_parity.py. With relu the bound is ten times the error of PyTorch's float32 on this
-GPU, but at least 2e-4. (Rounding flips the sign of an input of a relu at random, and there are too few
-seeds here for a median.) If a gradient is truly zero, so many sums cancel that the error of PyTorch's
-float32 may exceed the bound; this error is then the bound. Exits with 77 if there is no GPU, no
-PyTorch, or no data.
+compared, with two seeds, so that the test takes seconds. With tanh the bound of a gradient's error
+is the one in resnet_parity.py. With relu the bound is ten times the error of PyTorch's float32 on
+this GPU, but at least 2e-4. (Rounding flips the sign of an input of a relu at random, and there are
+too few seeds here for a median.) If a gradient is truly zero, so many sums cancel that the error of
+PyTorch's float32 may exceed the bound; this error is then the bound. Exits with 77 if there is no
+GPU, no PyTorch, or no data.
 """
 
 import argparse

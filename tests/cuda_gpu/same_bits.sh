@@ -1,8 +1,8 @@
 #!/bin/sh
 # same_bits.sh PROBE TRAINER CONFIG-OF-LENET CONFIG-OF-RESNET: checks that the weights have the
 # same bits with one worker on a GPU and with several workers that share it, and in each run, in
-# every precision. LOCKSTEP_TEST_TRAINER can name another program, with another plugin in its folder.
-# PRECISIONS, LENET_ROWS and LENET_ALONE make the test smaller.
+# every precision. LOCKSTEP_TEST_TRAINER can name another program, with another plugin in its
+# folder. PRECISIONS, LENET_ROWS and LENET_ALONE make the test smaller.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 probe=$1

@@ -17,7 +17,8 @@ for file in base/clock base/error base/host base/sized base/split sync/park \
     sync/ring sync/barrier sync/deal sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/state pool/spin pool/guard pool/topology \
     merge/tree merge/group device/plugin cluster/admit cluster/cluster cluster/progress \
-    cluster/names cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
+    cluster/names cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive \
+    cpu/cpu_team; do
     sources="$sources src/$file.c"
 done
 
