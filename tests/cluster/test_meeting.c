@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #define SECOND UINT64_C(1000000000)
-enum { MOST = 3 };
+enum { MAX_MEMBERS = 3 };
 
 static const char secret[] = "of this run and of no other";
 

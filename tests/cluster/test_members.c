@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { FLOATS = 4112, STEPS = 3, MOST = 4 };
+enum { FLOATS = 4112, STEPS = 3, MAX_MEMBERS = 4 };
 
 typedef struct process {
     pthread_t thread;
@@ -55,7 +55,7 @@ static uint64_t add_hash(uint64_t hash, const float *data)
 
 static void train(process *p, ls_cluster *members)
 {
-    static gang gangs[MOST];
+    static gang gangs[MAX_MEMBERS];
     gang *g = &gangs[p->place.member];
     ls_span span = {0, p->shards};
     if (members)
@@ -105,7 +105,7 @@ static uint64_t run_alone(int shards)
 
 static void run_members(int members, int workers, int shards, uint64_t expected)
 {
-    process p[MOST];
+    process p[MAX_MEMBERS];
     wire_world *world = wire_world_create(members);
     wire_world_delay(world, 500000, (unsigned)(members * 10 + workers));
     memset(p, 0, sizeof p);
@@ -133,7 +133,7 @@ static void workers_of_any_number_of_hosts_get_the_bits_of_one(void **state)
     static const int shards[] = {7, 8, 12, 24};
     for (size_t s = 0; s < sizeof shards / sizeof *shards; s++) {
         const uint64_t expected = run_alone(shards[s]);
-        for (int members = 1; members <= MOST; members++)
+        for (int members = 1; members <= MAX_MEMBERS; members++)
             for (int workers = 1; workers <= 3; workers++)
                 run_members(members, workers, shards[s], expected);
     }

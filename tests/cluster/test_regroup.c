@@ -1,12 +1,12 @@
 /* Tests training runs over TCP in which processes are lost and the remaining ones continue. A
  * thread of the test stands for each process. */
-#include "cluster/story.h"
+#include "cluster/scenario.h"
 #include "runner.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static story one, other;
+static scenario one, other;
 
 /* Checks that the members in `left` (one bit for each member) have ended well and the others have
  * not. The lowest remaining member must have the records that follow those of the former first
@@ -46,13 +46,13 @@ static void only_these_went_on(unsigned left, const char *what)
 
 static void begin(int members)
 {
-    other = (story){.members = members, .workers = 1, .shards = 8, .tcp = true};
+    other = (scenario){.members = members, .workers = 1, .shards = 8, .tcp = true};
 }
 
 static void any_member_may_be_lost_at_any_point(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 3; victim++)
         for (unsigned k = 0; k < ls_tests_rounds(1, 3); k++) {
             char what[80];
@@ -61,7 +61,7 @@ static void any_member_may_be_lost_at_any_point(void **state)
             other.loss[victim].posts = (long)k * 6 + victim;
             snprintf(what, sizeof what, "%d lost %ld posts behind step %d", victim,
                      other.loss[victim].posts, (int)other.loss[victim].step);
-            tell(&other);
+            run_scenario(&other);
             only_these_went_on(7u & ~(1u << victim), what);
             assert_int_equal(other.process[victim == 0].faults, 1);
         }
@@ -72,7 +72,7 @@ static void any_member_may_be_lost_at_any_point(void **state)
 static void one_may_be_lost_in_an_evaluation(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     /* Each of the three members is lost at the end of one epoch; in the long form of the test, of
      * two epochs. */
     static const int cases[] = {0, 4, 2, 3, 1, 5};
@@ -82,7 +82,7 @@ static void one_may_be_lost_in_an_evaluation(void **state)
         other.workers = 2;
         other.loss[k % 3].step = k < 3 ? 3 : 9;
         other.loss[k % 3].posts = k;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(7u & ~(1u << k % 3), "in an evaluation");
         if (k % 3 > 0)
             assert_int_equal(other.process[0].evaluations, 3);
@@ -97,7 +97,7 @@ static void who_has_done_less_is_brought_level(void **state)
     static const struct {
         int victim, deaf;
     } cases[] = {{2, 0}, {0, 1}, {1, 0}, {2, 1}, {0, 2}};
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int k = 0; k < 2; k++)
         for (unsigned i = 0; i < ls_tests_rounds(2, 5); i++) {
             const int victim = cases[i].victim;
@@ -105,7 +105,7 @@ static void who_has_done_less_is_brought_level(void **state)
             other.loss[victim].step = k ? 3 : 4;
             other.loss[victim].fate = k ? FATE_KILLED_IN_GATHER : FATE_KILLED_IN_SUM;
             other.loss[victim].deaf = cases[i].deaf;
-            tell(&other);
+            run_scenario(&other);
             only_these_went_on(7u & ~(1u << victim),
                                k ? "ahead by an evaluation" : "ahead by a step");
             assert_in_range(other.process[0].evaluations +
@@ -119,13 +119,13 @@ static void who_has_done_less_is_brought_level(void **state)
 static void where_the_run_stands_is_shared_as_a_whole(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int k = 0; k < 2; k++) {
         begin(3);
         other.marked = true;
         other.loss[2].step = k ? 3 : 4;
         other.loss[2].fate = k ? FATE_KILLED_IN_GATHER : FATE_KILLED_IN_SUM;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(3, k ? "behind by an evaluation" : "behind by a step");
         assert_in_range((long)other.process[0].trained_s, MARK, 2 * MARK - 1);
         assert_in_range((long)other.process[1].trained_s, MARK, 2 * MARK - 1);
@@ -136,14 +136,14 @@ static void three_become_two_and_then_one(void **state)
 {
     (void)state;
     static const int lost[][2] = {{2, 1}, {0, 2}, {1, 2}};
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (unsigned i = 0; i < ls_tests_rounds(2, 3); i++) {
         begin(3);
         other.loss[lost[i][0]].step = 2;
         other.loss[lost[i][0]].posts = 5;
         other.loss[lost[i][1]].step = 6;
         other.loss[lost[i][1]].posts = 9;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(7u & ~(1u << lost[i][0] | 1u << lost[i][1]), "two losses");
     }
 }
@@ -151,16 +151,16 @@ static void three_become_two_and_then_one(void **state)
 static void another_one_may_be_lost_while_they_regroup(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(4);
     other.loss[2].step = 4;
     other.loss[1].regrouping = 1;
-    tell(&other);
+    run_scenario(&other);
     only_these_went_on(9, "the second in the regrouping");
     begin(4);
     other.loss[3].step = 4;
     other.loss[0].regrouping = 1;
-    tell(&other);
+    run_scenario(&other);
     /* two of four members without the first one are no majority */
     only_these_went_on(0, "the first in the regrouping");
 }
@@ -170,13 +170,13 @@ static void another_one_may_be_lost_while_they_regroup(void **state)
 static void one_that_was_stopped_is_not_let_in_again(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 3; victim += 2) {
         begin(3);
         other.loss[victim].step = 4;
         other.loss[victim].posts = 6;
         other.loss[victim].fate = FATE_STOPPED;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(7u & ~(1u << victim), "stopped");
         if (!strstr(other.process[victim].err.text, "which is fewer than half") &&
             !strstr(other.process[victim].err.text, "have gone on without this one"))
@@ -189,21 +189,21 @@ static void fewer_than_half_save_and_stop(void **state)
     (void)state;
     scratch dir;
     char run[400], saved[500];
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
     begin(3);
     other.run_dir = run;
     other.loss[0].step = 4;
     other.loss[2].regrouping = 1;
-    tell(&other);
+    run_scenario(&other);
     only_these_went_on(0, "two of three are lost");
     assert_non_null(strstr(other.process[1].err.text, "1 of 3 hosts found each other"));
     assert_true(other.process[1].result.saved);
     memcpy(saved, other.process[1].own_dir, sizeof saved);
-    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = saved};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8, .run_dir = saved};
     other.resume[0] = other.resume[1] = saved;
-    tell(&other);
+    run_scenario(&other);
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
     scratch_end(&dir);
 }
@@ -211,12 +211,12 @@ static void fewer_than_half_save_and_stop(void **state)
 static void of_two_the_first_goes_on(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 2; victim++) {
         begin(2);
         other.loss[victim].step = 5;
         other.loss[victim].posts = 3;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(victim ? 1 : 0, "one of two");
     }
 }
@@ -227,7 +227,7 @@ static void who_is_first_then_has_the_run_beside(void **state)
     (void)state;
     scratch dir;
     char run[400], beside[420];
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
     snprintf(beside, sizeof beside, "%s.member-1", run);
@@ -236,15 +236,16 @@ static void who_is_first_then_has_the_run_beside(void **state)
     other.loss[0].step = 2;
     other.loss[0].posts = 7;
     other.stopper = 2;
-    other.stop_behind = 5;
-    tell(&other);
+    other.stop_after_step = 5;
+    run_scenario(&other);
     for (int m = 1; m < 3; m++)
         if (other.process[m].status != LS_EINTERRUPTED || !other.process[m].result.saved)
             fail_msg("member %d: %s", m, other.process[m].err.text);
     assert_string_equal(other.process[1].own_dir, beside);
     assert_string_equal(other.process[2].own_dir, "");
-    other = (story){.members = 1, .workers = 1, .shards = 8, .run_dir = beside, .resume = {beside}};
-    tell(&other);
+    other =
+        (scenario){.members = 1, .workers = 1, .shards = 8, .run_dir = beside, .resume = {beside}};
+    run_scenario(&other);
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
     scratch_end(&dir);
 }
@@ -258,7 +259,7 @@ static void who_is_left_with_other_weights_is_named(void **state)
     other.nan[0] = "worker=0,step=6,kind=stall,stage=start,seconds=1";
     other.nan[1] = "worker=0,step=3,kind=corrupt";
     other.loss[0].step = 5;
-    tell(&other);
+    run_scenario(&other);
     for (int m = 1; m < 4; m++) {
         assert_int_equal(other.process[m].status, LS_EDIVERGED);
         assert_non_null(strstr(other.process[m].err.text, "goes on with other weights than host"));
@@ -270,9 +271,9 @@ static void who_is_left_with_other_weights_is_named(void **state)
 static void an_engine_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;
-    other = (story){.members = 2, .workers = 1, .shards = 8};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8};
     other.set[0] = other.set[1] = "cluster.on_host_loss=\"continue\"";
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         if (other.process[m].status != LS_ECONFIG) {
             assert_int_equal(other.process[m].status, LS_ESTALLED);
@@ -288,9 +289,9 @@ static void an_engine_that_cannot_admit_is_refused(void **state)
 {
     (void)state;
     static const char both[] = "cluster={\"on_host_loss\":\"continue\",\"on_arrival\":\"admit\"}";
-    other = (story){.members = 2, .workers = 1, .shards = 8};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8};
     other.set[0] = other.set[1] = both;
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         assert_true(other.process[m].status == LS_ECONFIG ||
                     other.process[m].status == LS_ESTALLED);
@@ -298,9 +299,9 @@ static void an_engine_that_cannot_admit_is_refused(void **state)
             !strstr(other.process[m].err.text, "needs an engine that can admit processes"))
             fail_msg("%s", other.process[m].err.text);
     }
-    other = (story){.members = 1, .workers = 1, .shards = 8};
+    other = (scenario){.members = 1, .workers = 1, .shards = 8};
     other.set[0] = "cluster.on_arrival=\"admit\"";
-    tell(&other);
+    run_scenario(&other);
     assert_int_equal(other.process[0].status, LS_ECONFIG);
     assert_non_null(strstr(other.process[0].err.text, "needs \"on_host_loss\": \"continue\""));
 }

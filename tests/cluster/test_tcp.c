@@ -26,7 +26,7 @@
 #include <cmocka.h>
 
 #define SECOND UINT64_C(1000000000)
-enum { MOST = 5 };
+enum { MAX_MEMBERS = 5 };
 
 static const char secret[] = "of this run and of no other";
 
@@ -156,8 +156,8 @@ static void exchange(member *m)
 static void messages_arrive_whole_and_in_order(void **state)
 {
     (void)state;
-    for (int count = 1; count <= MOST; count += 2) {
-        member m[MOST];
+    for (int count = 1; count <= MAX_MEMBERS; count += 2) {
+        member m[MAX_MEMBERS];
         run_all(m, count, exchange);
         for (int i = 0; i < count; i++)
             assert_int_equal(m[i].status, LS_OK);
@@ -172,17 +172,17 @@ static void note_number(member *m)
 
 static void each_member_has_a_number_of_its_own(void **state)
 {
-    int counts[MOST] = {0}, sum = 0;
-    member m[MOST];
+    int counts[MAX_MEMBERS] = {0}, sum = 0;
+    member m[MAX_MEMBERS];
     char meet[40];
     (void)state;
     some_place(meet);
-    for (int i = 0; i < MOST; i++) {
-        start(&m[i], meet, MOST, note_number);
+    for (int i = 0; i < MAX_MEMBERS; i++) {
+        start(&m[i], meet, MAX_MEMBERS, note_number);
         m[i].more = &counts[i];
         go(&m[i]);
     }
-    for (int i = 0; i < MOST; i++) {
+    for (int i = 0; i < MAX_MEMBERS; i++) {
         pthread_join(m[i].thread, NULL);
         sum += counts[i];
     }
@@ -530,7 +530,7 @@ typedef struct parting {
         int status, members;
         uint64_t took_ns;
         ls_error err;
-    } said[MOST];
+    } said[MAX_MEMBERS];
 } parting;
 
 static joining *rendezvous_of(ls_wire *wire)
@@ -586,8 +586,8 @@ static void die_when_formed(void *user)
 
 static void meet_anew(member *m, parting *p, int own)
 {
-    uint8_t lost[MOST] = {0};
-    int origin[MOST];
+    uint8_t lost[MAX_MEMBERS] = {0};
+    int origin[MAX_MEMBERS];
     ls_wire *old = m->wire;
     const bool dies = p->dying >> own & 1;
     dying_member dying = {rendezvous_of(old), p,
@@ -636,7 +636,7 @@ static void part_and_meet(member *m)
 /* Checks that all members that are not lost have regrouped within the time `within_ns`. */
 static void all_others_met(parting *p, int members, uint64_t within_ns)
 {
-    member m[MOST];
+    member m[MAX_MEMBERS];
     char meet[40];
     const unsigned lost = p->killed | p->cut_off | p->dying;
     some_place(meet);

@@ -12,19 +12,20 @@
 
 #include <cmocka.h>
 
-enum { MOST = 7, WAITING = 64 };
+enum { MAX_MEMBERS = 7, WAITING = 64 };
 
 typedef enum mode { AT_WORK, VOTING, DEAD } mode;
 
 typedef struct world {
     int members; /* number of members, arrivals included */
     int first;   /* number of members of the first group */
-    tcp_vote vote[MOST];
-    mode mode[MOST];
-    bool met[MOST][MOST]; /* there is a connection between the two, in either direction */
-    bool cut[MOST][MOST];
-    tcp_message waiting[MOST][MOST][WAITING]; /* [from][to]: messages in transit */
-    int count[MOST][MOST];
+    tcp_vote vote[MAX_MEMBERS];
+    mode mode[MAX_MEMBERS];
+    /* there is a connection between the two, in either direction */
+    bool met[MAX_MEMBERS][MAX_MEMBERS];
+    bool cut[MAX_MEMBERS][MAX_MEMBERS];
+    tcp_message waiting[MAX_MEMBERS][MAX_MEMBERS][WAITING]; /* [from][to]: messages in transit */
+    int count[MAX_MEMBERS][MAX_MEMBERS];
     tcp_ballot last; /* the last group that was at work with all its members */
     int groups;      /* number of groups that were at work */
     int admitted;    /* number of these groups with a new member */
@@ -130,7 +131,7 @@ static void begin_vote(int a)
 
 static void cut_anew(void)
 {
-    const unsigned side = draw(1u << MOST);
+    const unsigned side = draw(1u << MAX_MEMBERS);
     const bool none = draw(2) == 0;
     for (int a = 0; a < w.members; a++)
         for (int b = 0; b < w.members; b++) {
@@ -164,7 +165,7 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
 static void come(void)
 {
     const int n = w.members;
-    if (n == MOST || !is_whole(&w.last))
+    if (n == MAX_MEMBERS || !is_whole(&w.last))
         return;
     w.members++;
     w.mode[n] = VOTING;
@@ -211,7 +212,7 @@ static void begin_world(unsigned seed)
 {
     memset(&w, 0, sizeof w);
     w.random = seed * 2 + 1;
-    w.members = w.first = 2 + (int)draw(MOST - 1);
+    w.members = w.first = 2 + (int)draw(MAX_MEMBERS - 1);
     for (int a = 0; a < w.members; a++)
         assert_int_equal(tcp_vote_init(&w.vote[a], a, w.members, NULL), LS_OK);
     w.last = w.vote[0].formed;

@@ -27,10 +27,10 @@ static const dbl_options worlds[] = {
 enum { WORLDS = sizeof worlds / sizeof *worlds, MOST = 3, FLOATS = 640, SEGMENTS = 5 };
 static const size_t segments[SEGMENTS] = {0, 160, 320, 480, 512};
 
-typedef struct story story;
+typedef struct scenario scenario;
 
 typedef struct process {
-    story *story;
+    scenario *scenario;
     int member;
     pthread_t thread;
     wire_place place;
@@ -41,7 +41,7 @@ typedef struct process {
     ls_error err;
 } process;
 
-struct story {
+struct scenario {
     int members, ranks, shards, share, ahead;
     uint64_t deadline_ns;
     int (*between)(comm_member *member, int step);
@@ -56,7 +56,7 @@ struct story {
 
 static comm_gang gang_of(process *p)
 {
-    const story *s = p->story;
+    const scenario *s = p->scenario;
     comm_gang g = {.type = &ls_cuda_comm_ordered,
                    .ranks = s->ranks,
                    .shards = s->shards,
@@ -81,7 +81,7 @@ static comm_gang gang_of(process *p)
 static void *run_process(void *arg)
 {
     process *p = arg;
-    const story *s = p->story;
+    const scenario *s = p->scenario;
     const ls_cluster_options o = {.type = &wire_double,
                                   .comm = &p->place,
                                   .deadline_ns = s->deadline_ns,
@@ -106,7 +106,7 @@ static void *run_process(void *arg)
     return NULL;
 }
 
-static void tell(story *s, const dbl_options *world)
+static void run_scenario(scenario *s, const dbl_options *world)
 {
     dbl_begin(world);
     s->wire = wire_world_create(s->members);
@@ -116,7 +116,7 @@ static void tell(story *s, const dbl_options *world)
         s->plant(s->wire);
     for (int m = 0; m < s->members; m++) {
         process *p = &s->process[m];
-        *p = (process){.story = s, .member = m, .place = {s->wire, m}};
+        *p = (process){.scenario = s, .member = m, .place = {s->wire, m}};
         assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
     }
     for (int m = 0; m < s->members; m++)
@@ -125,7 +125,7 @@ static void tell(story *s, const dbl_options *world)
     wire_world_destroy(s->wire);
 }
 
-static void forget(story *s)
+static void free_scenario(scenario *s)
 {
     for (int m = 0; m < s->members; m++) {
         comm_gang_free(&s->process[m].gang);
@@ -133,7 +133,7 @@ static void forget(story *s)
     }
 }
 
-static void all_have_one_process_s_bits(const story *s)
+static void all_have_one_process_s_bits(const scenario *s)
 {
     static float expected[FLOATS];
     for (int step = 0; step < s->process[0].gang.steps; step++) {
@@ -159,13 +159,13 @@ static void any_number_of_processes_and_gpus_gives_the_bits_of_one(void **state)
         for (int members = 2; members <= MOST; members++)
             for (int ranks = 1; ranks <= MOST; ranks++)
                 for (int share = 0; share < 2; share++) {
-                    story s = {.members = members,
-                               .ranks = ranks,
-                               .shards = shards[(members + ranks) % 2],
-                               .share = share};
-                    tell(&s, &worlds[w]);
+                    scenario s = {.members = members,
+                                  .ranks = ranks,
+                                  .shards = shards[(members + ranks) % 2],
+                                  .share = share};
+                    run_scenario(&s, &worlds[w]);
                     all_have_one_process_s_bits(&s);
-                    forget(&s);
+                    free_scenario(&s);
                 }
 }
 
@@ -204,15 +204,15 @@ static void buckets_go_to_the_others_and_back_before_backward_has_ended(void **s
 {
     (void)state;
     for (int members = 2; members <= MOST; members++) {
-        story s = {.members = members,
-                   .ranks = 1,
-                   .shards = members,
-                   .ahead = 1,
-                   .plant = know_the_wire,
-                   .between = look_at_the_wire};
-        tell(&s, &worlds[0]);
+        scenario s = {.members = members,
+                      .ranks = 1,
+                      .shards = members,
+                      .ahead = 1,
+                      .plant = know_the_wire,
+                      .between = look_at_the_wire};
+        run_scenario(&s, &worlds[0]);
         all_have_one_process_s_bits(&s);
-        forget(&s);
+        free_scenario(&s);
     }
 }
 
@@ -221,10 +221,10 @@ static void merging_ahead_changes_no_bit(void **state)
     (void)state;
     for (int w = 0; w < WORLDS; w++)
         for (int members = 2; members <= MOST; members++) {
-            story s = {.members = members, .ranks = 1, .shards = members, .ahead = 1};
-            tell(&s, &worlds[w]);
+            scenario s = {.members = members, .ranks = 1, .shards = members, .ahead = 1};
+            run_scenario(&s, &worlds[w]);
             all_have_one_process_s_bits(&s);
-            forget(&s);
+            free_scenario(&s);
         }
 }
 
@@ -256,24 +256,24 @@ static int fail_once(comm_member *m, int step)
 static void a_step_that_is_repeated_goes_on_with_what_the_others_have(void **state)
 {
     (void)state;
-    story s = {.members = 2,
-               .ranks = 1,
-               .shards = 2,
-               .ahead = 1,
-               .fails_in = 1,
-               .steps = 2,
-               .plant = know_the_wire,
-               .between = fail_once,
-               .last = look_at_the_node};
-    tell(&s, &worlds[0]);
+    scenario s = {.members = 2,
+                  .ranks = 1,
+                  .shards = 2,
+                  .ahead = 1,
+                  .fails_in = 1,
+                  .steps = 2,
+                  .plant = know_the_wire,
+                  .between = fail_once,
+                  .last = look_at_the_node};
+    run_scenario(&s, &worlds[0]);
     all_have_one_process_s_bits(&s);
     assert_true(brought != 7);
     assert_string_equal(s.process[1].gang.member[0].err.text, "planted");
-    forget(&s);
+    free_scenario(&s);
 }
 
 /* Checks that all processes end, and that all except `culprit` report the loss of a host. */
-static void all_others_have_lost_a_host(const story *s, int culprit)
+static void all_others_have_lost_a_host(const scenario *s, int culprit)
 {
     for (int m = 0; m < s->members; m++) {
         const process *p = &s->process[m];
@@ -296,12 +296,12 @@ static void an_error_of_nccl_on_one_host_ends_the_run_of_all(void **state)
 {
     (void)state;
     for (nth = 1; nth <= 9; nth += 4) {
-        story s = {.members = 2, .ranks = 2, .shards = 8, .plant = fail_nccl};
-        tell(&s, &worlds[0]);
+        scenario s = {.members = 2, .ranks = 2, .shards = 8, .plant = fail_nccl};
+        run_scenario(&s, &worlds[0]);
         const int culprit = s.process[0].status == LS_EDEVICE ? 0 : 1;
         assert_int_equal(s.process[culprit].status, LS_EDEVICE);
         all_others_have_lost_a_host(&s, culprit);
-        forget(&s);
+        free_scenario(&s);
     }
 }
 
@@ -318,16 +318,16 @@ static void a_host_lost_at_any_point_ends_the_run_of_all(void **state)
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++)
         for (kill_at = 12; kill_at < 40; kill_at += 9) {
-            story s = {.members = 3,
-                       .ranks = ahead ? 1 : 2,
-                       .shards = ahead ? 3 : 8,
-                       .ahead = ahead,
-                       .deadline_ns = 300000000u,
-                       .plant = kill_process_1};
-            tell(&s, &worlds[0]);
+            scenario s = {.members = 3,
+                          .ranks = ahead ? 1 : 2,
+                          .shards = ahead ? 3 : 8,
+                          .ahead = ahead,
+                          .deadline_ns = 300000000u,
+                          .plant = kill_process_1};
+            run_scenario(&s, &worlds[0]);
             for (int m = 0; m < 3; m++)
                 assert_int_equal(s.process[m].status, LS_ESTALLED);
-            forget(&s);
+            free_scenario(&s);
         }
 }
 

@@ -1,7 +1,7 @@
 /* Tests *unrolled* steps: several training steps of a small model that are one CUDA graph, and one
- * *launch*. They are compared with the same steps taken in parts (stories.h). */
+ * *launch*. They are compared with the same steps taken in parts (scenarios.h). */
 #include "cuda_ops/cuda_backend.h"
-#include "cuda_ops/stories.h"
+#include "cuda_ops/scenarios.h"
 #include "doubles/control.h"
 #include "runner.h"
 
@@ -21,14 +21,14 @@ static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
     static const char *const sets[] = {SIXTEEN_STEPS, "schedule=\"cosine\"", NULL};
     (void)state;
     for (int residual = 0; residual < 2; residual++) {
-        story unrolled, parts;
-        story_both(&unrolled, &parts, residual ? story_residual : story_convolution, sets);
+        scenario unrolled, parts;
+        scenario_both(&unrolled, &parts, residual ? scenario_residual : scenario_convolution, sets);
         assert_int_equal(unrolled.status, LS_OK);
         assert_int_equal(unrolled.steps, STEPS);
         assert_int_equal(unrolled.launches, 2);
-        story_expect_same(&unrolled, &parts);
-        story_forget(&unrolled);
-        story_forget(&parts);
+        scenario_expect_same(&unrolled, &parts);
+        scenario_free(&unrolled);
+        scenario_free(&parts);
     }
 }
 
@@ -51,15 +51,15 @@ static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *const sets[] = {"batch_size=2", "epochs=1",   "eval_every=0",
                                     cases[i].limit, cases[i].due, NULL};
-        story unrolled, parts;
-        story_both(&unrolled, &parts, story_deep, sets);
+        scenario unrolled, parts;
+        scenario_both(&unrolled, &parts, scenario_deep, sets);
         assert_int_equal(unrolled.status, LS_OK);
         if (unrolled.launches != cases[i].launches)
             fail_msg("%s, %s: %ld launches; expected %ld", cases[i].limit, cases[i].due,
                      unrolled.launches, cases[i].launches);
-        story_expect_same(&unrolled, &parts);
-        story_forget(&unrolled);
-        story_forget(&parts);
+        scenario_expect_same(&unrolled, &parts);
+        scenario_free(&unrolled);
+        scenario_free(&parts);
     }
 }
 
@@ -67,27 +67,27 @@ static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
  * no launches of several steps. */
 static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
 {
-    story unrolled, single;
+    scenario unrolled, single;
     (void)state;
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         fixture f;
-        story_begin(&f, 0);
-        story_residual(&f);
+        scenario_begin(&f, 0);
+        scenario_residual(&f);
         fixture_set(&f, "batch_size=2");
         fixture_set(&f, "data.limit=41");
         fixture_set(&f, "epochs=3");
         if (one_by_one)
             fixture_set(&f, "verify_every_steps=1");
-        story_tell(one_by_one ? &single : &unrolled, &f);
+        scenario_run(one_by_one ? &single : &unrolled, &f);
         fixture_end(&f);
     }
     assert_int_equal(unrolled.status, LS_OK);
     assert_int_equal(unrolled.steps, 3 * 21);
     assert_int_equal(unrolled.launches, 3 * (2 + 5));
     assert_int_equal(single.launches, 3 * 21);
-    story_expect_same(&unrolled, &single);
-    story_forget(&unrolled);
-    story_forget(&single);
+    scenario_expect_same(&unrolled, &single);
+    scenario_free(&unrolled);
+    scenario_free(&single);
 }
 
 /* A stall is planned for a step in the middle. This step is taken in parts, and no step is left
@@ -95,12 +95,12 @@ static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
 static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
 {
     static const char *const planned[] = {"worker=0,step=12,kind=stall,seconds=0"};
-    story parts, s;
+    scenario parts, s;
     fixture f;
     (void)state;
     for (int all = 0; all < 2; all++) {
-        story_begin(&f, all);
-        story_deep(&f);
+        scenario_begin(&f, all);
+        scenario_deep(&f);
         fixture_set(&f, "batch_size=2");
         fixture_set(&f, "data.limit=32");
         fixture_set(&f, "epochs=1");
@@ -108,14 +108,14 @@ static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
             f.sys.inject = planned;
             f.sys.inject_count = 1;
         }
-        story_tell(all ? &parts : &s, &f);
+        scenario_run(all ? &parts : &s, &f);
         fixture_end(&f);
     }
     /* the gradient of the planned step is a launch too */
     assert_int_equal(s.launches, 1 + LS_UNROLLED);
-    story_expect_same(&s, &parts);
-    story_forget(&s);
-    story_forget(&parts);
+    scenario_expect_same(&s, &parts);
+    scenario_free(&s);
+    scenario_free(&parts);
 }
 
 /* ---- losses that are not finite ------------------------------------------------------------- */
@@ -124,22 +124,22 @@ static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
 {
     static const char *const sets[] = {
         SIXTEEN_STEPS, "optimizer={\"name\": \"sgd\", \"lr\": 30000, \"momentum\": 0.9}", NULL};
-    story unrolled, parts;
+    scenario unrolled, parts;
     (void)state;
-    story_both(&unrolled, &parts, story_deep, sets);
+    scenario_both(&unrolled, &parts, scenario_deep, sets);
     print_message("             %s\n", unrolled.text);
     assert_int_equal(unrolled.status, LS_ENONFINITE);
     assert_true(unrolled.steps > 0 && unrolled.steps < LS_UNROLLED - 1);
-    story_expect_same(&unrolled, &parts);
+    scenario_expect_same(&unrolled, &parts);
     for (size_t k = 0; k < unrolled.tail; k++)
         assert_true(isfinite(unrolled.arena[0][k]));
-    story_forget(&unrolled);
-    story_forget(&parts);
+    scenario_free(&unrolled);
+    scenario_free(&parts);
 }
 
 static void bright_rows(fixture *f)
 {
-    story_bright_rows(f, 0);
+    scenario_bright_rows(f, 0);
 }
 
 /* The skipped step may be anywhere in a launch; there may be one in both launches, or two in one
@@ -150,21 +150,21 @@ static void steps_behind_a_skipped_one_are_applied_once(void **state)
     (void)state;
     for (int seed = 1; seed <= 4; seed++) {
         char text[32];
-        story unrolled, parts;
+        scenario unrolled, parts;
         int in[2] = {0, 0};
         snprintf(text, sizeof text, "seed=%d", seed);
         const char *const sets[] = {SIXTEEN_STEPS, text, NULL};
-        story_both(&unrolled, &parts, bright_rows, sets);
+        scenario_both(&unrolled, &parts, bright_rows, sets);
         assert_int_equal(unrolled.status, LS_OK);
-        story_expect_same(&unrolled, &parts);
+        scenario_expect_same(&unrolled, &parts);
         for (int i = 0; i < STEPS; i++)
             in[i / LS_UNROLLED] += isnan(unrolled.loss[i]) != 0;
         first += isnan(unrolled.loss[0]) != 0;
         last += isnan(unrolled.loss[LS_UNROLLED - 1]) != 0;
         twice += in[0] > 1;
         both += in[0] > 0 && in[1] > 0;
-        story_forget(&unrolled);
-        story_forget(&parts);
+        scenario_free(&unrolled);
+        scenario_free(&parts);
     }
     print_message("             skipped: %d first, %d last, %d twice, %d in both\n", first, last,
                   twice, both);
@@ -183,7 +183,7 @@ static uint32_t length_of_ranges(int width)
              "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": %d}, "
              "{\"type\": \"dense\", \"out\": 10}]}",
              width);
-    story_begin(&f, 0);
+    scenario_begin(&f, 0);
     fixture_set(&f, model);
     fixture_set(&f, "batch_size=2");
     ls_trainer *t = fixture_open(&f);
@@ -205,8 +205,8 @@ static void only_small_models_are_unrolled(void **state)
 
 static void use_sixteen(fixture *f)
 {
-    story_begin(f, 0);
-    story_deep(f);
+    scenario_begin(f, 0);
+    scenario_deep(f);
     fixture_set(f, "batch_size=2");
     fixture_set(f, "data.limit=32");
     fixture_set(f, "epochs=1");
@@ -219,7 +219,7 @@ static void a_call_that_fails_ends_in_order(void **state)
     static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",
                                         "cudaMemcpyAsync", "launch",         NULL};
     (void)state;
-    const int went_on = story_fail_in_turn(use_sixteen, calls, 3);
+    const int went_on = scenario_fail_in_turn(use_sixteen, calls, 3);
     print_message("             %d went on behind a fault\n", went_on);
     assert_true(went_on > 0);
 }
@@ -227,20 +227,20 @@ static void a_call_that_fails_ends_in_order(void **state)
 /* Steps that cannot be recorded together are made one by one. */
 static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
 {
-    story calm, s;
+    scenario calm, s;
     fixture f;
     (void)state;
-    story_tell_of(&calm, use_sixteen);
+    scenario_run_of(&calm, use_sixteen);
     use_sixteen(&f);
     dbl_fail("cudaGraphInstantiate", 3,
              /* the third graph, after those of a gradient and of a whole step */
              cudaErrorNotSupported);
-    story_tell(&s, &f);
+    scenario_run(&s, &f);
     assert_int_equal(calm.launches, 2);
     assert_int_equal(s.launches, STEPS);
-    story_expect_same(&s, &calm);
-    story_forget(&s);
-    story_forget(&calm);
+    scenario_expect_same(&s, &calm);
+    scenario_free(&s);
+    scenario_free(&calm);
     fixture_end(&f);
 }
 

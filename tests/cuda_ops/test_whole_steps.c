@@ -3,7 +3,7 @@
  * with runs whose steps are enqueued in parts. The test forces these by a planned fault in every
  * step, a stall of zero seconds. */
 #include "cuda_ops/cuda_backend.h"
-#include "cuda_ops/stories.h"
+#include "cuda_ops/scenarios.h"
 #include "doubles/control.h"
 #include "merge/tree.h"
 #include "runner.h"
@@ -16,14 +16,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEPS = STORY_STEPS };
+enum { STEPS = SCENARIO_STEPS };
 
 static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
 {
     (void)state;
     for (int residual = 0; residual < 2; residual++) {
-        story whole, parts;
-        story_both(&whole, &parts, residual ? story_residual : story_convolution, NULL);
+        scenario whole, parts;
+        scenario_both(&whole, &parts, residual ? scenario_residual : scenario_convolution, NULL);
         assert_int_equal(whole.status, LS_OK);
         assert_int_equal(whole.steps, STEPS);
         /* A whole step is one launch. In parts, an update of two ops is a second launch. */
@@ -31,9 +31,9 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
         assert_int_equal(parts.launches, residual ? 2 * STEPS : STEPS);
         /* Whole steps do not wait for all enqueued work. */
         assert_true(parts.waits - whole.waits >= STEPS);
-        story_expect_same(&whole, &parts);
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_expect_same(&whole, &parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
 }
 
@@ -47,16 +47,16 @@ static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         const char *const sets[] = {optimizers[i], NULL};
-        story whole, parts;
-        story_both(&whole, &parts, story_deep, sets);
+        scenario whole, parts;
+        scenario_both(&whole, &parts, scenario_deep, sets);
         print_message("             %s\n", whole.text);
         assert_int_equal(whole.status, LS_ENONFINITE);
         assert_non_null(strstr(whole.text, "the loss of shard 0, on worker 0, is not finite"));
-        story_expect_same(&whole, &parts);
+        scenario_expect_same(&whole, &parts);
         for (size_t k = 0; k < whole.tail; k++)
             assert_true(isfinite(whole.arena[0][k]));
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
 }
 
@@ -69,15 +69,15 @@ static void skipped_steps_are_those_of_steps_in_parts(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         const char *const sets[] = {rates[i], "on_nonfinite=skip", "eval_every=0", NULL};
-        story whole, parts;
-        story_both(&whole, &parts, story_deep, sets);
-        story_expect_same(&whole, &parts);
+        scenario whole, parts;
+        scenario_both(&whole, &parts, scenario_deep, sets);
+        scenario_expect_same(&whole, &parts);
         print_message("             %s: %d steps, %d skipped\n", rates[i], whole.steps,
                       whole.skipped);
         skipped += whole.skipped;
         mixed += whole.skipped > 0 && whole.skipped < STEPS - 2;
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
     print_message("             %d steps skipped, %d runs went on behind one\n", skipped, mixed);
     assert_true(skipped > 0);
@@ -85,12 +85,12 @@ static void skipped_steps_are_those_of_steps_in_parts(void **state)
 
 static void resident_bright_rows(fixture *f)
 {
-    story_bright_rows(f, 0);
+    scenario_bright_rows(f, 0);
 }
 
 static void streamed_bright_rows(fixture *f)
 {
-    story_bright_rows(f, 1);
+    scenario_bright_rows(f, 1);
 }
 
 /* Steps that were enqueued after a skipped step are applied nevertheless, and only once. */
@@ -98,18 +98,18 @@ static void a_step_behind_a_skipped_one_is_applied_once(void **state)
 {
     (void)state;
     for (int streamed = 0; streamed < 2; streamed++) {
-        story whole, parts;
+        scenario whole, parts;
         int behind = 0;
-        story_both(&whole, &parts, streamed ? streamed_bright_rows : resident_bright_rows, NULL);
+        scenario_both(&whole, &parts, streamed ? streamed_bright_rows : resident_bright_rows, NULL);
         assert_int_equal(whole.status, LS_OK);
         for (int i = 0; i + 1 < STEPS; i++)
             behind += i != STEPS / 2 - 1 && isnan(whole.loss[i]) && !isnan(whole.loss[i + 1]);
         print_message("             %d of %d skipped, %d went on\n", whole.skipped, whole.steps,
                       behind);
         assert_true(behind > 0);
-        story_expect_same(&whole, &parts);
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_expect_same(&whole, &parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
 }
 
@@ -117,15 +117,15 @@ static void a_step_behind_a_skipped_one_is_applied_once(void **state)
 static void only_a_single_shard_is_taken_whole(void **state)
 {
     fixture f;
-    story s;
+    scenario s;
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
+    scenario_begin(&f, 0);
+    scenario_deep(&f);
     fixture_set(&f, "shards=2");
-    story_tell(&s, &f);
+    scenario_run(&s, &f);
     assert_int_equal(s.status, LS_OK);
     assert_int_equal(s.launches, 2 * STEPS);
-    story_forget(&s);
+    scenario_free(&s);
     fixture_end(&f);
 }
 
@@ -157,8 +157,8 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
     pthread_t thread;
     fixture f;
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
+    scenario_begin(&f, 0);
+    scenario_deep(&f);
     r.trainer = fixture_open(&f);
     const long before = dbl_calls("cudaGraphLaunch");
     dbl_stall_streams(0);
@@ -192,10 +192,10 @@ void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int
 }
 
 /* Runs two workers, each with a GPU and a shard, and a model of two buckets. */
-static void tell_of_two_workers(story *s, const char *allreduce, const char *const *inject)
+static void run_two_workers(scenario *s, const char *allreduce, const char *const *inject)
 {
     fixture f;
-    story_begin(&f, 0);
+    scenario_begin(&f, 0);
     fixture_set(&f, "devices=doubled:0,1");
     fixture_set(&f, "shards=2");
     fixture_set(&f, "epochs=1");
@@ -207,7 +207,7 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
     fixture_set(&f, allreduce);
     f.sys.inject = inject;
     f.sys.inject_count = inject ? 1 : 0;
-    story_tell(s, &f);
+    scenario_run(s, &f);
     if (s->status)
         fail_msg("%s", s->text);
     fixture_end(&f);
@@ -219,25 +219,25 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
 static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **state)
 {
     static const char *const fault[] = {"worker=1,step=1,kind=fail,stage=merge"};
-    story late, early, alone;
+    scenario late, early, alone;
     (void)state;
-    tell_of_two_workers(&late, "allreduce=ordered", NULL);
-    tell_of_two_workers(&early, "allreduce=nccl", NULL);
-    tell_of_two_workers(&alone, "allreduce=nccl", fault);
+    run_two_workers(&late, "allreduce=ordered", NULL);
+    run_two_workers(&early, "allreduce=nccl", NULL);
+    run_two_workers(&alone, "allreduce=nccl", fault);
     assert_true(early.launches > late.launches); /* each piece is a launch */
-    story_expect_same(&late, &early);
-    story_expect_same(&late, &alone);
-    story_forget(&late);
-    story_forget(&early);
-    story_forget(&alone);
+    scenario_expect_same(&late, &early);
+    scenario_expect_same(&late, &alone);
+    scenario_free(&late);
+    scenario_free(&early);
+    scenario_free(&alone);
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
 static void use_eight(fixture *f)
 {
-    story_begin(f, 0);
-    story_deep(f);
+    scenario_begin(f, 0);
+    scenario_deep(f);
 }
 
 /* Each call that a step makes fails in turn: the run ends with an error or continues, within a time
@@ -252,7 +252,7 @@ static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
                                         "cudaStreamSynchronize",
                                         NULL};
     (void)state;
-    story_fail_in_turn(use_eight, calls, 12);
+    scenario_fail_in_turn(use_eight, calls, 12);
 }
 
 /* A call fails while the run is opened. Then opening fails, or steps are taken in another way. */
@@ -260,12 +260,12 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",
                                         "cudaGraphInstantiate", "cudaHostAlloc"};
-    story calm;
+    scenario calm;
     fixture f;
     (void)state;
-    story_tell_of(&calm, use_eight);
+    scenario_run_of(&calm, use_eight);
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        story_another_world();
+        scenario_restart_doubles();
         for (int nth = 1; nth <= 8; nth += nth < 4 ? 1 : 2) {
             ls_trainer *t;
             use_eight(&f);
@@ -282,25 +282,25 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
             fixture_end(&f);
         }
     }
-    story_another_world();
-    story_forget(&calm);
+    scenario_restart_doubles();
+    scenario_free(&calm);
 }
 
 /* A step that cannot be recorded as a whole is made in parts. */
 static void a_device_that_records_no_whole_step_takes_parts(void **state)
 {
     fixture f;
-    story calm, s;
+    scenario calm, s;
     (void)state;
-    story_tell_of(&calm, use_eight);
+    scenario_run_of(&calm, use_eight);
     use_eight(&f);
     /* the third graph, after those of the two plans */
     dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported);
-    story_tell(&s, &f);
+    scenario_run(&s, &f);
     assert_int_equal(s.status, LS_OK);
-    story_expect_same(&s, &calm);
-    story_forget(&s);
-    story_forget(&calm);
+    scenario_expect_same(&s, &calm);
+    scenario_free(&s);
+    scenario_free(&calm);
     fixture_end(&f);
 }
 

@@ -1,8 +1,8 @@
 /* Scenarios: whole training runs over several processes. A thread of the test stands for each
  * process. The processes are connected by a simulated transport (wire_double.h), or by TCP with
  * members that are lost as if they had been killed or stopped. */
-#ifndef TESTS_CLUSTER_STORY_H
-#define TESTS_CLUSTER_STORY_H
+#ifndef TESTS_CLUSTER_SCENARIO_H
+#define TESTS_CLUSTER_SCENARIO_H
 
 #include "cluster/wire_double.h"
 #include "data/scratch.h"
@@ -14,7 +14,7 @@
 
 #define STEPS 9 /* three epochs of 3 */
 
-enum { MOST = 5, NEVER = -1, MARK = 100000 };
+enum { MAX_MEMBERS = 5, NEVER = -1, MARK = 100000 };
 
 /* How a member of a scenario over TCP is lost. */
 typedef enum fate {
@@ -50,7 +50,7 @@ typedef struct mortal {
     uint64_t killed_ns; /* time of its death; 0: not known yet */
     atomic_bool gone;
     struct process *process;
-    struct story *story;
+    struct scenario *scenario;
 } mortal;
 
 typedef struct process {
@@ -60,14 +60,14 @@ typedef struct process {
     mortal mortal;
     char meet[40];
     int member; /* over TCP: number that the process was assigned */
-    /* training step after which the member is lost, after `dies_after` further posts */
-    uint64_t dies_behind;
-    long dies_after; /* number of posts between that step and the loss */
+    /* training step after which the member is lost, after `dies_after_posts` further posts */
+    uint64_t dies_after_step;
+    long dies_after_posts; /* number of posts between that step and the loss */
     char devices[32], shards[32], run_dir[420];
     ls_data_source data; /* a data set whose targets are vectors */
     const ls_data_source *sources[1];
     ls_trainer *trainer;
-    uint64_t stop_behind; /* training step after which the process is asked to stop; 0: never */
+    uint64_t stop_after_step; /* training step after which the process is asked to stop; 0: never */
     int status, records, faults, arrivals;
     /* first and last training step that the process has recorded; first_step is UINT64_MAX if there
      * is a gap */
@@ -80,19 +80,19 @@ typedef struct process {
     char hash[65], devices_left[512], own_dir[500], started[4200];
 } process;
 
-typedef struct story {
+typedef struct scenario {
     int members, workers, shards;
     const char *run_dir; /* NULL: none */
-    const char *resume[MOST];
+    const char *resume[MAX_MEMBERS];
     int stopper;
-    uint64_t stop_behind;
+    uint64_t stop_after_step;
     int victim;
     uint64_t kill_at; /* number of a post; 0: never */
     /* number of the post at which the engine reports a broken connection; 0: never */
     uint64_t break_at;
-    const char *nan[MOST]; /* --inject of each member */
-    uint64_t posts;        /* number of posts of the lost member in all */
-    const char *set[MOST]; /* [member]: a config assignment */
+    const char *nan[MAX_MEMBERS]; /* --inject of each member */
+    uint64_t posts;               /* number of posts of the lost member in all */
+    const char *set[MAX_MEMBERS]; /* [member]: a config assignment */
     /* each member begins with trained_s = MARK times its number */
     bool marked;
     bool tcp;    /* over TCP; the remaining members continue */
@@ -100,9 +100,9 @@ typedef struct story {
     /* Over TCP: number of newcomers. They are the processes from index `members` on. When the first
      * member has done training step comes[i], it waits until newcomer i has come. */
     int newcomers;
-    uint64_t comes[MOST];
-    const char *newcomer_set[MOST]; /* [newcomer]: a config assignment */
-    long newcomer_dies_at;          /* number of a post of newcomer 0; 0: none */
+    uint64_t comes[MAX_MEMBERS];
+    const char *newcomer_set[MAX_MEMBERS]; /* [newcomer]: a config assignment */
+    long newcomer_dies_at;                 /* number of a post of newcomer 0; 0: none */
     /* the newcomers are refused: the first member waits until they have failed, not until they
      * wait */
     bool refused;
@@ -115,19 +115,19 @@ typedef struct story {
         int regrouping; /* number of the regrouping in which the member is lost; 0: none */
         fate fate;
         int deaf;
-    } loss[MOST];
-    process process[MOST];
-} story;
+    } loss[MAX_MEMBERS];
+    process process[MAX_MEMBERS];
+} scenario;
 
 /* Runs the scenario and waits for its end. Afterwards the processes are sorted by their member
  * numbers. */
-void tell(story *s);
+void run_scenario(scenario *s);
 /* Returns the number of hosts in a list of devices, "[a: device, device; b: device]". */
 int hosts_of(const char *devices);
 /* Runs the scenario in one process. */
-void alone(story *s, int shards);
+void run_in_one_process(scenario *s, int shards);
 /* Checks that all members have ended with these weights and this loss, and that only the first
  * member has records. */
-void all_ended_with(const story *s, const char *hash, double test_loss);
+void all_ended_with(const scenario *s, const char *hash, double test_loss);
 
 #endif

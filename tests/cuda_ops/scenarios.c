@@ -1,4 +1,4 @@
-#include "cuda_ops/stories.h"
+#include "cuda_ops/scenarios.h"
 
 #include "cuda_ops/cuda_backend.h"
 #include "device/registry.h"
@@ -26,7 +26,7 @@ static void plan_something(fixture *f)
     f->sys.inject_count = LS_INJECTIONS_MAX;
 }
 
-void story_begin(fixture *f, int parts)
+void scenario_begin(fixture *f, int parts)
 {
     /* has its own name, because the library finds the back end `cuda` itself */
     static ls_backend doubled;
@@ -47,7 +47,7 @@ void story_begin(fixture *f, int parts)
 /* Halves the images, because the plain-C twins of convolutions are slow under sanitizers. */
 #define HALVED "{\"type\": \"avg_pool\", \"kernel\": 2},"
 
-void story_convolution(fixture *f)
+void scenario_convolution(fixture *f)
 {
     fixture_set(f,
                 "model={\"layers\": [" HALVED "{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5},"
@@ -55,7 +55,7 @@ void story_convolution(fixture *f)
                 " {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
 }
 
-void story_residual(fixture *f)
+void scenario_residual(fixture *f)
 {
     fixture_set(f, "optimizer={\"name\": \"adamw\", \"lr\": 0.01}");
     fixture_set(f, "model={\"layers\": [" HALVED "{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5,"
@@ -65,7 +65,7 @@ void story_residual(fixture *f)
     fixture_set(f, "augment={\"crop\": 2, \"flip\": true}");
 }
 
-void story_deep(fixture *f)
+void scenario_deep(fixture *f)
 {
     fixture_set(f, "model={\"layers\": [{\"type\": \"avg_pool\", \"kernel\": 4},"
                    " {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 12},"
@@ -91,7 +91,7 @@ static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-void story_bright_rows(fixture *f, int streamed)
+void scenario_bright_rows(fixture *f, int streamed)
 {
     static ls_data_source source;
     static const ls_data_source *sources[1];
@@ -111,7 +111,7 @@ void story_bright_rows(fixture *f, int streamed)
     fixture_set(f, "eval_every=0");
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Returns a copy of an arena. The host can read it, because the device memory of the doubles is
  * host memory. */
@@ -132,7 +132,7 @@ static void make_bright_rows_fatal(ls_replica *r)
         ls_replica_weight_arena(r)[i] = 3e38f;
 }
 
-void story_tell(story *s, fixture *f)
+void scenario_run(scenario *s, fixture *f)
 {
     memset(s, 0, sizeof *s);
     ls_trainer *t = fixture_open(f);
@@ -148,7 +148,7 @@ void story_tell(story *s, fixture *f)
         snprintf(s->text, sizeof s->text, "%s", f->err.text);
     s->skipped = fixture_count(f, "nonfinite");
     s->steps = fixture_count(f, "step");
-    for (int i = 0; i < s->steps && i < STORY_LOSSES; i++)
+    for (int i = 0; i < s->steps && i < SCENARIO_LOSSES; i++)
         s->loss[i] = record_number(fixture_record(f, "step", i), "loss");
     s->floats = ls_replica_floats(r);
     s->tail = ls_replica_tail_offset(r);
@@ -160,13 +160,13 @@ void story_tell(story *s, fixture *f)
     ls_trainer_close(t);
 }
 
-void story_forget(story *s)
+void scenario_free(scenario *s)
 {
     for (int i = 0; i < 3; i++)
         free(s->arena[i]);
 }
 
-void story_expect_same(const story *a, const story *b)
+void scenario_expect_same(const scenario *a, const scenario *b)
 {
     assert_int_equal(a->status, b->status);
     assert_string_equal(a->text, b->text);
@@ -179,37 +179,38 @@ void story_expect_same(const story *a, const story *b)
             assert_memory_equal(a->arena[i], b->arena[i], a->floats * sizeof(float));
 }
 
-void story_both(story *whole, story *parts, void (*net)(fixture *f), const char *const *sets)
+void scenario_both(scenario *whole, scenario *parts, void (*net)(fixture *f),
+                   const char *const *sets)
 {
     for (int p = 0; p < 2; p++) {
         fixture f;
-        story_begin(&f, p);
+        scenario_begin(&f, p);
         if (net)
             net(&f);
         for (int i = 0; sets && sets[i]; i++)
             fixture_set(&f, sets[i]);
-        story_tell(p ? parts : whole, &f);
+        scenario_run(p ? parts : whole, &f);
         fixture_end(&f);
     }
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-void story_another_world(void)
+void scenario_restart_doubles(void)
 {
     test_cuda_begin(DBL_THREADS);
 }
 
-void story_tell_of(story *s, void (*set_up)(fixture *f))
+void scenario_run_of(scenario *s, void (*set_up)(fixture *f))
 {
     fixture f;
     set_up(&f);
-    story_tell(s, &f);
+    scenario_run(s, &f);
     fixture_end(&f);
 }
 
 /* Returns whether the run continued after a fault. */
-static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const char *call,
+static int run_with_failure(const scenario *calm, void (*set_up)(fixture *f), const char *call,
                             int nth)
 {
     fixture f;
@@ -227,17 +228,17 @@ static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const
     return went_on;
 }
 
-int story_fail_in_turn(void (*set_up)(fixture *f), const char *const *calls, int most)
+int scenario_fail_in_turn(void (*set_up)(fixture *f), const char *const *calls, int most)
 {
-    story calm;
+    scenario calm;
     int went_on = 0;
-    story_tell_of(&calm, set_up);
+    scenario_run_of(&calm, set_up);
     for (int c = 0; calls[c]; c++) {
-        story_another_world();
+        scenario_restart_doubles();
         for (int nth = 1; nth <= most; nth += nth < 6 ? 1 : 3)
             went_on += run_with_failure(&calm, set_up, calls[c], nth);
     }
-    story_another_world();
-    story_forget(&calm);
+    scenario_restart_doubles();
+    scenario_free(&calm);
     return went_on;
 }
