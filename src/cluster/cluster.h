@@ -154,8 +154,7 @@ void ls_cluster_free_old(ls_cluster *cluster);
  * as its origin the next number that no member has had. */
 int ls_cluster_origin(const ls_cluster *cluster, int member);
 
-/* ---- admission (admit.c) -----------------------------------------------------------------------
- */
+/* ---- admission (admit.c) --------------------------------------------------------------------- */
 
 /* Returns whether the engine can admit processes and was opened for it. */
 bool ls_cluster_can_admit(const ls_cluster *cluster);

@@ -45,8 +45,8 @@ typedef struct ls_conv_kept {
  * kernel. */
 typedef struct ls_few_run {
     int first, groups; /* first group; number of groups */
-    /* number of rows of zeros above the part of x that the pixels read; number of image rows of x
-     * that they read */
+    /* number of rows of zeros above the part of x from which the pixels are computed; number of
+     * image rows of that part */
     int up, rows;
 } ls_few_run;
 

@@ -1,5 +1,5 @@
 /* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes. lanes_op.h
- * explains lane, row, group, vector and step.
+ * explains lane, row, group, vector, eight and step.
  *
  * The algorithm. F(m×m, r×r) computes a *tile*, m × m outputs of a convolution with an r × r
  * kernel. A convolution is a product of polynomials, and a product can be computed from the values

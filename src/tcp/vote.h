@@ -44,7 +44,7 @@
  * group contains a quorum of the group before it. Members outside of this sequence end with an
  * error, for example a half of the hosts that is cut off from the others, or a process that was
  * stopped and continues later. If a loss in the middle of a vote leaves open whether a group was
- * formed, all members may end with an error, but two groups never go on.
+ * formed, all members may end with an error. In no case do two groups go on.
  */
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
