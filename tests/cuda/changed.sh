@@ -21,7 +21,7 @@ if [ $# -ne 2 ] || [ ! -d "$1/src/cuda" ]; then
 fi
 stamp=$2
 
-# Runs in the source folder, so that the stamp does not depend on where that lies.
+# Runs in the source folder, so that the stamp does not depend on the folder's path.
 hash_of_all() {
     cd -- "$1" || exit
     find src/cuda src/merge src/nn include/lockstep tests/cuda tests/cuda_* tests/doubles -type f \

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def closing(text, at):
-    """The index behind the parenthesis that closes the one at `at`."""
+    """Returns the index after the parenthesis that closes the one at `at`."""
     depth = 0
     for i in range(at, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")
@@ -25,7 +25,7 @@ def closing(text, at):
 
 
 def split(text):
-    """Arguments at the top level."""
+    """Splits at the commas that are outside of parentheses and brackets."""
     parts, depth, begin = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "([") - (c in ")]")

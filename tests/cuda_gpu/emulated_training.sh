@@ -11,7 +11,8 @@ python=$3
 near=$4
 shift 4
 
-# train NAME PROGRAM: leaves the hash of the weights in $found, and the run in the folder NAME.
+# train NAME PROGRAM: trains, and leaves the hash of the weights in $found and the run in folder
+# NAME.
 train() {
     rm -rf "${scratch:?}/$1"
     "$2" "$config" --devices cuda:0 --quiet --metrics "$scratch/metrics.jsonl" \

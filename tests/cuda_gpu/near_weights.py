@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-TOLERANCE = 2e-5  # ‖Δ‖/‖reference‖ of each tensor
+TOLERANCE = 2e-5  # largest ‖difference‖ / ‖reference‖ of a tensor
 
 
 def tensors(folder):

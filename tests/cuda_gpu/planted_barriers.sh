@@ -13,7 +13,7 @@ failed=0
 count=0
 "$emulated" write "$scratch/whole.bin" small || exit
 
-# missed FILE:LINE: prints the order in which it is.
+# missed FILE:LINE: prints the order of threads that shows that this barrier is missing.
 missed() {
     for order in ascending descending 1 2; do
         LOCKSTEP_EMULATED_WITHOUT=$1 LOCKSTEP_EMULATED_ORDER=$order \

@@ -10,7 +10,7 @@ cp "$source/kernels.h" "$source/kernels.cuh" "$source/pool.cu" "$scratch/cuda/ke
 grep -E '^(nvcc|registers|quads|pool)' "$budgets" >"$scratch/budgets"
 check() { python3 -B "$script" "$scratch/budgets" --nvcc "$nvcc" --source "$scratch/cuda/kernels" --cuobjdump "$cuobjdump"; }
 check && status=0 || status=$?
-[ "$status" -eq 0 ] || exit "$status" # 77: another compiler
+[ "$status" -eq 0 ] || exit "$status" # 77: the budgets are for another compiler
 sed -i 's|return (uint32_t)((uint64_t)n \* by.factor >> by.shift);|return n / by.d;|' "$scratch/cuda/kernels/kernels.cuh"
 grep -q 'return n / by.d;' "$scratch/cuda/kernels/kernels.cuh"
 if check; then

@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "parity"))
 
-import resnet_parity as parity  # noqa: E402  ends with 77 where PyTorch is missing
+import resnet_parity as parity  # noqa: E402  exits with 77 if PyTorch is missing
 import torch  # noqa: E402
 
 RELU_FACTOR = 10
@@ -29,7 +29,7 @@ RELU_LEAST = 2e-4
 
 
 def measure(args, folder, state, rows, activation, device):
-    """(our errors, PyTorch's float32 errors) at one state."""
+    """Returns (errors of Lockstep, errors of PyTorch's float32) for one state."""
     config = folder / "config.json"
     config.write_text(args.config.read_text().replace('"type": "relu"',
                                                       f'"type": "{activation}"'))
