@@ -36,8 +36,7 @@ CONFIG = {
         {"type": "relu"}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
 STEPS = 2048 // 64 * EPOCHS
 PATIENCE_S = 120  # longest time for a whole run, on a busy machine
-# time that may be added to a deadline because the machine is busy; campaigns (--cases) add none
-SLACK_S = 15
+SLACK_S = 15  # added to a deadline because the machine may be busy; campaigns (--cases) add none
 STAGES = ("start", "shard", "merge", "apply", "report")
 
 
@@ -64,8 +63,7 @@ class Hosts:
     """Namespaces NAME1 … NAMEn, connected by a bridge in NAMEbr, or by a relay if `by` is given."""
 
     def __init__(self, count, by=None):
-        # random, so that it differs from the namespaces that a killed test has left
-        self.name = f"lst{os.getpid()}-{secrets.token_hex(2)}{'r' if by else 'h'}"
+        self.name = f"lst{os.getpid()}-{secrets.token_hex(2)}{'r' if by else 'h'}"  # unique
         self.count, self.by = count, by
         self.made, self.relay = [], None
 
@@ -149,8 +147,7 @@ class Run:
         self.start(test, command)
 
     def of_tcp(self, test, words):
-        """Returns a command that starts one process on each host, without a launcher. The first
-        host listens at the address that all know."""
+        """Returns a command that starts one process on each host. The first host listens."""
         join = f"--join {NET}1:7070 --members {self.count} --secret secret"
         one = f"{test.scratch}/member {test.program} {' '.join(words)} {join}"
         others = "".join(f"OMPI_COMM_WORLD_RANK={i - 1} {test.scratch}/agent {NET}{i} {one} & "
@@ -173,8 +170,7 @@ class Run:
         return found
 
     def wait_for(self, what, limit_s):
-        """Waits until what() is true. Once the launcher has ended, waits only the deadline and
-        SLACK_S: a disconnected member may go on without the launcher for that long."""
+        """Waits until what() is true; after the launcher's end, at most deadline_s + SLACK_S."""
         until, ended = time.time() + limit_s, False
         while not what():
             if self.process.poll() is not None and not ended:
@@ -189,8 +185,7 @@ class Run:
         return pid or self.fail("there is no process to disturb")
 
     def end(self, limit_s=2):
-        """Ends the run. mpirun may hang after a link was cut, so all remaining processes are
-        killed."""
+        """Kills all remaining processes: mpirun may hang after a link was cut."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(limit_s)
         for i in range(1, self.test.hosts.count + 1):
@@ -224,8 +219,7 @@ class Test:
         self.slack_s = SLACK_S
 
     def prepare(self):
-        # deadline_s=60: slow workers are not lost.
-        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)
+        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)  # workers may be slow
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
         (self.scratch / "secret").write_bytes(os.urandom(32))
         (self.scratch / "secret").chmod(0o600)
@@ -247,22 +241,20 @@ class Test:
         if self.mpich:
             return (f"{self.mpich} -n {count} -ppn 1 -hosts {hosts} -launcher rsh -launcher-exec {self.scratch}/agent "
                     "-bind-to none -disable-auto-cleanup -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES e0")
-        # docs/hosts-details.md explains the options.
-        return (f"mpirun --allow-run-as-root -N 1 --bind-to none --enable-recovery -H {hosts} "
+        return ("mpirun --allow-run-as-root -N 1 --bind-to none "  # see docs/hosts-details.md
+                f"--enable-recovery -H {hosts} "
                 f"--mca plm_rsh_agent {self.scratch}/agent --mca btl tcp,self --mca btl_tcp_if_include e0 "
                 f"--mca oob_tcp_if_include e0 --mca orte_tmpdir_base {self.scratch}")
 
     @staticmethod
     def slowly(at):
-        """Returns options that make four steps after step `at` half a second longer, so that a
-        fault meant for these steps comes in time on any machine."""
+        """Returns options that slow four steps after `at`, so that a fault comes in one of them."""
         steps = [min(at + 8 * k, STEPS) for k in range(1, 5)]
         return [word for step in steps for word in ("--inject", f"worker=0,step={step},kind=stall,stage=shard,seconds=0.5")]
 
     @staticmethod
     def shown(at):
-        """Returns options that make step `at` take 1.1 s. Records are written after one second, so
-        the record of the step is visible at once."""
+        """Returns options that make step `at` so long (over 1 s) that it is recorded at once."""
         return ["--inject", f"worker=0,step={at},kind=stall,stage=shard,seconds=1.1"]
 
     def words(self, directory, resume=None, workers=1, devices=None):
@@ -301,9 +293,8 @@ class Test:
         return path.read_text().count('"type":"step"') if path.exists() else 0
 
     def grid(self, most, example, all_shards, all_workers):
-        """Trains on 1 to `most` hosts, with all shards and workers, and compares the weights.
-        Without an example: this test's network, one epoch. With an example: LeNet for 1,000 steps
-        or ResNet-18 for 20."""
+        """Compares the weights of 1 to `most` hosts. Without an example: this test's network, one
+        epoch. With an example: LeNet for 1,000 steps or ResNet-18 for 20."""
         more = ["--set", "epochs=1"]
         if example:
             self.patience_s = 10 * PATIENCE_S
@@ -329,8 +320,7 @@ class Test:
         return json.loads(out)[0]["stats64"]["tx"]["bytes"]
 
     def bytes_of_step(self, count, shards):
-        """Returns how many bytes the host that sends most sends in a step, divided by the bytes of
-        the arena. Two runs of different lengths are compared."""
+        """Returns the most bytes that a host sends in a step, divided by the arena's bytes."""
         model = {"layers": [{"type": "flatten"}, {"type": "dense", "out": 512}, {"type": "relu"}, {"type": "dense", "out": 10}]}
         (self.scratch / "model.json").write_text(json.dumps(model))
         sent = []
@@ -368,8 +358,7 @@ class Test:
         self.prepare()
 
     def cases(self, number, seed, networks):
-        """Runs `number` cases with random faults, each on one of `networks`, {name: hosts}. Prints
-        the number of cases of each kind. Returns the number of failures."""
+        """Runs cases with random faults on `networks`, {name: hosts}. Returns how many failed."""
         draw, self.slack_s = random.Random(seed), 0
         counts = {"cases": 0, "failed": 0}
         for case in range(number):
@@ -396,8 +385,7 @@ class Test:
         return counts["failed"]
 
     def interrupted(self, count, victim, again):
-        """Asks host `victim` (from 0; −1: mpirun) to stop. All members must stop, and the first
-        must have saved."""
+        """Asks host `victim` (from 0; −1: mpirun) to stop. All must stop; the first must save."""
         directory = f"interrupted-{victim}"
         run = Run(self, count, self.words(directory) + self.slowly(STEPS // 8))
         run.wait_for(lambda: self.steps(directory) >= STEPS // 8, PATIENCE_S)
@@ -413,8 +401,7 @@ class Test:
         self.whole(again, directory, directory)
 
     def namesakes(self):
-        """Two processes on one host must be refused, unless --devices names the devices of each.
-        Two hosts with the same name must not be refused."""
+        """Two processes on one host must be refused, but not two hosts with the same name."""
         name, boot = self.scratch / "name", self.scratch / "boot"
         name.write_text(self.hosts.space(1))
         run = Run(self, 2, ["c.json", "--quiet", "--set", "run_dir=twice"])
@@ -429,8 +416,7 @@ class Test:
         boot.unlink()
 
     def paused(self, count, directory="paused"):
-        """All processes are stopped for longer than the deadline, as when the machine is suspended.
-        No member must be lost."""
+        """All processes are stopped for longer than the deadline. No member must be lost."""
         run = Run(self, count, self.words(directory) + self.slowly(STEPS // 4))
         run.wait_for(lambda: self.steps(directory) >= STEPS // 4, PATIENCE_S)
         pids = [run.trainer_of(i) for i in range(count)]
@@ -445,16 +431,14 @@ class Test:
         print(f"a pause of all {count}: same weights")
 
     def mended(self, run, count, victim, directory):
-        """A link is cut for less than the deadline. The weights must be the same; the run may first
-        save and be resumed."""
+        """A link is cut for less than the deadline. The weights must stay the same."""
         self.hosts.cut(victim + 1, "down")
         time.sleep(self.deadline_s / 4)
         self.hosts.cut(victim + 1, "up")
         run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
         codes = {code for code, _ in run.codes().values()}
         run.end()
-        # TCP waits longer before each retransmission, in the end longer than the deadline.
-        if codes == {75}:
+        if codes == {75}:  # TCP has waited longer than the deadline before it sent again
             print(f"mend {victim} of {count}: saved", flush=True)
             self.whole(count, directory, directory)
         elif codes != {0} or self.hash_of(directory) != self.expected:
@@ -498,8 +482,7 @@ class Test:
         return pid
 
     def goes_on(self, count, losses, directory, draw=None):
-        """Loses hosts one after the other: `losses` is [(host, how, after which step)]. The
-        remaining hosts must end with the same weights."""
+        """`losses`: [(host, how, after which step)]. The others must end with the same weights."""
         run_words = [*self.words(directory), "--set", "cluster.on_host_loss=continue"]
         for _, how, at in losses:
             run_words += self.shown(at) if draw or how in STAGES else self.slowly(at)
@@ -524,8 +507,7 @@ class Test:
             if how == "cut":
                 run.wait_for(lambda v=victim: v in run.codes(), PATIENCE_S)
         run.wait_for(lambda: all(m in run.codes() for m in left), PATIENCE_S)
-        # the host continues, and must notice that the others have gone on
-        for victim, pid in stopped:
+        for victim, pid in stopped:  # each must notice that the others have gone on
             os.kill(pid, signal.SIGCONT)
             run.wait_for(lambda v=victim: v in run.codes(), PATIENCE_S)
         codes = {m: code for m, (code, _) in run.codes().items()}
@@ -544,8 +526,7 @@ class Test:
             raise SystemExit("FAILED: it took too long")
 
     def parted(self, others, goes_on):
-        """Divides four hosts into two parts that cannot reach each other. The part `goes_on` must
-        continue; the other part must save and stop."""
+        """Divides four hosts into two parts. Part `goes_on` must go on, the other save and stop."""
         directory = f"parted-{len(others)}-{others[0]}"
         run = Run(self, 4, [*self.words(directory), "--set", "cluster.on_host_loss=continue", *self.slowly(STEPS // 4)])
         run.wait_for(lambda: self.last_step(directory) >= STEPS // 4, PATIENCE_S)
@@ -624,8 +605,7 @@ class Test:
             run.fail("a survivor did not end with 75")
         if late > self.deadline_s + 2 + self.slack_s:
             run.fail(f"it took {late:.1f} s")
-        # the host continues, and must notice that the others have ended, and save
-        if how == "stop":
+        if how == "stop":  # the host must notice that the others have ended, and save
             os.kill(pid, signal.SIGCONT)
             run.wait_for(lambda: victim in run.codes(), PATIENCE_S)
         run.end()
@@ -663,8 +643,7 @@ def main():
     args = parser.parse_args()
     if args.slow:
         shorten_runs()
-    # so that no output is lost if this program is killed
-    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.reconfigure(line_buffering=True)  # so that a kill loses no output
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces are removed
     program = args.trainer.resolve()
     if os.geteuid() != 0:
