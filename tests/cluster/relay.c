@@ -54,8 +54,9 @@ static double draw(void)
     return (double)(random_state >> 11) / (double)((uint64_t)1 << 53);
 }
 
-/* The kernel delivers whole frames of up to 64 KiB. In front of each frame stands a header that
- * says what the kernel still has to do with it. */
+/* The kernel delivers whole frames of up to 64 KiB. Before each frame it puts a header (struct
+ * virtio_net_hdr), which says what is still to be done when the frame is sent: compute a checksum,
+ * or divide the frame. */
 static int open_port(port *p, const char *name)
 {
     const int on = 1, room = 16 << 20;

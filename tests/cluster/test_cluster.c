@@ -255,7 +255,7 @@ static void an_arena_of_many_pieces_arrives_whole(void **state)
     free(expected);
 }
 
-/* ---- sums of which a part is there ----------------------------------------------------------- */
+/* ---- sums that are partly ready -------------------------------------------------------------- */
 
 /* Fills floats from … floats − 1 of each node of this process; the rest is not ready yet. */
 static void fill_up_to(const process *p, size_t from, size_t floats)

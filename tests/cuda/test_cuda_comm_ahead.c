@@ -100,7 +100,7 @@ static void before_the_first_merge_nothing_goes_ahead(void **state)
     comm_gang_free(&g);
 }
 
-/* ---- ahead means ahead ---------------------------------------------------------------------- */
+/* ---- buckets are enqueued before the meeting ------------------------------------------------- */
 
 static _Atomic int arrived;
 /* [step]: number of calls of ncclAllReduce when all ranks have begun the step and no rank has ended

@@ -47,8 +47,8 @@
  *
  *     ls_cuda_links_connect(links, rank, …)           every rank at the same time
  *     ls_cuda_links_begin(&nccl, links, rank, err)    then NCCL calls on `nccl`
- *     ls_cuda_links_end(links, rank, result, …)       the result of these calls; waits until they
- *     are enqueued
+ *     ls_cuda_links_end(links, rank, result, …)       waits until these calls are enqueued;
+ *                                                     returns their result
  *
  * All communicators are non-blocking, so that no call into NCCL can hang. A rank that waits for
  * other ranks polls, and checks the deadline and whether the barrier has been aborted.
