@@ -1,7 +1,7 @@
-/* Orders by which a process is admitted to a run that has begun. See cluster.h. */
+/* The orders that admit a process to a run that has begun. cluster.h describes them. */
 #include "base/error.h"
 #include "cluster/cluster.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 
 bool ls_cluster_can_admit(const ls_cluster *c)
 {

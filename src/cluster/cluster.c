@@ -1,28 +1,30 @@
-/* The callers' side: hands orders to the progress thread (courier.c) and waits for them. */
+/* The callers' side: gives orders to the progress thread (progress.c) and waits until they are
+ * done. */
 #include "cluster/cluster.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "device/registry.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u               /* time between two heartbeats of a waiting thread */
-#define GRACE_NS ((uint64_t)1000000000u) /* extra time for an answer of the progress thread */
+#define SLICE_NS 20000000u /* time between two heartbeats of a waiting thread */
+/* time for the progress thread beyond the members' deadline */
+#define GRACE_NS ((uint64_t)1000000000u)
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 static bool is_done(void *arg)
 {
-    return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_COURIER_SEEN);
+    return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_PROGRESS_SEEN);
 }
 
-/* Waits until the order is done. The progress thread beats every few milliseconds,
- * unless the engine does not return from a call. Returns false if the thread has been
- * silent for `limit_ns`. */
+/* Waits until the order is done. Returns false if the heartbeat of the progress thread has stood
+ * still for `limit_ns`. (The thread beats every few milliseconds, unless a call of the engine does
+ * not return.) */
 static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *wait)
 {
     ls_silence silence = {0};
@@ -46,7 +48,7 @@ int ls_cluster_usable(const ls_cluster *c, ls_error *err)
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
 
-static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
+static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
     if (c->hangs)
@@ -54,7 +56,7 @@ static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
     atomic_store_explicit(&c->done, false, memory_order_relaxed); /* the push releases it */
     return ls_ring_try_push(&c->orders, &kind) == LS_OK
                ? LS_OK
-               : ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
+               : ls_fail(err, LS_EINTERNAL, "two orders at once for the progress thread");
 }
 
 static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
@@ -62,10 +64,11 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
 {
     bool done = await_done(c, limit_ns, wait);
     if (!done && order == LS_ORDER_OPEN && !ls_joining_ends(c, LS_JOINING_GIVEN_UP))
-        done = await_done(c, GRACE_NS, wait); /* joining has succeeded at the last moment */
+        /* the progress thread has joined at the last moment */
+        done = await_done(c, GRACE_NS, wait);
     if (!done) {
         c->hangs = true;
-        /* If the engine returns later after all, the progress thread tells the others. */
+        /* If the engine's call returns later, the progress thread tells the other members. */
         ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
@@ -81,12 +84,12 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
 static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
                       const ls_cluster_wait *wait, ls_error *err)
 {
-    int status = hand_over(c, order, err);
+    int status = push_order(c, order, err);
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
-/* Returns the limit for the silence of the progress thread, which is a little longer than that of
- * another member. */
+/* Returns the longest time that the progress thread may be silent. It is longer than the deadline
+ * of another member, so that the progress thread can report a lost member first. */
 static uint64_t patience(const ls_cluster *c)
 {
     return c->options.deadline_ns + GRACE_NS;
@@ -100,12 +103,12 @@ int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 
 int ls_cluster_room(ls_cluster *c, int count, ls_error *err)
 {
-    if (count <= c->parcel_room)
+    if (count <= c->request_room)
         return LS_OK;
-    ls_free(c->options.host, c->parcel);
-    c->parcel = ls_alloc_array(c->options.host, (size_t)count, sizeof *c->parcel);
-    c->parcel_room = c->parcel ? count : 0;
-    return c->parcel ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d messages", count);
+    ls_free(c->options.host, c->request);
+    c->request = ls_alloc_array(c->options.host, (size_t)count, sizeof *c->request);
+    c->request_room = c->request ? count : 0;
+    return c->request ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d messages", count);
 }
 
 /* ---- gathers --------------------------------------------------------------------------------- */
@@ -123,18 +126,18 @@ static int make_stage(ls_cluster *c, size_t bytes, ls_error *err)
 int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *bytes, ls_error *err)
 {
     size_t all = 0, own = 0;
-    int parcels = 0;
+    int requests = 0;
     int status = ls_cluster_usable(c, err);
     if (status)
         return status;
     for (int m = 0; m < c->members; m++) {
         own = m == c->member ? all : own;
         all += bytes[m];
-        parcels += 4 + (int)(bytes[m] / LS_MESSAGE_MOST + bytes[c->member] / LS_MESSAGE_MOST);
+        requests += 4 + (int)(bytes[m] / LS_MESSAGE_MOST + bytes[c->member] / LS_MESSAGE_MOST);
     }
     status = make_stage(c, all, err);
     if (status == LS_OK)
-        status = ls_cluster_room(c, parcels, err);
+        status = ls_cluster_room(c, requests, err);
     if (status)
         return status;
     if (bytes[c->member] > 0)
@@ -149,8 +152,8 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     return status;
 }
 
-/* Gathers parts of `bytes` bytes each, stored one after another; `only` ≥ 0: only the
- * part of that member. */
+/* Gathers parts of `bytes` bytes each, stored one after another. If `only` ≥ 0, sends only the part
+ * of member `only`. */
 static int gather_even(ls_cluster *c, int only, void *data, size_t bytes, ls_error *err)
 {
     const size_t count = (size_t)c->members;
@@ -190,7 +193,7 @@ int ls_cluster_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
     int status = ls_cluster_usable(c, err);
     if (status == LS_OK)
         status = ls_sum_prepare(c, shards, floats, err);
-    return status ? status : ls_cluster_room(c, ls_sum_parcels(c), err);
+    return status ? status : ls_cluster_room(c, ls_sum_requests(c), err);
 }
 
 float *ls_cluster_node(const ls_cluster *c, int i)
@@ -217,21 +220,21 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
     if (status)
         return status;
     c->order_bytes = c->sum.floats * sizeof(float);
-    status = hand_over(c, LS_ORDER_SUM, err);
+    status = push_order(c, LS_ORDER_SUM, err);
     c->summing = status == LS_OK;
     return status;
 }
 
 static size_t is_ready(const ls_cluster *c)
 {
-    /* Relaxed, because the caller itself has written it. */
+    /* Relaxed, because the caller itself has stored the number. */
     return atomic_load_explicit(&c->sum.ready, memory_order_relaxed);
 }
 
 void ls_cluster_ready(ls_cluster *c, size_t floats)
 {
     if (floats > is_ready(c))
-        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
+        atomic_store_explicit(&c->sum.ready, floats, LS_PROGRESS_READY);
 }
 
 int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
@@ -243,7 +246,7 @@ int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
     status = await_order(c, LS_ORDER_SUM, patience(c), wait, err);
     c->summing = false;
     c->summed = status == LS_OK;
-    /* Relaxed, because the push of the next order releases it. */
+    /* Relaxed, because the push of the next order releases this store. */
     atomic_store_explicit(&c->sum.ready, 0, memory_order_relaxed);
     return status;
 }
@@ -326,8 +329,8 @@ void ls_cluster_regroups(ls_cluster *c)
 
 bool ls_cluster_lost(const ls_cluster *c)
 {
-    return c->failed_by_loss && !c->hangs && !c->summing; /* a sum in progress must be ended by the
-                                                   progress thread */
+    /* the progress thread must end a sum in progress */
+    return c->failed_by_loss && !c->hangs && !c->summing;
 }
 
 void ls_cluster_why(const ls_cluster *c, ls_error *out)
@@ -350,14 +353,14 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
     int status = LS_ESTALLED;
-    while (status && ls_cluster_lost(c)) /* another member may be lost at once */
+    while (status && ls_cluster_lost(c)) /* another member may be lost during the regrouping */
         status = give_order(c, LS_ORDER_REGROUP, patience(c), NULL, err);
     if (status) {
         ls_free(c->options.host, old);
         return status;
     }
     c->error = (ls_error){0};
-    c->summing = c->summed = false; /* a sum that was begun has failed by the loss */
+    c->summing = c->summed = false; /* a sum that was begun has failed because of the loss */
     old->sum = c->sum;
     old->next = c->old_sums;
     c->old_sums = old;
@@ -383,15 +386,15 @@ void ls_cluster_end_all(ls_cluster *c, const char *why)
     leave(c, LS_EDIVERGED, why);
 }
 
-static int start_courier(ls_cluster *c, ls_error *err)
+static int start_progress(ls_cluster *c, ls_error *err)
 {
     const ls_pool_options o = {
-        .size = sizeof o, .workers = 1, .name = "courier", .host = c->options.host};
+        .size = sizeof o, .workers = 1, .name = "progress", .host = c->options.host};
     int status = ls_ring_init(&c->orders, c->options.host, sizeof(int), 2, err);
-    ls_park_init(&c->finished, LS_COURIER_SPINS);
+    ls_park_init(&c->finished, LS_PROGRESS_SPINS);
     if (status == LS_OK)
         status = ls_pool_create(&c->pool, &o, err);
-    return status ? status : ls_pool_submit(c->pool, 0, ls_courier, c, err);
+    return status ? status : ls_pool_submit(c->pool, 0, ls_progress_run, c, err);
 }
 
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
@@ -402,13 +405,14 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     c->options = *options;
     if (gethostname(c->host, sizeof c->host - 1) != 0 || !c->host[0])
         snprintf(c->host, sizeof c->host, "this");
-    int status = start_courier(c, err);
+    int status = start_progress(c, err);
     if (status == LS_OK)
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
     if (status == LS_OK)
         status = make_bytes(c, err);
-    if (status == LS_OK && !ls_cluster_was_admitted(c)) /* which knows them already */
-        status = ls_cluster_share(c, NULL, 0, err);     /* exchanges the names of all members */
+    /* an admitted process has received the names already */
+    if (status == LS_OK && !ls_cluster_was_admitted(c))
+        status = ls_cluster_share(c, NULL, 0, err); /* exchanges the names of all members */
     if (status)
         ls_cluster_close(c);
     else
@@ -426,7 +430,7 @@ void ls_cluster_free_old(ls_cluster *c)
     }
 }
 
-/* Frees all memory. It is called only if the transport cannot touch it any more. */
+/* Frees all memory. Called only if the transport cannot access the memory any more. */
 static void free_all(ls_cluster *c)
 {
     const ls_host *host = c->options.host;
@@ -434,7 +438,7 @@ static void free_all(ls_cluster *c)
     ls_cluster_free_old(c);
     ls_free(host, c->bytes);
     ls_free(host, c->stage);
-    ls_free(host, c->parcel);
+    ls_free(host, c->request);
     ls_free(host, c->peer);
     ls_free(host, c->name);
     ls_free(host, c->origin);
@@ -450,7 +454,7 @@ int ls_cluster_close(ls_cluster *c)
 {
     if (!c)
         return LS_OK;
-    if (!c->pool) { /* it did not open, and no other thread uses its memory */
+    if (!c->pool) { /* the cluster was not opened, and no other thread uses its memory */
         ls_ring_fini(&c->orders);
         free_all(c);
         return LS_OK;

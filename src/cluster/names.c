@@ -1,8 +1,8 @@
-/* Names and numbers of the members: those of the progress thread's group, and copies of them for
- * the callers. */
+/* Host names and origins of the members. The progress thread has those of its group in c->peer; the
+ * callers have copies of them (ls_names_publish). */
 #include "base/error.h"
 #include "base/host.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +25,13 @@ void ls_names_number(ls_cluster *c)
         tell_apart(c, m, m);
 }
 
-/* Sets number and name of member m. `was`: the member in the former group; NULL: it was in none. */
+/* Sets origin and name of member m. `was`: the same member in the former group; NULL: it was not in
+ * that group. */
 static void name_member(ls_cluster *c, int m, const ls_peer *was)
 {
     ls_peer *p = &c->peer[m];
     const ls_arrival *place = c->wire->place ? &c->wire->place[m] : NULL;
-    if (!was && !place && c->now_group > 0) /* it has been admitted */
+    if (!was && !place && c->now_group > 0) /* the member has been admitted */
         place = &c->arrival;
     p->origin = was ? was->origin : place ? (int)place->number : m;
     if (was)
@@ -40,14 +41,15 @@ static void name_member(ls_cluster *c, int m, const ls_peer *was)
     else if (m == c->wire->member)
         snprintf(p->host, LS_MEMBER_NAME, "%s", c->host);
     else
-        snprintf(p->host, LS_MEMBER_NAME, "%d", m); /* until its first header brings the name */
+        /* a number, until the member's first header brings its name */
+        snprintf(p->host, LS_MEMBER_NAME, "%d", m);
 }
 
 void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin)
 {
     for (int m = 0; m < c->wire->members; m++)
         name_member(c, m, before && origin[m] >= 0 ? &before[origin[m]] : NULL);
-    if (before && c->wire->admitted > 0) /* as the engine does for that member itself */
+    if (before && c->wire->admitted > 0) /* in the same way as the engine does on that member */
         tell_apart(c, c->wire->admitted, c->peer[c->wire->admitted].origin);
 }
 

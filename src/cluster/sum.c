@@ -1,16 +1,16 @@
-/* Sums over the shard tree, as cluster.h describes: a reduce-scatter followed by an all-gather, in
- * pieces. The arena is cut into pieces; piece p is owned by member p modulo the number of members.
- * For each piece:
+/* Sums over the shard tree, as cluster.h describes: a reduce-scatter followed by an all-gather,
+ * piece by piece. Piece p of the arena is owned by member p modulo the number of members. For each
+ * piece:
  *
- *     every member    sends the piece of each of its nodes to the owner
- *     the owner       adds the pieces of all nodes in the order of the tree (add_piece), and sends
+ *     every member    sends this piece of each of its nodes to the owner
+ *     the owner       adds this piece of all nodes as the tree prescribes (add_piece), and sends
  *                     the sum to every member
  *
- * A member sends a piece as soon as its own nodes are complete there (ls_cluster_ready), while its
- * devices still compute later pieces. */
+ * A member sends a piece as soon as the caller has written this piece of its nodes
+ * (ls_cluster_ready), while its devices still compute later pieces. */
 #include "base/error.h"
 #include "base/host.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 
 #include <lockstep/split.h>
 #include <string.h>
@@ -38,8 +38,9 @@ static size_t round_up(size_t floats, size_t to)
     return (floats + to - 1) / to * to;
 }
 
-/* Cuts the arena. Each member gets the same number of pieces, each of at least PIECE_FLOATS if the
- * arena is large enough; at most PIECES_GOOD unless a message would exceed LS_MESSAGE_MOST. */
+/* Cuts the arena. Each member owns the same number of pieces. If the arena is large enough, a piece
+ * has at least PIECE_FLOATS floats. A member owns at most PIECES_GOOD pieces, unless a piece would
+ * then exceed LS_MESSAGE_MOST. */
 static void cut(ls_sum *s, int members)
 {
     const size_t share = round_up(s->floats, 16 * (size_t)members) / (size_t)members;
@@ -80,7 +81,8 @@ void ls_sum_fini(ls_sum *s, const ls_host *host)
     memset(s, 0, sizeof *s);
 }
 
-/* Lists the nodes of all members in the order of their leaves, which is that of the members. */
+/* Lists the nodes of all members, member by member. This is also the sequence of their leaves in
+ * the tree. */
 static int list_nodes(ls_cluster *c, int total, ls_error *err)
 {
     ls_sum *s = &c->sum;
@@ -98,8 +100,8 @@ static int list_nodes(ls_cluster *c, int total, ls_error *err)
     return status;
 }
 
-/* Allocates the memory. Nodes and total are one block, so that it can be registered with
- * a device as a whole. */
+/* Allocates the memory. Nodes and total are one block, so that the block can be registered with a
+ * device as a whole. */
 static int allocate(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
@@ -138,16 +140,17 @@ int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
     return list_nodes(c, s->nodes + s->others, err);
 }
 
-int ls_sum_parcels(const ls_cluster *c)
+int ls_sum_requests(const ls_cluster *c)
 {
     const ls_sum *s = &c->sum;
     return 2 * c->members + s->pieces * (s->nodes + 1)     /* headers, nodes out, sums in */
            + own_pieces(c) * (s->others + c->members - 1); /* nodes in, sums out */
 }
 
-/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces,
- * and the sums of its own pieces, 1/n of the arena, to n − 1 members: (k + 1)·(n − 1)/n arenas in
- * all. A ring all-reduce sends 2·(n − 1)/n. All members wait for the one that sends most. */
+/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces.
+ * It also sends the sums of its own pieces, 1/n of the arena, to n − 1 members. That is (k + 1)·(n
+ * − 1)/n arenas in all. In a ring all-reduce a member sends 2·(n − 1)/n arenas. All members wait
+ * for the member that sends most. */
 double ls_cluster_bytes_factor(const ls_cluster *c)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -167,7 +170,7 @@ static size_t piece_floats(const ls_sum *s, int piece)
     return left < s->piece ? left : s->piece;
 }
 
-static void post_floats(ls_cluster *c, ls_parcel_kind kind, int piece, int peer, int channel,
+static void post_floats(ls_cluster *c, ls_request_kind kind, int piece, int peer, int channel,
                         int incoming, float *data)
 {
     const ls_transfer t = {.peer = peer,
@@ -175,10 +178,10 @@ static void post_floats(ls_cluster *c, ls_parcel_kind kind, int piece, int peer,
                            .incoming = incoming,
                            .data = data,
                            .bytes = piece_floats(&c->sum, piece) * sizeof *data};
-    ls_courier_post(c, kind, piece, &t);
+    ls_progress_post(c, kind, piece, &t);
 }
 
-/* Posts the receives of the others' nodes of a piece that this member owns. */
+/* Posts the receives of the other members' nodes for a piece that this member owns. */
 static void receive_nodes(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -187,7 +190,7 @@ static void receive_nodes(ls_cluster *c, int piece)
     for (int m = 0; m < c->members; m++) {
         const int nodes = m == c->member ? 0 : nodes_of(span, c, s->shards, m);
         for (int i = 0; i < nodes; i++, at += s->piece)
-            post_floats(c, LS_PARCEL_NODE_IN, piece, m, LS_ON_DATA, 1, at);
+            post_floats(c, LS_REQUEST_NODE_IN, piece, m, LS_ON_DATA, 1, at);
     }
 }
 
@@ -204,12 +207,12 @@ static void add_piece(ls_cluster *c, int k)
         }
     ls_tree_rest_add(&s->rest, &s->total, first, piece_floats(s, piece));
     for (int d = 1; d < c->members; d++)
-        post_floats(c, LS_PARCEL_OTHER, piece, (c->member + d) % c->members, LS_ON_SUMS, 0,
+        post_floats(c, LS_REQUEST_OTHER, piece, (c->member + d) % c->members, LS_ON_SUMS, 0,
                     s->total + first);
 }
 
-/* Pieces are added and sent in order, because all members have posted the receives in that
- * order. */
+/* Pieces are added and sent in ascending sequence, because all members have posted the receives in
+ * that sequence. */
 void ls_sum_arrived(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -226,35 +229,35 @@ static void deliver_piece(ls_cluster *c, int piece)
         if (owner == c->member)
             ls_sum_arrived(c, piece);
         else
-            post_floats(c, LS_PARCEL_OTHER, piece, owner, LS_ON_DATA, 0,
+            post_floats(c, LS_REQUEST_OTHER, piece, owner, LS_ON_DATA, 0,
                         s->node[i] + (size_t)piece * s->piece);
 }
 
-/* Posts the receives before the sends, so that data that arrive early have a buffer. */
+/* The receives are posted before the sends, so that data that arrive early have a buffer. */
 void ls_sum_begin(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
     memset(s->arrived, 0, sizeof s->arrived);
-    s->added = s->brought = 0;
+    s->added = s->delivered = 0;
     for (int p = 0; p < s->pieces; p++)
         if (owner_of(c, p) == c->member)
             receive_nodes(c, p);
         else
-            post_floats(c, LS_PARCEL_OTHER, p, owner_of(c, p), LS_ON_SUMS, 1,
+            post_floats(c, LS_REQUEST_OTHER, p, owner_of(c, p), LS_ON_SUMS, 1,
                         s->total + (size_t)p * s->piece);
     ls_sum_go_on(c);
 }
 
-bool ls_sum_is_brought(const ls_cluster *c)
+bool ls_sum_is_delivered(const ls_cluster *c)
 {
-    return c->sum.brought == c->sum.pieces;
+    return c->sum.delivered == c->sum.pieces;
 }
 
 void ls_sum_go_on(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
-    const size_t ready = atomic_load_explicit(&s->ready, LS_COURIER_TAKES);
-    while (s->brought < s->pieces &&
-           (size_t)s->brought * s->piece + piece_floats(s, s->brought) <= ready)
-        deliver_piece(c, s->brought++);
+    const size_t ready = atomic_load_explicit(&s->ready, LS_PROGRESS_TAKES);
+    while (s->delivered < s->pieces &&
+           (size_t)s->delivered * s->piece + piece_floats(s, s->delivered) <= ready)
+        deliver_piece(c, s->delivered++);
 }

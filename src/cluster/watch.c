@@ -1,45 +1,46 @@
 /* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
  * run on the progress thread.
  *
- * Problem. A member that dies, or whose host is cut off, sends nothing. The others wait for its
- * part of an order (a sum or a gather that a caller has requested) and would wait for ever. A
- * network can also let short messages pass and lose long ones.
+ * Problem. A member that dies, or whose host is cut off, sends nothing. The other members wait for
+ * its part of an order (a sum or a gather; see cluster.h), and without this watch they would wait
+ * for ever. A network can also deliver short messages and lose long messages.
  *
  * Signs of life. Each member sends a short message to every other member at least once a second
- * (SAY_NS), or eight times within the deadline if that is sooner (say_alive). The progress thread
- * calls ls_watch_look every few milliseconds, which counts two times:
+ * (ALIVE_NS), or eight times within the deadline if that is sooner (send_alive). The progress
+ * thread calls ls_watch_check every few milliseconds, which counts two times:
  *
- *     silent_ns   of each peer: since anything has arrived from it
- *     stuck_ns    of the order: since any of its data has moved, while all members take part in it
+ *     silent_ns   for each peer: time since the last message from the peer arrived
+ *     stuck_ns    for the order: time since data of the order last moved, counted while all members
+ *                 take part in the order
  *
- * If one of them exceeds the deadline, that is an error: the peer is lost, or a link is stuck. Only
- * attended time counts (ls_attended_ns in base/clock.h): time during which this process was
- * stopped is not held against another member.
+ * If silent_ns exceeds the deadline, the peer is lost. If stuck_ns exceeds the deadline, a network
+ * link is stuck, which is a fault. Only attended time counts (ls_attended_ns in base/clock.h): time
+ * during which this process was stopped counts against no other member.
  *
- * Errors. The first error becomes c->fault, by ls_watch_fault or ls_watch_loss. It ends the order
- * under way, and every later order fails with the same message. If the error is the loss of a
- * member, and the run may go on without it, fault_is_loss is set: the progress thread then regroups
- * with the surviving members (courier.c), and clears the fault.
+ * Errors. ls_watch_fault or ls_watch_loss stores the first error in c->fault. The error ends the
+ * order in progress, and every later order fails with the same message. If the error is the loss of
+ * a member without which the run may go on, fault_is_loss is set: the progress thread regroups with
+ * the surviving members (progress.c) and clears the fault.
  *
- * Last messages. A member that has a fault, a loss or nothing more to do sends one last message to
- * each peer, which says which of these it is (ls_say); after it the member sends nothing on this
- * transport. So the others need not wait for the deadline to learn of it. The states of a peer:
+ * Last messages. A member that has a fault, that has noticed a loss, or that has nothing more to
+ * do, sends one last message to each peer. The message says which of these is the case
+ * (ls_control_kind), so that the peers need not wait for the deadline. After its last message a
+ * member sends nothing on this transport. The states of a peer:
  *
- *     sent_last    its last message has arrived; its silence is no longer watched
- *     leaves_run   that message says that the peer takes no part in the run any more; if it only
- *                  says that the peer has noticed a loss, the peer will regroup, and leaves_run is
- *                  false
+ *     sent_last    the peer's last message has arrived; the peer's silence is no longer watched
+ *     leaves_run   that message says that the peer takes no part in the run any more. (A peer whose
+ *                  last message reports a loss will regroup: its leaves_run is false.)
  *     last_posted, last_in_transit   the same in the other direction: this member's last message to
- *                  the peer was posted, and has not been sent yet */
+ *                  the peer was posted; it was posted and has not been sent yet */
 #include "base/clock.h"
 #include "base/error.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define SAY_NS 1000000000u  /* longest interval between two signs of life */
-enum { MOST_REGROUPS = 8 }; /* most regroupings without a sum between them */
+#define ALIVE_NS 1000000000u /* longest interval between two signs of life */
+enum { MOST_REGROUPS = 8 };  /* largest number of regroupings in a row without a sum */
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
@@ -50,7 +51,7 @@ void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss)
         c->error = *why;
     c->failed_by_loss = by_loss;
     c->active = false;
-    atomic_store_explicit(&c->done, true, LS_COURIER_DONE);
+    atomic_store_explicit(&c->done, true, LS_PROGRESS_DONE);
     ls_park_wake(&c->finished);
 }
 
@@ -60,11 +61,11 @@ void ls_watch_note_fault(ls_cluster *c)
     if (c->active && c->kind != LS_ORDER_CLOSE)
         ls_watch_end_order(c, &c->fault, c->fault_is_loss);
     if (c->wire)
-        ls_watch_say_last(c,
-                          c->fault_is_loss                  ? LS_SAY_LOSS
-                          : c->fault.status == LS_EDIVERGED ? LS_SAY_END
-                                                            : LS_SAY_LEAVE,
-                          c->fault.text);
+        ls_watch_send_last(c,
+                           c->fault_is_loss                  ? LS_CONTROL_LOSS
+                           : c->fault.status == LS_EDIVERGED ? LS_CONTROL_END
+                                                             : LS_CONTROL_LEAVE,
+                           c->fault.text);
 }
 
 bool ls_watch_may_regroup(const ls_cluster *c)
@@ -96,60 +97,60 @@ bool ls_watch_post(ls_cluster *c, ls_transfer *transfer)
 bool ls_watch_owes_parts(const ls_cluster *c)
 {
     return c->active && c->kind == LS_ORDER_SUM && c->fault.status == LS_OK &&
-           !ls_sum_is_brought(c);
+           !ls_sum_is_delivered(c);
 }
 
-static void fill(ls_control *out, const ls_cluster *c, ls_say say, const char *text)
+static void fill(ls_control *out, const ls_cluster *c, ls_control_kind kind, const char *text)
 {
     memset(out, 0, sizeof *out);
     out->magic = LS_CLUSTER_MAGIC;
-    out->say = say;
+    out->kind = kind;
     out->begun = ls_watch_owes_parts(c) ? c->begun - 1 : c->begun;
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
-static void post_control(ls_cluster *c, int m, ls_parcel *parcel, ls_parcel_kind kind,
+static void post_control(ls_cluster *c, int m, ls_request *request, ls_request_kind kind,
                          ls_control *text)
 {
-    *parcel = (ls_parcel){.transfer = {.peer = m,
-                                       .channel = LS_ON_CONTROL,
-                                       .incoming = kind == LS_PARCEL_CONTROL_IN,
-                                       .data = text,
-                                       .bytes = sizeof *text},
-                          .kind = kind};
-    ls_watch_post(c, &parcel->transfer);
+    *request = (ls_request){.transfer = {.peer = m,
+                                         .channel = LS_ON_CONTROL,
+                                         .incoming = kind == LS_REQUEST_CONTROL_IN,
+                                         .data = text,
+                                         .bytes = sizeof *text},
+                            .kind = kind};
+    ls_watch_post(c, &request->transfer);
 }
 
-void ls_watch_listen(ls_cluster *c, int m)
+void ls_watch_receive(ls_cluster *c, int m)
 {
     ls_peer *p = &c->peer[m];
-    post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
+    post_control(c, m, &p->in_request, LS_REQUEST_CONTROL_IN, &p->in);
 }
 
-/* Sends a sign of life to each member, unless the last one to it is still in transit, or one of the
- * two has sent its last message. */
-static void say_alive(ls_cluster *c)
+/* Sends a sign of life to each peer. A peer is left out if the previous sign of life to it is still
+ * in transit, or if the peer or this member has sent the last message to the other. */
+static void send_alive(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->fault.status == LS_OK; m++) {
         ls_peer *p = &c->peer[m];
         if (m == c->wire->member || p->alive_in_transit || p->sent_last || p->last_posted)
             continue;
         p->alive_in_transit = true;
-        fill(&p->out, c, LS_SAY_ALIVE, "");
-        post_control(c, m, &p->out_parcel, LS_PARCEL_CONTROL_OUT, &p->out);
+        fill(&p->out, c, LS_CONTROL_ALIVE, "");
+        post_control(c, m, &p->out_request, LS_REQUEST_CONTROL_OUT, &p->out);
     }
-    c->spoke_ns = ls_now_ns();
+    c->alive_sent_ns = ls_now_ns();
 }
 
-void ls_watch_say_last(ls_cluster *c, ls_say say, const char *text)
+void ls_watch_send_last(ls_cluster *c, ls_control_kind kind, const char *text)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
         if (m == c->wire->member || p->last_posted)
             continue;
         p->last_posted = p->last_in_transit = true;
-        fill(&p->last, c, say, text);
-        post_control(c, m, &p->last_parcel, LS_PARCEL_LAST_OUT, &p->last);
+        fill(&p->last, c, kind, text);
+        post_control(c, m, &p->last_request, LS_REQUEST_LAST_OUT, &p->last);
     }
 }
 
@@ -165,32 +166,32 @@ static void describe_moment(char *out, size_t size, const ls_cluster *c)
                  c->kind == LS_ORDER_CLOSE ? "at the end" : "in a gather", number);
 }
 
-void ls_watch_hear(ls_cluster *c, int m)
+void ls_watch_on_control(ls_cluster *c, int m)
 {
     ls_peer *p = &c->peer[m];
     const ls_control *in = &p->in;
-    if (in->magic != LS_CLUSTER_MAGIC || in->say > LS_SAY_END) {
+    if (in->magic != LS_CLUSTER_MAGIC || in->kind > LS_CONTROL_END) {
         ls_watch_fault(c, LS_EIO,
                        "host %s sent a message that this version of Lockstep does not know",
                        p->host);
         return;
     }
     p->begun = in->begun;
-    p->sent_last = in->say != LS_SAY_ALIVE;
-    p->leaves_run = p->sent_last && in->say != LS_SAY_LOSS;
-    if (in->say == LS_SAY_END)
+    p->sent_last = in->kind != LS_CONTROL_ALIVE;
+    p->leaves_run = p->sent_last && in->kind != LS_CONTROL_LOSS;
+    if (in->kind == LS_CONTROL_END)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
-    else if (in->say == LS_SAY_LEAVE)
+    else if (in->kind == LS_CONTROL_LEAVE)
         ls_watch_loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say == LS_SAY_LOSS) /* a third member is lost; may this member go on without it? */
+    else if (in->kind == LS_CONTROL_LOSS) /* the sender has noticed the loss of a third member */
         ls_watch_loss(c, "%.400s", in->text);
-    else if (in->say == LS_SAY_ALIVE)
-        ls_watch_listen(c, m);
+    else if (in->kind == LS_CONTROL_ALIVE)
+        ls_watch_receive(c, m);
 }
 
-/* Returns whether all members take part in the order under way and have delivered their own data
- * for it. From then on data should move all the time. */
-static bool all_are_in_it(const ls_cluster *c)
+/* Returns whether all members take part in the order in progress and have delivered their own data
+ * for it. As long as this is so, data of the order should move all the time. */
+static bool all_take_part(const ls_cluster *c)
 {
     bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_owes_parts(c);
     for (int m = 0; m < ls_watch_members(c); m++)
@@ -198,11 +199,11 @@ static bool all_are_in_it(const ls_cluster *c)
     return all;
 }
 
-/* Returns for how long this thread had no CPU since its last look; 0 as long as no member is
- * suspected, because finding out costs system calls. ls_attended_ns counts that time as attended.
- * Without it, a thread that was away because it had no CPU would take its absence for a stop of the
- * whole process, in which no silence counts, and a lost member would be found later on a busy
- * machine than on an idle one. */
+/* Returns how long this thread has waited for a CPU since the last ls_watch_check. Returns 0 if no
+ * member is suspected to be lost, because the measurement costs system calls. ls_attended_ns counts
+ * this time as attended. Otherwise, time without a CPU would look like a stop of the whole process,
+ * during which no silence counts, and a lost member would be found later on a busy machine than on
+ * an idle one. */
 static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -217,9 +218,10 @@ static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 }
 
 /* Reports that no data move although all members send signs of life. A likely cause is a link whose
- * MTU is smaller than that of the hosts, together with a firewall that drops the ICMP messages that
- * report it: short messages then arrive and long ones do not. The message names a member from which
- * data are expected, or else one to which data are in transit. */
+ * MTU is smaller than the hosts' MTU, together with a firewall that drops the ICMP messages that
+ * report this: short messages arrive and long messages do not. The error message names a member
+ * from which data are expected. If there is none, it names a member to which data are in
+ * transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;
@@ -237,17 +239,17 @@ static void note_stuck(ls_cluster *c, const char *what)
         m < ls_watch_members(c) ? c->peer[m].host : "?", what);
 }
 
-void ls_watch_look(ls_cluster *c)
+void ls_watch_check(ls_cluster *c)
 {
     const uint64_t deadline = c->options.deadline_ns;
-    const uint64_t attended = ls_attended_ns(&c->looked_ns, own_queued_ns(c, deadline));
+    const uint64_t attended = ls_attended_ns(&c->checked_ns, own_queued_ns(c, deadline));
     char what[100];
     ls_beat(&c->heartbeat, 0);
     describe_moment(what, sizeof what, c);
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
         /* A peer that has sent its last message is watched only as long as this member's last
-         * message to it is in transit: if the peer does not receive it, it is lost. */
+         * message to the peer is in transit. A peer that does not receive that message is lost. */
         if (m == c->wire->member || (p->sent_last && !p->last_in_transit))
             continue;
         p->silent_ns += attended;
@@ -255,9 +257,9 @@ void ls_watch_look(ls_cluster *c)
             ls_watch_loss(c, "host %s has been silent for %.1f s, %s", p->host,
                           (double)p->silent_ns * 1e-9, what);
     }
-    c->stuck_ns = all_are_in_it(c) ? c->stuck_ns + attended : 0;
+    c->stuck_ns = all_take_part(c) ? c->stuck_ns + attended : 0;
     if (c->stuck_ns > deadline)
         note_stuck(c, what);
-    if (ls_now_ns() - c->spoke_ns > (deadline / 8 < SAY_NS ? deadline / 8 : SAY_NS))
-        say_alive(c);
+    if (ls_now_ns() - c->alive_sent_ns > (deadline / 8 < ALIVE_NS ? deadline / 8 : ALIVE_NS))
+        send_alive(c);
 }

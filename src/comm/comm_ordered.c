@@ -29,7 +29,7 @@
  * If the shards of the minibatch are divided over several processes, the ranks of one process
  * compute, each rank for its own chunk, the nodes in the cover of the process. The cover is the
  * fewest nodes of the shard tree that contain exactly the shards of this process. The process's
- * progress thread (cluster/cluster.h) adds the nodes of all processes, and each rank copies the
+ * progress thread (cluster/progress.h) adds the nodes of all processes, and each rank copies the
  * total. */
 #include "comm/comm.h"
 

@@ -14,8 +14,9 @@
 
 /* ---- instruction sets of this CPU ------------------------------------------------------------ */
 
-/* glibc's functions obey its tunables: GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F makes a CPU look
- * like a lesser one, so that tests can run all kernels and results can be compared. */
+/* glibc's functions obey glibc's tunables: GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F hides AVX-512
+ * from this program. So tests can run the kernels of all instruction sets on one CPU and compare
+ * their results. */
 #if defined(__x86_64__) && defined(__has_include)
 #if __has_include(<sys/platform/x86.h>)
 #include <sys/platform/x86.h>
@@ -61,13 +62,13 @@ const ls_lanes_kernels *ls_cpu_isa_at(int i)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-/* Name of the kernels, whose results have the same bits on every instruction set. The number grows
- * with each change of the bits, so that a resumed run reports the change.
- * tests/train/test_portable_bits.c has the hashes of this version. */
+/* Name of the kernels, whose results have the same bits on every instruction set. The number is
+ * increased with each change of the bits of results, so that a resumed run reports the change.
+ * tests/train/test_portable_bits.c has hashes of the results of this version. */
 #define LIBRARY "portable kernels 5"
 
-/* Rows of a block that a worker takes through forward and backward at a time: two groups of lanes,
- * whose activations stay in a core's L2 cache. */
+/* Number of rows that a worker takes through forward and backward at a time: one block
+ * (lanes_op.h), whose activations stay in a core's L2 cache. */
 #define BLOCK_ROWS 32
 
 static ls_cpu_device *self_of(ls_device *device)
@@ -110,8 +111,8 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "cpu(%d)", d->index);
     read_model_name(out->model, sizeof out->model);
-    /* The name of the kernels goes into `model` and not into `isa`, because the bits do not depend
-     * on it. */
+    /* The name of the instruction set is appended to `model` and not stored in `isa`, because the
+     * bits of results do not depend on it. */
     const size_t length = strlen(out->model);
     snprintf(out->model + length, sizeof out->model - length, ", %s", d->kernels->name);
     snprintf(out->library, sizeof out->library, LIBRARY);
@@ -154,7 +155,7 @@ static int cpu_copy(ls_device *device, ls_stream *stream, void *dst, const void 
     return LS_OK;
 }
 
-/* floats that a thread of the team adds up at a time */
+/* number of floats of an item, which a thread of the team adds at a time */
 #define ADD_FLOATS 16384
 
 typedef struct addition {
@@ -189,7 +190,8 @@ static int cpu_sync(ls_device *device, ls_stream *stream, ls_error *err)
     (void)device;
     (void)stream;
     (void)err;
-    return LS_OK; /* no work is left: each op had done its work when its call returned */
+    /* there is no work to wait for: each op has done its work when its call returns */
+    return LS_OK;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -242,8 +244,9 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     return status == LS_OK && ls_lanes_has_x2(desc) ? check_x2(desc, err) : status;
 }
 
-/* Returns true for ops on tensors in lanes: all except the steps, which have no tensor, the gather,
- * which creates the first one, and the vector loss, which needs row-major vectors. */
+/* Returns true for ops on tensors in lanes. These are all ops except the ops on arenas, which have
+ * no tensor; the gather, which creates the first tensor in lanes; and the vector loss, which needs
+ * row-major vectors. */
 static bool is_of_lanes(ls_op_kind kind)
 {
     return kind != LS_OP_GATHER && kind != LS_OP_VECTOR_LOSS && !is_step(kind);

@@ -1,6 +1,6 @@
-/* The CPU back end: its entry in the registry of back ends, and its devices. A device is one
- * worker's view of the CPU. All devices share the same CPU; the index only names the worker that
- * uses the device.
+/* The CPU back end: its entry in the registry of back ends, and its devices. Each worker has a
+ * device of its own. All devices stand for the same CPU; the index of a device only names its
+ * worker.
  *
  *     const ls_backend *cpu = ls_cpu_backend();
  *     ls_device_request r = {.size = sizeof r, .index = 0, .threads = 1};
@@ -19,7 +19,7 @@
 typedef struct ls_cpu_device {
     ls_device device; /* base; must be first */
     const ls_host *host;
-    /* kernels of the best instruction set that this CPU has; tests choose others */
+    /* kernels of the best instruction set of this CPU; tests set others */
     const ls_lanes_kernels *kernels;
     ls_team *team; /* NULL: the worker's thread alone */
     int index;
@@ -30,14 +30,15 @@ const ls_backend *ls_cpu_backend(void);
 
 /* ---- ops: each has a source file and a row in ops.def ---------------------------------------- */
 
-/* Creates an op of one kind. Returns LS_OK and the op in `*out`, or LS_EUNSUPPORTED (the op does
- * not implement a fused form that `desc` asks for), LS_EINVAL or LS_ENOMEM. Thread: the
+/* Creates an op of one kind. Returns LS_OK and the op in `*out`, or LS_EUNSUPPORTED (`desc` asks
+ * for a fused form that the op does not implement), LS_EINVAL or LS_ENOMEM. Thread: the
  * worker's. */
 typedef int ls_cpu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
                           ls_error *err);
 
-/* Creates an op of any kind for cpu_device.c's op_create and for ops that wrap another op: chooses
- * the creator by kind and by the layout of x. The description must have been checked. */
+/* Creates an op of any kind: chooses the creator by the kind and by the layout of x. Called by
+ * op_create of the device and by ops that contain another op. The description must have been
+ * checked. */
 ls_cpu_create ls_cpu_op_create;
 
 #define LS_CPU_OP(kind, name) ls_cpu_create ls_cpu_##name##_create;

@@ -1,9 +1,8 @@
 /* The gather op: copies rows of the dataset (bytes or floats) into a batch of floats.
  *
- * A byte has 256 values, so every result is in a table per channel, computed once with correctly
- * rounded divisions. A vector kernel computes the same values without the table; it is used for
- * channels in which it was found to agree with the table for all 256 values
- * (compare_with_table). */
+ * A byte has 256 values, so each channel has a table of its 256 results, computed once with
+ * correctly rounded divisions. A vector kernel computes results without the table, and is faster.
+ * It is used for a channel if it agrees with the table for all 256 values (compare_with_table). */
 #include "cpu/cpu_device.h"
 #include "cpu/few.h"
 
@@ -16,20 +15,20 @@
 
 typedef struct gather_op {
     ls_lanes_op base;   /* base; must be first */
-    ls_augment augment; /* all zero unless training */
+    ls_augment augment; /* all zero if the op is not for training */
     ls_gather rule;     /* mean and std, and the type of a row */
     float table[4][256];
     bool computes[4]; /* true: the kernel has the same results as the table */
 } gather_op;
 
-/* A row of the dataset and where its pixels come from: (i + dy, j + dx) of the image, which is
- * mirrored first if `mirror` is non-zero. */
+/* A row of the dataset, and where pixel (i, j) of the result comes from: pixel (i + dy, j + dx) of
+ * the image, which is mirrored first if `mirror` is non-zero. */
 typedef struct source {
     const uint8_t *image; /* bytes, or floats */
     int dy, dx, mirror;
 } source;
 
-/* Returns the index of the mean and std that a channel uses. */
+/* Returns the index into `mean` and `std` for a channel. */
 static int rule_of(int channel)
 {
     return channel < 4 ? channel : 3;
@@ -53,7 +52,7 @@ static bool is_random(const gather_op *g)
     return g->augment.crop || g->augment.flip;
 }
 
-/* Draws where row `r` of the batch comes from. */
+/* Returns the source of row `r` of the batch, with random shift and mirroring. */
 static source draw_source(const gather_op *g, int r)
 {
     const ls_step_args *args = g->base.b.args;
@@ -70,7 +69,7 @@ static source draw_source(const gather_op *g, int r)
     return s;
 }
 
-/* Copies line i of a plane, shifted. Pixels outside the image have the value of byte 0. */
+/* Copies image row i of a shifted plane. Pixels outside the image get the result for byte 0. */
 static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, source s, int i,
                       const float *table)
 {
@@ -87,8 +86,8 @@ static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, sourc
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Fills one plane of sixteen rows from pixel `first` of the images on. Lanes `rows` … 15 become
- * zero. */
+/* Fills one plane (channel) of a group from the images' bytes `first` … first + pixels − 1. Lanes
+ * `rows` … 15 become zero. */
 static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
                         const float *table)
 {
@@ -150,10 +149,11 @@ static void gather_lanes(const gather_op *g)
 
 /* ---- rows of floats -------------------------------------------------------------------------- */
 
-#define LINE 64 /* number of values that are divided side by side before they are scattered */
+#define LINE 64 /* number of values that are computed together before they are stored to lanes */
 
-/* Copies one channel of a row that is not shifted. The division is left out if the mean is 0 and
- * the std 1: most tables are already standardised, and dividing by one changes nothing. */
+/* Copies one channel of a row that is not shifted. If the mean is 0 and the std is 1, as for most
+ * tables, which are standardised already, the subtraction and the division are left out: they would
+ * change nothing. */
 static void float_plane(float *to, const float *from, size_t pixels, float mean, float std)
 {
     const bool as_is = mean == 0 && std == 1;
@@ -245,7 +245,8 @@ static void changed_row(const gather_op *g, int r, float *to)
         changed_plane(to, g, c, image, k);
 }
 
-/* Calls `make` for each row of the batch; its values are LS_LANES floats apart. */
+/* Calls `make` for each row of the batch. `make` writes the values of row r to `to`, LS_LANES
+ * floats apart. */
 static void gather_rows(const gather_op *g, void (*make)(const gather_op *g, int r, float *to))
 {
     const ls_tensor *y = &g->base.op.y;
@@ -258,8 +259,8 @@ static void gather_rows(const gather_op *g, void (*make)(const gather_op *g, int
                  (size_t)(r % LS_LANES));
 }
 
-/* Writes the class or the target vector of row r of the batch. With mixup it is mixed with that of
- * the row that row r is mixed with. */
+/* Writes the class or the target vector of row r of the batch, mixed with that of the other row
+ * with which mixup mixes row r. */
 static void mix_target(const gather_op *g, int r, size_t words)
 {
     const ls_op_buffers *b = &g->base.b;

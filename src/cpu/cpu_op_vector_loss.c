@@ -1,9 +1,9 @@
 /* Losses with target vectors, in plain C because they take only a few thousand numbers a step.
  *
- * A row's loss is summed in double, value after value, and so are the rows of a block. The sum of
- * each block is stored as float, or added as float if LS_RUN_ACCUMULATE is set or earlier blocks
- * precede it. The bits are therefore those of the shard and do not depend on the calls that it is
- * divided into. */
+ * The loss of a row is summed in double, value after value. The losses of the rows of a block are
+ * summed in double too. The sum of a block is stored as a float; if LS_RUN_ACCUMULATE is set or it
+ * is not the first block, it is added to the stored float. The bits of a shard's loss therefore do
+ * not depend on the calls into which the shard is divided. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cpu/lanes_op.h"
@@ -11,7 +11,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* Returns the loss of one output z with target t; `*slope` receives its derivative by z. */
+/* Returns the loss of one output z with target t. `*slope` receives the derivative of the loss by
+ * z. */
 typedef double loss_fn(double *slope, double z, double t);
 
 static double mse(double *slope, double z, double t)
@@ -29,7 +30,7 @@ static double bce(double *slope, double z, double t)
 
 static const struct rule {
     loss_fn *lose;
-    bool bits; /* true: outputs are bits, and a row can be correct */
+    bool bits; /* true: each output is a yes/no decision, so that a row can be correct */
 } rules[] = {
     [LS_VECTOR_MSE] = {mse, false},
     [LS_VECTOR_BCE] = {bce, true},
@@ -42,7 +43,8 @@ typedef struct loss_op {
     const struct rule *rule;
 } loss_op;
 
-/* Returns the loss of one row of n outputs. `dx` may be NULL. */
+/* Returns the loss of one row of n outputs. *correct receives whether the row is correct; dx, which
+ * may be NULL, the gradient. */
 static double lose_row(float *dx, int *correct, const struct rule *rule, const float *z,
                        const float *t, int n)
 {

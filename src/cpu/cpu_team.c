@@ -30,8 +30,8 @@
 
 #define THREADS_MAX 1024
 
-/* The job, the word that all threads write when they claim an item, and the count of finished items
- * have cache lines of their own. */
+/* Three parts have cache lines of their own: the job's fields, the word that all threads write when
+ * they claim an item, and the count of finished items. */
 struct ls_team {
     const ls_host *host;
     int threads, helpers; /* number of threads of the team; number of helpers that were started */
@@ -80,7 +80,7 @@ static void take_items(ls_team *team)
 static bool has_work(void *arg)
 {
     ls_team *team = arg;
-    /* relaxed: the claim of an item acquires what the item needs, and the end hands nothing
+    /* relaxed: the claim of an item acquires what the item needs, and `ended` hands no data
      * over. */
     return has_items(team) || atomic_load_explicit(&team->ended, memory_order_relaxed);
 }

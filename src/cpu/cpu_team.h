@@ -1,10 +1,12 @@
-/* A worker's team: the worker's own thread and helper threads that divide the outputs of an op.
+/* A worker's team: the worker's own thread and *helper* threads, which divide the outputs of an op.
+ * A *job* is one call of ls_team_run. An *item* of a job is a part of the op's outputs, such as one
+ * row or a few channels. A thread *claims* an item before it computes it.
  *
  *     ls_team_run(team, rows, compute_row, &pass);   calls compute_row(&pass, i) for every i < rows
  *
  * A team divides outputs, never a sum: call i alone writes the outputs of item i, so that a team of
  * any size computes the same bits. Threads claim items one by one in ascending order. A helper that
- * has no CPU at the moment claims none, and no thread waits for that helper. An item should take
+ * has no CPU at the moment claims no item, and no thread waits for that helper. An item should take
  * some microseconds.
  *
  * Why this is safe. One atomic word holds the number of items of the current job (upper half) and

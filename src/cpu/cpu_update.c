@@ -14,7 +14,7 @@
 typedef struct update_op {
     ls_lanes_op base; /* base; must be first */
     ls_op_desc desc;
-    /* adamw, current step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
+    /* adamw, for the current training step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
     float keep, rate, root;
 } update_op;
 
@@ -38,7 +38,7 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     return ls_lanes_op_bind(op, buffers, err);
 }
 
-/* One step over the floats first … end − 1. */
+/* Updates the parameters first … end − 1 of the arena. */
 typedef void step_fn(const update_op *u, float lr, float scale, size_t first, size_t end);
 
 static void step_plain(const update_op *u, float lr, float scale, size_t first, size_t end)
@@ -103,8 +103,8 @@ static void prepare_adamw(update_op *u, const ls_step_args *args, float step_rat
     u->root = (float)sqrt(1 - ls_power((double)k->beta2, args->step));
 }
 
-/* Returns the sum of squares. It keeps sixteen sums side by side, so that the order of additions is
- * the same with vectors of any length. */
+/* Returns the sum of squares. It adds up sixteen sums side by side, so that the order of additions
+ * is the same with vector registers of any length. */
 static double squares(const float *g, size_t count)
 {
     double sum[16] = {0};
@@ -136,7 +136,7 @@ static void step_running(const update_op *u, float scale)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
-/* floats that a thread of the team takes at a time: whole cache lines */
+/* number of floats of an item, which a thread of the team updates at a time: whole cache lines */
 #define STEP_FLOATS 16384
 
 typedef struct pass {
@@ -152,8 +152,8 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-/* Returns true if the step must change nothing. A step whose loss is not finite sets *skip, which
- * stops this step and all later ones until the caller clears it. */
+/* Returns true if the update must be skipped. A training step whose loss is not finite sets *skip.
+ * As long as *skip is set, this update and all later ones are skipped; the caller clears it. */
 static bool is_skipped(const ls_op_buffers *b)
 {
     if (!b->guard)
@@ -163,7 +163,7 @@ static bool is_skipped(const ls_op_buffers *b)
     return *b->skip != 0;
 }
 
-/* Runs one step of an optimizer. */
+/* Runs one update of an optimizer. */
 static void run_step(update_op *u, const ls_step_args *args)
 {
     const int adamw = u->desc.kind == LS_OP_ADAMW;

@@ -1,7 +1,7 @@
-/* Ops for few rows, that is with inputs and outputs in the layout of few.h. Such an op contains an
- * op in lanes, the inner op, which has the parameters. It calls the inner op's code for few rows
- * (`few` of ls_lanes_op) if there is such code. Otherwise it copies the inputs into lanes, runs the
- * inner op, and copies the result back.
+/* Ops for few rows: their inputs and outputs have the layout of few.h. Such an op contains an op in
+ * lanes, the *inner op*, which has the parameters. If the inner op has code for few rows (`few` of
+ * ls_lanes_op), the op calls this code. Otherwise it copies the inputs into lanes, runs the inner
+ * op, and copies the result back.
  *
  * Scratch with copies: [x in lanes][x2 in lanes][y in lanes][the inner op's scratch]. */
 #include "cpu/few.h"
@@ -18,7 +18,7 @@ typedef struct few_op {
     const ls_host *host;
     ls_op *inner;
     ls_op_buffers outer, in_lanes;
-    ls_tensor x[2]; /* inputs of few rows; bytes is 0 if there is none */
+    ls_tensor x[2]; /* the inputs; `bytes` is 0 if there is no second input */
     bool direct;    /* the inner op has code for few rows */
 } few_op;
 
@@ -68,8 +68,8 @@ static size_t lanes_bytes(const ls_tensor *t)
     return t->bytes ? ls_lanes_bytes(t->rows, t->c, t->h, t->w) : 0;
 }
 
-/* Returns the bytes of y in lanes: 0 for a loss, which has no y, and for an export, which writes
- * into the caller's y directly. */
+/* Returns the number of bytes of y in lanes. It is 0 for a loss, which has no y, and for an export,
+ * which writes into the caller's y directly. */
 static size_t y_bytes(const few_op *op)
 {
     return op->op.y.layout == &ls_layout_few ? op->inner->y.bytes : 0;

@@ -1,22 +1,24 @@
-/* Convolutions of few rows.
+/* Convolutions of few rows (few.h). In this file a *group* is sixteen pixels of y, or sixteen
+ * tiles, one in each lane.
  *
- * Sixteen pixels, consecutive ones of an image or of several images, are copied into lanes together
- * with all pixels of x that they depend on. The kernels for sixteen images then compute them as
- * sixteen small images, each of one pixel of y, one window of the pool that follows, or one tile.
- * Each sum is therefore the same as in lanes.
+ * The pixels of a group are consecutive pixels of one image or of several images. For each of them,
+ * all pixels of x on which it depends are copied into one lane. The kernels for sixteen images then
+ * treat the lanes as sixteen small images. Each small image yields one pixel of y, one window of
+ * the pool that follows, or one tile. Each sum is therefore the same as in lanes.
  *
- * In the direct form, rows of zeros above and below an image are left out of the sums. Pixels that
- * share a vector therefore come from image rows that leave out the same rows of the kernel (a run).
+ * In the direct form, image rows of zeros above and below an image are left out of the sums. The
+ * pixels of a group must therefore come from image rows of y that leave out the same rows of the
+ * kernel. A *run* is all groups with the same rows of the kernel.
  *
- * Scratch, each part only if it is needed:
- * [x with zeros around it][x in lanes][y in lanes][the kernels' memory]. */
+ * Scratch, each part only if it is needed: [x with zeros around it][x in lanes][y in lanes][the
+ * kernels' memory]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/lanes_conv.h"
 
 #include <string.h>
 
-/* largest size in bytes of x in lanes for groups that are computed at once */
+/* largest size in bytes of x in lanes, for the groups that are computed together */
 #define GROUP_BYTES ((size_t)160 << 10)
 #define GROUPS_MOST 12
 
@@ -34,8 +36,8 @@ static ls_tensor x_of(const ls_conv_op *op)
     return (ls_tensor){.rows = op->base.op.y.rows, .c = c->ic, .h = op->x_h, .w = op->x_w};
 }
 
-/* Returns the number of floats of one channel's copy, all rows, with zeros around it; 0: no
- * copy. */
+/* Returns the number of floats of the copy of one channel of all rows, with zeros around it; 0 if x
+ * is not copied. */
 static size_t copy_floats(const ls_conv_op *op)
 {
     const ls_few_conv *f = &op->few;
@@ -47,8 +49,8 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* Copies one channel of all rows with `up` zeros above it and `left` zeros left of it. All zeros
- * are already in the memory. */
+/* Copies one channel of all rows, leaving `up` image rows above it and `left` columns to the left
+ * of it. The memory already contains the zeros around the copy. */
 static void copy_channel(const ls_conv_op *op, int channel, int up, int left, float *to)
 {
     const ls_few_conv *f = &op->few;
@@ -76,7 +78,7 @@ static const float *channel_of(const ls_conv_op *op, int channel, int up, int le
 
 /* ---- Winograd -------------------------------------------------------------------------------- */
 
-/* Writes the outputs of a group of sixteen tiles, those that exist, or one window of the pool per
+/* Writes the outputs of a group of sixteen tiles that exist in y; with a pool, one pooled pixel per
  * tile. */
 static void put_tiles(const ls_conv_op *op, int group, const float *from, float *y)
 {
@@ -158,7 +160,8 @@ static void put_pixels(const ls_few_conv *f, int group, const float *from, float
         y[place[l]] = from[l];
 }
 
-/* Computes groups `first` … `first` + `count` − 1 of a run, side by side in one line of pixels. */
+/* Computes the groups `first` … `first` + `count` − 1 of a run together: their pixels lie side by
+ * side in one image row. */
 static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, int count,
                         float *room)
 {
@@ -257,7 +260,8 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
     const ls_lanes_conv *c = &op->conv;
     const ls_wino *w = &op->forward.wino;
     const int rows = op->base.op.y.rows;
-    const int m = 2, side = c->kh + m - 1; /* m is 2 in all forms of Winograd's algorithm for y */
+    /* m is 2 in all forms of Winograd's algorithm that compute y */
+    const int m = 2, side = c->kh + m - 1;
     f->m = m;
     f->down = w->y.down;
     f->across = w->y.across;
@@ -297,7 +301,8 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* Returns the rows of x that row q of the (pooled) y depends on, as a run without pixels. */
+/* Returns the image rows of x on which image row q of the (pooled) y depends, as a run without
+ * groups. */
 static ls_few_run run_at(const ls_conv_op *op, const ls_lanes_conv *c, int q)
 {
     const int tall = op->few.one.ih, top = q * c->pool_h * c->sh - c->ph;
@@ -344,7 +349,8 @@ static void fill_runs(ls_conv_op *op, const ls_lanes_conv *c)
     }
 }
 
-/* Computes the geometry of one pixel or window from that of the convolution, `c`. */
+/* Computes the geometry of the convolution that yields one pixel, or one window of the pool, from
+ * the whole convolution `c`. */
 static void plan_one(ls_conv_op *op, const ls_lanes_conv *c)
 {
     ls_few_conv *f = &op->few;
@@ -372,8 +378,8 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 {
     ls_few_conv *f = &op->few;
     plan_one(op, c);
-    /* The last group of each run may be partly full; there are at most as many runs as image
-     * rows. */
+    /* The last group of each run may be partly filled. There are at most as many runs as image rows
+     * of y. */
     const size_t pixels = (size_t)op->base.op.y.rows * (size_t)c->y_h * (size_t)c->y_w;
     int status = make_room(op, pixels / LS_LANES + (size_t)c->y_h + 1, (size_t)c->y_h, err);
     if (status)
@@ -381,7 +387,7 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
     fill_runs(op, c);
     const size_t eights = ((size_t)c->oc + 7) / 8 * 8,
                  window = (size_t)c->pool_h * (size_t)c->pool_w;
-    /* pixels of the kernel's tile of sums, which holds at least 6 */
+    /* number of pixels in the kernel's memory for sums, which has room for at least 6 */
     const size_t most = window > 1 ? window : (size_t)f->most;
     const size_t in = (size_t)c->ic * (size_t)f->one.ih * (size_t)f->one.iw * LS_LANES;
     op->base.few = direct;
@@ -394,7 +400,7 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
-    /* the geometry before the plan turns a 1 × 1 kernel into a product over one line of pixels */
+    /* the geometry, before ls_conv_plan turns a 1 × 1 kernel into a product over one image row */
     ls_lanes_conv c;
     int status = ls_conv_geometry(&c, desc, err);
     if (status)

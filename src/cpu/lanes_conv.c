@@ -1,19 +1,19 @@
-/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them. This
- * page explains the words of this file; lanes_conv.h explains which form of a pass is chosen when.
+/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them.
+ * lanes_op.h explains lane, row, group, block, eight and twin. lanes_conv.h explains d, staged,
+ * panel and band, and which form of a pass is chosen when.
  *
- * Rows. Tensors are in lanes (lanes_op.h): a *group* is 16 images, and element i of a vector
- * register belongs to image i of the group, which is lane i. (The `groups` of a grouped convolution
- * are another thing; lanes_groups.c.) A *block* is LS_LANES_BLOCK_GROUPS consecutive groups, 32
- * images. The forward pass computes group by group. The backward pass computes block by block and
- * adds the blocks' gradients of weights and bias in order, because the order decides the bits.
+ * Rows. The forward pass computes group by group. The backward pass computes block by block, and
+ * adds the blocks' gradients of weights and bias in ascending order, because the order decides the
+ * bits.
  *
- * Output channels. Weights are stored in blocks of eight output channels, called an *eight* in
- * names to distinguish it from a block of groups. Threads of the team divide the eights.
+ * Output channels. Weights are stored in eights of output channels. The threads of the team divide
+ * the eights.
  *
- * The staged gradient. A relu and an average pool may be fused into the convolution. The gradient
- * dy is that of the op's output, after both. The kernels need the gradient d of the convolution's
- * own result, before both. stage_gradient computes d from dy and the mask of signs that forward has
- * saved, and stores it in scratch memory. Without relu and pool dy itself is d.
+ * The staged gradient. A relu and an average pool may be fused into the convolution. dy is the
+ * gradient of the op's output, after relu and pool. The kernels need d, the gradient of the
+ * convolution's own result, before relu and pool. stage_gradient computes d from dy and from the
+ * mask of signs that forward has saved, and stores d in scratch memory. Without relu and pool, dy
+ * itself is d.
  *
  * The gradient of the weights, which pairs x with d, is computed in one of four forms:
  *
@@ -27,14 +27,13 @@
  *                 d is staged in *bands* of four output channels by a few image rows, which are
  *                 used while they are in the L1 cache (eight_in_bands)
  *
- * The gradient of x, if it is needed, is computed per group from d of all output channels and the
- * weights, either by Winograd's algorithm or directly.
+ * dx, if it is needed, is computed from the weights and from d of all output channels, either by
+ * Winograd's algorithm for a whole block, or directly for one group at a time.
  *
  * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
  * (wino.h). The weights do not change from call to call in evaluation (LS_RUN_CONSTANT), nor from
- * one shard of a step to the next (LS_RUN_SAME), so an op keeps their values where their transform
- * takes a noticeable time. A *twin* is the op of the same layer for another number of rows; it has
- * the same weights and shares these values. */
+ * one shard of a training step to the next (LS_RUN_SAME). So an op keeps the transformed weights if
+ * the transform takes a noticeable time. Its twins use the same kept values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -43,7 +42,8 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* With more tiles than these in a pass the transform of its weights takes little of its time. */
+/* If a pass has more tiles than this, the transform of the weights takes only a small part of its
+ * time. */
 #define MANY_TILES 64
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -70,7 +70,8 @@ static void conv_sample(const ls_conv_op *op, const float *x, float *out)
                 memcpy(out, x + (size_t)y * line + (size_t)at * LS_LANES, LS_LANES * sizeof *out);
 }
 
-/* Copies the gradients of those pixels back; the gradient of every other pixel is 0. */
+/* Copies the gradients of the pixels that conv_sample reads to dx; the gradient of every other
+ * pixel is 0. */
 static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
 {
     const size_t pixel = LS_LANES * sizeof *dx;
@@ -100,7 +101,7 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
 }
 
 /* Returns whether kept transformed weights may be used in a call with `flags`: they were computed
- * from `weights`, and the caller promises that these have not changed since then. */
+ * from `weights`, and the caller promises that the weights have not changed since then. */
 static bool is_valid(const ls_conv_kept *kept, const float *weights, unsigned flags)
 {
     const bool constant = flags & kept->flags & LS_RUN_CONSTANT;
@@ -139,7 +140,7 @@ static void forward_by_winograd(const ls_conv_op *op)
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
-/* Computes the groups of one thread of the team. */
+/* Computes one thread's share of the groups. */
 static void forward_some(void *arg, uint32_t part)
 {
     const ls_conv_op *op = arg;
@@ -200,9 +201,8 @@ static const float *block_x(const ls_conv_op *op, int group, int groups)
     return first;
 }
 
-/* Computes d, the gradient of the convolution's result before the fused relu and pool, from dy: for
- * one group, the output channels first … first + n − 1 and the image rows y0 … y1 − 1. Writes it to
- * `d` and returns its layout. */
+/* Computes d from dy, for one group, for the output channels first … first + n − 1 and the image
+ * rows y0 … y1 − 1. Writes the result to `d` and returns its layout. */
 static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, int n, int y0,
                                     int y1, float *d)
 {
@@ -220,10 +220,10 @@ typedef struct conv_block {
     const ls_conv_op *op;
     int group, groups; /* first group of the block, and number of groups */
     int add;           /* non-zero: adds to the gradients of the parameters */
-    const float *x;    /* x as the direct kernels read it */
+    const float *x;    /* x of the block as the direct kernels read it */
     /* weights for dx, transformed for Winograd's algorithm (prepare_weights) */
     const float *dx_weights;
-    ls_lanes_grad g; /* d of the whole block; not set if d is staged in bands */
+    ls_lanes_grad g; /* d of the block; not set if d is staged in bands */
 } conv_block;
 
 static void stage_group(void *arg, uint32_t g)
@@ -234,8 +234,7 @@ static void stage_group(void *arg, uint32_t g)
     stage_gradient(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
 }
 
-/* Returns d of a whole block: staged in scratch memory if there is a relu or a pool, else dy
- * itself. */
+/* Returns d of a block: staged in scratch memory if there is a relu or a pool, else dy itself. */
 static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -250,7 +249,8 @@ static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, c->oc * line};
 }
 
-/* Returns the number of the memory for sums that the eight beginning with channel `first` uses. */
+/* Returns the number of the slot, the memory for sums, that the eight beginning with channel
+ * `first` uses. */
 static size_t slot_of(const ls_conv_op *op, int first)
 {
     return (size_t)(first / LS_LANES_OC) % op->cut.slots;
@@ -266,8 +266,8 @@ static float *sums_of(const ls_conv_op *op, int first)
     return (float *)op->base.b.scratch + op->at.weights + slot_of(op, first) * op->cut.sum_floats;
 }
 
-/* Adds the 16 lanes of each sum and writes the results to the gradient of the weights: those of the
- * eight output channels from `first` on and of the input channels i … i + inputs − 1 (as
+/* Adds the 16 lanes of each sum, and writes the results to the gradient of the weights of the eight
+ * that begins with output channel `first` and of the input channels i … i + inputs − 1 (as
  * ls_lanes_conv_inputs counts input channels). */
 static void finish_weights(const ls_conv_op *op, int first, int i, int inputs, int add)
 {
@@ -306,9 +306,9 @@ static void bias_of_eight(void *arg, uint32_t eight)
     finish_bias(op, first, k->add);
 }
 
-/* Computes the gradient of the weights of c->oc output channels, whose d is `g`. For a few pixels
- * at a time it copies d of the block to `panels`, memory for one set of panels, and multiplies that
- * with x. `gw`: the gradient. */
+/* Computes the gradient `gw` of the weights of c->oc output channels, whose d is `g`. For a few
+ * pixels at a time, it copies d of the block to panels and multiplies the panels with x. `panels`:
+ * memory for the panels of these pixels. */
 static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, float *panels,
                       float *gw)
 {
@@ -329,7 +329,7 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
         }
 }
 
-/* Computes the gradient of the weights of one thread's share of the sets of 16 output channels. */
+/* Computes the gradient of the weights of one thread's share of the sixteens of output channels. */
 static void weights_by_panels(void *arg, uint32_t part)
 {
     const conv_block *k = arg;
@@ -348,8 +348,8 @@ static void weights_by_panels(void *arg, uint32_t part)
                   op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
 }
 
-/* Clears the sums of the last eight, if it has fewer than eight channels. The sums of the missing
- * channels are not written later, so they stay zero, and so does the padding of the gradient. The
+/* Clears the sums of an eight that has fewer than eight channels. The sums of the missing channels
+ * are not written later: they stay zero, and therefore the padding of the gradient is zero. The
  * sums of the other channels are written before they are read. */
 static void clear_sums(const ls_conv_op *op, int first)
 {
@@ -357,8 +357,8 @@ static void clear_sums(const ls_conv_op *op, int first)
     memset(sums_of(op, first), 0, op->cut.sum_floats * sizeof(float));
 }
 
-/* Computes the gradient of the weights of one eight from d of a whole block, one input channel
- * after the other. */
+/* Computes the gradient of the weights of one eight from d of a block, one input channel after
+ * another. */
 static void weights_of_eight(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -377,7 +377,8 @@ static void weights_of_eight(void *arg, uint32_t eight)
 }
 
 /* Adds the contribution of one group and of up to four output channels, `first` … first + n − 1, to
- * the sums of their eight. d is staged band by band: `rows` image rows of these channels. */
+ * the sums of their eight. d is staged band by band; a band is `rows` image rows of these
+ * channels. */
 static void four_in_bands(const ls_conv_op *op, const float *x, int group, int first, int n,
                           int add)
 {
@@ -415,7 +416,7 @@ static void eight_in_bands(void *arg, uint32_t eight)
     finish_weights(op, first, 0, ls_lanes_conv_inputs(&op->conv), k->add);
 }
 
-/* Computes the gradients of weights and bias from a block whose d is complete. */
+/* Computes the gradients of weights and bias from d of a block (k->g). */
 static void weights_of_block(conv_block *k)
 {
     const ls_conv_op *op = k->op;
@@ -437,7 +438,7 @@ static void weights_of_block(conv_block *k)
 
 /* ---- the gradient of x ----------------------------------------------------------------------- */
 
-/* Computes dx of group i of a block directly. */
+/* Computes dx of group i of a block by the direct kernels. */
 static void dx_of_group(void *arg, uint32_t i)
 {
     const conv_block *k = arg;
@@ -466,7 +467,8 @@ static void dx_of_block(conv_block *k)
         ls_team_run(op->base.team, (uint32_t)k->groups, dx_of_group, k);
 }
 
-/* Prepares the weights for dx: returns them transformed for Winograd's algorithm, or packs them. */
+/* Prepares the weights for dx. For Winograd's algorithm it returns the transformed weights. For the
+ * direct kernels it packs the weights if necessary, and returns NULL. */
 static const float *prepare_weights(const ls_conv_op *op, unsigned flags)
 {
     float *room = (float *)op->base.b.scratch + op->at.dx_weights;
@@ -532,9 +534,9 @@ static const ls_op_impl conv_impl = {
     .destroy = conv_destroy,
 };
 
-/* Returns whether an op without a twin keeps the transformed weights of a pass. An op that is not
- * trained keeps those of forward. An op that is trained keeps both if it has so few tiles that the
- * transform of the weights takes much of the pass. */
+/* Returns whether an op without a twin keeps the transformed weights of a pass. An op that is only
+ * evaluated keeps those of forward. An op that is trained keeps those of forward and of dx, if it
+ * has so few tiles that the transform of the weights takes a large part of the pass. */
 static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
 {
     const int tiles = op->base.groups * pass->wino.y.down * pass->wino.y.across;
@@ -543,8 +545,8 @@ static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
     return pass->by_winograd && tiles <= MANY_TILES && (!dx || op->base.needs_dx);
 }
 
-/* Decides which op keeps the transformed weights: this one, or its twin, which has the same
- * weights. Called after the choice of kernels. */
+/* Decides which op keeps the transformed weights: the twin if there is one, else this op. Called
+ * after the choice of kernels. */
 static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;

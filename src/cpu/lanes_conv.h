@@ -1,18 +1,21 @@
-/* A planned convolution: written by the plan (lanes_conv_plan.c), read by the code that runs it
- * (lanes_conv.c).
+/* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it. lanes_op.h
+ * explains lane, row, group, block, eight, step and twin; wino.h explains tile, point and value.
  *
- * Each of the three passes (forward, gradient of the weights, gradient of x) is either direct or
- * uses Winograd's algorithm (wino.h). The shape alone decides, so that the choice is the same on
- * every CPU and for any number of rows. The direct gradient of the weights has two forms. With few
- * channels it computes one sum per lane and takes exactly the channels that exist. With many
- * channels it is a matrix product of panels of sixteen output channels, a few pixels at a time.
+ * Each of the three passes (forward, gradient of the weights, dx) is either direct or uses
+ * Winograd's algorithm (wino.h). The shape alone decides, so that the choice is the same on every
+ * CPU and for any number of rows. The direct gradient of the weights has two forms. With few
+ * channels it computes one sum per lane, for exactly the channels that exist. With many channels it
+ * is a matrix product of *panels*. A panel is d (see below) of sixteen output channels and a few
+ * pixels, transposed so that channels lie side by side instead of rows:
+ *
+ *     d in lanes    [channel][pixel][16 lanes]
+ *     panel         [pixel][lane][16 channels]
  *
  * Both gradients are computed from d, the gradient of the convolution's result before the fused
- * relu and pool. If there is a relu or a pool, d is computed from dy into scratch memory
- * ("staged"). If dx is needed, d of a whole block of 32 rows is staged, because dx sums over all
- * channels. A network's first layer needs no dx: its d is staged in bands of four channels by a few
- * image rows, which are used at once, while they are in the L1 cache. lanes_conv.c explains these
- * words. */
+ * relu and pool. If there is a relu or a pool, d is *staged*: computed from dy into scratch memory.
+ * Otherwise dy itself is d. If dx is needed, d of a whole block is staged, because dx sums over all
+ * channels. A network's first layer needs no dx: its d is staged in *bands*, each four channels by
+ * a few image rows, and a band is used at once, while it is in the L1 cache. */
 #ifndef CPU_LANES_CONV_H
 #define CPU_LANES_CONV_H
 
@@ -24,12 +27,12 @@ typedef struct ls_conv_wino {
     ls_wino wino;
 } ls_conv_wino;
 
-/* The passes by Winograd's algorithm whose transformed weights can be kept. */
+/* The passes by Winograd's algorithm that can keep their transformed weights. */
 enum { LS_CONV_FORWARD, LS_CONV_DX, LS_CONV_KEPT };
 
-/* The weights as a pass by Winograd's algorithm needs them, kept from one call to the next. They
- * are valid as long as the parameters do not change, which the caller promises by LS_RUN_CONSTANT
- * or LS_RUN_SAME. An op shares them with its twins (ls_op_desc.twin). */
+/* The transformed weights of a pass by Winograd's algorithm, kept from one call to the next. They
+ * are valid as long as the parameters do not change. With the flag LS_RUN_CONSTANT or LS_RUN_SAME
+ * the caller promises that. An op and its twins share the kept weights. */
 typedef struct ls_conv_kept {
     float *transformed; /* NULL: none are kept */
     /* parameters that `transformed` was computed from; NULL: it must be computed */
@@ -37,19 +40,22 @@ typedef struct ls_conv_kept {
     unsigned flags; /* flags of the call that computed `transformed` */
 } ls_conv_kept;
 
-/* A run of the direct form for few rows (few_conv.c): groups of sixteen pixels, or pooled pixels,
- * whose sums use the same rows of the kernel. */
+/* A run of the direct form for few rows. In few_conv.c a group is sixteen pixels of y (after
+ * pooling), one in each lane. A run is a sequence of groups whose sums use the same rows of the
+ * kernel. */
 typedef struct ls_few_run {
-    int first, groups; /* first group of sixteen pixels; number of groups */
-    /* rows of zeros above the part of x that the pixels read; rows of x that they read */
+    int first, groups; /* first group; number of groups */
+    /* number of rows of zeros above the part of x from which the pixels are computed; number of
+     * image rows of that part */
     int up, rows;
 } ls_few_run;
 
 typedef struct ls_few_conv {
-    int32_t *index; /* [groups][16]: offset of the first float of x that a lane reads */
+    int32_t *index; /* [groups][16]: offset in x of the first float that a lane reads */
     /* [groups][16]: offset of the lane's output in y; −1: none */
     int32_t *place;
-    uint8_t *along; /* [groups][2]: non-zero if all lanes are adjacent in x; in y */
+    /* [groups][2]: non-zero if the lanes of the group are adjacent in x; the same for y */
+    uint8_t *along;
     int groups;
     int copied; /* non-zero: x is read from copies of its planes, h × w, with zeros around them */
     int h, w;
@@ -63,23 +69,24 @@ typedef struct ls_few_conv {
     int down, across, m;
 } ls_few_conv;
 
-/* How the direct gradient of the weights is divided. */
+/* How the work on the direct gradient of the weights is divided. */
 typedef struct ls_conv_cut {
-    uint32_t eights, sixteens; /* numbers of blocks of eight and of sixteen output channels */
-    uint32_t slots; /* number of blocks of eight that have memory for sums of their own */
-    int inputs;     /* number of input channels whose sums exist at the same time */
-    int band_rows;  /* image rows of a band: whole pooling windows */
+    uint32_t eights, sixteens; /* number of eights and of sixteens of output channels */
+    uint32_t slots;            /* number of eights that have memory for sums of their own */
+    int inputs;                /* number of input channels whose sums exist at the same time */
+    int band_rows;             /* image rows of a band: whole pooling windows */
     int panel_rows, panel_columns;
     /* floats of a band of four channels; floats of a panel of sixteen */
     size_t band_floats, panel_floats;
-    size_t sum_floats; /* floats of the sums of eight channels */
+    size_t sum_floats; /* floats of the sums of one eight */
 } ls_conv_cut;
 
 /* Layout of the scratch memory, in floats. `forward` is the size of each thread's part in forward.
- * The others are offsets in backward: `x` of a block of x as the direct kernels read it, `d` of the
- * staged gradient, `bias` of the sums of the bias, `weights` of the working memory for the gradient
- * of the weights, `sampled_dx` of dx at the pixels of a strided 1 × 1 kernel, `dx_weights` of the
- * weights in the form that dx needs, `dx_values` of the working memory of ls_wino_conv for dx. */
+ * The other fields are the offsets of the parts in backward. `x`: a block of x as the direct
+ * kernels read it. `d`: the staged gradient. `bias`: the sums of the bias. `weights`: working
+ * memory for the gradient of the weights. `sampled_dx`: dx at the pixels that a strided 1 × 1
+ * kernel reads. `dx_weights`: the weights in the form that dx needs. `dx_values`: working memory of
+ * ls_wino_conv for dx. */
 typedef struct ls_conv_scratch {
     size_t forward;
     size_t x, d, bias, weights, sampled_dx, dx_weights, dx_values;
@@ -91,25 +98,28 @@ typedef struct ls_conv_op {
     ls_conv_wino forward, weights, dx;
     bool bias;
     bool staged; /* there is a relu or a pool: d is computed from dy into scratch memory */
-    bool banded; /* d is staged in bands: dx is not needed, and the weights' form is `sums` */
+    /* d is staged in bands: dx is not needed, and the gradient of the weights is one sum per
+     * lane */
+    bool banded;
     bool panels; /* the direct gradient of the weights is a product of panels */
-    /* A 1 × 1 kernel with a stride: computed as a plain product over the pixels that it reads. */
+    /* the kernel is 1 × 1 with a stride, and is computed as a matrix product over the pixels that
+     * it reads */
     bool sampled;
     int x_h, x_w, sh, sw; /* sizes and strides of x itself, before sampling */
     size_t x_group;       /* floats of a group of x and of dx */
-    size_t padded_group;  /* the same of x with padded columns, or of the sampled pixels */
-    /* floats of a group of y; of the gradient before pooling; bytes of a group's mask */
+    size_t padded_group;  /* floats of a group of x with padded columns, or of its sampled pixels */
+    /* floats of a group of y; floats of a group of d; bytes of a group's mask */
     size_t y_group, d_group, mask_group;
     ls_conv_cut cut;
     ls_conv_scratch at;
-    /* Transformed weights of forward and of dx: `kept` points to `own` of this op or of its twin.
-     * NULL: they are not kept. */
+    /* Transformed weights of forward and of dx. `kept` points to `own` of this op or of its twin.
+     * NULL: the weights are not kept. */
     ls_conv_kept own[LS_CONV_KEPT], *kept[LS_CONV_KEPT];
     ls_few_conv few;
 } ls_conv_op;
 
 #define LS_CONV_BAND 4                    /* output channels of a band */
-#define LS_CONV_BIAS_SUMS (16 * LS_LANES) /* floats of the bias sums of eight channels */
+#define LS_CONV_BIAS_SUMS (16 * LS_LANES) /* floats of the bias sums of one eight */
 
 /* Computes the height and width of y for any convolution, a depthwise one included, in which each
  * output sums over `inputs` channels. `k` must be filled in (ls_conv2d_filled). Errors: LS_EINVAL;
@@ -121,9 +131,9 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
 /* Returns the transformed weights for a pass by Winograd's algorithm, LS_CONV_FORWARD or
- * LS_CONV_DX. If the op keeps them and they are valid, nothing is computed. Otherwise they are
- * computed, into the memory in which the op keeps them, or into `room` if it does not. `flags` are
- * those of the current call. */
+ * LS_CONV_DX. If the op keeps transformed weights and they are valid, it computes nothing.
+ * Otherwise it transforms the weights, into the memory of the kept weights, or into `room` if the
+ * op keeps none. `flags`: flags of the current call. */
 const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigned flags,
                                          float *room);
 
@@ -133,8 +143,8 @@ int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
 /* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);
 
-/* Plans an op whose base is initialized: everything else in it but the memory, including the sizes
- * of parameters. */
+/* Plans an op whose base is initialized: sets all fields of the op except the memory sizes, and the
+ * sizes of its parameters. */
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias);
 /* Plans the sizes of saved and scratch memory, after `kept` has been set. */
 void ls_conv_plan_memory(ls_conv_op *op);

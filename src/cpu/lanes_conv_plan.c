@@ -11,7 +11,7 @@ enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
 /* ---- geometry -------------------------------------------------------------------------------- */
 
 /* Returns true if no number that the kernels count exceeds an int: sides of images with padding,
- * positions one step beyond them, and the weights of a block of eight output channels. */
+ * positions one stride beyond the image, and the number of weights of an eight. */
 static bool is_counted(const ls_conv2d *k, int inputs)
 {
     const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
@@ -58,7 +58,7 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
     return LS_OK;
 }
 
-/* Returns true if the pool can be fused: an average over windows that tile the output. */
+/* Returns true if the pool can be fused: it is an average over windows that lie side by side. */
 static bool pool_fits(const ls_pool2d *p, int oh, int ow)
 {
     return !p->max && p->kh >= 1 && p->kw >= 1 && p->kh == p->sh && p->kw == p->sw && p->ph == 0 &&
@@ -108,19 +108,19 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  * form. F(4×4, 3×3) has three times the errors of F(2×2, 3×3) and takes three quarters of its time.
  * F(2×2, 5×5), which has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3).
  *
- *     y    Errors decide on which side of a relu a number near zero falls, and a unit on the wrong
- *          side changes all gradients below it by a thousand times as much as the error. So y uses
+ *     y    An error in y can move a number near zero to the other side of a relu. This changes the
+ *          gradients of all earlier layers by a thousand times as much as the error. So y uses
  *          F(2×2, 3×3), and F(2×2, 5×5) in halves, whose errors are at most the direct form's.
  *          (F(2×2, 5×5) itself has 1.5 times the direct form's: bench/RESULTS.md.)
- *     dx   Errors keep their size but enter all gradients below. F(4×4, 3×3) is used if it saves a
- *          third of the products, which it does not if tiles reach far beyond the image (14 × 14),
- *          and not in images of one tile, which belong to layers of many channels late in a
- *          network. The tiles are those of dx, or those of y spread over dx if that takes fewer
- *          products.
- *     dw   Errors stay in this gradient, and sums over rows average them: the fastest form is
- *          used. */
+ *     dx   An error in dx does not grow, but it enters the gradients of all earlier layers.
+ *          F(4×4, 3×3) is used if it saves a third of the products. It does not save a third if
+ *          the tiles reach far beyond the image (14 × 14). It is not used for images of one tile
+ *          either, which belong to layers of many channels late in a network. The tiles are tiles
+ *          of dx, or tiles of y (a spread pass; wino.h) if these take fewer products.
+ *     dw   An error in the gradient of the weights stays in this gradient, and sums over rows
+ *          average the errors: the fastest form is used. */
 
-/* Returns the number of products of a pass over h × w outputs for one pair of channels. */
+/* Returns the number of products that a pass with h × w results takes for one pair of channels. */
 static size_t products(int form, int h, int w)
 {
     const int m = form == LS_WINO_4_3 ? 4 : 2;
@@ -130,8 +130,8 @@ static size_t products(int form, int h, int w)
 
 #define CHANNELS 16 /* fewest channels that pay for the transforms */
 
-/* Returns true if the form computes the pass faster than the direct one. h × w: outputs of the
- * pass. */
+/* Returns true if this form of Winograd's algorithm computes the pass faster than the direct form.
+ * h × w: the image that is divided into tiles. */
 static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
 {
     const int taps = c->kh * c->kw, side = form == LS_WINO_2_3 || form == LS_WINO_4_3 ? 3 : 5;
@@ -151,7 +151,7 @@ static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
     d->group = op->d_group;
 }
 
-/* Sets the steps of y after pooling. */
+/* Sets the steps of y to those of the pooled y. */
 static void lie_as_pooled(const ls_conv_op *op, ls_wino_image *y)
 {
     y->line = (size_t)op->conv.y_w * LS_LANES;
@@ -187,18 +187,18 @@ static void choose_winograd(ls_conv_op *op)
     op->forward.wino.team = op->weights.wino.team = op->dx.wino.team = op->base.team;
 }
 
-/* Returns true if the gradient of the weights is faster as a product of panels of sixteen outputs:
- * with many inputs and a last panel that is nearly full, or three quarters full where sums per lane
- * are slow, which they are with strides and 1 × 1 kernels. */
+/* Returns true if the direct gradient of the weights is faster as a product of panels than as sums
+ * per lane. That is so if there are many inputs and the panels are nearly full. With strides and 1
+ * × 1 kernels, where sums per lane are slow, panels that are three quarters full are enough. */
 static bool panels_pay(const ls_lanes_conv *c)
 {
     const int panels = (c->oc + 15) / 16, least = c->sw > 1 || c->kh * c->kw == 1 ? 12 : 14;
     return c->ic >= 8 && c->oc >= least * panels;
 }
 
-/* Turns a 1 × 1 kernel without padding and pool into a product over pixels: the pixels that it
- * reads are treated as one image row. If the kernel has a stride, they are copied first
- * (`sampled`). */
+/* Turns a convolution with a 1 × 1 kernel, without padding and pool, into a matrix product over
+ * pixels: all pixels that the kernel reads are treated as one image row. If the kernel has a
+ * stride, these pixels are copied first (`sampled`). */
 static void sample(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
@@ -212,7 +212,7 @@ static void sample(ls_conv_op *op)
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 #define BAND_FLOATS 6144 /* floats of a band: half of a 48 KB L1 cache */
-#define PANEL_PIXELS 32  /* pixels of each group of a block */
+#define PANEL_PIXELS 32  /* largest number of pixels that are copied to panels at a time */
 
 static size_t ceil_to(size_t n, size_t to)
 {
@@ -231,7 +231,8 @@ static void set_groups(ls_conv_op *op)
         op->mask_group = op->d_group / LS_LANES * (size_t)op->base.kernels->mask_bytes;
 }
 
-/* Returns the image rows of a band: as many whole pooling windows as fit. */
+/* Returns the number of image rows of a band: as many whole pooling windows as fit into
+ * BAND_FLOATS. */
 static int band_rows(const ls_lanes_conv *c)
 {
     const size_t row = (size_t)LS_CONV_BAND * (size_t)c->ow * LS_LANES;
@@ -239,7 +240,8 @@ static int band_rows(const ls_lanes_conv *c)
     return rows < c->pool_h ? c->pool_h : rows < c->oh ? rows : c->oh;
 }
 
-/* Divides the panels: a few whole image rows, or equal parts of one. */
+/* Decides which pixels are copied to panels at a time: a few whole image rows, or equal parts of
+ * one image row. */
 static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
 {
     const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
@@ -255,10 +257,11 @@ static void set_cut(ls_conv_op *op)
     op->banded = op->staged && !op->base.needs_dx && !op->weights.by_winograd && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
-    /* With a team each block of eight outputs has sums of its own. A single thread reuses one
-     * block's sums, which stay in the cache. */
+    /* With a team, each eight has sums of its own. A single thread uses the same memory for the
+     * sums of every eight, which therefore stays in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
-    /* a band is multiplied with every input channel while it is in the cache */
+    /* A band is multiplied with all input channels while it is in the cache, so the sums of all
+     * input channels exist at the same time. */
     cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
@@ -283,7 +286,8 @@ static size_t weights_floats(const ls_conv_op *op)
                       : op->cut.slots * op->cut.sum_floats;
 }
 
-/* Returns the floats of the weights for dx: transformed, unless they are kept, or packed. */
+/* Returns the number of floats of the prepared weights for dx: transformed weights that are not
+ * kept, or packed weights. */
 static size_t dx_weight_floats(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -293,7 +297,8 @@ static size_t dx_weight_floats(const ls_conv_op *op)
                              : 0;
 }
 
-/* Returns the floats of a copy of one group of x; 0 if the direct kernels read x itself. */
+/* Returns the number of floats of a copy of one group of x; 0 if the direct kernels read x
+ * itself. */
 static size_t copied_floats(const ls_conv_op *op)
 {
     return op->sampled || op->conv.pw ? op->padded_group : 0;
@@ -308,7 +313,8 @@ static size_t forward_floats(ls_conv_op *op)
     return (size_t)ls_team_size(op->base.team) * op->at.forward;
 }
 
-/* Lays out the parts of backward's scratch memory one after another and returns their floats. */
+/* Lays out the parts of backward's scratch memory one after another. Returns the number of floats
+ * of all parts. */
 static size_t backward_floats(ls_conv_op *op)
 {
     const size_t seen = op->sampled && op->base.needs_dx ? op->padded_group : 0;

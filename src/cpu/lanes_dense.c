@@ -1,8 +1,8 @@
 /* The dense op.
  *
  * dz is the gradient of the layer's result before the fused relu. The scratch memory of backward is
- * [dz][dz transposed]. For few rows (few.h) it is a copy of x, if x has padding between the values
- * of a row. */
+ * [dz][dz transposed]. The scratch memory for few rows (few.h) is a copy of x, if a row of x
+ * contains padding. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -15,17 +15,17 @@ typedef struct dense_op {
     ls_tensor x;
 } dense_op;
 
-/* blocks of sixteen that a thread of the team takes at a time */
+/* number of sixteens of an item, which a thread of the team computes at a time */
 #define SOME 4
-#define FEW_SOME 8 /* the same for few rows */
+#define FEW_SOME 8 /* the same number for few rows */
 
 static uint32_t items(int n)
 {
     return (uint32_t)((n + SOME * LS_LANES - 1) / (SOME * LS_LANES));
 }
 
-/* Returns the part of a pass that `item` stands for, if the pass is divided by its `of` outputs or
- * inputs. */
+/* Returns the arguments of item `item` of a pass whose `of` outputs or inputs are divided into
+ * items. */
 static ls_lanes_dense part_of(const dense_op *op, uint32_t item, int of)
 {
     const int from = (int)item * SOME, all = (of + LS_LANES - 1) / LS_LANES;

@@ -1,5 +1,5 @@
 /* The depthwise convolution: each channel is convolved with a kernel of its own. The threads of a
- * team divide the channels; in backward each thread also computes the gradient of its channels'
+ * team divide the channels. In backward each thread also computes the gradient of its channels'
  * weights. */
 #include "base/error.h"
 #include "cpu/lanes_conv.h"
@@ -10,11 +10,13 @@
 typedef struct depth_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_depth depth;
-    int channels, some; /* channels: all; some: those that a thread of the team takes at a time */
-    size_t x_plane, y_plane; /* floats of one channel of sixteen rows */
+    /* number of channels; number of channels of an item, which a thread of the team computes at a
+     * time */
+    int channels, some;
+    size_t x_plane, y_plane; /* floats of one channel of a group */
 } depth_op;
 
-#define PIXELS 1024 /* least number of pixels in the planes that a thread takes at a time */
+#define PIXELS 1024 /* smallest number of pixels of an item */
 
 static uint32_t parts(const depth_op *op)
 {
@@ -48,12 +50,13 @@ static void some_forward(void *arg, uint32_t item)
 
 /* ---- few rows ------------------------------------------------------------------------------
  *
- * A vector register holds sixteen pixels of one channel. The channel is copied with zeros left and
- * right of it. Image rows of y that use the same rows of the kernel are computed as one long row.
- * With a stride of 1 its pixels are adjacent; some of them lie in the zeros between two image rows
- * and are not used.
+ * A vector holds sixteen pixels of one channel. The channel is copied with zeros to the left and to
+ * the right of each image row. Image rows of y that use the same rows of the kernel are computed as
+ * one long image row. With a stride of 1 the pixels of this long row are adjacent; the results for
+ * the zeros between two image rows are not used.
  *
- * Scratch: [x of a channel, and what is read beyond it][y][offsets of the pixels]. */
+ * Scratch: [copy of one channel of x, and the floats beyond it that are read][y][offsets of the
+ * pixels]. */
 
 enum { BEYOND = 64 };
 
@@ -84,8 +87,8 @@ static size_t sum_floats(const ls_lanes_depth *d)
 }
 
 /* Finds the image rows of y, from row `first` on, whose sums use the same rows of the kernel.
- * Stores the first of these rows of the kernel in `*up`, and their number in `*rows`. Returns the
- * image row after the last one found. */
+ * Stores the first of these kernel rows in `*up`, and the number of these kernel rows in `*rows`.
+ * Returns the image row after the last one found. */
 static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
 {
     int line = first;
@@ -167,8 +170,8 @@ static void bias_of_block(const depth_op *op, const float *dy, int c, int groups
     op->base.kernels->sum_lanes((float *)op->base.b.grad[1] + c, sums, 1, add);
 }
 
-/* Computes the gradients of one channel for a block of rows, so that dy stays in the caches from
- * one gradient to the next. */
+/* Computes all gradients of one channel for one block, one gradient after another, so that dy stays
+ * in the caches. */
 static void block_backward(const depth_op *op, int c, int group, int groups, int add)
 {
     const ls_op_buffers *b = &op->base.b;

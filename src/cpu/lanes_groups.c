@@ -1,7 +1,7 @@
 /* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. In this
- * file a group is a group of channels, and each of them is a convolution of its own. One inner op
- * for sixteen rows computes all groups: it is bound to the channels and parameters of one group
- * after another. */
+ * file a group is a group of channels (in the other files it is sixteen rows). Each group is a
+ * convolution of its own. One inner op for sixteen rows computes all groups: it is bound to the
+ * channels and parameters of one group after another. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"
@@ -13,10 +13,10 @@ typedef struct groups_op {
     ls_op *one;       /* the op of one group */
     int groups;
     ls_tensor whole; /* x of few rows */
-    size_t x, y;     /* floats of sixteen rows of one group */
-    /* floats from one group's parameter to the next's: whole cache lines */
+    size_t x, y;     /* floats of sixteen rows of one group's channels */
+    /* step from the parameter of one group to that of the next group: whole cache lines */
     size_t param[LS_OP_PARAMS];
-    size_t canonical[LS_OP_PARAMS]; /* the same in the canonical order of files */
+    size_t canonical[LS_OP_PARAMS]; /* the same step in the canonical order of files */
 } groups_op;
 
 /* ---- run ------------------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
     return status;
 }
 
-/* Computes one row and one group at a time. */
+/* Forward of few rows: computes one row and one group at a time. */
 static void forward_few(ls_lanes_op *base)
 {
     const groups_op *op = (const groups_op *)base;
@@ -84,7 +84,7 @@ static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
     return run_groups(op, op->one->impl->forward, stream, flags, 0, err);
 }
 
-/* Clears the gradients of the padding that fills a group's parameters up to whole cache lines. */
+/* Clears the padding between the gradients of two groups' parameters. */
 static void clear_ends(const groups_op *op)
 {
     for (int i = 0; i < op->one->params; i++)

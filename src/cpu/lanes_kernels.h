@@ -1,10 +1,10 @@
 /* The vector kernels of the CPU back end: one table of functions per instruction set.
  *
- * Activations are stored as [group][c][h][w][16] (lanes_op.h); a group is sixteen rows. Lanes
- * beyond the last row hold finite numbers in activations and zeros in gradients, so that a sum over
- * all lanes is a sum over the rows. All pointers are aligned to 64 bytes. No kernel fails,
- * allocates, or keeps state. Sums use fused multiply-adds where the instruction set has them
- * (vec_fma): the same operations with every compiler.
+ * lanes_op.h explains lane, row, group, block, vector and step. Activations are stored as
+ * [group][c][h][w][16]. Lanes beyond the last row hold finite numbers in activations and zeros in
+ * gradients, so that a sum over all lanes is a sum over the rows. All pointers are aligned to 64
+ * bytes. No kernel fails, allocates, or keeps state. Sums of products use vec_fma, which rounds
+ * once, so that they have the same bits on every CPU and with every compiler.
  *
  * In the comments below "←" means "is assigned"; "(+)=" means that the result is assigned or, with
  * `add`, added. */
@@ -17,8 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* number of groups of a block, for which gradients of parameters are summed before they are added
- * to those of earlier blocks: a constant, so that the order of the sum is always the same */
+/* Number of groups of a block. Gradients of parameters are summed over a block, and then added to
+ * the sum of the earlier blocks. The number is a constant, so that the order of the sum is always
+ * the same. */
 #define LS_LANES_BLOCK_GROUPS 2
 
 /* Returns the number of groups of the block that starts at group `first`. */
@@ -31,22 +32,22 @@ static inline int ls_lanes_block(int groups, int first)
 /* number of output channels of a block of convolution weights, which are stored as
  * [ceil(oc/8)][ic][kh][kw][8], zero-padded */
 #define LS_LANES_OC 8
-/* largest number of channels over which products are added to one sum; the sums of more channels
- * are computed in parts of this size, which are then added */
+/* Largest number of channels over which products are added to one sum. A sum over more channels is
+ * computed in parts of this size, and the parts are then added. */
 #define LS_LANES_DEPTH 64
 /* number of outputs of a block of dense weights, which are stored as [ceil(out/16)][in][16],
  * zero-padded */
 #define LS_LANES_OUT 16
 
-/* Geometry of a convolution of one group of rows. The input's columns are already padded. Padding
- * above and below (ph) is done by leaving rows of the kernel out of the sum; padding left and right
- * (pw) is done by a copy with columns of zeros. The output has only those rows and columns that the
- * fused pool reads. */
+/* Geometry of a convolution of one group of rows. For the padding above and below (ph), rows of the
+ * kernel are left out of the sums. For the padding left and right (pw), x is copied with columns of
+ * zeros before the kernels run. The output has only the image rows and columns that the fused pool
+ * reads. */
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
     int kh, kw, sh, sw, ph, dh, dw;
-    int x_w, pw; /* columns of x and dx; columns of padding left of them */
+    int x_w, pw; /* columns of x and dx without padding; columns of padding on the left */
     int relu;
     int pool_h, pool_w; /* window of the fused average pool; 1 × 1: no pool */
     int y_h, y_w;       /* size after pooling: oh / pool_h, ow / pool_w */
@@ -55,11 +56,11 @@ typedef struct ls_lanes_conv {
 /* Location of d, the gradient of a convolution's result before the fused relu and pool. */
 typedef struct ls_lanes_grad {
     const float *d;
-    ptrdiff_t group, channel, row; /* distances in floats; columns are 16 floats apart */
+    ptrdiff_t group, channel, row; /* steps; the step of a column is 16 */
 } ls_lanes_grad;
 
-/* One plane of sixteen images of bytes, from byte `first` of each image on. Lanes `rows` … 15
- * become zeros; their image pointers must be readable all the same. */
+/* One plane (channel) of sixteen images of bytes, which begins at byte `first` of each image. Lanes
+ * `rows` … 15 of the result are zeros; the image pointers of these lanes must be readable too. */
 typedef struct ls_lanes_images {
     const uint8_t *image[16];
     int rows;
@@ -80,25 +81,25 @@ typedef struct ls_lanes_depth {
     ls_conv2d k; /* filled in (ls_conv2d_filled) */
 } ls_lanes_depth;
 
-/* Depthwise convolution. Each call computes one channel; forward and data compute one group. `b`
- * points to one number or is NULL. */
+/* Depthwise convolution. Each call computes one channel. `forward` (y) and `data` (dx) compute one
+ * group. `b` points to one number or is NULL. */
 typedef struct ls_lanes_depth_kernels {
     void (*forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
                     float *y);
     void (*data)(const ls_lanes_depth *d, const float *dy, const float *w, float *dx);
-    /* gw[kh][kw] (+)= the gradient of the channel's weights, summed over `groups` groups that are
-     * x_group and dy_group floats apart. */
+    /* gw[kh][kw] (+)= the gradient of the channel's weights, summed over `groups` groups. x_group
+     * and dy_group: steps from one group to the next. */
     void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_group,
                     ptrdiff_t dy_group, int groups, float *gw, int add);
 } ls_lanes_depth_kernels;
 
-/* Picks sixteen patches of tensors of few rows (few.h) into lanes: lane l receives the patch
- * [rows][columns] that begins at from[index[l]]. */
+/* Copies sixteen patches of a tensor of few rows (few.h) into lanes: lane l receives the patch of
+ * `rows` image rows by `columns` columns that begins at from[index[l]]. */
 typedef struct ls_few_pick {
     const int32_t *index;
     int side_by_side; /* non-zero: index[l] = index[0] + l */
     int rows, columns;
-    /* floats from one row to the next; columns are 1 float apart in `from`, 16 in `to` */
+    /* steps from one image row to the next; the step of a column is 1 in `from` and 16 in `to` */
     ptrdiff_t from_row, to_row;
 } ls_few_pick;
 
@@ -106,7 +107,7 @@ typedef struct ls_few_pick {
  * room for whole blocks of sixteen outputs. */
 typedef struct ls_few_dense {
     int in, rows;
-    /* first block of sixteen outputs that the call computes, and the one after the last */
+    /* first sixteen of outputs that the call computes, and the one after the last */
     int from, to;
     size_t x_row, y_row; /* floats from one row to the next */
     const float *x, *w;
@@ -115,12 +116,12 @@ typedef struct ls_few_dense {
     int relu;
 } ls_few_dense;
 
-/* Sums of one channel of a depthwise convolution for `n` vectors of sixteen pixels, each over
- * `rows` rows of `columns` taps. The pixels of a vector are adjacent in x, or begin where `index`
- * says. */
+/* One channel of a depthwise convolution of few rows: `n` vectors of sixteen results. Each result
+ * is a sum over `rows` × `columns` taps. The first pixels of the sixteen results of a vector are
+ * adjacent in x, or stand where `index` says. */
 typedef struct ls_few_depth {
     int n, rows, columns;
-    ptrdiff_t row, column; /* floats of x from one tap to the next, down and across */
+    ptrdiff_t row, column; /* steps in x from one tap to the next, down and across */
     const float *x, *w;
     float init;
     const int32_t *index; /* [n][16], or NULL */
@@ -129,18 +130,18 @@ typedef struct ls_few_depth {
 
 typedef struct ls_few_kernels {
     void (*pick)(const ls_few_pick *p, const float *from, float *to);
-    /* to[pixel][16] ← up to sixteen channels that are `plane` floats apart, zeros in the other
-     * lanes. */
-    void (*turn)(const float *from, size_t plane, int channels, size_t pixels, float *to);
-    /* The inverse of `turn`. */
-    void (*turn_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
+    /* to[pixel][16] ← transposed: up to sixteen channels of `from`, `plane` floats apart, become
+     * lanes; the other lanes become zero. */
+    void (*transpose)(const float *from, size_t plane, int channels, size_t pixels, float *to);
+    /* The inverse of `transpose`. */
+    void (*transpose_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
     void (*dense)(const ls_few_dense *d);
     void (*depth)(const ls_few_depth *d);
 } ls_few_kernels;
 
 typedef struct ls_lanes_dense {
     int in, out, groups;
-    /* first block of sixteen that the call computes, and the one after the last: blocks of outputs
+    /* first sixteen that the call computes, and the one after the last: sixteens of outputs
      * (forward, weights) or of inputs (data) */
     int from, to;
 } ls_lanes_dense;
@@ -164,17 +165,18 @@ typedef struct ls_lanes_norm {
     float mean, scale, shift;
 } ls_lanes_norm;
 
-/* The relu after a normalisation, if any. Its backward pass lets dy through only where its output
- * is above zero. The values say from what the sign is computed. */
+/* The relu after a normalisation, if there is one. Backward passes dy on only where the relu's
+ * output was above zero. The values say from which tensor this sign is computed. */
 typedef enum ls_lanes_mask {
     LS_LANES_MASK_NONE, /* no relu */
-    LS_LANES_MASK_X,    /* the relu directly follows: the sign is computed again from x */
-    LS_LANES_MASK_Y     /* the relu follows an addition: the sign is that of y */
+    /* the relu directly follows the normalisation: its input is computed again from x */
+    LS_LANES_MASK_X,
+    LS_LANES_MASK_Y /* the relu follows an addition: its output y is read */
 } ls_lanes_mask;
 
-/* One pass of a normalisation's gradient over n vectors of sixteen, of which the lanes below `rows`
- * hold rows. In the comments of the kernels g is the gradient of the normalised x: dy, or after a
- * relu dy where the relu's output was above zero and 0 elsewhere. */
+/* One pass of a normalisation's gradient over n vectors, whose lanes below `rows` hold rows. In the
+ * comments of the kernels, g is the gradient of the normalised x. Without a relu g is dy; with a
+ * relu g is dy where the relu's output was above zero, and 0 elsewhere. */
 typedef struct ls_lanes_norm_pass {
     size_t n;
     int rows;
@@ -187,47 +189,50 @@ typedef struct ls_lanes_norm_pass {
 
 typedef struct ls_lanes_kernels {
     const char *name; /* "avx512", "avx2" or "generic" */
-    int mask_bytes;   /* bytes that the signs of sixteen lanes take */
+    int mask_bytes;   /* bytes of a mask for one vector: the signs of sixteen lanes */
 
-    /* y ← pool(relu(w * x + b)) of one group; b may be NULL. `mask` receives the signs before the
-     * relu, [oc][oh][ow], unless it is NULL. `tile` is memory of ls_lanes_tile_floats() floats. */
+    /* y ← pool(relu(w * x + b)) of one group; b may be NULL. `mask`, [oc][oh][ow], receives the
+     * signs before the relu; it may be NULL. `tile` is memory of ls_lanes_tile_floats() floats. */
     void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
                          float *y, uint8_t *mask, float *tile);
 
-    /* d ← the gradient before pool and relu, [y1 − y0][n][ow], for rows y0 … y1 − 1 of channels
-     * first … first + n − 1, computed from dy and the mask of one group. */
+    /* d ← the gradient of the convolution's result before relu and pool, [y1 − y0][n][ow], for
+     * image rows y0 … y1 − 1 of channels first … first + n − 1 of one group, computed from dy and
+     * the mask. */
     void (*conv_unpool)(const ls_lanes_conv *c, const float *dy, const uint8_t *mask, int first,
                         int n, int y0, int y1, float *d);
 
-    /* sums[i − i0][kh][kw][8][16] (+)= the gradients of weights, one sum per lane, of `n` ≤ 8
-     * output channels and inputs i0 … i1 − 1, over rows y0 … y1 − 1 of `groups` groups. g.d points
-     * to row y0 of the first channel. For 1 × 1 kernels see ls_lanes_conv_inputs. */
+    /* sums[i − i0][kh][kw][8][16] (+)= the gradients of the weights of `n` ≤ 8 output channels and
+     * of inputs i0 … i1 − 1, as one sum per lane, over image rows y0 … y1 − 1 of `groups` groups.
+     * g.d points to row y0 of the first channel. For 1 × 1 kernels see ls_lanes_conv_inputs. */
     void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
                            int n, int i0, int i1, int y0, int y1, float *sums, int add);
-    /* sums[8][16] (+)= the same for the bias. */
+    /* sums[8][16] (+)= the gradients of the bias, in the same way. */
     void (*conv_bias)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0, int y1,
                       float *sums, int add);
     /* to[i] (+)= the sum of the sixteen lanes of from[i], for i < n. `from` has room for n rounded
      * up to a multiple of sixteen. */
     void (*sum_lanes)(float *to, const float *from, int n, int add);
 
-    /* panels ← d of all channels of rows y0 … y1 − 1, transposed:
-     * [ceil(oc/16)][groups][y1 − y0][ow][lane][16] (kernels/panel.inc). With many channels the
-     * gradient of the weights is a matrix product of such panels. */
+    /* panels ← d of all channels and of image rows y0 … y1 − 1, transposed:
+     * [ceil(oc/16)][groups][y1 − y0][ow][lane][16 channels] (kernels/panel.inc). With many channels
+     * the gradient of the weights is computed from such panels. */
     void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
                         float *panels);
     /* gw (+)= the gradient of the weights, from x and panels that conv_panels has made. */
     void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
                          int y0, int y1, float *gw, int add);
 
-    /* dx of one group ← the gradient of x. `w` is stored as usual or packed (ls_lanes_packs). */
+    /* dx ← the gradient of x of one group. `w` is packed if ls_lanes_packs says so, else it is
+     * stored as usual. */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
     /* y ← w · x + b, then a relu if `relu` is non-zero; b may be NULL. */
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,
                           int relu, float *y);
-    /* dz ← dy, or with `y` dy where y > 0 and 0 elsewhere: [group][out rounded up to 16][16]. dzt ←
-     * the same transposed: [ceil(out/16)][group][row][16]. Padding is zero in both. */
+    /* Undoes the relu. dz ← dy where y > 0, and 0 elsewhere; if y is NULL, dz ← dy. dz: [group][out
+     * rounded up to 16][16]. dzt ← dz transposed: [ceil(out/16)][group][lane][16 outputs]. Padding
+     * is zero in both. */
     void (*dense_grad)(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
                        float *dzt);
     /* gw, gb (+)= the gradients of weights and bias; gb may be NULL. */
@@ -236,28 +241,29 @@ typedef struct ls_lanes_kernels {
     /* dx ← the gradient of x. */
     void (*dense_data)(const ls_lanes_dense *l, const float *dz, const float *w, float *dx);
 
-    /* Pooling of one group. `which` [c][oh][ow][16] receives the position of each maximum in its
-     * window, unless it is NULL. Averages do not use it. */
+    /* Pooling of one group. `which`, [c][oh][ow][16], receives the position of each maximum in its
+     * window; it may be NULL, and averages do not use it. */
     void (*pool_forward)(const ls_lanes_pool *p, const float *x, float *y, uint16_t *which);
     void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
                           float *dx);
 
-    /* y ← the function of x, over n vectors of sixteen. `slope` is that of a leaky relu. */
+    /* y ← the function of x, over n vectors. `slope`: slope of a leaky relu below zero. */
     void (*curve[LS_LANES_CURVES])(size_t n, float slope, const float *x, float *y);
-    /* dx ← dy times the derivative, computed from v: v is x for gelu and silu, y for the others. */
+    /* dx ← dy times the derivative. The derivative is computed from v: x for gelu and silu, y for
+     * the other functions. */
     void (*slope[LS_LANES_SLOPES])(size_t n, float slope, const float *v, const float *dy,
                                    float *dx);
 
-    /* y ← a + b, then a relu if `relu` is non-zero, over n vectors of sixteen. */
+    /* y ← a + b, then a relu if `relu` is non-zero, over n vectors. */
     void (*add)(size_t n, const float *a, const float *b, int relu, float *y);
-    /* dx and dx2 ← dy, or with `y` dy where y > 0 and 0 elsewhere. dx2 may be NULL. */
+    /* dx and dx2 ← dy where y > 0, and 0 elsewhere; if y is NULL, ← dy. dx2 may be NULL. */
     void (*add_dx)(size_t n, const float *y, const float *dy, float *dx, float *dx2);
 
-    /* Batch norm over n vectors of sixteen of one channel. sum[0 … 15] ← Σ x of each lane, whether
-     * it holds a row or not. At most eight numbers are added up in float before their sum is added
-     * in double. */
+    /* Batch norm over n vectors of one channel. sum[0 … 15] ← Σ x of each lane, including lanes
+     * that hold no row. At most eight numbers are added up in float; their sum is then added in
+     * double. */
     void (*norm_sum)(size_t n, const float *x, double *sum);
-    /* sum[0 … 15] ← Σ (x − mean)² in the same way. */
+    /* sum[0 … 15] ← Σ (x − mean)² of each lane in the same way. */
     void (*norm_squares)(size_t n, const float *x, float mean, double *sum);
     /* y ← the normalised x, plus x2 unless it is NULL, then a relu if `relu` is non-zero. */
     void (*normalise)(size_t n, const ls_lanes_norm *norm, const float *x, const float *x2,
@@ -267,27 +273,27 @@ typedef struct ls_lanes_kernels {
     /* dx ← a·g + b·(x − mean) + c, and 0 in lanes that hold no row. */
     void (*norm_dx)(const ls_lanes_norm_pass *pass);
 
-    /* Layer norm of one group of n vectors of sixteen. stats[2][16] ← mean and 1/√(variance +
+    /* Layer norm of one group, with n elements in each row. stats[2][16] ← mean and 1/√(variance +
      * epsilon) of each lane. */
     void (*layer_forward)(size_t n, float epsilon, const float *x, const float *w, const float *b,
                           float *y, float *stats);
     /* dx ← the gradient of x; it is 0 in a lane whose dy are all 0. */
     void (*layer_dx)(size_t n, const float *x, const float *dy, const float *w, const float *stats,
                      float *dx);
-    /* gw[i], gb[i] (+)= the sums over lanes and over `groups` groups that are `step` floats apart,
-     * for i < n ≤ 16. */
+    /* gw[i], gb[i] (+)= the gradients of weight and bias i for i < n ≤ 16, summed over the lanes of
+     * `groups` groups that are `step` floats apart. */
     void (*layer_weights)(int n, int groups, size_t step, const float *x, const float *dy,
                           const float *stats, float *gw, float *gb, int add);
 
-    /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows. dx, unless it is NULL, ←
-     * softmax(x) − target, 0 in lanes that hold no row; loss[0 … 15] ← each row's loss;
-     * correct[0 … 15] ← 1 where the prediction is right, else 0. The target is (1 − smoothing) for
-     * the label plus smoothing / classes for each class. */
+    /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows. dx ← softmax(x) − target, and 0
+     * in lanes that hold no row; dx may be NULL. loss[0 … 15] ← each row's loss. correct[0 … 15] ←
+     * 1 if the row's prediction is right, else 0. The target of a class is smoothing / classes; (1
+     * − smoothing) is added to the target of the label. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 
-    /* to[pixel][16] ← ((byte / 255) − mean) / std. Each step is correctly rounded, except for some
-     * values of std. NULL if a table of the 256 results is faster. */
+    /* to[pixel][16] ← ((byte / 255) − mean) / std. Each operation is correctly rounded, except for
+     * some values of std. The pointer is NULL if a table of the 256 results is faster. */
     void (*gather)(const ls_lanes_images *b, float *to);
 
     const ls_lanes_depth_kernels *depth;
@@ -296,8 +302,9 @@ typedef struct ls_lanes_kernels {
 } ls_lanes_kernels;
 
 /* Returns true if a convolution has more weights than its input and output have floats, or if x is
- * so small that it stays in the caches. The outer loops of the kernels are then over the weights, a
- * few at a time, and all pixels are computed with these; else the outer loops are over the pixels.
+ * so small that it stays in the caches. In this case the outer loops of the kernels run over the
+ * weights: all pixels are computed with a few weights at a time. Otherwise the outer loops run over
+ * the pixels.
  */
 static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
 {
@@ -306,18 +313,18 @@ static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
     return x <= (1 << 16) || weights > x + (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * 16;
 }
 
-/* Returns true if conv_data reads packed weights, [ceil(ic/4)][kh][kw][oc][4]. It does if the last
- * block of eight output channels is not full: with the usual layout the loop over the output
- * channels, which is the sum, would have to be in two parts. */
+/* Returns true if conv_data reads packed weights, [ceil(ic/4)][kh][kw][oc][4]. It does so if the
+ * last eight of output channels is not full. With the usual layout the loop over the output
+ * channels, over which conv_data sums, would then have to be divided into two parts. */
 static inline int ls_lanes_packs(const ls_lanes_conv *c)
 {
     return c->oc % LS_LANES_OC != 0;
 }
 
-/* Returns the number of floats of conv_forward's memory `tile`, in which sums are kept. Usually
- * these are the sums of eight channels for a few pixels. If sums are computed in parts
- * (LS_LANES_DEPTH), they are those of all channels, and, if the outer loops are over the weights,
- * of all pixels. */
+/* Returns the number of floats of conv_forward's memory `tile`, which holds sums. Usually it holds
+ * the sums of eight channels for a few pixels. If sums are computed in parts (LS_LANES_DEPTH), it
+ * holds the sums of all channels; if besides the outer loops run over the weights, it holds the
+ * sums of all pixels too. */
 static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
 {
     size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;
@@ -347,15 +354,15 @@ static inline void ls_lanes_results_inside(int up, int stride, int size, int y0,
     *to = *to < *from ? *from : *to;
 }
 
-/* A 1 × 1 kernel has only one tap. conv_correlate computes its gradient as that of a kernel over
- * one input whose columns are the input channels, which has the same layout. This is the number of
- * inputs that conv_correlate takes the convolution to have. */
+/* conv_correlate treats a 1 × 1 kernel, which has only one tap, as a kernel over one input channel
+ * whose columns are the input channels; the gradient has the same layout. Returns the number of
+ * input channels under this view. */
 static inline int ls_lanes_conv_inputs(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? 1 : c->ic;
 }
 
-/* Returns the number of columns that conv_correlate takes the kernel to have. */
+/* Returns the number of the kernel's columns under the same view. */
 static inline int ls_lanes_conv_columns(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? c->ic : c->kw;

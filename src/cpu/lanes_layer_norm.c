@@ -1,10 +1,10 @@
-/* Layer normalisation: each row by itself, over all its values. A row is a lane, so that sixteen
- * rows are normalised side by side. Sums of a lane are made in double, from sums of eight floats at
- * a time.
+/* Layer normalisation: each row is normalised by itself, over all its values. The sixteen rows of a
+ * group are normalised side by side, one in each lane. The sums of a lane are added up in double;
+ * each addend is a sum of eight floats.
  *
  * Forward saves mean and 1/√(variance + ε) of each lane for backward. Gradients of the parameters
- * are summed over the groups of a block in order, lane by lane, and then over the lanes, so that
- * the bits do not depend on the rows of a call. */
+ * are summed lane by lane over the groups of a block, in ascending order, and then over the lanes.
+ * So the bits do not depend on how many rows a call has. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
@@ -14,7 +14,7 @@ typedef struct layer_norm_op {
     float epsilon;
 } layer_norm_op;
 
-/* Returns the statistics of a group, [2][16]: means, then inverse deviations. */
+/* Returns the statistics of a group, [2][16]: the means, then the values 1/√(variance + ε). */
 static float *statistics_of(const layer_norm_op *op, size_t group)
 {
     void *memory = op->base.training ? op->base.b.saved : op->base.b.scratch;

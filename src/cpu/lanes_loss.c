@@ -18,8 +18,8 @@ static int check_labels(const int32_t *labels, int rows, int classes, ls_error *
     return LS_OK;
 }
 
-/* Multiplies each row's loss and dx, as the kernel has computed them, with the weight of its class:
- * one product per number, the same on every CPU. */
+/* Multiplies the loss and dx of each row, which the kernel has computed, by the weight of the row's
+ * class. This is one product per number, so the result is the same on every CPU. */
 static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx, float *row_loss)
 {
     for (int r = 0; r < rows; r++) {
@@ -30,7 +30,7 @@ static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx,
     }
 }
 
-/* Computes one group and adds to the block's sums. */
+/* Computes one group, and adds its loss and its number of correct rows to the block's sums. */
 static void group_loss(const loss_op *op, int group, double *loss, double *correct)
 {
     const ls_op_buffers *b = &op->base.b;

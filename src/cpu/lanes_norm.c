@@ -1,21 +1,22 @@
 /* Batch normalisation, alone, followed by a relu, or followed by an addition and a relu.
  *
- * The work is reading and writing memory, so that the number of passes over memory counts. Forward
- * reads x for the statistics and again for y; backward reads x and dy for two sums and again for
- * dx. Channels are finished one after another, so that the second reading comes from a cache. Only
- * a few numbers per channel are kept: the sign of the relu is computed again from x with the
- * formula of y, or, after an addition, is read from y.
+ * The time goes into reading and writing memory, so the number of passes over memory counts.
+ * Forward reads x for the statistics, and again for y. Backward reads x and dy for two sums, and
+ * again for dx. Channels are finished one after another, so that the second pass reads from a
+ * cache. Only a few numbers per channel are kept for backward. The sign before the relu is not
+ * kept: it is computed again from x with the formula of y, or, after an addition, it is read from
+ * y.
  *
- * Sums are made in double, from sums of eight floats at a time. The variance of a piece, which fits
- * the L1 cache, is taken around its own mean; pieces are combined in the order of rows (Chan, Golub
- * and LeVeque). */
+ * Sums are added up in double; each addend is a sum of eight floats. A *piece* is a part of a
+ * channel that fits the L1 cache. The variance of a piece is computed around the piece's own mean,
+ * and the pieces are combined in the sequence of rows (Chan, Golub and LeVeque). */
 #include "base/error.h"
 #include "cpu/few.h"
 
 #include <math.h>
 #include <string.h>
 
-#define PIECE 512 /* vectors of sixteen in a piece: 32 KiB */
+#define PIECE 512 /* number of vectors of a piece: 32 KiB */
 
 /* Numbers that forward saves for backward, for one channel. */
 typedef struct channel {
@@ -27,7 +28,7 @@ typedef struct norm_op {
     ls_lanes_op base; /* base; must be first */
     int channels;
     bool fuse_relu, fuse_add;
-    size_t plane; /* vectors of sixteen in a channel of a group */
+    size_t plane; /* number of vectors of a channel of a group */
     double n;     /* number of values per channel */
     float epsilon;
     channel channel[]; /* [channels] */
@@ -78,8 +79,9 @@ static moments moments_of(const norm_op *op, int c)
     return m;
 }
 
-/* Writes a channel's contribution to the running statistics. A single value has no variance: its
- * row then contributes the running statistics themselves, which thereby stay as they are. */
+/* Writes a channel's contribution to the running statistics. If a channel has only one value, it
+ * has no variance. The contribution is then the running statistics themselves, so that the update
+ * does not change them. */
 static void contribute(const norm_op *op, int c, const moments *m, double variance, unsigned flags)
 {
     const float *running = m->n > 1 ? NULL : op->base.b.running;
@@ -92,7 +94,7 @@ static void contribute(const norm_op *op, int c, const moments *m, double varian
         (add ? *spread : 0.0f) + (running ? running[op->channels + c] : (float)(rows * unbiased));
 }
 
-/* Computes the coefficients with which y is computed from x in channel c (ls_lanes_norm). */
+/* Sets the coefficients of channel c: y = scale·(x − mean) + shift (ls_lanes_norm). */
 static void settle_forward(norm_op *op, int c, unsigned flags)
 {
     const ls_op_buffers *b = &op->base.b;
@@ -113,8 +115,8 @@ static void settle_forward(norm_op *op, int c, unsigned flags)
         (ls_lanes_norm){(float)mean, (float)((double)b->param[0][c] * to->inverse), b->param[1][c]};
 }
 
-/* Clears the lanes that hold no row. Scaled by one layer after another, their numbers would leave
- * the range of floats, and a number that is not finite times a gradient of zero is not zero. */
+/* Clears the lanes that hold no row. One layer after another would scale their numbers until they
+ * overflow, and infinity times a gradient of zero is not zero. */
 static void clear_rest(float *y, size_t plane, int rows)
 {
     for (size_t i = 0; rows < LS_LANES && i < plane; i++, y += LS_LANES)
@@ -135,7 +137,7 @@ static void forward_channel(void *arg, uint32_t c)
     }
 }
 
-/* Computes channel after channel. A channel has more than one pixel. */
+/* Forward of few rows, channel after channel. Each channel has more than one pixel. */
 static void forward_few(ls_lanes_op *base)
 {
     norm_op *op = (norm_op *)base;
@@ -184,8 +186,8 @@ static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
     };
 }
 
-/* Computes the two sums of the backward pass for channel c. They are taken over all lanes, because
- * dy is zero in lanes that hold no row. */
+/* Computes the two sums of the backward pass for channel c. The sums run over all lanes, because dy
+ * is zero in lanes that hold no row. */
 static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
 {
     *sum_g = *sum_gx = 0;
@@ -214,7 +216,7 @@ static void backward_channel(void *arg, uint32_t item)
         pass.a = (float)slope;
         pass.b = (float)(-slope * inverse * inverse * sum_gx / op->n);
         pass.c = (float)(-slope * sum_g / op->n);
-        if (pass.dx2) { /* dx2 already is dy where the mask is set */
+        if (pass.dx2) { /* dx2 already is dy with the mask applied */
             pass.mask = LS_LANES_MASK_NONE;
             pass.dy = pass.dx2;
         }

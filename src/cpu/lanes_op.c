@@ -10,7 +10,7 @@
 
 const ls_layout ls_layout_lanes = {1};
 
-/* Returns the number of groups of sixteen rows; the last one is padded. */
+/* Returns the number of groups that `rows` rows take. */
 static size_t groups_of(int rows)
 {
     return ((size_t)rows + LS_LANES - 1) / LS_LANES;
@@ -107,7 +107,7 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
         if (twin->op.param_floats[i] == op->op.param_floats[i] &&
             twin->forward.work == op->forward.work)
             continue;
-        /* `destroy` also frees what an op of this kind has allocated */
+        /* `destroy` also frees memory that ops of this kind allocate themselves */
         op->op.impl->destroy(&op->op);
         return ls_fail(err, LS_EINVAL, "lanes: the twin is another layer's");
     }

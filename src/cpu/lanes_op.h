@@ -1,14 +1,40 @@
 /* The common part of ops on tensors in lanes.
  *
- * Libraries that put channels into vector registers pad the channels to sixteen, so that 20
- * channels cost as much as 32. Here a register holds the same element of sixteen rows instead (see
- * the layouts below), so that any number of channels and any kernel, stride and padding use whole
- * registers. Each op has a source file of its own; the loops are in kernels/, compiled once per
- * instruction set and chosen at run time.
+ * Why lanes. Libraries that put channels into vector registers pad the channels to sixteen, so that
+ * 20 channels cost as much as 32. Here a register holds the same element of sixteen rows instead,
+ * so that any number of channels and any kernel, stride and padding use whole registers:
+ *
+ *                    lane 0   lane 1         lane 15
+ *     element 0      row 0    row 1    …     row 15      sixteen floats: one vector
+ *     element 1      row 0    row 1    …     row 15      the next vector
+ *     …                                                  all elements of one group
+ *
+ * Words that all files of this directory use:
+ *
+ *     row        one example of the batch, such as an image. A line of pixels of an image is an
+ *                *image row*.
+ *     vector     sixteen adjacent floats in memory. A CPU with shorter registers needs several
+ *                *parts*, that is registers, for a vector (kernels/vec.inc).
+ *     lane       a position 0 … 15 in a vector
+ *     group      sixteen consecutive rows, one in each lane; the last group may be partly filled.
+ *                (The groups of a grouped convolution are groups of channels; see lanes_groups.c.)
+ *     in lanes   stored as the layout `lanes` below
+ *     block      two groups: 32 rows (LS_LANES_BLOCK_GROUPS). Gradients of parameters are summed
+ *                over a block before they are added to the sum of the blocks before it.
+ *     eight      a set of eight output channels whose weights are stored side by side; likewise
+ *                *sixteen*
+ *     step       a distance in memory, in floats, from one element to the next. (A step of training
+ *                is called a training step.)
+ *     twin       the op of the same layer for another number of rows (ls_op_desc.twin); both ops
+ *                have the same parameters
+ *
+ * dy is the gradient of an op's output y, dx the gradient of its input x. Each op has a source file
+ * of its own. The loops over memory, the *kernels*, are in kernels/; they are compiled once per
+ * instruction set, and the set is chosen at run time.
  *
  * Numbers: a result depends on the rows, the parameters and the op's description alone, and has the
- * same bits on every CPU. Gradients of parameters are summed in blocks of 32 rows, one block after
- * another, whether the blocks come in one call or in several calls with LS_RUN_ACCUMULATE. */
+ * same bits on every CPU. Gradients of parameters are summed block after block, whether the blocks
+ * come in one call or in several calls with LS_RUN_ACCUMULATE. */
 #ifndef CPU_LANES_OP_H
 #define CPU_LANES_OP_H
 
@@ -20,9 +46,8 @@
 
 /* Layouts of tensors in the CPU back end, as ls_tensor.layout names them:
  *
- *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows (images) side by side, so that one 512-bit
- *             register holds the same element of sixteen rows. A lane that has no row holds finite
- *             numbers in data and zeros in gradients.
+ *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows side by side. In the last group a lane may
+ *             have no row: it holds finite numbers in activations and zeros in gradients.
  *     few     see few.h
  *     NULL    plain: [rows][c][h][w], as everywhere else. Only the output of an export and inputs
  *             from outside the model are plain. */
@@ -33,13 +58,13 @@ struct ls_layout {
     char number; /* identity of the layout; 1: lanes, 2: few rows (few.h) */
 };
 
-/* The only lanes layout. The shape of a tensor determines the rest. */
+/* The layout of all tensors in lanes. The shape of a tensor determines the rest. */
 extern const ls_layout ls_layout_lanes;
 
 /* Returns the size in bytes of a tensor of rows × c × h × w floats in lanes. */
 size_t ls_lanes_bytes(int rows, int c, int h, int w);
 
-/* Returns a tensor with dtype and shape of `like`, in lanes, and the bytes that it takes. */
+/* Returns a tensor in lanes with dtype and shape of `like`, and sets its `bytes`. */
 ls_tensor ls_lanes_tensor(const ls_tensor *like);
 
 /* Copies a plain tensor of the shape of `t` into lanes. Lanes that have no row become zero. */
@@ -47,7 +72,7 @@ void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t);
 /* Copies a tensor of the shape of `t` from lanes into a plain one. */
 void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t);
 
-/* Work that a team divides: work(op, i) for every i < items. */
+/* Work that the threads of a team divide (cpu_team.h): work(op, i) for every i < items. */
 typedef struct ls_lanes_pass {
     ls_team_work *work;
     uint32_t items;
@@ -59,40 +84,40 @@ typedef struct ls_lanes_op {
     const ls_lanes_kernels *kernels;
     ls_team *team; /* NULL: the worker's thread alone */
     ls_op_buffers b;
-    int groups; /* number of groups of sixteen rows; the last may be partly filled */
+    int groups; /* number of groups of rows */
     int training, needs_dx;
-    /* The passes of the op; a pass that the op does not have is zeroed. `gradients` computes the
-     * gradients of the parameters. */
+    /* The passes of the op. `gradients` computes the gradients of the parameters. A pass that the
+     * op does not have is zeroed. */
     ls_lanes_pass forward, gradients, dx;
     unsigned flags; /* flags (LS_RUN_…) of the current call */
-    /* Forward of few rows (few.h): all buffers have that layout. NULL if the op has no such
+    /* Runs forward with all buffers in the layout of few rows (few.h). NULL if the op has no such
      * code. */
     void (*few)(struct ls_lanes_op *op);
     size_t few_scratch;           /* bytes of scratch memory that `few` needs */
-    int outputs, elements, block; /* layout of parameter 0, see ls_lanes_op_set_params */
+    int outputs, elements, block; /* layout of parameter 0 (ls_lanes_op_set_params) */
     char kernel[48];
 } ls_lanes_op;
 
-/* Allocates a zeroed op of `size` bytes that begins with an ls_lanes_op; its kernel is named "plain
- * C". Returns NULL if memory runs out. */
+/* Allocates a zeroed op of `size` bytes that begins with an ls_lanes_op, and sets its kernel's name
+ * to "plain C". Returns NULL if memory runs out. */
 ls_lanes_op *ls_lanes_op_alloc(size_t size, const ls_op_impl *impl, const ls_cpu_device *device,
                                const ls_op_desc *desc);
 
 /* Allocates an op that uses the vector kernels, after checking that x is in lanes and that the twin
- * is of the same kind. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
+ * is an op of the same kind. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
 int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
                     const ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
 
 /* Sets op.y to a tensor in lanes of the op's rows × c × h × w. */
 void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
 
-/* Stores the finished op in `*out`. If the sizes of its parameters or its forward pass differ from
- * the twin's, it destroys the op and returns LS_EINVAL. */
+/* Stores the finished op in `*out`. If the op has a twin and differs from it in the sizes of its
+ * parameters or in its forward pass, destroys the op and returns LS_EINVAL. */
 int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err);
 
-/* Sets the parameters: weights, and with `bias` a second parameter of one number per output (a bias
- * or the like). The weights are stored in blocks of outputs, [ceil(outputs /
- * block)][elements][block], zero-padded. With a block of 1 they are row-major. */
+/* Sets the parameters: the weights, and with `bias` a second parameter with one number per output,
+ * such as a bias. The weights are stored as [ceil(outputs / block)][elements][block], zero-padded:
+ * `block` outputs side by side. With a block of 1 they are row-major. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
 /* Returns the index of element e of output o in parameter 0. */
@@ -102,8 +127,8 @@ static inline size_t ls_lanes_place(int block, int elements, int o, int e)
            (size_t)(o % block);
 }
 
-/* Initializer of an ls_op_impl with the given forward and backward. The other functions are the
- * common ones below. */
+/* Initializer of an ls_op_impl with the given forward and backward, and with the common functions
+ * below. */
 #define LS_LANES_IMPL(its_forward, its_backward)                                                   \
     {                                                                                              \
         .size = sizeof(ls_op_impl), .bind = ls_lanes_op_bind, .forward = (its_forward),            \
@@ -111,13 +136,13 @@ static inline size_t ls_lanes_place(int block, int elements, int o, int e)
         .export_param = ls_lanes_op_export, .destroy = ls_lanes_op_destroy                         \
     }
 
-/* Implementation of an op that only runs its passes. */
+/* Implementation of an op that needs no code besides its passes. */
 extern const ls_op_impl ls_lanes_passes;
 
 /* Common functions of an ls_op_impl. bind copies the buffers' addresses; forward runs the op's
  * forward pass; backward runs its gradients and then its dx, if the op needs dx; import and export
- * convert a parameter between canonical order and blocks of outputs (LS_EINVAL: there is no such
- * parameter); destroy frees the op. Thread: the worker's. */
+ * convert a parameter between canonical order and the layout that ls_lanes_op_set_params describes
+ * (LS_EINVAL: there is no such parameter); destroy frees the op. Thread: the worker's. */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);
@@ -137,16 +162,17 @@ static inline int ls_lanes_rows_of(int rows, int group)
 
 /* Returns true if an input of the op is plain. */
 bool ls_lanes_are_plain(const ls_op_desc *desc);
-/* Creates an op that copies its plain inputs into lanes and wraps the op that runs there. */
+/* Creates an op that copies its plain inputs into lanes, and contains the op that works in
+ * lanes. */
 ls_cpu_create ls_lanes_plain_create;
-/* Returns the op in lanes inside `op` if `op` wraps one for plain inputs or for few rows, else `op`
- * itself, which may be NULL. */
+/* Returns the op in lanes that `op` contains, if `op` is an op for plain inputs or for few rows.
+ * Otherwise returns `op` itself, which may be NULL. */
 const ls_op *ls_lanes_inner(const ls_op *op);
 
-/* Create a convolution of one group, and a depthwise one: as many groups as channels and a small
- * kernel. */
+/* ls_lanes_conv_create creates a convolution with one group of channels. ls_lanes_depth_create
+ * creates a depthwise convolution: as many groups as channels, and a small kernel. */
 ls_cpu_create ls_lanes_conv_create, ls_lanes_depth_create;
-/* Returns true if ls_lanes_depth_create takes the convolution. */
+/* Returns true if ls_lanes_depth_create can create the described convolution. */
 bool ls_lanes_is_depthwise(const ls_op_desc *desc);
 
 #endif

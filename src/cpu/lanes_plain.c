@@ -1,9 +1,9 @@
-/* An op for plain (row-major) inputs: rows that a caller passes, or the output of an export op. It
- * contains an op in lanes, the inner op. It copies its inputs into lanes before the inner op's
- * forward, and copies their gradients back after they are computed.
+/* An op for plain (row-major) inputs. Plain are rows that a caller passes, and the output of an
+ * export op. The op contains an op in lanes, the *inner op*. It copies its inputs into lanes before
+ * the inner op's forward, and copies their gradients back after the inner op has computed them.
  *
- * Buffers, each part only if it is needed: saved is [x in lanes][x2 in lanes][the inner op's],
- * scratch is [dx][dx2][the inner op's]. */
+ * Buffers, each part only if it is needed: `saved` is [x in lanes][x2 in lanes][the inner op's
+ * saved memory]; `scratch` is [dx][dx2][the inner op's scratch memory]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"
@@ -12,12 +12,12 @@
 
 typedef struct plain_op {
     ls_op op;        /* base; must be first */
-    ls_op_impl impl; /* has no backward if the inner op has none, as a loss */
+    ls_op_impl impl; /* has no backward if the inner op has none; a loss has none */
     const ls_host *host;
     ls_op *inner;
     ls_op_buffers outer, in_lanes;
-    ls_tensor x[2]; /* plain inputs; bytes is 0 if the input is in lanes already or absent */
-    bool dx;        /* dx is computed, by a loss in forward */
+    ls_tensor x[2]; /* the plain inputs; `bytes` is 0 if an input is in lanes already, or absent */
+    bool dx;        /* dx is needed; a loss computes it in forward */
 } plain_op;
 
 static plain_op *self_of(ls_op *op)

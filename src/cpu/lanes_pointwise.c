@@ -6,16 +6,16 @@
 
 #include <string.h>
 
-/* Returns the number of vectors of sixteen in the whole tensor. */
+/* Returns the number of vectors of the whole tensor. */
 static size_t sixteens(const ls_lanes_op *op)
 {
     return op->op.y.bytes / (LS_LANES * sizeof(float));
 }
 
-/* vectors of sixteen that a thread of the team takes at a time */
+/* number of vectors of an item, which a thread of the team computes at a time */
 #define SOME 256
 
-/* Returns the number of items of that size. */
+/* Returns the number of items of the tensor. */
 static uint32_t items(const ls_lanes_op *op)
 {
     return (uint32_t)((sixteens(op) + SOME - 1) / SOME);
@@ -28,7 +28,7 @@ static size_t length_of(const ls_lanes_op *op, uint32_t item)
     return left < SOME ? left : SOME;
 }
 
-/* Returns the number of vectors of sixteen in few rows, padding included. */
+/* Returns the number of vectors of the tensor in the layout of few rows, padding included. */
 static size_t few_sixteens(const ls_lanes_op *op)
 {
     const ls_tensor *y = &op->op.y;
@@ -147,7 +147,7 @@ typedef struct dropout_op {
     size_t row; /* number of elements of a row */
 } dropout_op;
 
-/* Returns the mask, one byte for each float of x: non-zero if the element is kept. It is zero in
+/* Returns the mask, one byte for each float of x: non-zero if dropout keeps the element; zero in
  * lanes that hold no row. */
 static uint8_t *kept_of(const dropout_op *op)
 {

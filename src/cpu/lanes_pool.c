@@ -31,7 +31,8 @@ static void backward_group(void *arg, uint32_t group)
                                     (float *)op->base.b.dx + group * op->x_group);
 }
 
-/* Computes few rows with sixteen channels in lanes. Scratch: x of those channels, then y. */
+/* Forward of few rows, with sixteen channels of one row in the lanes. Scratch: x of these channels,
+ * then y. */
 static void forward_few(ls_lanes_op *base)
 {
     const pool_op *op = (const pool_op *)base;
@@ -47,10 +48,11 @@ static void forward_few(ls_lanes_op *base)
         for (int c = 0; c < op->pool.c; c += LS_LANES) {
             const int channels = op->pool.c - c < LS_LANES ? op->pool.c - c : LS_LANES;
             const float *from = (const float *)base->b.x + (size_t)r * ls_few_row(&x);
-            few->turn(from + (size_t)c * x_plane, x_plane, channels, pixels, in);
+            few->transpose(from + (size_t)c * x_plane, x_plane, channels, pixels, in);
             base->kernels->pool_forward(&one, in, out, NULL);
-            few->turn_back((float *)base->b.y + (size_t)r * ls_few_row(y) + (size_t)c * y_plane,
-                           y_plane, channels, to_pixels, out);
+            few->transpose_back((float *)base->b.y + (size_t)r * ls_few_row(y) +
+                                    (size_t)c * y_plane,
+                                y_plane, channels, to_pixels, out);
         }
 }
 

@@ -5,20 +5,20 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Size in bytes of the values of a block's inputs and outputs: that of an L2 cache. The weights are
- * read again for every block, so blocks are larger if the weights are too large for the caches
- * (MANY_WEIGHTS). The number of tiles in a block decides how the sums of a gradient are divided,
- * and with it the bits; it is therefore the same on every CPU. */
+/* Size in bytes of the values of a block's inputs and outputs: the size of an L2 cache. The weights
+ * are read again for every block, so blocks are larger if the weights are too large for the caches
+ * (MANY_WEIGHTS). The number of tiles of a block decides how the sums of a gradient are divided,
+ * and therefore the bits of the gradient. It is the same on every CPU. */
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define MANY_WEIGHTS ((size_t)12 << 20)
-#define FEWEST 3 /* fewest tiles of a block: the columns of the product kernel's tile */
+#define FEWEST 3 /* fewest tiles of a block: the product kernel computes this many at a time */
 
 static const struct {
     int m, r, n; /* n × n products per tile */
 } form_of[LS_WINO_FORMS] = {{2, 3, 4}, {4, 3, 6}, {2, 5, 6}, {2, 5, 7}};
 
-/* Returns the distance between points in floats. It is not a multiple of 4 KiB because the
- * transforms write to all points in turn. */
+/* Returns the step from one point to the next for `floats` floats per point. The step is not a
+ * multiple of 4 KiB, because the transforms write to all points in turn. */
 static size_t point_floats(size_t floats)
 {
     return (floats + 1023) / 1024 * 1024 + 5 * 16;
@@ -29,7 +29,7 @@ static size_t to_multiple(int n, int of)
     return (size_t)((n + of - 1) / of * of);
 }
 
-/* Returns the number of tiles whose values fit. */
+/* Returns the number of tiles whose values fit into the memory that a block may use. */
 static int most_tiles(const ls_wino *w)
 {
     size_t tile = (size_t)w->points * (size_t)(w->x.channels + w->y.channels) * 64;
@@ -78,19 +78,20 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     w->x.left = s->pw;
     w->x.down = w->y.down = (w->y.h + m - 1) / m;
     w->x.across = w->y.across = (w->y.w + m - 1) / m;
-    /* Sufficient for either direction of the pass: blocks of eight outputs by pairs of inputs. */
+    /* Room for the weights both transposed and not transposed: eights of outputs by pairs of
+     * inputs. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
     ls_wino_set_block(w, block_tiles(w));
 }
 
-/* Swaps inputs and outputs; the tiles stay those of y. */
+/* Swaps inputs and outputs for a spread pass. The tiles remain tiles of y. */
 static void init_spread(ls_wino *w)
 {
     const ls_wino_image dy = w->y;
     w->y = w->x;
     w->x = dy;
-    w->turned = w->spread = 1;
+    w->transposed = w->spread = 1;
     ls_wino_set_block(w, w->block);
 }
 
@@ -111,7 +112,7 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, con
         return;
     }
     ls_wino_init(w, kernels, form, &transposed);
-    w->turned = 1;
+    w->transposed = 1;
 }
 
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
@@ -129,7 +130,8 @@ size_t ls_wino_weight_floats(const ls_wino *w)
     return (size_t)w->points * w->point_weights;
 }
 
-/* Returns the distance between points if outputs take the place of inputs. */
+/* Returns the step from one point to the next if values of outputs overwrite values of inputs
+ * (place_values). */
 static size_t slot_floats(const ls_wino *w)
 {
     return w->point_x > w->point_y ? w->point_x : w->point_y;
@@ -142,14 +144,14 @@ size_t ls_wino_conv_floats(const ls_wino *w)
     return apart > slots ? apart : slots;
 }
 
-/* A gradient of the weights is computed for PART_OUT outputs at a time, whose panels of all points
- * stay in the cache. A whole gradient (ls_wino.whole) is also divided into PART_IN inputs;
- * PART_POINT is the number of floats of one point's values in such a part. */
+/* A gradient of the weights is computed for PART_OUT outputs at a time, so that the panels of all
+ * points stay in the cache. If all tiles are one block (ls_wino.whole), a part also has only
+ * PART_IN inputs. PART_POINT: step from one point to the next in the values of such a part. */
 #define PART_OUT 48
 #define PART_IN 32
 #define PART_POINT (PART_OUT * PART_IN + 5 * 16)
 
-/* Returns the floats of one point's panels. */
+/* Returns the step from one point to the next in the panels of a part. */
 static size_t part_panels(const ls_wino *w)
 {
     return (size_t)w->block * 16 * PART_OUT + (size_t)5 * 16;
@@ -160,8 +162,8 @@ static size_t part_floats(const ls_wino *w)
     return (size_t)w->points * (part_panels(w) + (w->whole ? PART_POINT : 0));
 }
 
-/* Returns the number of floats of the gradient's values for all outputs; 0 if the gradient is
- * computed from all tiles at once (ls_wino.whole), because it is then computed in parts. */
+/* Returns the number of floats of the gradient's values for all outputs. It is 0 if all tiles are
+ * one block (ls_wino.whole), because the gradient is then computed part by part. */
 static size_t gradient_floats(const ls_wino *w)
 {
     return w->whole ? 0 : (size_t)w->points * w->point_gradient;
@@ -181,11 +183,11 @@ typedef struct wino_pass {
     int first, count, add;
     const float *x, *dy, *weights;
     float *y, *in, *out, *values, *panels;
-    size_t in_point, out_point; /* floats from one point of `in` and of `out` to the next */
+    size_t in_point, out_point; /* steps from one point of `in` and of `out` to the next */
     const ls_wino_finish *finish;
 } wino_pass;
 
-/* channels that are transformed at a time */
+/* number of channels of an item: a thread of the team transforms them at a time */
 #define SOME 4
 
 static uint32_t items(const ls_wino_image *image)
@@ -207,8 +209,7 @@ static void transform_input(void *arg, uint32_t item)
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->x, item);
     const ls_wino_values in = {p->in, p->in_point, w->tiles};
-    (w->spread ? w->kernels->error : w->kernels->input)[w->form](in, &some, p->x, p->first,
-                                                                 p->count);
+    (w->spread ? w->kernels->dy : w->kernels->input)[w->form](in, &some, p->x, p->first, p->count);
 }
 
 static void transform_output(void *arg, uint32_t item)
@@ -223,8 +224,8 @@ static void transform_output(void *arg, uint32_t item)
         w->kernels->output[w->form](p->y, &some, out, p->first, p->count, p->finish);
 }
 
-/* Computes the products of one thread's points. These points are adjacent, so the results that a
- * thread writes are adjacent too. */
+/* Computes the products of one thread's share of the points. The points of a thread are adjacent,
+ * so the results that it writes are adjacent too. */
 static void multiply_points(void *arg, uint32_t part)
 {
     const wino_pass *pass = arg;
@@ -235,8 +236,8 @@ static void multiply_points(void *arg, uint32_t part)
                          .from = w->x.channels,
                          .tiles = w->tiles,
                          .count = pass->count,
-                         .turned = w->turned};
-    p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
+                         .transposed = w->transposed};
+    p.eight_step = to_multiple(w->transposed ? p.to : p.from, 2) * 8;
     for (const uint32_t end = point + count; point < end; point++) {
         p.out = pass->out + (size_t)point * pass->out_point;
         p.in = pass->in + (size_t)point * pass->in_point;
@@ -249,11 +250,11 @@ static void transform_weights(void *arg, uint32_t eight)
 {
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
-    const int in = w->turned ? w->y.channels : w->x.channels, r = form_of[w->form].r;
+    const int in = w->transposed ? w->y.channels : w->x.channels, r = form_of[w->form].r;
     const size_t row = to_multiple(in, 2) * 8, taps = (size_t)(r * r * 8);
     w->kernels->weights[w->form](p->values + eight * row, w->point_weights,
                                  p->weights + eight * (size_t)in * taps, in,
-                                 w->turned && !w->spread);
+                                 w->transposed && !w->spread);
 }
 
 static void transform_gradient(void *arg, uint32_t sixteen)
@@ -267,8 +268,8 @@ static void transform_gradient(void *arg, uint32_t sixteen)
                                   w->x.channels, w->y.channels - o, p->add);
 }
 
-/* Computes the gradient of the weights of `outputs` outputs, from output `o` on, and of all inputs.
- * The panels of these outputs have been computed. */
+/* Computes the gradient of the weights of the outputs o … o + outputs − 1 and of all inputs, from
+ * the panels of these outputs, if all tiles are one block. */
 static void whole_gradient(const wino_pass *p, const float *panels, float *values, int o,
                            int outputs)
 {
@@ -290,7 +291,8 @@ static void whole_gradient(const wino_pass *p, const float *panels, float *value
     }
 }
 
-/* Adds a block's products for `outputs` outputs from `o` on. */
+/* Adds the products of one block of tiles to the values of the gradient, for the outputs o … o +
+ * outputs − 1. */
 static void block_gradient(const wino_pass *p, const float *panels, int o, int outputs)
 {
     const ls_wino *w = p->w;
@@ -314,9 +316,8 @@ static void gradient_of_part(const wino_pass *p, float *panels, int o, int outpu
         block_gradient(p, panels, o, outputs);
 }
 
-/* Computes the gradient for the outputs of one thread of the team. The outputs are divided into
- * parts of nearly equal numbers of blocks of sixteen, and each thread has as many parts as any
- * other. */
+/* Computes the gradient for one thread's share of the outputs. The sixteens of outputs are divided
+ * into parts of nearly equal size, and every thread gets the same number of parts. */
 static void some_gradients(void *arg, uint32_t thread)
 {
     const wino_pass *p = arg;
@@ -338,14 +339,14 @@ static void some_gradients(void *arg, uint32_t thread)
 
 void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 {
-    const int out = w->turned ? w->x.channels : w->y.channels;
+    const int out = w->transposed ? w->x.channels : w->y.channels;
     wino_pass pass = {.w = w, .values = values, .weights = weights};
     ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }
 
-/* Places the values of inputs and outputs in `memory`. A thread that computes all points, one after
- * another, writes the outputs of each to where the inputs of the one before it were: they are not
- * needed any more, and a block takes half the cache. */
+/* Places the values of inputs and outputs in `memory`. If a single thread computes all points one
+ * after another, the outputs of each point overwrite the inputs of the point before it, which are
+ * not needed any more. A block then takes only half of the cache. */
 static void place_values(wino_pass *p, float *memory)
 {
     const ls_wino *w = p->w;

@@ -1,29 +1,44 @@
-/* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes.
+/* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes. lanes_op.h
+ * explains lane, row, group, vector, eight and step.
  *
- * F(m×m, r×r) computes m × m outputs, a *tile*, with (m+r−1)² products per pair of channels, where
- * the direct form needs (m·r)². It multiplies polynomials by way of their values at m + r − 1
- * *points* in each direction: inputs and weights are transformed to values, the values are
- * multiplied point by point, which is one matrix product over channels per point, and the products
- * are transformed back. Every transform is a sum of few terms. The points are 0, 1, −1 and ∞ or,
- * where there are six, 0, ±5/8, ±3/2 and ∞. F(2×2, 5×5) in halves adds up F(2, 3) and F(2, 2) in
- * each direction: it takes 49 products instead of 36, with the smaller errors of few points.
+ * The algorithm. F(m×m, r×r) computes a *tile*, m × m outputs of a convolution with an r × r
+ * kernel. A convolution is a product of polynomials, and a product can be computed from the values
+ * of its factors at enough *points*. There are m + r − 1 points in each direction, so a tile has
+ * (m + r − 1)² of them. A *value* is the transformed number at one point. One pass has three parts:
  *
- * Images and their values are in lanes (lanes_op.h), so that every transform is one of vectors.
- * Weights are stored as lanes_kernels.h says. The values of `tiles` tiles of sixteen rows are
- * stored as
+ *     transform      pixels of x → values of x              weights → values of the weights
+ *     multiply       for each point: [outputs × inputs] values of the weights
+ *                    times [inputs × tiles] values of x: one matrix product per point
+ *     transform      the products, which are values of y → pixels of y
  *
- *     of images               [points][channels][tiles][16]
- *     of weights              [points][ceil(out/8)][in, even][8]
- *     of their gradient       [points][ceil(out/16)][in][16]
+ * Per pair of channels and tile this takes (m + r − 1)² products, where the direct form takes
+ * (m·r)². Every transform is a sum of few terms. The points are 0, 1, −1 and ∞ or, where there are
+ * six, 0, ±5/8, ±3/2 and ∞.
  *
- * where the caller chooses the distance from one point to the next. All values of a point lie
- * together because a product reads them many times, while the transforms pass over them once. A
- * number of tiles that is no multiple of eight keeps the channels out of each other's cache sets.
+ * F(2×2, 5×5) *in halves* divides the five taps of each direction into three and two: F(2, 3) with
+ * 4 points and F(2, 2) with 3 points, whose results are added. It takes (4 + 3)² = 49 products
+ * instead of 36, but its rounding errors are smaller, because each half has fewer points.
  *
- * Products are added up over 64 channels at a time, and then those sums are added up; this halves
- * the errors of long sums. Products are added with vec_fma, in an order that does not depend on the
- * number of registers. All memory is aligned to 64 bytes. No function fails, allocates or keeps
- * state. */
+ * Storage. Images and their values are in lanes, so that a transform adds and multiplies whole
+ * vectors and never moves numbers between lanes. Weights are stored as lanes_kernels.h says. The
+ * values of a number of tiles are stored as
+ *
+ *     values of an image                    [points][channels][tiles][16 lanes]
+ *     values of weights                     [points][ceil(out/8)][in, even][8]
+ *     values of the weights' gradient       [points][ceil(out/16)][in][16]
+ *
+ * where the caller chooses the step from one point to the next. A *panel* holds values of dy in
+ * another order, for the gradient of the weights: sixteen output channels side by side instead of
+ * sixteen lanes, [points][ceil(out/16)][tiles][lane][16 outputs].
+ *
+ * All values of a point lie together: the product reads them many times, and the transforms access
+ * them only once. The step from one channel to the next is not a multiple of eight tiles, because
+ * the channels would then share the same sets of the cache.
+ *
+ * Numbers. Products are added up over 64 channels at a time, and then those sums are added up; this
+ * halves the errors of long sums. Products are added with vec_fma, in an order that does not depend
+ * on the number of registers. All memory is aligned to 64 bytes. No function fails, allocates or
+ * keeps state. */
 #ifndef CPU_WINO_H
 #define CPU_WINO_H
 
@@ -32,88 +47,112 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The forms F(2×2, 3×3), F(4×4, 3×3), F(2×2, 5×5), and F(2×2, 5×5) in halves, which only forward
- * uses. */
+/* The forms F(2×2, 3×3), F(4×4, 3×3), F(2×2, 5×5), and F(2×2, 5×5) in halves. Only forward uses the
+ * last one. */
 enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_2_5_HALVES, LS_WINO_FORMS };
 
-/* An image as tiles. Tiles are numbered through all groups, within a group from left to right and
- * from top to bottom. Tile (y, x) of a group covers pixels from (y·m − top, x·m − left) on. */
+/* The images of a tensor as tiles. Tiles are numbered through all groups, and within a group from
+ * left to right and from top to bottom. A tile is the same square of all sixteen images of its
+ * group. Tile (y, x) of a group covers pixels from (y·m − top, x·m − left) on. */
 typedef struct ls_wino_image {
-    int channels, h, w;          /* h, w: pixels; the image is surrounded by zeros */
-    int from, to;                /* the channels to transform, from … to − 1; initially all */
-    int top, left;               /* 0 … r − 1 */
-    int down, across;            /* number of tiles in a column and in a row of a group */
-    size_t group, channel, line; /* floats from one to the next; pixels are 16 floats apart */
+    int channels, h, w; /* h, w: pixels; the image is surrounded by zeros */
+    int from, to;       /* the channels to transform, from … to − 1; initially all */
+    int top, left;      /* 0 … r − 1 */
+    int down, across;   /* number of tiles in a column and in a row of a group */
+    /* steps from one group, channel and line of pixels to the next; the step of a pixel is 16
+     * floats */
+    size_t group, channel, line;
 } ls_wino_image;
 
-/* The operations on an output after its sum. */
+/* The operations on a pixel of y after its sum. */
 typedef struct ls_wino_finish {
     const float *bias; /* may be NULL */
-    uint8_t *mask;     /* receives the signs before the relu, [group][channel][h][w]; may be NULL */
+    uint8_t *mask;     /* [group][channel][h][w] receives the signs before the relu; may be NULL */
     int relu;
     int pool; /* non-zero: average over windows of 2 × 2 */
 } ls_wino_finish;
 
-/* The product of one point: out[to][tile] ← Σ over `from` of weights · in[from][tile]. */
+/* The product of one point: out[to][tile] ← Σ over the channels `from` of weights[to][from] ·
+ * in[from][tile]. All tiles are vectors of sixteen lanes. */
 typedef struct ls_wino_product {
     float *out;
     const float *weights, *in;
-    size_t row;       /* floats from a block of eight outputs of the weights to the next */
-    int to, from;     /* number of result channels; number of channels to sum over */
-    int tiles, count; /* tiles from one channel to the next; number of tiles to compute */
-    int turned;       /* non-zero: the sum is over the weights' output channels (for dx) */
+    size_t eight_step; /* step from one eight of the weights' output channels to the next */
+    int to, from;      /* number of result channels; number of channels to sum over */
+    int tiles, count;  /* step from one channel to the next, in tiles; number of tiles to compute */
+    /* non-zero: the sum runs over the weights' output channels, not over their input channels (for
+     * dx) */
+    int transposed;
 } ls_wino_product;
 
-/* The values of a block of tiles of an image. */
+/* The values of a block of tiles. */
 typedef struct ls_wino_values {
     float *p;
-    size_t point; /* floats from one point to the next */
-    int tiles;    /* tiles from one channel to the next */
+    size_t point; /* step from one point to the next */
+    int tiles;    /* step from one channel to the next, in tiles */
 } ls_wino_values;
 
 typedef struct ls_wino_kernels {
-    /* values ← the weights of a block of eight outputs and all `from` inputs, rotated by 180° if
-     * `turn` is non-zero. */
+    /* values ← transformed weights of an eight of outputs and of all `from` inputs. If `rotate` is
+     * non-zero, each kernel is rotated by 180° first. */
     void (*weights[LS_WINO_FORMS])(float *values, size_t point, const float *weights, int from,
-                                   int turn);
-    /* values ← x, for `count` tiles from `first` on. */
+                                   int rotate);
+    /* values ← transformed x, for `count` tiles from `first` on. */
     void (*input[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *x,
                                  int first, int count);
-    /* y ← values, followed by the operations of `finish`. */
+    /* y ← values transformed back, followed by the operations of `finish`. */
     void (*output[LS_WINO_FORMS])(float *y, const ls_wino_image *image, ls_wino_values values,
                                   int first, int count, const ls_wino_finish *finish);
-    /* values ← the gradient dy of the outputs. */
-    void (*error[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *dy,
-                                 int first, int count);
-    /* dx ← the contributions of the tiles' values to its pixels, added up tile by tile. The first
-     * tile of a group clears the group. */
+    /* values ← transformed dy. */
+    void (*dy[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *dy,
+                              int first, int count);
+    /* dx += the pixels that result from the tiles' values, tile by tile. Before the first tile of a
+     * group, dx of the group is set to zero. */
     void (*spread[LS_WINO_FORMS])(float *dx, const ls_wino_image *image, ls_wino_values values,
                                   int first, int count);
-    /* panels ← the values of the image's outputs: for each point
-     * [ceil(outputs/16)][count][lane][16], zeros beyond the last output. */
+    /* panels ← transformed dy: for each point [ceil(outputs/16)][count][lane][16], with zeros
+     * beyond the last output. */
     void (*panels[LS_WINO_FORMS])(float *panels, size_t point, const ls_wino_image *image,
                                   const float *dy, int first, int count);
-    /* weights ← or, with `add`, += the gradient of the weights of `outputs` ≤ 16 outputs, from its
-     * values. Blocks of eight outputs are `eight` floats apart. */
-    void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight, const float *values, size_t point,
-                                    int from, int outputs, int add);
+    /* weights ← or, with `add`, += the gradient of the weights of `outputs` ≤ 16 outputs,
+     * transformed back from its values. `eight_step`: step from one eight of outputs to the next.
+     */
+    void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight_step, const float *values,
+                                    size_t point, int from, int outputs, int add);
 
     void (*multiply)(const ls_wino_product *p);
-    /* One point: out[panel][from][16] ← or, with `add`, += Σ over `count` tiles and their lanes of
-     * panels of dy, which are adjacent, · x[from]. */
+    /* The product of one point for the gradient of the weights: out[p][from][16] ← or, with `add`,
+     * += the sum, over `count` tiles and their lanes, of panel[p][tile][lane][16] ·
+     * x[from][tile][lane], for `panels` panels p. The panels lie one after another. */
     void (*correlate)(float *out, const float *panel, const float *x, int from, int panels,
                       int tiles, int count, int add);
 } ls_wino_kernels;
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-/* Work proceeds in blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache
- * between the transforms and the products. A team divides the transforms by channels, and the
- * products by points or by outputs. The result of a row depends on that row and the weights alone.
- * A gradient of x that is spread (see `spread` below) adds up a group's tiles in order, across
- * blocks as well. The gradient of the weights adds up the blocks in order. If its values are more
- * than those of all images, as late in a network, it is computed from all tiles at once, in parts
- * that stay in the cache from the products to the transforms. */
+/* A pass computes y, dx or the gradient of the weights. It goes through the tiles of all groups in
+ * *blocks of tiles*: the values of a block's inputs and outputs stay in the L2 cache between the
+ * transforms and the products. The threads of a team divide the transforms by channels, and the
+ * products by points or by outputs.
+ *
+ * dx is computed in one of two ways:
+ *
+ *     convolution   dx is a convolution of dy with the weights rotated by 180°. In it the weights
+ *                   are *transposed*: their output channels are its inputs, and their input
+ *                   channels its outputs. The tiles are tiles of dx.
+ *     spread        The parts of the forward algorithm are transposed and run in reverse. For each
+ *                   tile of y, the values of dy are multiplied with the weights, which are
+ *                   transposed but not rotated. The products are transformed to (m + r − 1)²
+ *                   pixels, which are added to dx; neighbouring tiles overlap there. This takes
+ *                   fewer products if y has fewer tiles than x, which is so without padding.
+ *
+ * The result of a row depends on that row and the weights alone. In a spread pass the tiles of a
+ * group are added to dx in ascending order, also across blocks.
+ *
+ * The gradient of the weights adds up the blocks in ascending order. Late in a network the values
+ * of this gradient take more memory than the values of all images. Then all tiles are one block
+ * (`whole`), and the gradient is computed part by part: a few outputs by a few inputs, whose values
+ * stay in the cache from the products to the transform. */
 
 /* Shape of a convolution y = weights · x. */
 typedef struct ls_wino_shape {
@@ -127,35 +166,35 @@ typedef struct ls_wino {
     const ls_wino_kernels *kernels;
     ls_team *team; /* set after init; NULL: the caller's thread alone */
     int form, points;
-    int turned; /* non-zero: computes the gradient of x from that of y with these weights */
-    int spread; /* non-zero: computes it from tiles of y, several of which add to a pixel of x */
-    int whole;  /* non-zero: computes the gradient of the weights from all tiles at once */
-    int block;  /* tiles of a block */
-    /* the inputs and the outputs of the pass; the caller may change their steps */
+    int transposed; /* non-zero: computes dx from dy, with transposed weights */
+    int spread;     /* non-zero: a spread pass: tiles of y are added to dx */
+    int whole;      /* non-zero: the gradient of the weights takes all tiles as one block */
+    int block;      /* number of tiles of a block */
+    /* the inputs and the outputs of the pass; the caller may change group, channel and line, their
+     * steps in memory */
     ls_wino_image x, y;
-    int tiles; /* tiles from one channel of a block's values to the next */
-    /* floats from one point to the next */
+    int tiles; /* step from one channel of a block's values to the next, in tiles */
+    /* steps from one point to the next */
     size_t point_x, point_y, point_weights, point_gradient;
 } ls_wino;
 
-/* Plans forward for tensors in lanes; the steps of x and y are set accordingly. */
+/* Plans forward. Sets the steps of x and y to those of whole tensors in lanes. */
 void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *shape);
 
-/* Plans the gradient of x from that of y in the same way. dx is a convolution of dy with the
- * weights rotated by 180°, whose outputs are the pixels of x. If y has fewer tiles than x (which is
- * so without padding), the pass instead transposes each step of the algorithm for y: it goes
- * through the tiles of y, and adds the contributions of each tile to dx (`spread`). */
+/* Plans dx in the same way, as a convolution or as a spread pass, whichever has fewer tiles. */
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
                        const ls_wino_shape *shape);
 
-/* Plans the gradient of the weights over `groups` groups at a time in the same way. */
+/* Plans the gradient of the weights in the same way. Each call will process `groups` groups at
+ * most. */
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
                            const ls_wino_shape *shape, int groups);
 
-/* Sets the number of tiles of a block, at least 1. It changes no bits of ls_wino_conv. */
+/* Sets the number of tiles of a block, at least 1. The results of ls_wino_conv do not depend on
+ * this number. */
 void ls_wino_set_block(ls_wino *w, int tiles);
 
-/* Takes all tiles of `groups` groups in one block if their values fit the cache. */
+/* Makes all tiles of `groups` groups one block, if their values fit the cache. */
 void ls_wino_fit(ls_wino *w, int groups);
 
 /* Returns the number of floats of the transformed weights. */

@@ -1,13 +1,14 @@
 /* Convolution, with a bias, a relu and pooling. Weights are stored as [out][kh][kw][c / groups].
  *
- * With fused pooling, forward runs the library's convolution and then a kernel that pools. That
- * kernel also adds the bias and applies the relu, unless the convolution's plan does so. Backward
- * runs one kernel that computes the gradient of the convolution's result and that of the bias. */
+ * With fused pooling, forward runs the library's convolution and then a kernel that pools. The
+ * pooling kernel also adds the bias and applies the relu, unless the convolution's plan does so.
+ * Backward runs one kernel that computes the gradient of the convolution's result and the gradient
+ * of the bias. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
 
-/* Largest values in a description, so that sums and products of them fit an int. */
+/* Largest values in a description. With them, sums and products of the values fit an int. */
 enum { LIMIT = 1000000, SIDE = 10000 };
 
 /* ---- run ------------------------------------------------------------------------------------ */
@@ -26,8 +27,8 @@ static cudaError_t pool(ls_cuda_op *op, cudaStream_t on)
     return ls_k_quads_forward(op->b.y, bits, ls_cuda_at(op, &op->masked), bias, &quads, on);
 }
 
-/* Returns the memory for the library's result: y, or scratch memory if it will be pooled or widened
- * to fp32. */
+/* Returns the memory for the library's result: y itself, or scratch memory if the result will be
+ * pooled or converted to fp32. */
 static void *product_of(const ls_cuda_op *op)
 {
     void *half_y = ls_cuda_at(op, &op->half_y);
@@ -47,9 +48,9 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
-/* Computes the gradient of the weights. With LS_RUN_ACCUMULATE the library computes it into
- * separate memory, because the library cannot add, and a kernel adds it. With LS_RUN_SHADOW a
- * result in bf16 stays in shadow_grad. */
+/* Computes the gradient of the weights. The library cannot add to a gradient. So with
+ * LS_RUN_ACCUMULATE the library computes the gradient in separate memory, and a kernel adds it.
+ * With LS_RUN_SHADOW, a bf16 gradient stays in shadow_grad. */
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
                            ls_error *err)
 {
@@ -65,8 +66,8 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaSt
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
 }
 
-/* Computes the gradient of the convolution's result from that of the pooled tensor, through the
- * relu if there is one, and the gradient of the bias. */
+/* Computes the gradient of the convolution's result from the gradient of the pooled tensor, through
+ * the relu if there is one. Also computes the gradient of the bias. */
 static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     const ls_k_quads quads = quads_of(op);
@@ -175,7 +176,7 @@ static void reserve(ls_cuda_op *op)
     if (ls_cuda_is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
         op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
     if (op->desc.fuse_pool) {
-        /* forward: the product; backward: dy */
+        /* forward: the convolution's result before pooling; backward: its gradient */
         op->masked = ls_cuda_scratch(op, op->product.bytes);
         op->kept = ls_cuda_saved(op, op->desc.training ? ls_cuda_elements(&op->op.y) : 0);
     }
@@ -183,7 +184,8 @@ static void reserve(ls_cuda_op *op)
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
-/* Sets the shapes of the library's result and of y, which is that result or its pooled form. */
+/* Sets the shapes of the library's result and of y. y is the library's result, or the pooled
+ * result. */
 static int shape_results(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;

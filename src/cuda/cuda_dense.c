@@ -1,5 +1,5 @@
-/* A dense layer: y = x·wᵀ + bias, with an optional relu. The op reads x in the order in which it is
- * stored, so it stores the weights in the same order of inputs: [out][h][w][c] if x is channels
+/* A dense layer: y = x·wᵀ + bias, with an optional relu. The op reads x in the order in which x is
+ * stored. It stores the weights in the same order of inputs: [out][h][w][c] if x is channels
  * last. */
 #include "cuda/cuda_op.h"
 
@@ -43,8 +43,8 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     };
 }
 
-/* Reserves memory. Results of products are fp32. If x is bf16, it is used as a factor directly, and
- * dx is computed in fp32 and then rounded to bf16. */
+/* Reserves memory. Results of products are fp32. If x is bf16, it is used as a factor without
+ * conversion; dx is computed in fp32 and then rounded to bf16. */
 static void reserve(ls_cuda_op *op)
 {
     const ls_tensor *x = &op->desc.x;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NEEDED_MAJOR = 8 /* compute capability; the first with bf16 and tf32 */ };
+enum { NEEDED_MAJOR = 8 /* lowest compute capability: the first one with bf16 and tf32 */ };
 
 /* ---- probing for a GPU ----------------------------------------------------------------------- */
 
@@ -18,8 +18,8 @@ static void version_text(char *out, size_t size, int version)
     snprintf(out, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* Writes the reason why there is no device. `broken`: a GPU is unusable because of an old driver or
- * incompatible libraries; otherwise there is no driver or no GPU. */
+/* Writes the reason why there is no device. `broken` non-zero: there may be a GPU, but an old
+ * driver or incompatible libraries make it unusable. `broken` 0: there is no driver or no GPU. */
 __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int broken,
                                                       const char *format, ...)
 {
@@ -32,7 +32,7 @@ __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int 
 }
 
 /* Writes the reason why the GPUs could not be counted. cudaErrorInsufficientDriver means that there
- * is no driver or an old one; the driver's version distinguishes the two. */
+ * is no driver or that the driver is too old; the driver's version tells which. */
 static void explain(ls_backend_info *out, cudaError_t error)
 {
     int driver = 0, runtime = 0;

@@ -1,12 +1,12 @@
-/* A device of the CUDA back end: one worker's view of one GPU.
+/* A device of the CUDA back end: the state that one worker keeps for one GPU.
  *
  *     ls_cuda_device *d = ls_cuda_device_of(device);       any ls_device of this back end
  *     cudaStream_t s = ls_cuda_stream(d, stream);          NULL: the compute stream
  *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing", d->name);
  *
- * Several workers may open the same GPU. Each has a device, streams and plans of its own. All of
- * them use the primary context of the GPU, so that a kernel of one worker can access the memory of
- * another.
+ * Several workers may open the same GPU. Each of them has a device, streams and plans of its own.
+ * All of them use the primary context of the GPU, so that a kernel of one worker can access the
+ * memory of another worker.
  *
  * Threads: the rules are those of plugin.h. `open` may run on any thread and touches no GPU state.
  * `bind` makes the GPU current on the worker's thread and creates the streams, the staging memory
@@ -26,14 +26,15 @@
 struct ls_math;       /* cuda/math/math_lib.h: convolutions and matrix products */
 struct ls_cuda_spans; /* cuda_spans.c */
 
-/* A stream, and the arguments of the current step as kernels on the stream read them. */
+/* A stream, and the arguments of the current training step as the kernels on the stream read
+ * them. */
 struct ls_stream {
     cudaStream_t cuda;
     ls_k_args *args; /* [LS_RECORD_STEPS] on the GPU, at an address that never changes */
-    ls_k_args sent;  /* args[0] as it is on the GPU once the stream's work is done */
+    ls_k_args sent;  /* the arguments that will be in args[0] when the enqueued work is done */
     int has_sent;    /* non-zero: `sent` is valid */
     int capturing;   /* non-zero: work is captured into a graph */
-    int step;        /* step of the graph that is being captured, from 0 */
+    int step;        /* number of the training step that is being captured into the graph, from 0 */
     ls_stream *next; /* next stream of the device */
 };
 
@@ -43,9 +44,9 @@ struct ls_event {
 };
 
 /* Staging: pinned memory through which pageable host memory is copied. Uploads use LS_CUDA_SLOTS
- * slots in turn; downloads use LS_CUDA_BACK_BYTES after them, in at most LS_CUDA_BACK_PIECES
- * pieces. When an upload returns, the caller may reuse its memory. A download reaches the caller's
- * memory at the next synchronisation of its stream. */
+ * slots in turn. Downloads use the LS_CUDA_BACK_BYTES after the slots; at most LS_CUDA_BACK_PIECES
+ * downloads are in progress at a time. When an upload returns, the caller may reuse its memory. A
+ * download reaches the caller's memory at the next synchronisation of its stream. */
 enum {
     LS_CUDA_SLOTS = 16,
     LS_CUDA_SLOT_BYTES = 256 * 1024,
@@ -53,8 +54,8 @@ enum {
     LS_CUDA_BACK_PIECES = 64
 };
 
-/* A download in progress: `bytes` at offset `from` of the pinned memory will be copied to the
- * caller's `to`. */
+/* A download in progress. When its stream is synchronised, `bytes` bytes at offset `from` of the
+ * pinned memory are copied to `to`, the caller's memory. */
 typedef struct ls_cuda_piece {
     const ls_stream *stream;
     void *to;
@@ -67,7 +68,7 @@ typedef struct ls_cuda_staging {
     int next;
     ls_cuda_piece piece[LS_CUDA_BACK_PIECES];
     int pieces;
-    /* number of bytes of the last LS_CUDA_BACK_BYTES that downloads in progress use */
+    /* number of the LS_CUDA_BACK_BYTES that downloads in progress use */
     size_t taken;
 } ls_cuda_staging;
 
@@ -90,7 +91,7 @@ typedef struct ls_cuda_device {
     size_t memory_bytes;
     int driver; /* driver version as CUDA counts: 13000 */
     ls_precision precision;
-    /* the CUDA context has failed; every later call fails, and nothing may be waited for */
+    /* the CUDA context has failed: every later call fails, and no function may wait for the GPU */
     bool lost;
 
     ls_stream *compute;       /* the default stream */
@@ -113,7 +114,7 @@ typedef struct ls_cuda_device {
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns true if the error is one after which every later call on the device fails. */
+/* Returns true if every later call on the device fails after this error. */
 bool cuda_is_lost(cudaError_t error);
 
 /* ---- used by cuda_device.c only -------------------------------------------------------------- */
@@ -127,8 +128,8 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 void ls_cuda_streams_fini(ls_cuda_device *device);
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
-/* cuda_staging.c: the device table's pinned memory. ls_cuda_pinned_fini frees all of it that the
- * user has not freed. */
+/* cuda_staging.c: the device table's pinned memory. ls_cuda_pinned_fini frees the pinned memory
+ * that the user has not freed. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
@@ -191,18 +192,19 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
     return ls_cuda_stream_of(device, stream)->cuda;
 }
 
-/* Makes `args` available to the kernels that are enqueued next, and sets *out to the memory on the
- * GPU from which they read them. Enqueues at most one small kernel, which copies the arguments
- * unless the stream has them already, and never waits. While the stream is captured into a graph it
- * enqueues nothing, because the launch of the graph copies the arguments. */
+/* Makes `args` available to the kernels that are enqueued next, and sets *out to the GPU memory
+ * from which these kernels read the arguments. If the stream does not have the same arguments
+ * already, enqueues a small kernel that copies them. Never waits. While the stream is captured into
+ * a graph, enqueues nothing, because each launch of the graph copies the arguments. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
 
-/* The device table's sync: waits for one stream, or for all if `stream` is NULL. Then returns the
- * first error of enqueued work, bad data included. */
+/* The device table's sync: waits for one stream, or for all streams if `stream` is NULL. Then
+ * returns the first error of the enqueued work; bad data that a kernel has found is such an
+ * error. */
 int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err);
-/* Sets *out to whether the work before an event is done, without waiting. `what` names that work in
- * messages. Errors: those of cuda_check. */
+/* Sets *out to whether the work before an event is done, without waiting. `what`: name of the work
+ * for messages. Errors: those of cuda_check. */
 int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
                    ls_error *err);
 

@@ -1,4 +1,4 @@
-/* Translates CUDA's errors to this library's. */
+/* Translates CUDA's errors to Lockstep's errors. */
 #include "cuda/cuda_device.h"
 
 #include <stdarg.h>

@@ -82,8 +82,8 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err)
     return cuda_check(err, error, "%s: %s", op->device->name, op->name);
 }
 
-/* Returns the form that the op effectively uses: if both orders of a tensor are the same, row-major
- * counts as channels last. */
+/* Returns the form that the op uses for a tensor. If both orders of the tensor are the same,
+ * row-major counts as channels last. */
 static ls_cuda_form effective(const ls_tensor *t, ls_cuda_form form)
 {
     return form == LS_FORM_PLAIN && !has_two_orders(t) ? LS_FORM_LAST : form;
@@ -163,8 +163,8 @@ void *ls_cuda_dx2(const ls_cuda_op *op)
     return in_room(op, &op->dx2, op->b.dx2);
 }
 
-/* Converts a caller's tensor into the memory reserved for the op's form; does nothing if there is
- * none. */
+/* Converts a caller's tensor to the op's form, into the memory `room`. Does nothing if no memory is
+ * reserved, because the tensor is in the op's form already. */
 static int convert_input(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form,
                          const void *from, const ls_tensor *t, cudaStream_t on, ls_error *err)
 {

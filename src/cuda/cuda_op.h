@@ -1,11 +1,12 @@
 /* The parts that all ops of the CUDA back end share.
  *
- * Tensors are dense and have one of three forms: fp32 row-major (layout NULL), fp32 channels last,
- * [rows][h][w][c], and bf16 channels last. If a tensor has one channel or one pixel, both orders
- * are the same; its layout is then NULL and it is fp32. An op declares the form in which it uses x;
- * an x in another form is converted before the op runs, and dx is converted back afterwards. With
- * LS_PRECISION_BF16 convolutions read and write bf16, and so do batch norm and add if their inputs
- * are bf16. All other ops work in fp32 in either order.
+ * Tensors are dense and have one of three *forms*: fp32 row-major (layout NULL), fp32 channels
+ * last, [rows][h][w][c], and bf16 channels last. The *order* of a tensor is row-major or channels
+ * last. If a tensor has one channel or one pixel, both orders are the same; its layout is then
+ * NULL, and it is fp32. An op declares the form in which it uses x. An x in another form is
+ * converted before the op runs, and dx is converted back afterwards. With LS_PRECISION_BF16,
+ * convolutions read and write bf16. Batch norm and add use bf16 if their inputs are bf16. All other
+ * ops use fp32 in either order.
  *
  * Each kind of op has a setup function (ls_cuda_setup) and a row in cuda_ops.c. */
 #ifndef CUDA_CUDA_OP_H
@@ -27,7 +28,7 @@ typedef struct ls_cuda_op ls_cuda_op;
  * converted to the op's form; the gradients of inputs are converted to the caller's form
  * afterwards. */
 typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, ls_error *err);
-/* The type of such a function that fails only if a kernel cannot be enqueued. */
+/* The same for a pass that fails only if a kernel cannot be enqueued. */
 typedef cudaError_t ls_cuda_kernels(ls_cuda_op *op, cudaStream_t on);
 /* The work of a pass: at most one of the two functions is set. */
 typedef struct ls_cuda_work {
@@ -35,7 +36,8 @@ typedef struct ls_cuda_work {
     ls_cuda_kernels *kernels;
 } ls_cuda_work;
 
-/* A region of an op's saved or scratch memory: `bytes` bytes at offset `at`; 0 bytes: none. */
+/* A region of an op's saved or scratch memory: `bytes` bytes at offset `at`. 0 bytes: the op has no
+ * such region. */
 typedef struct ls_cuda_room {
     size_t at, bytes;
     bool saved; /* true: in saved memory; false: in scratch memory */
@@ -62,8 +64,8 @@ struct ls_cuda_op {
     /* Passes. `backward` is not called if neither parameters nor inputs need a gradient. */
     ls_cuda_work forward, backward;
 
-    /* Shape of a parameter that is canonically [rows][a][b] and stored as [rows][b][a]; rows is 0
-     * if it is stored as it is. */
+    /* Shape of a parameter whose canonical order is [rows][a][b] and which is stored as
+     * [rows][b][a]. `rows` is 0 if the parameter is stored in canonical order. */
     struct {
         int rows, a, b;
     } turned[LS_OP_PARAMS];
@@ -71,16 +73,18 @@ struct ls_cuda_op {
     ls_cuda_form x_form, x2_form; /* forms in which x and x2 are used */
     ls_tensor product;            /* y of a convolution before it is pooled */
     size_t m;                     /* number of positions of x: rows · h · w */
-    /* converted tensors; no bytes if the tensor is used in the caller's form */
+    /* the converted tensors; 0 bytes if the tensor is used in the caller's form */
     ls_cuda_room x, x2, dx, dx2;
-    ls_cuda_room between;         /* intermediate tensor: from row-major to bf16 takes two steps */
-    ls_cuda_room half_x;          /* factor x in bf16 */
+    /* intermediate tensor of a conversion between row-major and bf16, which takes two kernels */
+    ls_cuda_room between;
+    ls_cuda_room half_x;          /* x in bf16, as a factor of a product */
     ls_cuda_room half_dy, half_y; /* dy and y in bf16 */
-    /* dy before the relu; gradient of the weights before it is added; workspace of a library */
+    /* gradient of the result before the fused relu; gradient of the weights before a kernel adds
+     * it; workspace of a library */
     ls_cuda_room masked, weight_grad, work;
     ls_cuda_room kept, mean, sums, partial;
     ls_math_plan *plan[LS_PASSES];
-    bool needs_shadow; /* the parameters need a shadow */
+    bool needs_shadow; /* the op reads its parameters from a bf16 shadow (ls_op_buffers.shadow) */
     bool plan_fuses;   /* the forward plan includes the bias, and the relu if there is one */
     char kernel[160];  /* name of the library's kernel */
 };
@@ -91,7 +95,7 @@ extern const ls_layout ls_cuda_channels_last, ls_cuda_channels_last_half;
 /* Returns the form of a tensor. */
 ls_cuda_form ls_cuda_form_of(const ls_tensor *tensor);
 
-/* Returns a tensor of that form, or an fp32 one if both orders are the same. */
+/* Returns a tensor of the form `form`, or an fp32 tensor if both orders are the same. */
 ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, ls_cuda_form form);
 
 /* Returns the number of elements of a tensor. */
@@ -108,8 +112,8 @@ static inline bool ls_cuda_is_half(const ls_cuda_op *op)
     return op->device->precision == LS_PRECISION_BF16;
 }
 
-/* Completes an op of one kind, of which only the description is set. Checks the description, sets
- * y, the parameters, forward and backward, and reserves memory. */
+/* Completes an op of one kind whose description is set: checks the description, sets y, the
+ * parameters, forward and backward, and reserves memory. */
 typedef int ls_cuda_setup(ls_cuda_op *op, ls_error *err);
 ls_cuda_setup ls_cuda_gather_setup, ls_cuda_conv_setup, ls_cuda_dense_setup;
 ls_cuda_setup ls_cuda_pool_setup, ls_cuda_loss_setup, ls_cuda_vector_loss_setup;
@@ -118,7 +122,8 @@ ls_cuda_setup ls_cuda_pointwise_setup; /* relu, add, curves, dropout, export */
 ls_cuda_setup ls_cuda_update_setup;    /* sgd, adamw, running, clip */
 
 /* Creates an op. Called by the device table's op_create, which has checked the description. Errors:
- * those of the setup; LS_EINVAL for a twin of another kind or with other parameters; LS_ENOMEM. */
+ * those of the setup; LS_EINVAL if the twin (ls_op_desc.twin) is an op of another kind or has other
+ * parameters; LS_ENOMEM. */
 int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, const char *name,
                     ls_cuda_setup *setup, ls_error *err);
 
@@ -137,14 +142,16 @@ void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);
 void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again);
 void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form);
 
-/* Return x and x2 in the op's form, and the memory for dx and dx2 in that form. In backward, x is
- * valid only if ls_cuda_use_x was called with `again`, and x2 is not valid. */
+/* ls_cuda_x and ls_cuda_x2 return the inputs in the op's form; ls_cuda_dx and ls_cuda_dx2 return
+ * the memory for their gradients in that form. In backward, x is valid only if ls_cuda_use_x was
+ * called with `again`; x2 is not valid. */
 const void *ls_cuda_x(const ls_cuda_op *op);
 const void *ls_cuda_x2(const ls_cuda_op *op);
 void *ls_cuda_dx(const ls_cuda_op *op);
 void *ls_cuda_dx2(const ls_cuda_op *op);
 
-/* Returns true for windows of 2 × 2 with stride 2 and no padding, which have kernels of their own.
+/* Returns true for windows of 2 × 2 with stride 2 and no padding (*quads*), which have kernels of
+ * their own.
  */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
 /* Returns the arguments of those kernels; x is the tensor that is pooled. */
@@ -161,29 +168,31 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 
 /* ---- layers that multiply (cuda_product.c) --------------------------------------------------- */
 
-/* Last step of a setup: creates the plans of the products that the op needs, and reserves their
- * workspace. `forward` is the shape of the forward product; the kinds of the other products follow
- * from its kind. If the library does not support a fused bias or relu, the forward plan does not
+/* Called at the end of a setup: creates the plans of the products that the op needs, and reserves
+ * their workspace. `forward`: shape of the forward product, from which the shapes of the other
+ * products follow. If the library does not support a fused bias or relu, the forward plan does not
  * include it, and ls_cuda_product_bias adds it. */
 int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
 
-/* Reserves memory for copies of x and dy in bf16, if the op multiplies in bf16 and they are not in
- * bf16 already, and for dy before the fused relu. `x_form`: form in which the op uses x. */
+/* Reserves memory for copies of x and dy in bf16, if the op multiplies in bf16 and x or dy is not
+ * in bf16 already. Also reserves memory for the gradient before the fused relu. `x_form`: form in
+ * which the op uses x. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form);
 
 /* Returns a parameter as a factor of the op's product: its bf16 shadow if there is one, else the
  * parameter itself. */
 const void *ls_cuda_param(const ls_cuda_op *op, int index);
 
-/* Sets *out to a tensor as a factor of a product: `from` itself, or its copy in bf16, which this
- * function writes to `room`, if `room` has bytes. */
+/* Sets *out to a tensor as a factor of a product. If `room` has bytes, converts `from` to bf16,
+ * writes the copy to `room`, and returns the copy. Otherwise returns `from` itself. */
 int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
                    size_t count, cudaStream_t stream, ls_error *err);
 
 /* Adds the bias to y and applies the relu, unless the forward plan does so. */
 int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 
-/* Computes dy before the fused relu, in y's form, and writes the gradient of the bias. */
+/* Sets *out to the gradient of the product's result before the fused relu, in y's form. Writes the
+ * gradient of the bias. */
 int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 
 /* Computes dx from dy, which must be the result of ls_cuda_factor. */

@@ -1,4 +1,5 @@
-/* Creates ops: checks what all kinds require of a description, then calls the setup of the kind. */
+/* Creates ops: checks the requirements that all kinds of ops have for a description, then calls the
+ * setup function of the kind. */
 #include "cuda/cuda_op.h"
 
 static bool is_arena(ls_op_kind kind)

@@ -1,5 +1,5 @@
-/* Ops that compute element by element, in fp32 and in the order of x; add also in bf16. Also
- * concat, dropout and export. */
+/* Ops that compute element by element, in fp32 and in the order of x. Add also computes in bf16.
+ * This file also has concat, dropout and export. */
 #include "cuda/cuda_op.h"
 
 static size_t count_of(const ls_cuda_op *op)
@@ -54,7 +54,8 @@ static cudaError_t add_backward(ls_cuda_op *op, cudaStream_t on)
                          count_of(op), on);
 }
 
-/* Returns the form of x, or fp32 if only one of the two inputs is bf16. */
+/* Returns the form in which add uses its inputs: the form of x, or fp32 if only one of the two
+ * inputs is bf16. */
 static ls_cuda_form form_of_add(const ls_op_desc *d)
 {
     const ls_cuda_form x = ls_cuda_form_of(&d->x), x2 = ls_cuda_form_of(&d->x2);
@@ -138,7 +139,8 @@ static int set_dropout(ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* Returns the form of x, except that only add uses bf16, and concat uses channels last. */
+/* Returns the form in which an op uses x: the form of x, except that concat uses channels last, and
+ * that only add uses bf16. */
 static ls_cuda_form form_of(const ls_op_desc *d)
 {
     const ls_cuda_form x = ls_cuda_form_of(&d->x);

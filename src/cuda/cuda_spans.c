@@ -1,19 +1,21 @@
-/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end.
+/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end. A *span* is one
+ * kernel or copy on a stream, with its name, begin and end.
  *
- * CUPTI is NVIDIA's library that records kernels and copies. It has one state for the whole
+ * CUPTI is NVIDIA's library that records kernels and copies. CUPTI has one state for the whole
  * process, and its callbacks have no user argument. There is therefore one collector for all
- * devices, the back end's only state outside a device. The collector gives CUPTI buffers, which it
- * allocates when the first timeline begins. CUPTI returns a full buffer on a thread of its own. The
- * collector turns the records of the buffer into spans of the devices whose streams the records
- * name, and can then use the buffer again.
+ * devices; it is the back end's only state outside a device. The collector allocates buffers when
+ * the first timeline begins, and gives them to CUPTI. CUPTI returns a full buffer on a thread of
+ * its own. The collector converts each record of the buffer to a span of the device whose stream
+ * the record names. Then it can use the buffer again.
  *
  * Memory is bounded: LS_CUDA_SPAN_BUFFERS buffers, and LS_CUDA_SPANS spans of each device between
- * two takes. Spans that exceed these limits are counted as lost. Spans of an unknown stream, such
- * as a branch of a graph may have, go to the first device of that GPU.
+ * two takes. Spans that exceed these limits are counted as lost. A record may name an unknown
+ * stream, for example that of a branch of a graph. Its span goes to the first device of the same
+ * GPU.
  *
  * Clock: CUPTI gets the time of the host's timeline from a callback, and converts the GPU's times
- * to it. CUPTI's own clock is CLOCK_REALTIME. To convert its times by an offset would be wrong
- * whenever that clock is set. */
+ * to this clock. Without the callback CUPTI uses CLOCK_REALTIME. Times of that clock could be
+ * converted with an offset, but the offset would be wrong after somebody sets the clock. */
 #include "cuda/cuda_device.h"
 
 #include "base/clock.h"
@@ -25,7 +27,7 @@
 enum {
     LS_CUDA_SPAN_BUFFERS = 16,
     LS_CUDA_SPAN_BUFFER_BYTES = 1 << 20,
-    /* largest number of names of a device; further ones are shown as "other" */
+    /* largest number of names of a device; further names are shown as "other" */
     LS_CUDA_SPAN_NAMES = 512,
     LS_CUDA_SPAN_NAME = 96,
     LS_CUDA_SPAN_STREAMS = 64
@@ -33,8 +35,8 @@ enum {
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* Reads a length and an identifier of that length, as in C++ mangled names. Returns the text after
- * it, or NULL if there is none. */
+/* Reads a decimal length and an identifier of that length, as in C++ mangled names. Returns the
+ * text after the identifier, or NULL if there is no identifier. */
 static const char *identifier(const char *at, const char **text, size_t *length)
 {
     size_t n = 0;
@@ -89,8 +91,9 @@ struct ls_cuda_spans {
 };
 typedef struct ls_cuda_spans spans;
 
-/* The collector. A thread that begins or ends a timeline holds `turn`, also while it calls CUPTI.
- * CUPTI's callbacks take only `lock`, which is never held during a call that can run a callback. */
+/* The collector. A thread that begins or ends a timeline holds the mutex `turn`, also while it
+ * calls CUPTI. CUPTI's callbacks take only `lock`. No thread holds `lock` during a call that can
+ * run a callback. */
 static struct collector {
     pthread_mutex_t turn, lock;
     ls_cupti cupti; /* `turn` protects the fields from here on */
@@ -124,7 +127,8 @@ static const char *keep_name(spans *s, const char *text)
     while (s->name[at].hash != 0 && s->name[at].hash != hash)
         at = (at + 1) % LS_CUDA_SPAN_NAMES;
     if (s->name[at].hash == 0) {
-        if (s->names == LS_CUDA_SPAN_NAMES - 1) /* one entry stays free, so that each search ends */
+        /* one entry of the table stays free, so that each search ends */
+        if (s->names == LS_CUDA_SPAN_NAMES - 1)
             return "other";
         s->names++;
         s->name[at].hash = hash;
@@ -229,7 +233,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
                                  size_t valid)
 {
     const ls_cupti *cupti =
-        &collector.cupti; /* it is not written while any kind of record is enabled */
+        &collector.cupti; /* no thread writes to it while a kind of record is enabled */
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)size;
@@ -283,8 +287,8 @@ static int get_buffers(const ls_host *host, ls_error *err)
     return LS_OK;
 }
 
-/* Frees the buffers. If CUPTI has not returned all of them, it may still write to one. The memory
- * then stays allocated, and the next timeline uses it. */
+/* Frees the buffers. If CUPTI has not returned all buffers, CUPTI may still write to them. In this
+ * case the memory stays allocated, and the next timeline uses it. */
 static void put_buffers_away(void)
 {
     pthread_mutex_lock(&collector.lock);
@@ -314,8 +318,8 @@ static int spans_start(const ls_host *host, ls_error *err)
     status = get_buffers(host, err);
     if (status)
         return status;
-    /* The clock must be set first, because CUPTI uses its own clock for records that it began
-     * before. */
+    /* The clock must be set first, because CUPTI uses its own clock for records that begin before
+     * the clock is set. */
     status = CHECK(cuptiActivityRegisterTimestampCallback(now_ns), err);
     if (status == LS_OK)
         status = CHECK(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), err);
@@ -406,7 +410,8 @@ void ls_cuda_spans_stream(ls_cuda_device *d, const ls_stream *stream)
     if (!d->spans)
         return;
     pthread_mutex_lock(&collector.turn);
-    /* if the stream's number is unknown, its spans still go to a device of this GPU */
+    /* if CUPTI does not tell the stream's number, the stream's spans still go to a device of this
+     * GPU */
     if (d->spans->collecting)
         (void)name_stream(d->spans, stream, NULL);
     pthread_mutex_unlock(&collector.turn);
@@ -428,8 +433,8 @@ int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_
     return count;
 }
 
-/* Ends the device's timeline. When the last timeline ends, the records that CUPTI still has are
- * collected for all devices. */
+/* Ends the device's timeline. When the last timeline ends, it collects the records of all devices
+ * that CUPTI still has. */
 void ls_cuda_spans_end(ls_device *device)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

@@ -1,6 +1,6 @@
-/* Copies between host and GPU by way of pinned memory, because only pinned memory is copied without
- * making the host wait. Uploads use the slots of a ring; downloads are kept until their stream is
- * synchronised. */
+/* Copies between host and GPU by way of pinned memory, because CUDA makes the host wait for copies
+ * of other memory. Uploads use the slots of a ring. The data of a download stay in pinned memory
+ * until its stream is synchronised. */
 #include "cuda/cuda_device.h"
 
 #include <stdint.h>
@@ -11,8 +11,8 @@ int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
     ls_cuda_staging *s = &d->staging;
     const size_t bytes = (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES + LS_CUDA_BACK_BYTES;
     void *memory = NULL;
-    /* This memory is not zeroed, unlike that of ls_cuda_pinned_alloc, so that pages that are never
-     * used take no memory. */
+    /* This memory is not zeroed, unlike the memory of ls_cuda_pinned_alloc, so that pages that are
+     * never used take no physical memory. */
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
                             "%s: allocating %zu bytes of pinned memory", d->name, bytes);
     s->memory = memory;
@@ -35,7 +35,7 @@ void ls_cuda_staging_fini(ls_cuda_device *d)
 
 /* ---- uploads -------------------------------------------------------------------------------- */
 
-/* Uploads up to one slot of bytes. */
+/* Uploads at most LS_CUDA_SLOT_BYTES bytes through the next slot. */
 static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const void *src,
                         size_t bytes, ls_error *err)
 {
@@ -161,8 +161,8 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
 
 /* ---- pinned memory of the device's user ------------------------------------------------------ */
 
-/* The GPU writes to this memory directly. A download into it needs no copy by the host, so it is
- * complete when the stream has executed it, and it can be part of a recording. */
+/* The GPU writes to this memory directly. A download into it needs no copy by the host. Such a
+ * download is complete when the stream has executed it, and can be part of a recording. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

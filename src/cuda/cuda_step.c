@@ -1,6 +1,6 @@
-/* The ops of a step besides its layers: the batch, in channels-last order; the losses, softmax with
- * cross-entropy and those of vectors; and the steps over whole arenas, which are the optimizers,
- * clipping and running statistics. */
+/* The ops of a training step that are no layers: the gather, which makes the batch in channels-last
+ * order; the losses, which are softmax with cross-entropy and the losses of target vectors; and the
+ * ops over whole arenas, which are the optimizers, clipping and running statistics. */
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 

@@ -1,4 +1,4 @@
-/* Streams, events, waiting, and the arguments of a step on the GPU. */
+/* Streams, events, waiting, the arguments of a training step on the GPU, and recordings. */
 #include "cuda/cuda_device.h"
 
 #include <string.h>
@@ -110,7 +110,7 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 /* ---- waiting -------------------------------------------------------------------------------- */
 
 /* Fails with LS_EDATA if a kernel has found a label that is not a class. Clears the kernel's
- * report, so that it is returned once. */
+ * report, so that the failure is returned only once. */
 static int report_fault(ls_cuda_device *d, ls_error *err)
 {
     ls_k_fault fault = *d->fault;
@@ -174,8 +174,8 @@ int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
 _Static_assert(LS_K_STEPS == LS_RECORD_STEPS,
                "one launch copies the arguments of all steps of its recording");
 
-/* Returns the arguments as kernels read them. Padding is zeroed because they are compared as
- * bytes. */
+/* Returns the arguments as kernels read them. The padding of the struct is zeroed, because
+ * send_args compares arguments byte by byte. */
 static ls_k_args kernel_args(const ls_step_args *args)
 {
     ls_k_args now;
@@ -193,8 +193,9 @@ static ls_k_args kernel_args(const ls_step_args *args)
     return now;
 }
 
-/* Enqueues a kernel that copies the arguments of `count` steps to s->args on the GPU, unless a
- * single step has the arguments that were sent last. */
+/* Enqueues a kernel that copies the arguments of `count` training steps to the stream's `args` on
+ * the GPU. If `count` is 1 and the arguments are the same as those that were sent last, enqueues
+ * nothing. */
 static int send_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
                      ls_error *err)
 {
@@ -237,8 +238,8 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
                    d->name, what);
 }
 
-/* Begins a recording. The capture mode restricts the calling thread only: until the recording ends,
- * it may enqueue work but not wait. */
+/* Begins a recording. The capture mode restricts only the calling thread: until the recording ends,
+ * this thread may enqueue work but not wait. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

@@ -1,6 +1,6 @@
-/* CUPTI, NVIDIA's library that times the work of a GPU. It is loaded when a timeline is requested,
- * and never linked, so that the plugin runs where CUPTI is not installed. Tests link a double of
- * this file (tests/doubles/cupti.c). */
+/* CUPTI, NVIDIA's library that times the work of a GPU. CUPTI is loaded when a timeline is
+ * requested, and is never linked, so that the plugin runs where CUPTI is not installed. Tests link
+ * a test double of CUPTI instead (tests/doubles/cupti.c). */
 #ifndef CUDA_CUPTI_LIB_H
 #define CUDA_CUPTI_LIB_H
 
@@ -34,8 +34,8 @@ typedef struct ls_cupti {
 #undef LS_CUPTI_SLOT
 } ls_cupti;
 
-/* The newest form of each record in this header. The fields that are read have had the same offsets
- * in all earlier forms. */
+/* The newest version of each record type in CUPTI's header. The fields that this plugin reads have
+ * had the same offsets in all earlier versions. */
 #if CUPTI_API_VERSION >= 130000
 typedef CUpti_ActivityKernel10 ls_cupti_kernel;
 typedef CUpti_ActivityMemcpy6 ls_cupti_copy;
@@ -46,11 +46,11 @@ typedef CUpti_ActivityMemcpy5 ls_cupti_copy;
 typedef CUpti_ActivityMemcpyPtoP4 ls_cupti_peer_copy;
 typedef CUpti_ActivityMemset4 ls_cupti_fill;
 
-/* Loads CUPTI, which then stays loaded. Errors: LS_EUNSUPPORTED, with a text that says which
- * library was tried. Thread: any. */
+/* Loads CUPTI, which stays loaded until the process ends. Errors: LS_EUNSUPPORTED, with a text that
+ * says which library was tried. Thread: any. */
 int ls_cupti_load(ls_cupti *out, ls_error *err);
 
-/* Does the same with the library of this name; for tests. */
+/* Loads CUPTI from the library with this name; for tests. */
 int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err);
 #endif
 

@@ -100,7 +100,7 @@ bool tcp_is_any(const struct sockaddr *at)
            (IN6_IS_ADDR_V4MAPPED(&six) && memcmp(six.s6_addr + 12, none, 4) == 0);
 }
 
-bool tcp_means_itself(const char *host)
+bool tcp_is_literal(const char *host)
 {
     const size_t length = strlen(host), suffix = strlen(".localhost");
     struct in6_addr six;

@@ -1,12 +1,12 @@
-/* Processes that come after the run has begun (docs/faults.md, "A host that comes"): the side of
- * the members. The side of the newcomer is in come.c.
+/* Newcomers: processes that come after the run has begun (docs/faults.md, "A host that comes").
+ * This file is the side of the members; come.c is the side of the newcomer.
  *
  * A newcomer connects to any member and proves that it knows the secret. The member compares the
- * newcomer's fingerprint with that of the run. If they are equal, the newcomer waits, and the
- * member sends it a note from time to time. At the end of an epoch the members agree on one
- * newcomer (by an exchange of the room `train`), and all call `regroup` with it. The member at
- * which it waits then sends it an invitation: the newcomer's number, the addresses of all members,
- * and the group that the vote is to replace. */
+ * newcomer's fingerprint with the run's fingerprint. If they are equal, the newcomer waits, and the
+ * member sends the newcomer a note every ten seconds. At the end of an epoch the members agree on
+ * one newcomer (src/train). All members then call `regroup` of the transport with this newcomer as
+ * the argument `arrival`. The member at which the newcomer waits sends the newcomer an invitation:
+ * its number, the addresses of all members, and the group that the vote is to replace. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -71,8 +71,8 @@ void tcp_let_wait(joining *j, int fd, const hello *h)
     tcp_set_entry(&w->at, fd, h);
 }
 
-/* Compares the fingerprint of a process, which has arrived. Returns whether the process may wait;
- * otherwise it has been sent the reason. */
+/* Compares the received fingerprint of a waiting process. Returns whether the process may go on
+ * waiting. If it may not, sends it the reason. */
 static bool check_fingerprint(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
@@ -152,8 +152,8 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out)
 /* ---- inviting ---------------------------------------------------------------------------------
  */
 
-/* Adds an entry for the arrival to j->entry. If a member has the same name, "#" and the arrival's
- * number are appended, on all members alike. */
+/* Adds an entry for the newcomer to j->entry. If a member has the same host name, "#" and the
+ * newcomer's number are appended to the newcomer's name, on all members alike. */
 static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
 {
     const int before = j->vote.members, number = (int)arrival->number;
@@ -174,7 +174,7 @@ static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
     return LS_OK;
 }
 
-/* Sends the invitation to an arrival that waits at this member. If it cannot be sent, the arrival
+/* Sends the invitation to a newcomer that waits at this member. If sending fails, the newcomer
  * takes no part in the vote. */
 static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
 {
@@ -186,7 +186,7 @@ static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
     const uint64_t until_ns = ls_now_ns() + j->try_ns;
     const int fd = j->waiting[i].fd;
     entry first = j->entry[0];
-    if (j->first_bytes > 0) /* the address at which this member has reached the first one */
+    if (j->first_bytes > 0) /* the address at which this member has reached the first member */
         tcp_pack_address(first.address[0], &first.port, &j->first);
     if (tcp_move_all(fd, &head, sizeof head, true, until_ns) == 0 &&
         tcp_move_all(fd, &what, sizeof what, true, until_ns) == 0 &&

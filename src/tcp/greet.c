@@ -8,12 +8,12 @@
  *
  * A proof is an HMAC-SHA-256, with the secret as its key, of three things: one letter, which is
  * different for the two ends, the hello, and the listener's nonce. The hello contains the caller's
- * nonce. Each end draws a new random nonce for each connection, so a proof that was recorded is
- * useless in another one.
+ * nonce. Each end draws a new random nonce for each connection, so a proof recorded from one
+ * connection is useless in another connection.
  *
  * The listener serves all pending connections at the same time, so that a caller that sends nothing
- * does not delay others. A caller that sees a wrong proof sends its own proof all the same: the
- * listener then also reports that the secrets differ. */
+ * does not delay others. A caller that receives a wrong proof sends its own proof all the same, so
+ * that the listener also reports that the secrets differ. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"
@@ -35,7 +35,8 @@ typedef struct answer {
     uint8_t nonce[NONCE], proof[PROOF];
 } answer;
 
-/* Computes the proof of one end: `who` is 'a' for the listener, 'c' for the caller. */
+/* Computes the proof of one end. `who` is the letter of that end: 'a' for the listener, 'c' for the
+ * caller. */
 static void compute_proof(uint8_t out[PROOF], const joining *j, char who, const hello *h,
                           const uint8_t nonce[NONCE])
 {
@@ -82,8 +83,8 @@ static void accept_connection(joining *j)
 enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 
 /* Answers a complete hello. Returns false if the connection must be closed. While the run is
- * running, a member of the run gets no answer: it tries again, and is answered when this member
- * regroups as well. */
+ * running, a member of the run gets no answer, because that member is regrouping and this one is
+ * not yet. The other member calls again, and is answered when this member regroups too. */
 static bool answer_hello(joining *j, pending *g)
 {
     answer a;
@@ -107,8 +108,8 @@ static bool is_of_this_version(joining *j, const pending *g)
     return false;
 }
 
-/* Returns the verdict, a tcp_verdict_kind, for a caller that knows the secret: whether it may join
- * the run. */
+/* Returns the verdict for a caller that knows the secret, a tcp_verdict_kind: whether the caller
+ * may join the run. */
 static uint32_t verdict_for(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
@@ -200,8 +201,8 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     return -1;
 }
 
-/* Takes the connection of a caller that comes after the run has begun: such a caller waits here, or
- * is closed. Returns false, and leaves the connection alone, if the caller is a member. */
+/* Handles a caller that comes after the run has begun: lets the caller wait here, or closes its
+ * connection. If the caller is a member, it does nothing and returns false. */
 static bool take_newcomer(joining *j, int fd, const hello *said)
 {
     if (fd < 0 || said->from != TCP_NOBODY || j->vote.members == 0)
@@ -241,14 +242,15 @@ bool tcp_answer_late(joining *j)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* The limit of one attempt leaves time for other addresses if packets to this one are lost. */
+/* One attempt has its own time limit, so that time is left for other addresses if packets to this
+ * address are lost. */
 uint64_t tcp_try_until(const joining *j)
 {
     return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
-/* Reports a failed handshake. The status is LS_EIO, after which the caller may try again: the
- * listener may have closed the connection because it had too many pending ones. */
+/* Reports a failed handshake. After its status, LS_EIO, this process may try again, because the
+ * listener may have closed the connection for having too many pending connections. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];

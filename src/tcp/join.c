@@ -1,7 +1,7 @@
 /* Connects the members of a run to each other. After the rendezvous (meet.c), or after a vote
- * (regroup.c), each member connects to all members of the group that have lower numbers, once for
- * each channel, and waits for the connections of those that have higher numbers. `origin` is a
- * member's number in the first group, `member` its number in the present group. */
+ * (regroup.c), each member connects to all members of the group with lower numbers, once for each
+ * channel, and waits for the connections of the members with higher numbers. `origin` and `member`
+ * are the two numbers of a member that join.h defines. */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -38,9 +38,7 @@ void tcp_reach(joining *j, int origin, int *fd, int *error)
     tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, tcp_try_until(j));
 }
 
-/* Returns whether a second address of the member's listener is known. The first one is the address
- * from which the member's connection came. If a gateway has replaced that address, only the second
- * one, which the member itself knows, leads to the listener. */
+/* Returns whether a second address of the member's listener is known (tcp_set_entry). */
 static bool has_another(const entry *e)
 {
     static const uint8_t none[16];
@@ -61,7 +59,8 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
     char why[LS_REASON], shown[80], also[100] = "";
     if (has_another(e))
         snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
-    /* In a regrouping an attempt that takes too long is repeated: this thread may have had no CPU.
+    /* In a regrouping, an attempt that has timed out is repeated, because this thread may have had
+     * no CPU.
      */
     return ls_fail(err, j->how && error == ETIMEDOUT ? LS_EIO : LS_ESYSTEM,
                    "host %s cannot be reached from host %s at %s%s: %s; if the others reach it "
@@ -124,9 +123,9 @@ static int connect_to_lower(joining *j, ls_error *err)
     return status;
 }
 
-/* Uses an incoming connection for the member and the channel that its hello names. Closes it if it
- * belongs to another group or to a vote, if it is meant for another member, or if the channel has a
- * connection. Returns whether the connection is used. */
+/* Uses an incoming connection for the member and the channel that its hello names. Closes the
+ * connection if it belongs to another group or to a vote, if it is meant for another member, or if
+ * the channel already has a connection. Returns whether the connection is used. */
 static bool use_connection(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
@@ -229,8 +228,7 @@ int tcp_connect_all(joining *j, ls_error *err)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Reads and checks the options. It does not wait, except for the resolution of the advertised
- * name. */
+/* Reads and checks the options. It waits only for the resolution of the advertised name. */
 static int read_place(joining *j, ls_error *err)
 {
     const ls_tcp_place *p = &j->place;
@@ -270,8 +268,8 @@ static int keep_secret(joining *j, ls_error *err)
     return LS_OK;
 }
 
-/* Waits until the run that has begun admits this process; calls again if it is left out, or if the
- * member that it has called is lost. */
+/* Waits until the run that has begun admits this process. Connects again if the new group does not
+ * contain this process, or if the member at which it waits is lost. */
 static int be_admitted(joining *j, ls_error *err)
 {
     ls_error why = {0};
@@ -349,9 +347,9 @@ static void name_this_host(joining *j)
     tcp_take_name(j->host, name);
 }
 
-/* The first member keeps its listener open during the run, so that no other program gets the port,
- * and tells callers that the run has begun. If members may regroup, all of them keep their
- * listeners open. */
+/* The first member keeps its listener open during the run: no other program gets the port, and
+ * callers are told that the run has begun. If members may regroup, all members keep their listeners
+ * open. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* for ppoll */
 /* Transfers over TCP. A message consists of a header, its length in bytes as a uint64_t, and its
- * data. Nothing here waits except poll. */
+ * data. Only tcp_poll and tcp_drain wait. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -17,13 +17,14 @@
 enum {
     HEAD = sizeof(uint64_t), /* bytes of a message's header */
     QUEUE = 16,              /* initial capacity of a queue */
-    TURN = 1 << 20           /* most bytes that one connection moves before the others are served */
+    /* most bytes that one direction of a connection moves before the next one is served */
+    TURN = 1 << 20
 };
 #define LONGEST_NS 1000000000u  /* longest wait in one call of ppoll */
 #define LISTENER_NS 1000000000u /* interval at which the listener is served */
-#define ADMITS_NS 100000000u    /* the same in a run that admits further members */
-#define BUSY_NS 10000000u       /* the same while a handshake is in progress */
-#define DRAIN_NS 2000000000u    /* longest wait for the others to shut down */
+#define ADMITS_NS 100000000u    /* the same interval in a run that admits newcomers */
+#define BUSY_NS 10000000u       /* the same interval while a handshake is in progress */
+#define DRAIN_NS 2000000000u    /* longest wait for the other members to shut down */
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
@@ -62,8 +63,8 @@ static ls_transfer *first_of(const tcp_queue *q)
     return q->item[q->first];
 }
 
-/* Lists what is still to be moved of the first transfer of the queue: the rest of the header and of
- * the data. Returns the number of parts. */
+/* Lists the parts of the queue's first transfer that have not been moved yet: the rest of the
+ * header and the rest of the data. Returns the number of parts. */
 static size_t parts_of(struct iovec part[2], tcp_flow *flow)
 {
     const ls_transfer *t = first_of(&flow->queue);
@@ -94,7 +95,7 @@ static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer
 }
 
 /* Sends or receives as much of the first transfer as the connection allows. *moved becomes the
- * number of bytes; 0: none at present. */
+ * number of bytes moved; 0 if the socket would block. */
 static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *moved,
                      ls_error *err)
 {
@@ -141,8 +142,8 @@ static int lines_of(const tcp_wire *w)
     return w->base.members * LS_WIRE_CHANNELS;
 }
 
-/* Moves transfers on all connections. A broken connection does not stop the others, because one of
- * them may carry the reason. */
+/* Moves transfers on all connections. A broken connection does not stop the other connections,
+ * because one of them may carry the reason. */
 static void move_all_transfers(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
@@ -206,7 +207,7 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
         serve_listener(w, now);
         if (w->ended_count > 0)
             break;
-        if (w->broken.status) { /* reported once; other connections go on in later polls */
+        if (w->broken.status) { /* reported once; later calls go on with the other connections */
             const ls_error why = w->broken;
             w->broken.status = LS_OK;
             return ls_fail(err, why.status, "%s", why.text);
@@ -239,7 +240,7 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
     w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);
-    /* base.members remains 0, so that tcp_free touches no connection. */
+    /* base.members is still 0, so that tcp_free closes no connection. */
     if (!w->line || !w->watch || !w->host)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)

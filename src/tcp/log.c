@@ -1,4 +1,4 @@
-/* Log lines of a member that waits for others, and about callers that it refuses. */
+/* Log lines: what this member waits for, and which callers it refuses. */
 #include "base/clock.h"
 #include "tcp/join.h"
 
@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define AGAIN_NS UINT64_C(30000000000)
-/* reasons why nobody answers may alternate, so changes are logged at this interval */
+/* The reasons why no member answers may alternate, so a changed reason is logged only if the last
+ * line is this old. */
 #define CHANGE_NS UINT64_C(2000000000)
 enum { MOST_COMPLAINTS = 16 };
 

@@ -1,9 +1,10 @@
-/* The rendezvous. The first member listens; the others connect to it and wait. When all members
- * have come, the first member sends each of them its number and the addresses of all listeners
- * (TCP_COMPLETE), and all members connect to each other (join.c). Each of the others then reports
- * to the first member that it is connected (TCP_CONNECTED), and when all have, the first member
- * tells them that the run can begin (TCP_GO). If any member fails, the first member tells all
- * others why (TCP_FAILED), so that the rendezvous succeeds on all members or fails on all. */
+/* The rendezvous. The first member listens. The other members connect to the first member and wait.
+ * When all members have come, the first member sends each of them its number and the addresses of
+ * all listeners (TCP_COMPLETE). Then all members connect to each other (join.c). Each member
+ * reports to the first member when it is connected to all others (TCP_CONNECTED). When all members
+ * have reported, the first member tells them that the run can begin (TCP_GO). If any member fails,
+ * the first member tells all others the reason (TCP_FAILED), so that the rendezvous succeeds on all
+ * members or fails on all members. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -17,19 +18,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* value in `caller` for a member that has sent TCP_CONNECTED, or for a first member that has sent
- * TCP_GO */
+/* value in joining.caller: the member at this index has sent TCP_CONNECTED, or TCP_GO if it is the
+ * first member */
 enum { REPORTED = -2 };
-/* time limit for connecting all members to each other, once they have come */
+/* time limit for connecting all members to each other, after all have come */
 #define CONNECT_NS UINT64_C(60000000000)
 /* longest wait for the first member's message about the cause of a failure */
 #define CAUSE_NS UINT64_C(2000000000)
-#define ENDING_NS UINT64_C(3000000000) /* how long a run that has begun may take to end */
+#define ENDING_NS UINT64_C(3000000000) /* longest wait for the previous run to end */
 #define TELL_NS UINT64_C(10000000000)  /* interval between two messages to members that wait */
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-static int find(struct addrinfo **out, const tcp_address *a)
+static int resolve(struct addrinfo **out, const tcp_address *a)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     *out = NULL;
@@ -69,8 +70,8 @@ static int fail_listen(const joining *j, int error, ls_error *err)
 }
 
 /* Checks that an address is not a loopback address, at which no other host can connect. On some
- * systems /etc/hosts maps the host's own name to 127.0.1.1. A host that the user gave as a loopback
- * address is accepted. */
+ * systems /etc/hosts maps the host's own name to 127.0.1.1. A loopback address that the user wrote
+ * as such ("127.0.0.1", "localhost") is accepted. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -78,7 +79,7 @@ static int check_reached(const tcp_address *a, const struct addrinfo *found, con
     uint8_t packed[16];
     uint32_t port = 0;
     struct sockaddr_storage at = {0};
-    if (tcp_means_itself(a->host))
+    if (tcp_is_literal(a->host))
         return LS_OK;
     for (const struct addrinfo *f = found; f; f = f->ai_next)
         if (!tcp_is_loopback(f->ai_addr))
@@ -99,7 +100,7 @@ static int listen_as_configured(joining *j, ls_error *err)
         error = listen_at_all(j);
         return error ? fail_listen(j, error, err) : LS_OK;
     }
-    const int code = find(&found, &j->listen);
+    const int code = resolve(&found, &j->listen);
     if (code)
         return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->listen.host,
                        gai_strerror(code));
@@ -158,7 +159,7 @@ static void send_to_callers(joining *j, int count, tcp_note_kind kind, const cha
         send_note(j, i, &note);
 }
 
-/* Logs how many members have come, and sends that to the callers. */
+/* Logs how many members have come, and sends the number to the callers. */
 static void report_progress(joining *j, int count, uint64_t *told_ns)
 {
     char hosts[TCP_NOTE - 100];
@@ -219,8 +220,8 @@ static int gather_callers(joining *j, ls_error *err)
     return LS_OK;
 }
 
-/* Sorts the callers by the addresses of their listeners. The numbers of the hosts then do not
- * depend on the order in which they came. */
+/* Sorts the callers by the addresses of their listeners, so that the members' numbers do not depend
+ * on the sequence in which they came. */
 static void sort_callers(joining *j)
 {
     for (int i = 2; i < j->place.members; i++)
@@ -234,8 +235,8 @@ static void sort_callers(joining *j)
         }
 }
 
-/* Makes the names of hosts unique, in the same way as cluster/courier.c: a host that has the same
- * name as one with a lower number gets "#" and its number appended. The loop begins with the last
+/* Makes the names of hosts unique, as ls_names_number in src/cluster does: a host with the same
+ * name as a lower-numbered host gets "#" and its number appended. The loop begins with the last
  * member, so that each name is compared with unchanged names. */
 static void make_names_unique(joining *j)
 {
@@ -247,8 +248,8 @@ static void make_names_unique(joining *j)
             }
 }
 
-/* Sends each caller its number and the addresses of all members. From then on the caller's
- * connection is that of channel 0. */
+/* Sends each caller its number and the addresses of all members. From then on the connection to the
+ * caller is the transport's connection on channel 0. */
 static int send_numbers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
@@ -292,8 +293,9 @@ static int be_first(joining *j, ls_error *err)
 /* ---- the other members ----------------------------------------------------------------------- */
 
 /* Opens this member's listener and writes its address into the hello. Unless the options give an
- * address, the listener uses the local address of the connection to the first member: in that
- * network the first member can be reached, so the other members can probably be reached as well. */
+ * address, the listener uses the local address of this member's connection to the first member. The
+ * first member can be reached in that network, so the other members can probably be reached there
+ * too. */
 static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 {
     char why[LS_REASON];
@@ -332,11 +334,11 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 }
 
 /* Returns whether to try an address to which the name of the first member resolves. A loopback
- * address is skipped unless the user gave one: it is an entry for this host's own name in
- * /etc/hosts. */
+ * address is skipped unless the user gave it: otherwise it comes from an entry for this host's own
+ * name in /etc/hosts. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
-    return tcp_means_itself(j->meet.host) || !tcp_is_loopback(a->ai_addr);
+    return tcp_is_literal(j->meet.host) || !tcp_is_loopback(a->ai_addr);
 }
 
 static void reach_any(joining *j, int *fd, int *error)
@@ -355,10 +357,10 @@ static void reach_any(joining *j, int *fd, int *error)
 
 /* Resolves the first member's name again. It may have another address by now, for example if a
  * cluster manager has restarted the first member. */
-static void find_again(joining *j)
+static void resolve_again(joining *j)
 {
     struct addrinfo *found;
-    if (find(&found, &j->meet))
+    if (resolve(&found, &j->meet))
         return;
     freeaddrinfo(j->found);
     j->found = found;
@@ -379,7 +381,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                         "--listen or has this address",
                         j->where, ls_reason(why, error));
         tcp_pause(j);
-        find_again(j);
+        resolve_again(j);
     } while (ls_now_ns() < j->until_ns);
     return *fd >= 0 ? LS_OK
                     : ls_fail(err, LS_ETIMEDOUT,
@@ -424,9 +426,10 @@ static int await_complete(joining *j, int fd, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether to call again after the answer that the run has begun (TCP_BEGUN). It may be the
- * previous run, which is still ending on the first member's host while the next run starts on this
- * one. It has ENDING_NS to end; *until_ns: that time, 0 before the first such answer. */
+/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). The verdict
+ * may come from the previous run, which is still ending on the first member's host while the next
+ * run already starts on this host. This process waits ENDING_NS for its end. *until_ns: end of that
+ * time; 0 before the first such verdict. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
@@ -436,9 +439,9 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
     return ls_now_ns() < *until_ns;
 }
 
-/* Prepares another call, and returns whether to make it. That is so if the connection was closed,
- * for example by a gateway that has no listener yet or by a first member that ended, or if the
- * previous run may still be ending. */
+/* Returns whether to call again, and prepares the next call. It calls again if the connection was
+ * closed, for example by a gateway whose target does not listen yet, or by a first member that
+ * ended; or if the previous run may still be ending. */
 static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
@@ -448,7 +451,7 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
     close(*fd);
     *fd = -1;
     tcp_pause(j);
-    find_again(j);
+    resolve_again(j);
     return true;
 }
 
@@ -477,12 +480,12 @@ int tcp_call_first(joining *j, ls_error *err)
 
 /* ---- choosing the first member --------------------------------------------------------------- */
 
-/* Resolves the first member's name. If the name is unknown, it waits for it: a cluster manager may
- * make names known only when the hosts have started. */
+/* Resolves the first member's name. If the name is unknown, it tries again until j->until_ns,
+ * because a cluster manager may make names known only after the hosts have started. */
 static int await_name(joining *j, ls_error *err)
 {
     int code;
-    while ((code = find(&j->found, &j->meet)) != 0) {
+    while ((code = resolve(&j->found, &j->meet)) != 0) {
         if (ls_now_ns() >= j->until_ns || (code != EAI_AGAIN && code != EAI_NONAME))
             return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->meet.host,
                            gai_strerror(code));
@@ -506,8 +509,8 @@ static bool is_elsewhere(int error)
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Decides whether this member is the first if the options do not say so: it is the first if it can
- * listen at the address of the rendezvous. */
+/* Decides whether this member is the first member if the options do not say so. This member is the
+ * first if it can listen at the address of the rendezvous. */
 static int guess_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];
@@ -547,8 +550,9 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
 
-/* Reads a note of `member`, if one has arrived: on the first member that of another one, on the
- * others that of the first. Fails if it is not the expected one. Does not wait. */
+/* Reads a note of the member `member` if one has arrived. (The first member reads notes of all
+ * others; the others read notes of the first member, 0.) Fails if the note is neither the expected
+ * TCP_CONNECTED nor TCP_GO. Does not wait. */
 static int check_note_of(joining *j, int member, ls_error *err)
 {
     tcp_note note;
@@ -612,9 +616,9 @@ static int await_all(joining *j, ls_error *err)
     return status;
 }
 
-/* Replaces this member's error by its cause. If one member fails, others fail because of that. The
- * first member receives the errors of all, and sends the first of them, the cause, to the other
- * members. */
+/* Replaces this member's error by the error that caused it. The failure of one member makes other
+ * members fail too. The first member receives the errors of all members. It sends the earliest one,
+ * which is the cause, to all other members. */
 static int receive_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note;

@@ -1,21 +1,22 @@
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
 /* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
- * of them continue, and connect to each other again. A member is one process of the run; its
- * number, from 0, is that in the first group, or the next free one if it was admitted later.
+ * of them continue, and connect to each other again. In this file the number of a member is its
+ * origin (join.h).
  *
  * The surviving members find each other at their listeners, which stay open during the whole run.
  * Then they vote (vote.h), and the members of the group that is formed make new connections.
  *
- * Who connects to whom. A member connects to every member with a lower number: it has done so at
- * the start of the run as well, so no firewall is in the way. A member with a higher number
- * connects on its own. This member only tries to connect to it if its old connections have ended,
- * and only to learn whether its process has ended: then its listener refuses the connection.
+ * Who connects to whom. A member connects to every member with a lower number. It has made the same
+ * connections at the start of the run, so no firewall is in the way. A member with a higher number
+ * connects on its own. This member tries to connect to a higher-numbered member only if the old
+ * connections of that member have ended. The attempt serves to learn whether the other process has
+ * ended: if so, its listener refuses the connection.
  *
- * Suspects. A member is suspected if the caller of tcp_regroup reports it as lost (it was silent,
- * or has announced that it leaves), if its listener refuses a connection, or if it delays the vote.
- * No member waits for a suspect. A suspect whose state arrives is suspected no longer. A member
- * that is not suspected has a limited time to take part, the grace time, and all other time limits
- * are multiples of it.
+ * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
+ * member as lost (it was silent, or has announced that it leaves); its listener refuses a
+ * connection; or it delays the vote. No member waits for a suspect. A suspect whose message STATE
+ * arrives is no longer suspected. A member that is not suspected has a limited time to take part,
+ * the *grace time*. All other time limits are multiples of the grace time.
  *
  * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
@@ -31,10 +32,11 @@
 
 /* Longest wait for an incoming connection before messages are read again. */
 #define LISTEN_NS UINT64_C(5000000)
-/* Interval between two messages with this member's state, and least time between two attempts to
- * connect to one member. */
+/* Interval between two messages STATE of this member. Shortest time between two attempts to connect
+ * to the same member. */
 #define INTERVAL_NS UINT64_C(100000000)
-/* Bounds of the grace time, which is half of the deadline for a silent member. */
+/* Largest and smallest grace time. Between them, the grace time is half of the deadline for a
+ * silent member. */
 #define GRACE_NS UINT64_C(1500000000)
 #define LEAST_GRACE_NS UINT64_C(200000000)
 /* Time limits in grace times. */
@@ -47,7 +49,7 @@ enum {
 /* Another member of the first group, as this member sees it during the vote. */
 typedef struct voter {
     size_t got;       /* number of bytes of `in` received */
-    tcp_word in;      /* message that is being received */
+    tcp_message in;   /* message that is being received */
     uint64_t next_ns; /* earliest time of the next attempt to connect to it */
     bool refused;     /* it has delayed the vote: its connections are refused */
 } voter;
@@ -56,17 +58,18 @@ typedef struct voter {
 typedef struct regrouping {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;         /* the transport whose members were lost; NULL: this process is new */
+    tcp_wire *old;         /* the transport of the group before; NULL: this process is a newcomer */
     tcp_set before;        /* members of the group before the regrouping */
     voter *voter;          /* [vote->members] */
     uint64_t grace_ns;     /* grace time */
     uint64_t end_ns;       /* end of the regrouping: after it the attempt fails */
     uint64_t next_dial_ns; /* earliest time of the next attempt to connect to any member */
     int dialled;           /* member to which the last attempt was made */
-    /* End of the time in which members may appear that are neither connected nor suspected. */
+    /* Until this time the vote waits for members that are neither connected nor suspected. */
     uint64_t settle_until_ns;
-    uint64_t changed_ns; /* time at which the connected members or the vote last changed */
-    uint64_t sent_ns;    /* time at which this member's state was last sent to all */
+    /* time of the last change of the set of connected members or of the vote's state */
+    uint64_t changed_ns;
+    uint64_t sent_ns; /* time at which this member's state was last sent to all */
 } regrouping;
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -78,34 +81,34 @@ static void disconnect(regrouping *m, int who)
         close(m->j->vote_fd[who]);
     m->j->vote_fd[who] = -1;
     m->voter[who].got = 0;
-    tcp_vote_miss(m->vote, who);
+    tcp_vote_disconnect(m->vote, who);
     m->changed_ns = ls_now_ns();
 }
 
 /* Sends a message of the vote to a member; closes the connection if it cannot be sent in time. */
-static void send_message(regrouping *m, int who, tcp_word *word)
+static void send_message(regrouping *m, int who, tcp_message *message)
 {
     const int fd = m->j->vote_fd[who];
-    if (fd >= 0 && tcp_move_all(fd, word, sizeof *word, true, ls_now_ns() + m->j->try_ns))
+    if (fd >= 0 && tcp_move_all(fd, message, sizeof *message, true, ls_now_ns() + m->j->try_ns))
         disconnect(m, who);
 }
 
-static void send_to_all(regrouping *m, const tcp_set *to, tcp_word *word)
+static void send_to_all(regrouping *m, const tcp_set *to, tcp_message *message)
 {
     for (int i = 0; i < m->vote->members; i++)
         if (i != m->vote->own && (!to || tcp_set_has(to, i)))
-            send_message(m, i, word);
+            send_message(m, i, message);
 }
 
 /* Sends this member's state to the member `who`, or to all connected members if `who` is −1. */
 static void send_state(regrouping *m, int who)
 {
-    tcp_word word;
-    tcp_vote_state(m->vote, &word);
+    tcp_message message;
+    tcp_vote_state(m->vote, &message);
     if (who >= 0)
-        send_message(m, who, &word);
+        send_message(m, who, &message);
     else
-        send_to_all(m, NULL, &word);
+        send_to_all(m, NULL, &message);
 }
 
 /* Uses `fd` as the vote's connection to a member, in place of an earlier one. */
@@ -125,8 +128,8 @@ static int index_of(const tcp_set *set, int who)
     return index;
 }
 
-/* Returns whether the member has closed a connection of the old transport. Data that it sent before
- * and that have not been read do not matter. */
+/* Returns whether the member has closed a connection of the old transport, even if data of the
+ * member are still unread. */
 static bool has_hung_up(const regrouping *m, int who)
 {
     bool hung_up = false;
@@ -140,10 +143,9 @@ static bool has_hung_up(const regrouping *m, int who)
     return hung_up;
 }
 
-/* Tries to connect to a member. If it has a higher number and accepts the connection, its process
- * is alive, and that member will connect to this one: the connection is closed again. Sets the
- * earliest time of the next attempt: incoming connections are served for as long as this attempt
- * took. */
+/* Tries to connect to a member. If a member with a higher number accepts the connection, its
+ * process is alive and will itself connect to this member, so this connection is closed again. Sets
+ * the earliest time of the next attempt (see dial_next). */
 static void dial(regrouping *m, int who)
 {
     joining *j = m->j;
@@ -195,9 +197,9 @@ static void dial_next(regrouping *m)
 
 /* Accepts an incoming connection, if there is one. A member that already knows the result of the
  * vote may connect for the new group before the result has reached this member. Such a connection
- * is kept in j->early until it does (join.c). A connection for the group that this member has
- * formed last is closed: this member has left that group for another vote, and the caller must know
- * it. */
+ * is kept in j->early until the result arrives (join.c). A connection for the newest group that
+ * this member has formed is closed: this member has left that group for another vote, and the
+ * closed connection tells the other member so. */
 static void accept_incoming(regrouping *m)
 {
     joining *j = m->j;
@@ -221,16 +223,16 @@ static void accept_incoming(regrouping *m)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Processes a message, and sends the answer if there is one. */
-static void on_message(regrouping *m, int who, const tcp_word *in)
+static void on_message(regrouping *m, int who, const tcp_message *in)
 {
-    tcp_word answer;
-    if (!tcp_vote_can_be(m->vote, in)) {
+    tcp_message answer;
+    if (!tcp_vote_is_valid(m->vote, in)) {
         disconnect(m, who);
         return;
     }
-    if (in->say != TCP_STATE || !tcp_set_has(&m->vote->here, who))
+    if (in->kind != TCP_STATE || !tcp_set_has(&m->vote->here, who))
         m->changed_ns = ls_now_ns();
-    if (tcp_vote_hear(m->vote, who, in, &answer))
+    if (tcp_vote_on_message(m->vote, who, in, &answer))
         send_message(m, who, &answer);
 }
 
@@ -251,20 +253,20 @@ static void receive_from(regrouping *m, int who)
         if (v->got < sizeof v->in)
             continue;
         v->got = 0;
-        const tcp_word in = v->in;
+        const tcp_message in = v->in;
         on_message(m, who, &in);
     }
 }
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
-/* Suspects the members for which the vote waits. The connected member with the lowest number is the
- * one that proposes a group. If that is another member, it has not proposed, and is suspected. If
- * it is this member, those that have not accepted its proposal are suspected. */
+/* Suspects the members for which the vote waits. The connected member with the lowest number has to
+ * propose a group. If that is another member, this member suspects it, because it has not proposed.
+ * If it is this member, this member suspects the members that have not accepted its proposal. */
 static void suspect_silent(regrouping *m)
 {
     const tcp_vote *v = m->vote;
-    const tcp_set left = tcp_vote_left(v);
+    const tcp_set left = tcp_vote_remaining(v);
     const int lowest = tcp_set_nth(&left, 0);
     for (int i = 0; i < v->members; i++) {
         const bool late = lowest == v->own ? v->proposing && tcp_set_has(&left, i) &&
@@ -283,14 +285,14 @@ static void suspect_silent(regrouping *m)
 static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
-    tcp_word word;
+    tcp_message message;
     const bool settled = tcp_vote_settled(m->vote) || now > m->settle_until_ns;
-    if (settled && tcp_vote_propose(m->vote, &word)) {
+    if (settled && tcp_vote_propose(m->vote, &message)) {
         m->changed_ns = now;
-        send_to_all(m, &word.ballot.set, &word);
+        send_to_all(m, &message.ballot.set, &message);
     }
-    if (tcp_vote_formed(m->vote, &word))
-        send_to_all(m, &word.ballot.set, &word);
+    if (tcp_vote_formed(m->vote, &message))
+        send_to_all(m, &message.ballot.set, &message);
     else if (settled && now - m->changed_ns > 2 * m->grace_ns)
         suspect_silent(m);
 }
@@ -310,7 +312,7 @@ static void list_hosts(char *out, size_t size, const regrouping *m, const tcp_se
 static int check_can_win(const regrouping *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
-    const tcp_set left = tcp_vote_left(m->vote);
+    const tcp_set left = tcp_vote_remaining(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
     char hosts[100] = "";
     if (!tcp_set_has(&last->set, m->vote->own) &&
@@ -380,9 +382,9 @@ static void begin_vote(regrouping *m, const tcp_set *suspects)
     m->j->until_ns = tcp_sooner(now + GRACES_PER_VOTE * m->grace_ns, m->end_ns);
 }
 
-/* Makes the connections of the group that was formed. The connections of the vote are closed only
- * after that, so that the last messages of the vote arrive. If one member gives up, because another
- * was lost meanwhile, the others notice that and give up too (join.c), so that all of them are in
+/* Makes the connections of the group that was formed. The connections of the vote stay open until
+ * then, so that the last messages of the vote arrive. If one member gives up because another member
+ * was lost meanwhile, the other members notice it and give up too (join.c). So all of them are in
  * the next vote before the grace time is over. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
@@ -448,8 +450,8 @@ static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects
     return status;
 }
 
-/* Sets w->base.admitted, the number of the member that is new in the group. It is the same on all
- * members, because the proposal names the new member. */
+/* Sets w->base.admitted, the member number of the newcomer in the group. All members set the same
+ * number, because the proposal names the newcomer. */
 static void set_admitted(tcp_wire *w, const tcp_vote *v)
 {
     w->base.admitted = 0;
@@ -511,8 +513,7 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     status = run_regrouping(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    /* Closes connections whose other end has not completed the handshake, or that came too late for
-     * the new group. */
+    /* Closes pending connections and connections that came too late for the new group. */
     tcp_hang_up(j);
     if (status)
         return status;

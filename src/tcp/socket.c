@@ -15,7 +15,8 @@ bool tcp_ready(int fd, short events, uint64_t until_ns)
     struct pollfd watch = {.fd = fd, .events = events};
     for (;;) {
         const uint64_t now = ls_now_ns();
-        /* It polls at least once: a thread that had no CPU until then does not miss the event. */
+        /* poll() is called at least once, so that a thread that had no CPU until `until_ns` does
+         * not miss the event. */
         const int n = poll(&watch, 1, now < until_ns ? tcp_milliseconds(until_ns - now) : 0);
         if (n >= 0 || errno != EINTR)
             return n > 0;
@@ -105,7 +106,7 @@ void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, u
 
 void tcp_pause(const joining *j)
 {
-    /* Without a descriptor tcp_ready just sleeps. */
+    /* With the descriptor −1, tcp_ready only sleeps. */
     (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns));
     tcp_beat(j);
 }

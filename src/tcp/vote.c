@@ -25,7 +25,7 @@ int tcp_set_nth(const tcp_set *s, int index)
     return -1;
 }
 
-static tcp_set both(const tcp_set *a, const tcp_set *b)
+static tcp_set intersection(const tcp_set *a, const tcp_set *b)
 {
     tcp_set out;
     for (int i = 0; i < WORDS; i++)
@@ -35,12 +35,12 @@ static tcp_set both(const tcp_set *a, const tcp_set *b)
 
 static bool is_quorum(const tcp_set *part, const tcp_set *whole)
 {
-    const tcp_set shared = both(part, whole);
+    const tcp_set shared = intersection(part, whole);
     const int twice = 2 * tcp_set_count(&shared), all = tcp_set_count(whole);
     return twice > all || (twice == all && tcp_set_has(part, tcp_set_nth(whole, 0)));
 }
 
-static tcp_set without(const tcp_set *a, const tcp_set *b)
+static tcp_set difference(const tcp_set *a, const tcp_set *b)
 {
     tcp_set out;
     for (int i = 0; i < WORDS; i++)
@@ -48,7 +48,7 @@ static tcp_set without(const tcp_set *a, const tcp_set *b)
     return out;
 }
 
-static tcp_set either(const tcp_set *a, const tcp_set *b)
+static tcp_set union_of(const tcp_set *a, const tcp_set *b)
 {
     tcp_set out;
     for (int i = 0; i < WORDS; i++)
@@ -76,7 +76,7 @@ void tcp_vote_fini(tcp_vote *v)
 int tcp_vote_expect(tcp_vote *v, int who, ls_error *err)
 {
     if (who >= v->members) {
-        tcp_word *state = ls_alloc_array(NULL, (size_t)who + 1, sizeof *state);
+        tcp_message *state = ls_alloc_array(NULL, (size_t)who + 1, sizeof *state);
         if (!state)
             return ls_fail(err, LS_ENOMEM, "out of memory for %d members", who + 1);
         memcpy(state, v->state, (size_t)v->members * sizeof *state);
@@ -97,23 +97,24 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
     tcp_set_add(&v->here, v->own);
 }
 
-/* Records that a member is disconnected. The disconnected member may still remember proposals that
- * it accepted; this member's own proposal that included it is abandoned. */
-void tcp_vote_miss(tcp_vote *v, int who)
+/* If this member has proposed a group with the disconnected member, the proposal is abandoned,
+ * because the disconnected member cannot accept it any more. Accepted proposals stay in v->tried:
+ * the disconnected member may have accepted them too. */
+void tcp_vote_disconnect(tcp_vote *v, int who)
 {
     v->here.bits[who / 64] &= ~(UINT64_C(1) << (who % 64));
     if (v->proposing && tcp_set_has(&v->proposal.set, who))
         v->proposing = false;
 }
 
-void tcp_vote_state(const tcp_vote *v, tcp_word *out)
+void tcp_vote_state(const tcp_vote *v, tcp_message *out)
 {
-    *out = (tcp_word){.say = TCP_STATE, .ballot = v->formed, .number = v->highest};
+    *out = (tcp_message){.kind = TCP_STATE, .ballot = v->formed, .number = v->highest};
     out->suspects = v->suspects;
     out->arrivals = v->arrivals;
 }
 
-/* ---- the members that are left --------------------------------------------------------------- */
+/* ---- the remaining members --------------------------------------------------------------- */
 
 static const tcp_ballot *formed_of(const tcp_vote *v, int who)
 {
@@ -129,8 +130,8 @@ const tcp_ballot *tcp_vote_last(const tcp_vote *v)
     return last;
 }
 
-/* Returns the arrivals of which every member that is here knows; none if another group has been
- * formed since this member learned of them. */
+/* Returns the arrivals that every connected member knows. Returns the empty set if a group has been
+ * formed since this member learned of the arrivals. */
 static tcp_set known_arrivals(const tcp_vote *v)
 {
     tcp_set known = v->arrivals;
@@ -138,7 +139,7 @@ static tcp_set known_arrivals(const tcp_vote *v)
         return (tcp_set){{0}};
     for (int i = 0; i < v->members; i++)
         if (i != v->own && tcp_set_has(&v->here, i))
-            known = both(&known, &v->state[i].arrivals);
+            known = intersection(&known, &v->state[i].arrivals);
     return known;
 }
 
@@ -146,13 +147,13 @@ static tcp_set known_arrivals(const tcp_vote *v)
 static tcp_set candidates(const tcp_vote *v)
 {
     const tcp_set arrivals = known_arrivals(v);
-    return either(&tcp_vote_last(v)->set, &arrivals);
+    return union_of(&tcp_vote_last(v)->set, &arrivals);
 }
 
-tcp_set tcp_vote_left(const tcp_vote *v)
+tcp_set tcp_vote_remaining(const tcp_vote *v)
 {
     const tcp_set able = candidates(v);
-    return both(&v->here, &able);
+    return intersection(&v->here, &able);
 }
 
 bool tcp_vote_settled(const tcp_vote *v)
@@ -165,8 +166,10 @@ bool tcp_vote_settled(const tcp_vote *v)
     return tcp_set_count(&open) == 0;
 }
 
-/* Returns whether this member may accept a group `set` that follows the formed group with number
- * `basis`. */
+/* Returns whether this member may accept a proposal with the members `set` that follows the formed
+ * group number `basis`. The set must contain this member; the formed group must not be older than
+ * the one that this member knows; the set must be a quorum of every later proposal that this member
+ * has tried; and there must be room to remember the proposal. */
 static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
     bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
@@ -178,20 +181,21 @@ static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 bool tcp_vote_may(const tcp_vote *v)
 {
     const tcp_ballot *last = tcp_vote_last(v);
-    const tcp_set left = tcp_vote_left(v);
+    const tcp_set left = tcp_vote_remaining(v);
     return is_quorum(&left, &last->set) && allows(v, &left, last->number);
 }
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
-static void try_it(tcp_vote *v, const tcp_ballot *ballot)
+static void add_tried(tcp_vote *v, const tcp_ballot *ballot)
 {
     v->highest = ballot->number;
     v->tried[v->tries++] = *ballot;
 }
 
-/* Forms a group. Proposals with lower numbers that this member has tried are forgotten: this member
- * will never form them, and a group is at work only if all its members have formed it (vote.h). */
+/* Forms a group. Forgets the tried proposals with lower numbers. Such a proposal can never become a
+ * group at work: a group is at work only if all its members have formed it (vote.h), and this
+ * member will not form it any more. */
 static void form(tcp_vote *v, const tcp_ballot *ballot)
 {
     int kept = 0;
@@ -204,78 +208,78 @@ static void form(tcp_vote *v, const tcp_ballot *ballot)
     v->arrivals = (tcp_set){{0}};
 }
 
-bool tcp_vote_propose(tcp_vote *v, tcp_word *out)
+bool tcp_vote_propose(tcp_vote *v, tcp_message *out)
 {
     const tcp_ballot last = *tcp_vote_last(v);
-    const tcp_set left = tcp_vote_left(v);
+    const tcp_set left = tcp_vote_remaining(v);
     uint64_t highest = v->highest;
     if (v->proposing || tcp_set_nth(&left, 0) != v->own || !tcp_vote_may(v))
         return false;
     for (int i = 0; i < v->members; i++)
         if (tcp_set_has(&v->here, i) && v->state[i].number > highest)
             highest = v->state[i].number;
-    v->proposal = (tcp_ballot){highest + 1, left, without(&left, &last.set)};
+    v->proposal = (tcp_ballot){highest + 1, left, difference(&left, &last.set)};
     v->proposing = true;
     v->accepted = (tcp_set){{0}};
     tcp_set_add(&v->accepted, v->own);
-    try_it(v, &v->proposal);
-    *out = (tcp_word){.say = TCP_PROPOSE, .ballot = v->proposal, .number = last.number};
+    add_tried(v, &v->proposal);
+    *out = (tcp_message){.kind = TCP_PROPOSE, .ballot = v->proposal, .number = last.number};
     return true;
 }
 
-bool tcp_vote_formed(tcp_vote *v, tcp_word *out)
+bool tcp_vote_formed(tcp_vote *v, tcp_message *out)
 {
     if (!v->proposing || memcmp(&v->accepted, &v->proposal.set, sizeof v->accepted) != 0)
         return false;
-    *out = (tcp_word){.say = TCP_FORMED, .ballot = v->proposal};
+    *out = (tcp_message){.kind = TCP_FORMED, .ballot = v->proposal};
     form(v, &v->proposal);
     return true;
 }
 
 static bool is_part(const tcp_set *part, const tcp_set *whole)
 {
-    const tcp_set shared = both(part, whole);
+    const tcp_set shared = intersection(part, whole);
     return memcmp(&shared, part, sizeof shared) == 0;
 }
 
-/* Accepts a proposal if the rules allow it, and returns whether it did. This member's own proposal
- * is then abandoned, because it has a lower number. */
-static bool accept(tcp_vote *v, const tcp_word *in)
+/* Accepts a proposal if the rules allow it. Returns whether it has accepted. If it has, this
+ * member's own proposal is abandoned, because its number is lower. */
+static bool accept(tcp_vote *v, const tcp_message *in)
 {
-    const tcp_set able = either(&v->formed.set, &v->arrivals);
+    const tcp_set able = union_of(&v->formed.set, &v->arrivals);
     if (in->ballot.number <= v->highest || !is_part(&in->ballot.set, &able) ||
         !allows(v, &in->ballot.set, in->number))
         return false;
     v->proposing = false;
-    try_it(v, &in->ballot);
+    add_tried(v, &in->ballot);
     return true;
 }
 
-bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in)
+bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in)
 {
     tcp_set all = {{0}};
     for (int i = 0; i < v->members; i++)
         tcp_set_add(&all, i);
-    return in->say <= TCP_FORMED && tcp_set_count(&in->ballot.set) > 0 &&
+    return in->kind <= TCP_FORMED && tcp_set_count(&in->ballot.set) > 0 &&
            is_part(&in->ballot.set, &all) && is_part(&in->suspects, &all);
 }
 
-bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
+bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer)
 {
-    switch ((tcp_say)in->say) {
-    case TCP_STATE: /* a member whose state arrives is no longer suspected */
+    switch ((tcp_message_kind)in->kind) {
+    case TCP_STATE: /* a member whose message STATE arrives is no longer suspected */
         v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
         v->state[from] = *in;
         tcp_set_add(&v->here, from);
         return false;
     case TCP_PROPOSE:
-        *answer = (tcp_word){.say = TCP_ACCEPT, .ballot = in->ballot};
+        *answer = (tcp_message){.kind = TCP_ACCEPT, .ballot = in->ballot};
         return accept(v, in);
     case TCP_ACCEPT:
         if (v->proposing && in->ballot.number == v->proposal.number)
             tcp_set_add(&v->accepted, from);
         return false;
-    case TCP_FORMED: /* only the last proposal that this member has tried can be formed */
+    case TCP_FORMED: /* this member can form only the last proposal that it has tried */
         if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)
             form(v, &v->tried[v->tries - 1]);
         return false;

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Frees the transport. Connections are closed before the listener, so that a peer whose attempt to
- * connect is refused also finds that its old connections are closed (must_dial in regroup.c). */
+ * connect is refused also finds its old connections to this member closed (must_dial in
+ * regroup.c). */
 static void end_wire(tcp_wire *w)
 {
     struct joining *rendezvous = w->rendezvous;
@@ -16,8 +17,8 @@ static void end_wire(tcp_wire *w)
 }
 
 /* Closes the transport. All messages have been passed to the kernel by now. tcp_drain waits for the
- * peers first: a close on this side while data of a peer are unread would make the kernel drop data
- * in transit. */
+ * peers before the sockets are closed: if a socket were closed while data of a peer are unread, the
+ * kernel would drop data in transit. */
 static void close_tcp(ls_wire *base)
 {
     tcp_dismiss_waiting(((tcp_wire *)base)->rendezvous, "the run has ended");
@@ -25,8 +26,8 @@ static void close_tcp(ls_wire *base)
     end_wire((tcp_wire *)base);
 }
 
-/* Aborts the transport. Returns 0, which says that no memory of a transfer is in use: the kernel
- * has copied the data that it was given. */
+/* Aborts the transport. Returns 0: no memory of a transfer is in use, because the kernel has copied
+ * all data that it was given. */
 static int abort_tcp(ls_wire *base)
 {
     end_wire((tcp_wire *)base);

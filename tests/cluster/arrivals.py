@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and are lost.
 
-Each host is a network namespace. A run over TCP begins on two or three of them. Then hosts are lost
-(killed, stopped, cut off, or killed at a stage of a step) and others come, also those that were
-lost, and also a loss falls into the middle of an admission: that of the newcomer, of the first host
-or of another one. Every host that was not lost must end with the weights of one process, and nothing
-may be left behind: no process, and no file that is not whole. With --cases, N random schedules, F to F + N - 1
-of seed S; otherwise a few fixed ones. Needs root and iproute2; without them it is skipped (77) and says why.
+Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
+(killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host may
+come again. In some cases a host is lost in the middle of an admission: the newcomer, the first host
+or another host. Every host that was not lost must end with the weights of a run in one process. No
+process and no incomplete file may remain. With --cases, N random schedules are run, numbers F to
+F + N - 1 of seed S; without it, a few fixed schedules. Needs root and iproute2; without them the
+test is skipped (77) with the reason.
 """
 
 import argparse
@@ -24,19 +25,19 @@ import time
 import hosts
 
 EPOCHS, PER_EPOCH = 10, 32
-SPACES = 5  # most hosts
+SPACES = 5  # largest number of hosts, one in each namespace
 PATIENCE_S = 90
 BEING_ADMITTED = "is being admitted"
 
 
 class Host:
-    """A process on host i, from 1."""
+    """A process on host i; hosts are numbered from 1."""
 
     def __init__(self, test, i, join, number, wait_s, more):
         self.test, self.i, self.name = test, i, f"host-{i}-{number}"
         self.folder = test.folder / self.name
         self.folder.mkdir()
-        self.lost = None  # how
+        self.lost = None  # how the host was lost: kill, stop or cut
         words = [test.program, test.folder / "c.json", "--devices", "cpu:1", "--listen", ":7070",
                  *(["--join", f"{hosts.NET}{join}:7070"] if join else []), "--members", test.count, "--secret",
                  test.folder / "secret", "--set", "run_dir=run", "--wait", wait_s, *test.pace, *more]
@@ -83,7 +84,7 @@ class Test:
         last = (self.folder / "alone" / "metrics.jsonl").read_text().splitlines()[-1]
         self.expected = json.loads(last)["weights_sha256"]
 
-    # ---- what can be seen ------------------------------------------------------------------------
+    # ---- observations ----------------------------------------------------------------------------
 
     def wait(self, what, why, limit_s=PATIENCE_S):
         until = time.time() + limit_s
@@ -96,11 +97,12 @@ class Test:
         return max((r["step"] for h in self.all for r in h.records() if r["type"] == "step"), default=0)
 
     def arrivals(self, i):
-        """How often host i was admitted; the same arrival may be in the records of two first hosts."""
+        """Returns how often host i was admitted. If the first host was lost, two hosts may have
+        recorded the same arrival; it counts once."""
         found = {(r["host"], r["step"]) for h in self.all for r in h.records() if r["type"] == "arrival"}
         return sum(host.split("#")[0] == f"h{i}" for host, _ in found)
 
-    # ---- what happens ----------------------------------------------------------------------------
+    # ---- events ----------------------------------------------------------------------------------
 
     def start(self, count):
         self.all, self.members, self.count = [], [], count
@@ -125,7 +127,8 @@ class Test:
             os.kill(pid, signal.SIGSTOP if how == "stop" else signal.SIGKILL)
 
     def come(self, i, join, victim=None, delay_s=0.0):
-        """Host i comes, and joins host `join`. In the middle of its admission `victim` is lost: a host, or "newcomer"."""
+        """Starts host i, which joins host `join`. If `victim` is given (a host, or "newcomer"), it
+        is lost in the middle of the admission."""
         before = self.arrivals(i)
         host = self.add(i, join)
         if victim is None:
@@ -137,13 +140,15 @@ class Test:
         time.sleep(delay_s)
         if host.code() is None:
             self.lose(host if victim == "newcomer" else victim, "kill")
-            if victim != "newcomer":  # it may get in at once, at a later end of an epoch, or not at all
+            # The newcomer may be admitted at once, at the end of a later epoch, or not at all.
+            if victim != "newcomer":
                 self.wait(lambda: self.arrivals(i) > before or host.code() is not None, f"host {i} has no end")
                 if self.arrivals(i) > before and host.code() is None:
                     self.members.append(host)
 
     def finish(self):
-        """All that are left end well, and those that were lost and live find out."""
+        """Waits for the end. The remaining members must end with 0 and the expected weights. Hosts
+        that were stopped or cut off must notice it and exit with 75."""
         for host in self.members:
             self.wait(lambda h=host: h.code() is not None, f"host {host.i} does not end")
         for host in self.all:
@@ -196,7 +201,8 @@ class Test:
 
 
 def able(members):
-    """Hosts of which any one may be lost: more than half are left, or half of them with the first."""
+    """Returns the hosts whose loss the others survive. After it more than half of the hosts must
+    remain, or exactly half with the first host."""
     left = len(members) - 1
     return [h for h in members if 2 * left > len(members) or (2 * left == len(members) and h is not members[0])]
 
@@ -208,7 +214,8 @@ def draw_event(test, draw, said):
         i, join = draw.choice(free), draw.choice(test.members)
         victim = None
         if draw.random() < 0.5:
-            # The first of two may not be lost before the newcomer counts, and nobody knows whether it does.
+            # The first of two hosts may be lost only when the newcomer is a member. This test
+            # cannot know when that is, so it does not choose the first of two.
             victims = ["newcomer", *[h for h in may_go if len(test.members) > 2 or h is not test.members[0]]]
             victim = draw.choice(victims)
         name = victim if victim in (None, "newcomer") else f"host {victim.i}"

@@ -1,6 +1,6 @@
-/* An MPI program, started by mpirun, that passes a communicator to a trainer. The weights must be
- * those of a single process, MPI must remain usable afterwards, and it must be possible to train
- * again. */
+/* An MPI program, started by mpirun, that passes a communicator to a trainer. The weights must
+ * equal the weights of a single process, MPI must remain usable after the training, and a second
+ * training must be possible. */
 #include <lockstep/trainer.h>
 
 #include <mpi.h>
@@ -45,7 +45,8 @@ int main(int argc, char **argv)
     MPI_Comm all;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &all); /* its own order of the processes */
+    /* a communicator that numbers the processes in another order */
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &all);
     if (train(alone, NULL) != LS_OK)
         return fail("training alone");
     for (int time = 0; time < 2; time++) {

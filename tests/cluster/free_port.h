@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A port of 127.0.0.1 that nobody has at the moment; -1 if none is to be had. */
+/* Returns a port of 127.0.0.1 that no program uses at the moment; −1 if there is none. */
 static inline int free_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -2,13 +2,14 @@
 """hosts.py TRAINER [--deadline S]: trains on several hosts, each a network namespace of this
 machine, by mpirun.
 
-The weights must be the same on 1, 2 and 3 hosts. If a member (also the first one) is killed,
-stopped or disconnected, every other process must save and end with 75 within the deadline and 2 s,
-and each saved run must continue, on another number of hosts, to the weights of the undisturbed run.
-A signal to one process, or to mpirun, must stop all after the same step. With --grid, 1 to 4 hosts
-× 1 to 3 workers × shards 7, 8, 12, 24; with --cases N, N random faults; with --tcp, over the TCP
-engine. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun and liblockstep-mpi.so beside
-the program; without them it is skipped (77) and says why. Everything that it creates is removed.
+The weights must be the same on 1, 2 and 3 hosts. If a member (the first one included) is killed,
+stopped or disconnected, every other process must save and exit with 75, within the deadline and
+2 s. Each saved run must continue on another number of hosts, and end with the weights of a run
+without faults. A signal to one process, or to mpirun, must stop all processes after the same step.
+--grid tries 1 to 4 hosts × 1 to 3 workers × shards 7, 8, 12, 24. --cases N tries N random faults.
+--tcp uses the TCP engine. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun, and
+liblockstep-mpi.so in the program's folder; without them the test is skipped (77) with the reason.
+The test removes everything that it creates.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import tempfile
 import time
 
 NET = "10.77.0."
-EPOCHS = 16  # long enough for something to happen to a run
+EPOCHS = 16  # enough steps for a fault in the middle of a run
 CONFIG = {
     "data": {"name": "synthetic", "limit": 2048}, "batch_size": 64, "shards": 8, "epochs": EPOCHS, "eval_every": 8,
     "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}, "init": "xavier",
@@ -34,8 +35,8 @@ CONFIG = {
         {"type": "avg_pool", "kernel": 2}, {"type": "conv2d", "out": 8, "kernel": 5}, {"type": "batch_norm"},
         {"type": "relu"}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
 STEPS = 2048 // 64 * EPOCHS
-PATIENCE_S = 120  # for a whole run, on a busy machine
-SLACK_S = 15  # what may come on top of a deadline where the machine may be busy; in a campaign it may not
+PATIENCE_S = 120  # longest time for a whole run, on a busy machine
+SLACK_S = 15  # added to a deadline because the machine may be busy; campaigns (--cases) add none
 STAGES = ("start", "shard", "merge", "apply", "report")
 
 
@@ -51,7 +52,7 @@ def ip(*words):
 
 
 def clean_environment(scratch):
-    """Nothing that this program was started with tells MPI what to do, and what MPI leaves behind goes with the rest."""
+    """Removes the variables that configure MPI. MPI's temporary files go to `scratch`."""
     for name in list(os.environ):
         if name.startswith(("OMPI_", "PMI", "PRTE_", "SLURM_", "HYDRA_", "MPI")):
             del os.environ[name]
@@ -59,10 +60,10 @@ def clean_environment(scratch):
 
 
 class Hosts:
-    """Namespaces NAME1 … NAMEn on a bridge in NAMEbr, or, `by` a relay, on that."""
+    """Namespaces NAME1 … NAMEn, connected by a bridge in NAMEbr, or by a relay if `by` is given."""
 
     def __init__(self, count, by=None):
-        self.name = f"lst{os.getpid()}-{secrets.token_hex(2)}{'r' if by else 'h'}"  # not that of one left by a killed test
+        self.name = f"lst{os.getpid()}-{secrets.token_hex(2)}{'r' if by else 'h'}"  # unique
         self.count, self.by = count, by
         self.made, self.relay = [], None
 
@@ -110,7 +111,7 @@ class Hosts:
         ip("-n", self.space("br"), "link", "set", f"p{i}", state)
 
     def split(self, others):
-        """These hosts reach each other and nobody else; none: all do."""
+        """Lets these hosts reach only each other. An empty list lets all hosts reach each other."""
         bridge = self.space("br")
         subprocess.run(["ip", "-n", bridge, "link", "add", "br1", "type", "bridge"], check=False, stderr=subprocess.DEVNULL)
         ip("-n", bridge, "link", "set", "br1", "up")
@@ -122,7 +123,7 @@ class Hosts:
         return [int(word) for word in out.split()]
 
     def trainer_of(self, i, program):
-        """The process that trains on host i, or None."""
+        """Returns the process that trains on host i, or None."""
         for pid in self.pids(self.space(i)):
             with contextlib.suppress(OSError):
                 if os.readlink(f"/proc/{pid}/exe") == str(program):
@@ -140,12 +141,13 @@ class Run:
         if test.tcp:
             self.start(test, self.of_tcp(test, words))
             return
-        member = "" if test.mpich else f"{test.scratch}/member"  # its launcher ends what goes on behind MPI_Finalize
+        # MPICH's launcher ends processes that go on after MPI_Finalize, as the script would.
+        member = "" if test.mpich else f"{test.scratch}/member"
         command = f"hostname {test.hosts.space(1)}; exec {test.launch(count)} {member} {test.program} {' '.join(words)}"
         self.start(test, command)
 
     def of_tcp(self, test, words):
-        """No launcher: each host starts its own, and the first has the address."""
+        """Returns a command that starts one process on each host. The first host listens."""
         join = f"--join {NET}1:7070 --members {self.count} --secret secret"
         one = f"{test.scratch}/member {test.program} {' '.join(words)} {join}"
         others = "".join(f"OMPI_COMM_WORLD_RANK={i - 1} {test.scratch}/agent {NET}{i} {one} & "
@@ -159,7 +161,7 @@ class Run:
             cwd=test.scratch, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
 
     def codes(self):
-        """{rank: (exit code, when)} of the members that have ended."""
+        """Returns {rank: (exit code, time)} of the members that have ended."""
         found = {}
         for path in self.test.scratch.glob("code.*"):
             text = path.read_text().split()
@@ -168,7 +170,7 @@ class Run:
         return found
 
     def wait_for(self, what, limit_s):
-        """Not for long once the launcher has ended: a member that was cut off may go on without it."""
+        """Waits until what() is true; after the launcher's end, at most deadline_s + SLACK_S."""
         until, ended = time.time() + limit_s, False
         while not what():
             if self.process.poll() is not None and not ended:
@@ -178,12 +180,12 @@ class Run:
             time.sleep(0.02)
 
     def trainer_of(self, member):
-        """The process to disturb."""
+        """Returns the process of a member. Fails if there is none."""
         pid = self.test.hosts.trainer_of(member + 1, self.test.program)
         return pid or self.fail("there is no process to disturb")
 
     def end(self, limit_s=2):
-        """mpirun may hang when a link was cut: what it keeps is ended with it."""
+        """Kills all remaining processes: mpirun may hang after a link was cut."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(limit_s)
         for i in range(1, self.test.hosts.count + 1):
@@ -211,13 +213,13 @@ class Test:
     def __init__(self, program, hosts, scratch, deadline_s, tcp):
         self.program, self.hosts, self.scratch, self.deadline_s = program, hosts, scratch, deadline_s
         self.tcp = tcp
-        self.mpich = None  # its mpirun
+        self.mpich = None  # path of MPICH's mpirun; None: Open MPI's, or no launcher
         self.patience_s = PATIENCE_S
         self.expected = None
         self.slack_s = SLACK_S
 
     def prepare(self):
-        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)  # a worker that is slow is not lost
+        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)  # workers may be slow
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
         (self.scratch / "secret").write_bytes(os.urandom(32))
         (self.scratch / "secret").chmod(0o600)
@@ -239,19 +241,20 @@ class Test:
         if self.mpich:
             return (f"{self.mpich} -n {count} -ppn 1 -hosts {hosts} -launcher rsh -launcher-exec {self.scratch}/agent "
                     "-bind-to none -disable-auto-cleanup -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES e0")
-        return (f"mpirun --allow-run-as-root -N 1 --bind-to none --enable-recovery -H {hosts} "  # docs/hosts-details.md
+        return ("mpirun --allow-run-as-root -N 1 --bind-to none "  # see docs/hosts-details.md
+                f"--enable-recovery -H {hosts} "
                 f"--mca plm_rsh_agent {self.scratch}/agent --mca btl tcp,self --mca btl_tcp_if_include e0 "
                 f"--mca oob_tcp_if_include e0 --mca orte_tmpdir_base {self.scratch}")
 
     @staticmethod
     def slowly(at):
-        """Half a second at some of the steps behind `at`, so that what is to happen there does on any machine."""
+        """Returns options that slow four steps after `at`, so that a fault comes in one of them."""
         steps = [min(at + 8 * k, STEPS) for k in range(1, 5)]
         return [word for step in steps for word in ("--inject", f"worker=0,step={step},kind=stall,stage=shard,seconds=0.5")]
 
     @staticmethod
     def shown(at):
-        """Step `at` takes more than the second after which records are written: who waits for it sees it at once."""
+        """Returns options that make step `at` so long (over 1 s) that it is recorded at once."""
         return ["--inject", f"worker=0,step={at},kind=stall,stage=shard,seconds=1.1"]
 
     def words(self, directory, resume=None, workers=1, devices=None):
@@ -276,7 +279,8 @@ class Test:
             run.wait_for(lambda: run.process.poll() is not None, self.patience_s)
         else:
             run.wait_for(lambda: len(run.codes()) == count, self.patience_s)
-        fine = (0, -signal.SIGPIPE) if self.mpich else (0, None)  # its launcher writes to a proxy that has ended
+        # MPICH's launcher may write to a proxy that has ended.
+        fine = (0, -signal.SIGPIPE) if self.mpich else (0, None)
         if any(code for code, _ in run.codes().values()) or run.process.poll() not in fine:
             run.fail("a member failed")
         run.end(SLACK_S)
@@ -289,7 +293,8 @@ class Test:
         return path.read_text().count('"type":"step"') if path.exists() else 0
 
     def grid(self, most, example, all_shards, all_workers):
-        """Without an example, the test's own net, for an epoch; with one, LeNet for 1,000 steps or ResNet-18 for 20."""
+        """Compares the weights of 1 to `most` hosts. Without an example: this test's network, one
+        epoch. With an example: LeNet for 1,000 steps or ResNet-18 for 20."""
         more = ["--set", "epochs=1"]
         if example:
             self.patience_s = 10 * PATIENCE_S
@@ -315,7 +320,7 @@ class Test:
         return json.loads(out)[0]["stats64"]["tx"]["bytes"]
 
     def bytes_of_step(self, count, shards):
-        """What the busiest host sends in a step, as a multiple of the arena: the difference of two runs."""
+        """Returns the most bytes that a host sends in a step, divided by the arena's bytes."""
         model = {"layers": [{"type": "flatten"}, {"type": "dense", "out": 512}, {"type": "relu"}, {"type": "dense", "out": 10}]}
         (self.scratch / "model.json").write_text(json.dumps(model))
         sent = []
@@ -330,7 +335,8 @@ class Test:
         return max(b - a for a, b in zip(*sent)) / (3 * STEPS / EPOCHS) / arena
 
     def measure_bytes(self):
-        """Against the formula k (1 − f) + (H − 1) f of the busiest host, whose cover has k nodes; f = 1 / H."""
+        """Compares the bytes of a step with the formula k (1 − f) + (H − 1) f, f = 1 / H, for H
+        hosts. k is the number of tree nodes of the host that sends most (src/cluster/cluster.h)."""
         for count, shards, nodes in (2, 8, 1), (2, 7, 1), (3, 12, 1), (3, 8, 2), (4, 8, 1):
             formula = (nodes + 1) * (count - 1) / count
             found = self.bytes_of_step(count, shards)
@@ -339,7 +345,7 @@ class Test:
                 raise SystemExit("FAILED: more than the formula and 5 %")
 
     def clear(self):
-        """What a case that failed has left."""
+        """Removes what a failed case has left: links that are down, and processes."""
         for i in range(1, self.hosts.count + 1):
             self.hosts.cut(i, "up")
             for pid in self.hosts.pids(self.hosts.space(i)):
@@ -347,12 +353,12 @@ class Test:
                     os.kill(pid, signal.SIGKILL)
 
     def use(self, hosts):
-        """From now on these."""
+        """Uses these hosts from now on."""
         self.hosts = hosts
         self.prepare()
 
     def cases(self, number, seed, networks):
-        """Random faults on one of the networks, {name: hosts}; how many of each kind, and the failures."""
+        """Runs cases with random faults on `networks`, {name: hosts}. Returns how many failed."""
         draw, self.slack_s = random.Random(seed), 0
         counts = {"cases": 0, "failed": 0}
         for case in range(number):
@@ -366,7 +372,7 @@ class Test:
             try:
                 self.disturbed(count, victim, how, at, again, f"case-{case}", draw)
             except SystemExit as why:
-                if why.code == 143:  # this program is to end, not the case
+                if why.code == 143:  # SIGTERM: this program must end, not only the case
                     raise
                 print(why, f"(case {case} of seed {seed})", flush=True)
                 keys.append("failed")
@@ -379,7 +385,7 @@ class Test:
         return counts["failed"]
 
     def interrupted(self, count, victim, again):
-        """Host `victim` (from 0; −1: mpirun) is asked to stop: all stop, and the first has saved."""
+        """Asks host `victim` (from 0; −1: mpirun) to stop. All must stop; the first must save."""
         directory = f"interrupted-{victim}"
         run = Run(self, count, self.words(directory) + self.slowly(STEPS // 8))
         run.wait_for(lambda: self.steps(directory) >= STEPS // 8, PATIENCE_S)
@@ -395,7 +401,7 @@ class Test:
         self.whole(again, directory, directory)
 
     def namesakes(self):
-        """Two processes on one host are refused unless each was given its devices; two hosts of one name are not."""
+        """Two processes on one host must be refused, but not two hosts with the same name."""
         name, boot = self.scratch / "name", self.scratch / "boot"
         name.write_text(self.hosts.space(1))
         run = Run(self, 2, ["c.json", "--quiet", "--set", "run_dir=twice"])
@@ -410,7 +416,7 @@ class Test:
         boot.unlink()
 
     def paused(self, count, directory="paused"):
-        """All processes are stopped for longer than the deadline, as a suspended machine is: nobody is lost."""
+        """All processes are stopped for longer than the deadline. No member must be lost."""
         run = Run(self, count, self.words(directory) + self.slowly(STEPS // 4))
         run.wait_for(lambda: self.steps(directory) >= STEPS // 4, PATIENCE_S)
         pids = [run.trainer_of(i) for i in range(count)]
@@ -425,14 +431,14 @@ class Test:
         print(f"a pause of all {count}: same weights")
 
     def mended(self, run, count, victim, directory):
-        """A link that is cut for less than the deadline costs nothing."""
+        """A link is cut for less than the deadline. The weights must stay the same."""
         self.hosts.cut(victim + 1, "down")
         time.sleep(self.deadline_s / 4)
         self.hosts.cut(victim + 1, "up")
         run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
         codes = {code for code, _ in run.codes().values()}
         run.end()
-        if codes == {75}:  # TCP waits ever longer before it sends again: longer than the deadline in the end
+        if codes == {75}:  # TCP has waited longer than the deadline before it sent again
             print(f"mend {victim} of {count}: saved", flush=True)
             self.whole(count, directory, directory)
         elif codes != {0} or self.hash_of(directory) != self.expected:
@@ -462,7 +468,8 @@ class Test:
         return steps[-1] if steps else 0
 
     def strike(self, run, victim, how, at):
-        """`how` befalls the host, which has a stall waiting for it where that is a stage of step `at` + 1."""
+        """Inflicts the fault `how` on host `victim`, and returns its process. If `how` is a stage
+        of a step, the host stalls there in step `at` + 1, and is killed meanwhile."""
         if how in STAGES:
             time.sleep(0.3)
         pid = run.trainer_of(victim)
@@ -475,7 +482,7 @@ class Test:
         return pid
 
     def goes_on(self, count, losses, directory, draw=None):
-        """[(host, how, behind step)]: one after the other is lost, and those that are left go on to the same weights."""
+        """`losses`: [(host, how, after which step)]. The others must end with the same weights."""
         run_words = [*self.words(directory), "--set", "cluster.on_host_loss=continue"]
         for _, how, at in losses:
             run_words += self.shown(at) if draw or how in STAGES else self.slowly(at)
@@ -500,7 +507,7 @@ class Test:
             if how == "cut":
                 run.wait_for(lambda v=victim: v in run.codes(), PATIENCE_S)
         run.wait_for(lambda: all(m in run.codes() for m in left), PATIENCE_S)
-        for victim, pid in stopped:  # it wakes up and finds itself alone
+        for victim, pid in stopped:  # each must notice that the others have gone on
             os.kill(pid, signal.SIGCONT)
             run.wait_for(lambda v=victim: v in run.codes(), PATIENCE_S)
         codes = {m: code for m, (code, _) in run.codes().items()}
@@ -519,7 +526,7 @@ class Test:
             raise SystemExit("FAILED: it took too long")
 
     def parted(self, others, goes_on):
-        """Four hosts in two parts that cannot reach each other: one of them goes on, the other one saves and stops."""
+        """Divides four hosts into two parts. Part `goes_on` must go on, the other save and stop."""
         directory = f"parted-{len(others)}-{others[0]}"
         run = Run(self, 4, [*self.words(directory), "--set", "cluster.on_host_loss=continue", *self.slowly(STEPS // 4)])
         run.wait_for(lambda: self.last_step(directory) >= STEPS // 4, PATIENCE_S)
@@ -536,7 +543,7 @@ class Test:
         print(f"parted from {others}: {goes_on} went on, same weights", flush=True)
 
     def losses(self, draw, count):
-        """One that the others survive, or two."""
+        """Draws one or two losses after which the remaining hosts can go on."""
         found, left, at = [], list(range(count)), draw.randrange(1, STEPS // 2)
         for _ in range(draw.choice((1, 1, 2))):
             able = [v for v in left if 2 * (len(left) - 1) > len(left) or v != left[0]]
@@ -571,8 +578,9 @@ class Test:
         return failed
 
     def disturbed(self, count, victim, how, at, again, directory=None, draw=None):
-        """`how` befalls host `victim` (from 0) behind step `at`, or at a stage of it, in which it is killed; the saves,
-        or one drawn of them, go on on `again` hosts."""
+        """Inflicts the fault `how` on host `victim` (from 0) after step `at`. If `how` is a stage,
+        the host is killed in this stage of the next step. All others must save. Saved runs (with
+        `draw`: one of them) are resumed on `again` hosts."""
         directory = directory or f"{how}-{victim}-{at}"
         inject = self.scratch / f"inject.{victim}"
         if how in STAGES:
@@ -597,7 +605,7 @@ class Test:
             run.fail("a survivor did not end with 75")
         if late > self.deadline_s + 2 + self.slack_s:
             run.fail(f"it took {late:.1f} s")
-        if how == "stop":  # one that wakes up finds itself alone, and saves
+        if how == "stop":  # the host must notice that the others have ended, and save
             os.kill(pid, signal.SIGCONT)
             run.wait_for(lambda: victim in run.codes(), PATIENCE_S)
         run.end()
@@ -609,7 +617,7 @@ class Test:
 
 
 def shorten_runs():
-    """A program with a sanitizer takes half as many steps, and still longer."""
+    """Halves the number of steps, because a program with a sanitizer is slow."""
     global EPOCHS, STEPS  # pylint: disable=global-statement
     EPOCHS, STEPS = EPOCHS // 2, STEPS // 2
     CONFIG["epochs"] = EPOCHS
@@ -635,8 +643,8 @@ def main():
     args = parser.parse_args()
     if args.slow:
         shorten_runs()
-    sys.stdout.reconfigure(line_buffering=True)  # what was said is there, whoever ends this
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays behind
+    sys.stdout.reconfigure(line_buffering=True)  # so that a kill loses no output
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces are removed
     program = args.trainer.resolve()
     if os.geteuid() != 0:
         skip("network namespaces are root's")

@@ -1,8 +1,9 @@
 #!/bin/sh
-# launched.sh TRAINER [OLD_MPICH]: a program that a launcher has started several times, and that has
-# no engine to reach the other processes, or one that finds none, refuses to train the same model in
-# each. An absent and a broken engine have different messages, and an MPICH that hangs is refused by
-# its version. The program saves once when it is told to stop. Exit status 1 if not.
+# launched.sh TRAINER [OLD_MPICH]: a launcher has started the program several times. If the program
+# has no engine to reach the other processes, or the engine finds none, it must refuse to train the
+# same model in each process. An absent engine and a broken engine must have different messages. An
+# MPICH that would hang must be refused by its version. When the program is told to stop, it must
+# save exactly once. Exits with 1 if a check fails.
 set -eu
 unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_SIZE SLURM_STEP_NUM_TASKS
 work=$(mktemp -d)
@@ -13,7 +14,7 @@ cat >"$work/c.json" <<TEXT
  "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.05}, "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
 TEXT
 
-# refuses VARIABLE WORD
+# refuses VARIABLE WORD: with VARIABLE=3 the trainer must refuse, with WORD in the message.
 refuses() {
     if env "$1=3" "$work/trainer" "$work/c.json" --devices cpu:1 --quiet >"$work/out" 2>&1; then
         echo "FAILED: $1=3 trains"
@@ -28,7 +29,7 @@ refuses() {
 refuses OMPI_COMM_WORLD_SIZE absent
 refuses PMI_SIZE absent
 refuses SLURM_STEP_NUM_TASKS absent
-if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # of processes that MPI did not start
+if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # with processes that MPI did not start
     cp -- "$(dirname -- "$1")/liblockstep-mpi.so" "$work/"
     if SLURM_STEP_NUM_TASKS=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet >"$work/out" 2>&1 ||
         ! grep -q "started as 3 processes that do not find each other" "$work/out"; then
@@ -50,7 +51,8 @@ refuses OMPI_COMM_WORLD_SIZE broken
 OMPI_COMM_WORLD_SIZE=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.engine=none >/dev/null 2>&1
 rm "$work/liblockstep-mpi.so"
 
-# MPICH's launcher tells of each process that ends by SIGUSR1: the second one is no wish to stop at once.
+# MPICH's launcher sends SIGUSR1 whenever a process ends. A second SIGUSR1 must not stop the program
+# at once.
 (cd "$work" && exec ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 --set epochs=100000 --set run_dir=told) \
     >"$work/out" 2>&1 &
 told=$!

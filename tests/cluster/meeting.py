@@ -5,11 +5,11 @@ translation and train.
 Each host is on a network of its own. A fourth namespace, the gateway, translates addresses between
 them:
 
-    service      the others join a service's address, 10.96.0.10, which no host has; the gateway
-                 calls the first host with its own address, so that the first sees only the
-                 gateway's address (like Kubernetes' services and Docker's proxy)
-    published    the same, and host 2 reaches host 3 only at a published port of the gateway, which
-                 host 3 advertises
+    service      the other hosts join a service's address, 10.96.0.10, which no host has; the
+                 gateway connects to the first host from its own address, so that the first host
+                 sees only the gateway's address (like Kubernetes' services and Docker's proxy)
+    published    as `service`, and host 2 reaches host 3 only at a published port of the gateway,
+                 which host 3 advertises
 
 Each time the weights must be those of one machine. The first host starts between the others, and
 hosts start S seconds apart. Then errors must be reported at once, with names, on both sides. Needs
@@ -31,7 +31,9 @@ import time
 import hosts
 
 SERVICE, PORT = "10.96.0.10", 7070
-PUBLISHED, PUBLISHED_AT = "10.66.0.1", 7073  # lower than what the first sees of host 2, so that that one calls
+# The address is lower than that of host 2 as host 1 sees it, so that host 2 is the one that
+# connects.
+PUBLISHED, PUBLISHED_AT = "10.66.0.1", 7073
 PATIENCE_S = 120
 
 
@@ -43,7 +45,8 @@ def must(space, *words, text=None):
 
 
 class Translated(hosts.Hosts):
-    """Namespaces NAME1 … NAME3, host i at 10.77.i.2 behind 10.77.i.1 of the gateway NAMEbr."""
+    """Namespaces NAME1 … NAME3 and a gateway, NAMEbr, between them. Host i has the address
+    10.77.i.2; the gateway has 10.77.i.1 on the link to it."""
 
     def __enter__(self):
         gateway = self.space("br")
@@ -66,7 +69,8 @@ class Translated(hosts.Hosts):
         return self
 
     def translate(self, more, own=""):
-        """The service leads to host 1, in the gateway's name; `more`: further rules; `own`: for what the gateway says."""
+        """Translates the service's address to host 1's. Host 1 sees the gateway as the sender.
+        `more`: further rules; `own`: rules for packets that the gateway itself sends."""
         must(self.space("br"), "nft", "-f", "-", text=f"""
             flush ruleset
             table ip t {{
@@ -90,12 +94,12 @@ class Translated(hosts.Hosts):
             }}""")
 
     def narrow(self, i, mtu):
-        """The gateway's end of host i's link."""
+        """Sets the MTU of the gateway's end of the link to host i."""
         hosts.ip("-n", self.space("br"), "link", "set", f"p{i}", "mtu", str(mtu))
 
 
 class Host:
-    """A trainer in a namespace; what it says on stderr is in a file."""
+    """A trainer in a namespace, with its stderr in a file."""
 
     def __init__(self, test, i, *words, before="true"):
         self.test, self.i = test, i
@@ -136,7 +140,7 @@ class Test:
         config = dict(hosts.CONFIG, epochs=2, eval_every=1)
         (scratch / "c.json").write_text(json.dumps(config))
         (scratch / "secret").write_bytes(os.urandom(32))
-        (scratch / "secret").chmod(0o444)  # as Docker mounts it
+        (scratch / "secret").chmod(0o444)  # the mode that Docker gives to secrets
         self.expected = None
 
     def fail(self, why):
@@ -160,7 +164,8 @@ class Test:
         return Host(self, i, *words, "--members", "3", "--set", f"run_dir=met-{self.runs}", before=before)
 
     def meets(self, what, third):
-        """Host 2 comes first, then the first, then host 3."""
+        """Host 2 is started first, then host 1, which is the first member, then host 3. They must
+        connect."""
         self.runs += 1
         second = self.start(2, "--join", f"{SERVICE}:{PORT}")
         second.await_said(f"nobody answers at {SERVICE}:{PORT} (")
@@ -182,7 +187,8 @@ class Test:
         print(f"{what}: three hosts, started {self.apart_s:g} s apart, have one machine's weights", flush=True)
 
     def unreached(self):
-        """Host 3 is reached by nobody but by its published port, and does not say so: all hear which it is, at once."""
+        """Host 3 can be reached only at its published port, but was not told to advertise it. All
+        hosts must fail at once and name host 3."""
         self.runs += 1
         started = [self.start(1, "--listen", f":{PORT}"), self.start(2, "--join", f"{SERVICE}:{PORT}"),
                    self.start(3, "--join", f"{SERVICE}:{PORT}")]
@@ -193,7 +199,8 @@ class Test:
         print("a host that others do not reach is named on all", flush=True)
 
     def narrow(self):
-        """Long messages to and from host 2 are lost, and nobody says so; short ones arrive."""
+        """Long messages to and from host 2 are lost without a report of the network; short messages
+        arrive. All hosts must name the link."""
         self.runs += 1
         deadline = ["--set", "cluster.deadline_s=2"]
         started = [self.start(1, "--listen", f":{PORT}", *deadline),
@@ -207,7 +214,7 @@ class Test:
         print("a link of another MTU is told from a lost host", flush=True)
 
     def wrong(self):
-        """Of one that cannot come in each side says which and why."""
+        """If a host cannot join, it and the first host must both say which host it is and why."""
         self.runs += 1
         first = self.start(1, "--listen", f":{PORT}", "--wait", "20")
         first.await_said("1 of 3 have come")
@@ -227,7 +234,8 @@ class Test:
         first.process.send_signal(signal.SIGTERM)
         if first.code() != 130:
             self.fail("one that waits does not end by a signal")
-        known = "127.0.0.1 localhost\\n127.0.1.1 a-name\\n"  # as Debian's installer writes it for the machine's own name
+        # Debian's installer writes such a line for the machine's own name.
+        known = "127.0.0.1 localhost\\n127.0.1.1 a-name\\n"
         itself = self.start(2, "--join", "a-name:7070", before=f"printf '{known}' >own; mount --bind own /etc/hosts")
         if itself.code() != 64:
             self.fail("a name that is loopback was taken")
@@ -245,7 +253,7 @@ def main():
     parser.add_argument("--apart", type=float, default=0.5, help="seconds between the starts of two hosts")
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces are removed
     if os.geteuid() != 0:
         hosts.skip("network namespaces are root's")
     for tool in ("ip", "unshare", "nft", "sysctl"):

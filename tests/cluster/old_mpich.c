@@ -1,4 +1,4 @@
-/* A library for LD_PRELOAD that makes an MPI report the version of an MPICH that Lockstep
+/* A library for LD_PRELOAD. With it, the MPI library reports the version of an MPICH that Lockstep
  * refuses. */
 #include <string.h>
 

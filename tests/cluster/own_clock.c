@@ -1,5 +1,5 @@
-/* Takes the place of the library's clock in threads that have one of their own (wire_double.h). The
- * linker's option --wrap has these functions called instead. */
+/* Replaces the library's clock in threads that have a clock of their own (wire_double.h). With the
+ * linker's option --wrap, these functions are called instead of the library's. */
 #include "cluster/wire_double.h"
 
 uint64_t __real_ls_now_ns(void);

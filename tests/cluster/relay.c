@@ -1,6 +1,6 @@
 /* relay DELAY_MS LOSS_PERCENT SEED INTERFACE…: a switch between network interfaces that delays
- * frames and drops some of them, for kernels without netem. It learns which address is reached
- * through which interface. A signal ends it. */
+ * frames and drops some of them, for kernels without netem. The switch learns which address is
+ * reached through which interface. A signal ends the program. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,7 +54,9 @@ static double draw(void)
     return (double)(random_state >> 11) / (double)((uint64_t)1 << 53);
 }
 
-/* Frames come whole, of up to 64 KiB, with what the kernel has yet to do to them in front. */
+/* The kernel delivers whole frames of up to 64 KiB. Before each frame it puts a header (struct
+ * virtio_net_hdr), which says what is still to be done when the frame is sent: compute a checksum,
+ * or divide the frame. */
 static int open_port(port *p, const char *name)
 {
     const int on = 1, room = 16 << 20;
@@ -72,7 +74,8 @@ static int open_port(port *p, const char *name)
     return setsockopt(p->socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all);
 }
 
-/* −1: everywhere. */
+/* Returns the index of the port through which an address is reached; −1: the frame is sent to all
+ * ports. */
 static int port_of(const unsigned char *octets)
 {
     for (int i = 0; i < address_count && !(octets[0] & 1); i++)
@@ -108,7 +111,7 @@ static void take_in(int from)
         const ssize_t bytes = recv(ports[from].socket, data, sizeof data, 0);
         const unsigned char *ether = data + sizeof(struct virtio_net_hdr);
         if (bytes <= (ssize_t)(sizeof(struct virtio_net_hdr) + 2 * ETH_ALEN))
-            return; /* nothing, or its link is down */
+            return; /* there is no frame, or the link is down */
         learn(ether + ETH_ALEN, from);
         const int to = port_of(ether);
         for (int p = 0; p < port_count; p++)
@@ -117,7 +120,7 @@ static void take_in(int from)
     }
 }
 
-/* Drops what a link that is down does not accept. */
+/* Sends the frames that are due. Drops frames that a link does not accept because it is down. */
 static void send_due(port *p)
 {
     while (p->count > 0 && p->queue[p->first].due_ns <= now_ns()) {

@@ -1,26 +1,27 @@
-/* Whole runs over TCP, with a thread for each process, to which hosts come while they are under
- * way. */
-#include "cluster/story.h"
+/* Tests the admission of newcomers: whole training runs over TCP, to which further processes come
+ * while they are in progress. A thread of the test stands for each process. */
+#include "cluster/scenario.h"
 #include "runner.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static story one, other;
+static scenario one, other;
 
-/* A run of three epochs, of three steps each; newcomers come during the first or the second. */
+/* Prepares a run of three epochs of three training steps each. The two newcomers come at the steps
+ * `first` and `second`. */
 static void begin(int members, int newcomers, uint64_t first, uint64_t second)
 {
-    other = (story){.members = members,
-                    .workers = 1,
-                    .shards = 8,
-                    .tcp = true,
-                    .newcomers = newcomers,
-                    .comes = {first, second}};
+    other = (scenario){.members = members,
+                       .workers = 1,
+                       .shards = 8,
+                       .tcp = true,
+                       .newcomers = newcomers,
+                       .comes = {first, second}};
 }
 
-/* Checks that the processes in `went_on` (a bit each) have ended with the weights of one process,
- * and that the others have failed. */
+/* Checks that the processes in `went_on` (one bit for each process) have ended with the weights of
+ * a run in one process, and that the other processes have failed. */
 static void these_ended_well(unsigned went_on, int hosts, const char *what)
 {
     for (int m = 0; m < other.members + other.newcomers; m++) {
@@ -42,9 +43,9 @@ static void these_ended_well(unsigned went_on, int hosts, const char *what)
 static void a_host_is_admitted_at_the_end_of_an_epoch(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(2, 1, 2, 0);
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(7, 3, "one comes");
     assert_int_equal(other.process[0].arrivals, 1);
     assert_int_equal(other.process[0].faults, 0);
@@ -53,13 +54,13 @@ static void a_host_is_admitted_at_the_end_of_an_epoch(void **state)
     assert_int_equal(other.process[2].records, 0);
 }
 
-/* It waits for nobody at its start. */
+/* The first process waits for no other at its start. */
 static void one_host_alone_becomes_three(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(1, 2, 2, 5);
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(7, 3, "one becomes three");
     assert_int_equal(other.process[0].arrivals, 2);
 }
@@ -67,46 +68,47 @@ static void one_host_alone_becomes_three(void **state)
 static void two_come_and_two_become_four(void **state)
 {
     (void)state;
-    alone(&one, 8);
-    begin(2, 2, 1, 2); /* both at the end of the first epoch */
-    tell(&other);
+    run_in_one_process(&one, 8);
+    begin(2, 2, 1, 2); /* both are admitted at the end of the first epoch */
+    run_scenario(&other);
     these_ended_well(15, 4, "two come at once");
     assert_int_equal(other.process[0].arrivals, 2);
     begin(2, 2, 2, 5);
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(15, 4, "two come one after the other");
 }
 
 static void a_newcomer_takes_over_when_others_are_lost(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(2, 1, 2, 0);
-    other.loss[0].step = 5; /* the second epoch: three hosts become two */
+    other.loss[0].step = 5; /* in the second epoch, three hosts become two */
     other.loss[0].posts = 4;
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(6, 2, "the first is lost");
     assert_int_equal(other.process[1].faults, 1);
     begin(2, 1, 2, 0);
     other.loss[2].step = 5;
     other.loss[2].posts = 7;
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(3, 2, "the newcomer is lost");
 }
 
 static void a_host_may_come_after_one_was_lost(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(3, 2, 4, 5);
     other.loss[2].step = 1;
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(3 | 8 | 16, 4, "3, 2 and 4 hosts");
     assert_int_equal(other.process[0].arrivals, 2);
     assert_int_equal(other.process[0].faults, 1);
 }
 
-/* The newcomer goes on with them, or was left out and may find that the run has ended. */
+/* Checks the first two members. The newcomer may have gone on with them; or it was left out, and
+ * may find that the run has ended. */
 static void the_first_two_ended_well(const char *what)
 {
     for (int m = 0; m < 2; m++)
@@ -114,18 +116,19 @@ static void the_first_two_ended_well(const char *what)
             fail_msg("%s: process %d: %s", what, m, other.process[m].err.text);
 }
 
-/* The first regrouping of a member is that of the admission. */
+/* The member is lost in its first regrouping, which is the regrouping of the admission. */
 static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 3; victim++) {
         char what[60];
         begin(3, 1, 2, 0);
         other.loss[victim].regrouping = 1;
         snprintf(what, sizeof what, "%d is lost in the vote", victim);
-        tell(&other);
-        /* The newcomer goes on with the others, or was left out and finds nobody where it called.
+        run_scenario(&other);
+        /* The newcomer goes on with the others, or it was left out and finds no member at the
+         * address.
          */
         for (int m = 0; m < 3; m++)
             if (m != victim && (other.process[m].status ||
@@ -134,12 +137,13 @@ static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
     }
 }
 
-/* Member 2 dies in an exchange at the end of the epoch, whose result one member has and the other
- * lacks: that of the evaluation, that of who waits, or those of the admission. */
+/* Member 2 is lost in an exchange at the end of the epoch, whose result one of the others has and
+ * the other lacks. It may be the exchange of the evaluation, the exchange of the waiting processes,
+ * or one of the exchanges of the admission. */
 static void one_may_know_less_at_the_end_of_an_epoch(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (unsigned k = 0; k < ls_tests_rounds(4, 16); k++) {
         char what[60];
         begin(3, 1, 2, 0);
@@ -148,29 +152,31 @@ static void one_may_know_less_at_the_end_of_an_epoch(void **state)
         other.loss[2].fate = FATE_KILLED_IN_GATHER;
         other.loss[2].deaf = (int)k % 2;
         snprintf(what, sizeof what, "lost %ld posts after the epoch", other.loss[2].posts);
-        tell(&other);
+        run_scenario(&other);
         the_first_two_ended_well(what);
     }
 }
 
-/* It dies at each of its first posts, which are those of the exchanges of its start. */
+/* The newcomer is lost at each of its first posts in turn. These are the posts of the exchanges at
+ * its start. */
 static void the_newcomer_may_be_lost_at_any_exchange(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (unsigned k = 0; k < ls_tests_rounds(2, 12); k++) {
         begin(2, 1, 2, 0);
         other.newcomer_dies_at = 3 + 7 * (long)k;
-        tell(&other);
+        run_scenario(&other);
         these_ended_well(3, 2, "the newcomer is lost while it is welcomed");
     }
 }
 
-/* Checks that the newcomer fails with `text`, and that the two members end as one process does. */
+/* Checks that the newcomer fails with `text`, and that the two members end like a run in one
+ * process. */
 static void the_newcomer_is_refused(const char *text)
 {
     other.refused = true;
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(3, 2, text);
     assert_int_equal(other.process[0].arrivals, 0);
     assert_int_equal(other.process[0].faults, 0);
@@ -182,7 +188,7 @@ static void a_host_with_another_recipe_is_refused_by_name(void **state)
 {
     (void)state;
     static const char *const sets[] = {"seed=7", "data.limit=64", "epochs=4"};
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (size_t i = 0; i < ls_tests_rounds(1, sizeof sets / sizeof *sets); i++) {
         begin(2, 1, 2, 0);
         other.newcomer_set[0] = sets[i];
@@ -193,22 +199,22 @@ static void a_host_with_another_recipe_is_refused_by_name(void **state)
 static void a_host_with_other_data_is_refused_by_name(void **state)
 {
     (void)state;
-    one = (story){.members = 1, .workers = 2, .shards = 8, .values = true};
-    tell(&one);
+    one = (scenario){.members = 1, .workers = 2, .shards = 8, .values = true};
+    run_scenario(&one);
     begin(2, 1, 2, 0);
     other.values = true;
     other.differs = DIFFERS_DATA;
     the_newcomer_is_refused("other data");
     begin(2, 1, 2, 0);
     other.values = true;
-    tell(&other);
+    run_scenario(&other);
     these_ended_well(7, 3, "the same data");
 }
 
 static void a_host_of_another_version_is_refused_by_name(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(2, 1, 2, 0);
     other.differs = DIFFERS_VERSION;
     the_newcomer_is_refused("has Lockstep 0.0.1");
@@ -217,17 +223,18 @@ static void a_host_of_another_version_is_refused_by_name(void **state)
 static void a_host_with_another_secret_is_refused_by_name(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(2, 1, 2, 0);
     other.differs = DIFFERS_SECRET;
     the_newcomer_is_refused("does not know this run's secret");
 }
 
-/* A run that does not admit, and a newcomer that does not ask to be admitted. */
+/* Tries a run that does not admit processes, and then a newcomer that does not ask to be
+ * admitted. */
 static void a_run_that_does_not_admit_refuses_by_name(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     static const char refuse[] = "cluster.on_arrival=\"refuse\"";
     for (unsigned k = 0; k < ls_tests_rounds(1, 2); k++) {
         begin(2, 1, 2, 0);

@@ -1,6 +1,6 @@
 /* Tests the memory of sums over several processes that are connected by TCP. After the first sums,
- * a sum allocates nothing; the memory is freed when processes are lost. A thread of the test stands
- * for each process. */
+ * a sum allocates nothing. The memory of sums is freed after processes are lost. A thread of the
+ * test stands for each process. */
 #include "cluster/cluster.h"
 #include "free_port.h"
 #include "runner.h"
@@ -27,7 +27,7 @@ typedef struct member {
     pthread_t thread;
     char meet[40];
     int number, status;
-    _Atomic size_t bytes; /* that its host has granted, and not got back */
+    _Atomic size_t bytes; /* number of bytes that the member has allocated and not freed */
     ls_error err;
     ls_cluster *cluster;
 } member;
@@ -53,7 +53,8 @@ static int sum(member *m)
     return status;
 }
 
-/* from the first member's sum WARM to its last one, whose end no other member has reached */
+/* number of allocations from the first member's sum WARM to its last sum, whose end no other member
+ * has reached yet */
 static long allocations;
 
 static int sum_often(member *m)
@@ -62,7 +63,8 @@ static int sum_often(member *m)
     const struct timespec signs_of_life = {.tv_nsec = 600000000};
     for (int k = 0; k < SUMS && status == LS_OK; k++) {
         if (m->number == 0 && k == WARM)
-            nanosleep(&signs_of_life, NULL); /* the first of them is over for all */
+            /* after this time all members have received the first sign of life */
+            nanosleep(&signs_of_life, NULL);
         if (m->number == 0 && (k == WARM || k == SUMS - 1))
             allocations = count_malloc_calls() - (k == WARM ? 0 : allocations);
         status = sum(m);
@@ -70,7 +72,7 @@ static int sum_often(member *m)
     return status;
 }
 
-/* The last of them leaves, and then the last of the others. */
+/* Loses two members: the last one leaves, and then the last one of the others. */
 static int lose_two(member *m)
 {
     int status = ls_cluster_prepare(m->cluster, SHARDS, FLOATS, &m->err);
@@ -87,7 +89,8 @@ static int lose_two(member *m)
         status = ls_cluster_lost(m->cluster) ? ls_cluster_regroup(m->cluster, &m->err) : status;
         if (status == LS_OK)
             status = ls_cluster_prepare(m->cluster, SHARDS, FLOATS, &m->err);
-        assert_true(m->bytes > before + 2 * FLOATS * sizeof(float)); /* nodes and sum of both */
+        /* nodes and total of both sums */
+        assert_true(m->bytes > before + 2 * FLOATS * sizeof(float));
         ls_cluster_free_old(m->cluster);
         assert_true(m->bytes < before + FLOATS * sizeof(float) * (SHARDS / 2));
     }

@@ -1,10 +1,10 @@
-/* Tests the progress thread ("courier"), which exchanges messages with the other processes, and its
- * requests. The transport is simulated in memory (wire_double.h), and a thread of the test stands
- * for each process. */
+/* Tests the cluster: the progress thread, which exchanges messages with the other processes, and
+ * the orders that it executes. The transport is simulated in memory (wire_double.h), and a thread
+ * of the test stands for each process. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "cluster/wire_double.h"
 #include "free_port.h"
 #include "merge/tree.h"
@@ -44,7 +44,7 @@ typedef struct process {
     ls_cluster *cluster;
     int status; /* result of the body */
     int closed;
-    float *kept; /* a node's memory */
+    float *kept; /* memory of a node that the test still uses */
     ls_error err;
     uint64_t ended_ns;
 } process;
@@ -53,7 +53,7 @@ typedef struct test {
     int members;
     wire_world *world;
     uint64_t deadline_ns, open_ns;
-    bool leaves; /* couriers (progress threads) are abandoned */
+    bool leaves; /* progress threads hang and are abandoned */
     int (*body)(process *p);
     int shards;
     size_t floats;
@@ -62,8 +62,9 @@ typedef struct test {
     process process[WIRE_MOST];
 } test;
 
-/* If joining fails because the engine does not return, its thread and what that uses remain for
- * good, also if the engine returns later. */
+/* Opens a cluster in which joining fails because the engine does not return. The progress thread
+ * and its memory remain for good, also if the engine returns later; the leak check is therefore
+ * off. */
 static int open_and_leave(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
 {
     __lsan_disable();
@@ -164,7 +165,8 @@ static void members_gather_and_share_in_any_order_of_messages(void **state)
 
 /* ---- sums ----------------------------------------------------------------------------------- */
 
-/* Returns numbers of such different sizes that every other order of addition gives other bits. */
+/* Returns a float of a leaf. The floats differ so much in size that every other order of additions
+ * gives other bits. */
 static float leaf_float(int shard, size_t i, int round)
 {
     uint32_t x = 2654435761u * (uint32_t)(shard + 1 + 31 * round) + (uint32_t)i * 1664525u;
@@ -253,9 +255,9 @@ static void an_arena_of_many_pieces_arrives_whole(void **state)
     free(expected);
 }
 
-/* ---- sums of which a part is there ----------------------------------------------------------- */
+/* ---- sums that are partly ready -------------------------------------------------------------- */
 
-/* Fills up to `floats` in each of this process's nodes; the rest is not there yet. */
+/* Fills floats from … floats − 1 of each node of this process; the rest is not ready yet. */
 static void fill_up_to(const process *p, size_t from, size_t floats)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -287,11 +289,14 @@ static int end_sum(process *p)
     return status;
 }
 
-/* Sends the half of three pieces for each of the three members: pieces 0 … 3. Each has sent its
- * four nodes and a half of the sums before any of them has the other half. */
+/* Declares the first half of the arena ready. The arena has three pieces for each of the three
+ * members; half of it is the pieces 0 … 3. Each member has sent these pieces of its nodes, and
+ * received their sums, before any member has the other half. */
 static int send_half(process *p)
 {
-    static const uint64_t sums[] = {2 * 2, 2, 2}; /* pieces 0 and 3, 1, 2: to two others each */
+    /* member 0 owns pieces 0 and 3, member 1 piece 1, member 2 piece 2; each sum is sent to two
+     * others */
+    static const uint64_t sums[] = {2 * 2, 2, 2};
     const uint64_t until = ls_now_ns() + 10 * SECOND;
     int status = prepare_sum(p);
     ls_cluster_ready(p->cluster, p->test->floats / 2);
@@ -324,7 +329,8 @@ static void what_is_there_of_a_sum_goes_to_all_and_back_before_the_rest_is(void 
     wire_world_destroy(t.world);
 }
 
-/* Its devices are at work for longer than a member may be silent, in the midst of a sum. */
+/* The devices of this process compute for longer than a member may be silent, in the middle of a
+ * sum. */
 static int think_within(process *p)
 {
     int status = prepare_sum(p);
@@ -410,7 +416,7 @@ static void a_member_without_a_shard_is_refused(void **state)
 
 /* ---- stopping ------------------------------------------------------------------------------- */
 
-/* Returns the number of the sum in which stopping was agreed. */
+/* Sums until a sum reports that the members have agreed to stop. Returns the number of that sum. */
 static int sum_until_agreed(process *p)
 {
     int status = ls_cluster_prepare(p->cluster, 8, 64, &p->err);
@@ -462,7 +468,7 @@ static void check_kill(const test *t, int victim, uint64_t start_ns)
     assert_true(strstr(why, "silent for") || strstr(why, "has left"));
 }
 
-/* One of three is killed at one of its posts around the third sum, whatever it was doing. */
+/* One of three members is killed at each of its posts around the third sum in turn. */
 static void a_member_killed_at_any_point_is_missed_within_the_deadline(void **state)
 {
     (void)state;
@@ -489,7 +495,8 @@ static int sum_some_then_rest(process *p)
         status = ls_cluster_sum(p->cluster, NULL, &p->err);
     ls_cluster_commit(p->cluster, status == LS_OK);
     if (p->number == 0)
-        nanosleep(&long_enough, NULL); /* its workers compute; its courier speaks */
+        nanosleep(&long_enough,
+                  NULL); /* its workers compute; its progress thread sends signs of life */
     return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
 }
 
@@ -550,7 +557,7 @@ static int keep_sums(process *p)
     return status;
 }
 
-/* An abandoned worker adds into it, for an unknown time. */
+/* An abandoned worker may add into the memory of a sum for an unknown time. */
 static void sums_that_are_in_use_outlive_the_close(void **state)
 {
     (void)state;
@@ -562,7 +569,7 @@ static void sums_that_are_in_use_outlive_the_close(void **state)
         assert_int_equal(t.process[m].status, LS_OK);
         assert_int_equal(t.process[m].closed, LS_ESTALLED);
         for (int i = 0; i < 64; i++)
-            t.process[m].kept[i] += 1; /* which AddressSanitizer watches */
+            t.process[m].kept[i] += 1; /* AddressSanitizer reports this if the memory was freed */
     }
     wire_world_destroy(t.world);
 }
@@ -625,7 +632,8 @@ static int sum_twice_uncommitted(process *p)
     return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
 }
 
-/* It would bring an older step to the others' next one. */
+/* A repeated sum would bring the values of an older training step to the other members' next
+ * step. */
 static void a_sum_that_one_process_alone_lost_is_not_repeated(void **state)
 {
     (void)state;
@@ -639,7 +647,7 @@ static void a_sum_that_one_process_alone_lost_is_not_repeated(void **state)
 
 enum { ON_DATA = 2 };
 
-/* 24 MiB: several messages. */
+/* Shares 24 MiB, which take several messages. */
 static int share_much(process *p)
 {
     const size_t bytes = (size_t)24 << 20;
@@ -652,8 +660,8 @@ static int share_much(process *p)
     return status;
 }
 
-/* The time between two messages is less than the deadline, but the whole takes three times as
- * long. */
+/* The time between two messages is shorter than the deadline, but the whole transfer takes three
+ * times as long as the deadline. */
 static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state)
 {
     (void)state;
@@ -669,8 +677,8 @@ static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state
     wire_world_destroy(t.world);
 }
 
-/* Everything that an engine has received may complete together, and the messages that say that this
- * member is alive come after it. */
+/* All data that an engine has received may complete together, and the signs of life of this member
+ * come only after them. */
 static void an_arena_is_not_sent_all_at_once(void **state)
 {
     (void)state;
@@ -692,7 +700,7 @@ static void an_arena_is_not_sent_all_at_once(void **state)
     free(expected);
 }
 
-/* Its engine still says that it is alive. */
+/* The member's signs of life still arrive. */
 static void a_message_that_never_comes_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
@@ -754,7 +762,7 @@ static void an_engine_that_hangs_is_left_behind(void **state)
     assert_int_equal(t.process[1].closed, LS_ESTALLED);
     assert_true(ls_now_ns() - start_ns < 6 * SECOND);
     wire_world_hang(t.world, 1,
-                    0); /* its thread goes on with what was left to it, for the sanitizers' sake */
+                    0); /* its thread continues to its end, so that the sanitizers find nothing */
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
 }
 
@@ -773,7 +781,7 @@ static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
 }
 
-static atomic_int uses; /* allocations of a host's allocator */
+static atomic_int uses; /* number of calls of the host's allocator */
 
 static void *count_alloc(void *user, size_t bytes, size_t align)
 {
@@ -789,7 +797,7 @@ static void count_free(void *user, void *memory)
     free(memory);
 }
 
-/* A caller that was told that joining failed need not keep anything for it. */
+/* A caller that was told that joining has failed need not keep any memory for the cluster. */
 static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **state)
 {
     (void)state;
@@ -815,9 +823,9 @@ static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **st
 }
 
 static atomic_bool is_short;
-static _Thread_local bool is_caller; /* the courier is short of it alone */
+static _Thread_local bool is_caller; /* only the progress thread runs out of memory */
 
-/* No memory for what is known of two members. */
+/* An allocator that has no memory for the progress thread's data of two members. */
 static void *short_alloc(void *user, size_t bytes, size_t align)
 {
     (void)user;
@@ -911,7 +919,7 @@ static void members_for_whom_memory_runs_out_are_an_error(void **state)
     for (int m = 0; m < 3; m++)
         pthread_join(p[m].thread, NULL);
     for (int m = 0; m < 3; m++) {
-        assert_int_equal(p[m].closed, LS_OK); /* the status of its opening */
+        assert_int_equal(p[m].closed, LS_OK); /* result of opening */
         assert_int_equal(p[m].status, p[m].number == 2 ? LS_ESTALLED : LS_ENOMEM);
     }
 }

@@ -1,6 +1,6 @@
-/* Tests how the processes of a run, its members, find each other over TCP: which is the first
- * member, what is printed while members wait, and errors on both sides. A thread of the test stands
- * for each member. */
+/* Tests how the processes of a run, its members, find each other over TCP: which member is the
+ * first, which lines are logged while members wait, and which errors both sides report. A thread of
+ * the test stands for each member. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"
@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #define SECOND UINT64_C(1000000000)
-enum { MOST = 3 };
+enum { MAX_MEMBERS = 3 };
 
 static const char secret[] = "of this run and of no other";
 
@@ -123,7 +123,7 @@ static void has_met(member *m)
         fail_msg("%d: %s", m->status, m->err.text);
 }
 
-/* The places of a run: ":port" and "127.0.0.1:port". */
+/* The addresses of a run: ":port" to listen at, and "127.0.0.1:port" to join. */
 typedef struct places {
     char listen[16], meet[40];
 } places;
@@ -137,7 +137,7 @@ static places some_places(void)
     return p;
 }
 
-/* Prepares `count` members of a run of `members`: m[0] listens, the others join it. */
+/* Prepares `count` members of a run of `members` members: m[0] listens, the others join it. */
 static void prepare_all(places *p, member *m, int count, int members)
 {
     *p = some_places();
@@ -159,7 +159,7 @@ static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state
     await_said(&m[0], "; waiting for 2");
     go(&m[1]);
     await_said(&m[0], "2 of 3 have come: ");
-    await_said(&m[1], "2 of 3 have come: "); /* waiting members receive it as well */
+    await_said(&m[1], "2 of 3 have come: "); /* waiting members receive this line too */
     go(&m[2]);
     for (int i = 0; i < 3; i++) {
         join(&m[i]);
@@ -170,7 +170,8 @@ static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state
     assert_int_equal(m[0].number, 0);
 }
 
-/* With a listener of its own a member is never the first, even where the address is its own. */
+/* A member that has a listener of its own (--listen) is never the first member, even if the address
+ * that it joins is its own. */
 static void a_member_may_come_before_the_first(void **state)
 {
     member m[2];
@@ -229,7 +230,7 @@ static void places_that_cannot_be_are_refused_at_once(void **state)
     }
 }
 
-/* As Debian's hosts file has it. */
+/* A host's own name that maps to 127.0.1.1, as in Debian's hosts file. */
 static void a_name_that_is_loopback_is_named(void **state)
 {
     char name[80] = "", meet[100];
@@ -244,7 +245,7 @@ static void a_name_that_is_loopback_is_named(void **state)
     if (known)
         fclose(known);
     if (!name[0])
-        skip(); /* no name is 127.0.1.1 here */
+        skip(); /* no name maps to 127.0.1.1 on this host */
     snprintf(meet, sizeof meet, "%s:7070", name);
     prepare(&m, NULL, meet, 2);
     run_member(&m);
@@ -253,8 +254,8 @@ static void a_name_that_is_loopback_is_named(void **state)
 
 /* ---- errors, on both sides ------------------------------------------------------------------- */
 
-/* The second of three is turned away with the message `told`, and the first logs `said`; the third
- * comes in its place. */
+/* Checks that the second of three members is refused with `status` and the message `told`, that the
+ * first member logs `said`, and that the third member can then come in the second one's place. */
 static void turn_away(member m[3], int status, const char *told, const char *said)
 {
     go(&m[0]);
@@ -303,7 +304,9 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
         go(&m[i]);
         if (i == 0)
             await_said(&m[0],
-                       "1 of 2"); /* before, the other one would be first: it has the address */
+                       /* if the other member came first, it would be the first member, because it
+                        * can listen at the address */
+                       "1 of 2");
     }
     await_said(&m[1], "all 2 have come");
     prepare(&late, NULL, p.meet, 2);
@@ -317,7 +320,7 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
     }
 }
 
-/* Behind the rendezvous: all hear at once which host is not reached. */
+/* After the rendezvous, all members are told at once which host cannot be reached. */
 static void a_member_that_another_one_does_not_reach_is_named_to_all(void **state)
 {
     member m[3];
@@ -325,9 +328,12 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     (void)state;
     prepare_all(&p, m, 3, 3);
     m[1].place.advertise =
-        "127.0.0.1:256"; /* nobody listens there; the lowest in the order of addresses */
+        /* no program listens there; this address is the lowest when the callers are sorted */
+        "127.0.0.1:256";
     go(&m[0]);
-    await_said(&m[0], "1 of 3"); /* before, one of the others would be first: it has the address */
+    /* if another member came first, it would be the first member, because it can listen at the
+     * address */
+    await_said(&m[0], "1 of 3");
     go(&m[1]);
     go(&m[2]);
     for (int i = 0; i < 3; i++) {
@@ -337,7 +343,7 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     }
 }
 
-/* The first gives up: those that wait hear why. */
+/* The first member gives up, and the waiting members are told why. */
 static void those_that_wait_hear_that_not_all_have_come(void **state)
 {
     member m[2];

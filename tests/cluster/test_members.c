@@ -1,5 +1,5 @@
-/* Tests the communicator `ordered` with several processes that have several workers each. All add
- * in the order of the same tree, so the sums are bit-identical. */
+/* Tests the communicator `ordered` with several processes that have several workers each. All
+ * processes add in the order of the same tree, so that the sums are bit-identical. */
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { FLOATS = 4112, STEPS = 3, MOST = 4 };
+enum { FLOATS = 4112, STEPS = 3, MAX_MEMBERS = 4 };
 
 typedef struct process {
     pthread_t thread;
@@ -25,8 +25,8 @@ typedef struct process {
     ls_error err;
 } process;
 
-/* Fills a leaf with numbers of such different sizes that every other order of addition gives other
- * bits. */
+/* Fills a leaf with numbers that differ so much in size that every other order of additions gives
+ * other bits. */
 static void fill(float *leaf, int shard, size_t floats, void *user)
 {
     const int step = *(const int *)user;
@@ -55,7 +55,7 @@ static uint64_t add_hash(uint64_t hash, const float *data)
 
 static void train(process *p, ls_cluster *members)
 {
-    static gang gangs[MOST];
+    static gang gangs[MAX_MEMBERS];
     gang *g = &gangs[p->place.member];
     ls_span span = {0, p->shards};
     if (members)
@@ -105,14 +105,14 @@ static uint64_t run_alone(int shards)
 
 static void run_members(int members, int workers, int shards, uint64_t expected)
 {
-    process p[MOST];
+    process p[MAX_MEMBERS];
     wire_world *world = wire_world_create(members);
     wire_world_delay(world, 500000, (unsigned)(members * 10 + workers));
     memset(p, 0, sizeof p);
     for (int m = 0; m < members; m++) {
         p[m].place = (wire_place){world, m};
         p[m].shards = shards;
-        /* Hosts need not be alike; none has more workers than shards. */
+        /* The hosts have different numbers of workers, but no host has more workers than shards. */
         p[m].workers = m % 2 && workers > 1 ? workers - 1 : workers;
         if (p[m].workers > shards / members)
             p[m].workers = shards / members;
@@ -133,7 +133,7 @@ static void workers_of_any_number_of_hosts_get_the_bits_of_one(void **state)
     static const int shards[] = {7, 8, 12, 24};
     for (size_t s = 0; s < sizeof shards / sizeof *shards; s++) {
         const uint64_t expected = run_alone(shards[s]);
-        for (int members = 1; members <= MOST; members++)
+        for (int members = 1; members <= MAX_MEMBERS; members++)
             for (int workers = 1; workers <= 3; workers++)
                 run_members(members, workers, shards[s], expected);
     }

@@ -1,15 +1,16 @@
 /* Tests training runs over TCP in which processes are lost and the remaining ones continue. A
  * thread of the test stands for each process. */
-#include "cluster/story.h"
+#include "cluster/scenario.h"
 #include "runner.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static story one, other;
+static scenario one, other;
 
-/* Checks that the members in `left` (a bit each) have ended well, the lowest of them with the
- * records from where the one before stopped, and that the others have not. */
+/* Checks that the members in `left` (one bit for each member) have ended well and the others have
+ * not. The lowest remaining member must have the records that follow those of the former first
+ * member. */
 static void only_these_went_on(unsigned left, const char *what)
 {
     int first = -1;
@@ -34,9 +35,9 @@ static void only_these_went_on(unsigned left, const char *what)
     const process *p = &other.process[first];
     assert_true(p->first_step != UINT64_MAX);
     if (first > 0 && p->first_step == 0 && other.process[0].last_step == STEPS)
-        return; /* none was left to be recorded */
-    /* A step that the first member was about to record when it was lost may have been made by
-     * another without being recorded. */
+        return; /* no training step was left to be recorded */
+    /* If the first member was lost before it recorded a training step, another member may have made
+     * this step without recording it. */
     if (p->last_step != STEPS || p->first_step > other.process[0].last_step + 1 + (first > 0))
         fail_msg("%s: steps %llu to %llu are recorded by member %d, behind %llu", what,
                  (unsigned long long)p->first_step, (unsigned long long)p->last_step, first,
@@ -45,13 +46,13 @@ static void only_these_went_on(unsigned left, const char *what)
 
 static void begin(int members)
 {
-    other = (story){.members = members, .workers = 1, .shards = 8, .tcp = true};
+    other = (scenario){.members = members, .workers = 1, .shards = 8, .tcp = true};
 }
 
 static void any_member_may_be_lost_at_any_point(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 3; victim++)
         for (unsigned k = 0; k < ls_tests_rounds(1, 3); k++) {
             char what[80];
@@ -60,19 +61,20 @@ static void any_member_may_be_lost_at_any_point(void **state)
             other.loss[victim].posts = (long)k * 6 + victim;
             snprintf(what, sizeof what, "%d lost %ld posts behind step %d", victim,
                      other.loss[victim].posts, (int)other.loss[victim].step);
-            tell(&other);
+            run_scenario(&other);
             only_these_went_on(7u & ~(1u << victim), what);
             assert_int_equal(other.process[victim == 0].faults, 1);
         }
 }
 
-/* Every third step ends an epoch: a member lost after it is lost in an evaluation, or between two
- * epochs. */
+/* Every third training step ends an epoch. A member that is lost after such a step is lost in an
+ * evaluation, or between two epochs. */
 static void one_may_be_lost_in_an_evaluation(void **state)
 {
     (void)state;
-    alone(&one, 8);
-    /* Each of the three at the end of one epoch; in the long form of two. */
+    run_in_one_process(&one, 8);
+    /* Each of the three members is lost at the end of one epoch; in the long form of the test, of
+     * two epochs. */
     static const int cases[] = {0, 4, 2, 3, 1, 5};
     for (unsigned i = 0; i < ls_tests_rounds(3, 6); i++) {
         const int k = cases[i];
@@ -80,21 +82,22 @@ static void one_may_be_lost_in_an_evaluation(void **state)
         other.workers = 2;
         other.loss[k % 3].step = k < 3 ? 3 : 9;
         other.loss[k % 3].posts = k;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(7u & ~(1u << k % 3), "in an evaluation");
         if (k % 3 > 0)
             assert_int_equal(other.process[0].evaluations, 3);
     }
 }
 
-/* The first, too: then it records a step, or an evaluation, that it has from another one. */
+/* The first member may be the one that has done less. It then records a training step or an
+ * evaluation that it has received from another member. */
 static void who_has_done_less_is_brought_level(void **state)
 {
     (void)state;
     static const struct {
         int victim, deaf;
     } cases[] = {{2, 0}, {0, 1}, {1, 0}, {2, 1}, {0, 2}};
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int k = 0; k < 2; k++)
         for (unsigned i = 0; i < ls_tests_rounds(2, 5); i++) {
             const int victim = cases[i].victim;
@@ -102,7 +105,7 @@ static void who_has_done_less_is_brought_level(void **state)
             other.loss[victim].step = k ? 3 : 4;
             other.loss[victim].fate = k ? FATE_KILLED_IN_GATHER : FATE_KILLED_IN_SUM;
             other.loss[victim].deaf = cases[i].deaf;
-            tell(&other);
+            run_scenario(&other);
             only_these_went_on(7u & ~(1u << victim),
                                k ? "ahead by an evaluation" : "ahead by a step");
             assert_in_range(other.process[0].evaluations +
@@ -111,18 +114,18 @@ static void who_has_done_less_is_brought_level(void **state)
         }
 }
 
-/* A member that is behind receives the whole position, including what does not follow from the
- * step's report. The remaining member is the newest, and its mark stays. */
+/* A member that has done less receives the whole position of the run, including values that do not
+ * follow from the training step's report. The member that has done most keeps its mark. */
 static void where_the_run_stands_is_shared_as_a_whole(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int k = 0; k < 2; k++) {
         begin(3);
         other.marked = true;
         other.loss[2].step = k ? 3 : 4;
         other.loss[2].fate = k ? FATE_KILLED_IN_GATHER : FATE_KILLED_IN_SUM;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(3, k ? "behind by an evaluation" : "behind by a step");
         assert_in_range((long)other.process[0].trained_s, MARK, 2 * MARK - 1);
         assert_in_range((long)other.process[1].trained_s, MARK, 2 * MARK - 1);
@@ -133,14 +136,14 @@ static void three_become_two_and_then_one(void **state)
 {
     (void)state;
     static const int lost[][2] = {{2, 1}, {0, 2}, {1, 2}};
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (unsigned i = 0; i < ls_tests_rounds(2, 3); i++) {
         begin(3);
         other.loss[lost[i][0]].step = 2;
         other.loss[lost[i][0]].posts = 5;
         other.loss[lost[i][1]].step = 6;
         other.loss[lost[i][1]].posts = 9;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(7u & ~(1u << lost[i][0] | 1u << lost[i][1]), "two losses");
     }
 }
@@ -148,30 +151,32 @@ static void three_become_two_and_then_one(void **state)
 static void another_one_may_be_lost_while_they_regroup(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     begin(4);
     other.loss[2].step = 4;
     other.loss[1].regrouping = 1;
-    tell(&other);
+    run_scenario(&other);
     only_these_went_on(9, "the second in the regrouping");
     begin(4);
     other.loss[3].step = 4;
     other.loss[0].regrouping = 1;
-    tell(&other);
-    only_these_went_on(0, "the first in the regrouping"); /* two of four, without the first */
+    run_scenario(&other);
+    /* two of four members without the first one are no majority */
+    only_these_went_on(0, "the first in the regrouping");
 }
 
-/* It says nothing more, and when it wakes up it finds that the others have gone on. */
+/* The member sends nothing more. When it continues, it finds that the others have gone on without
+ * it. */
 static void one_that_was_stopped_is_not_let_in_again(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 3; victim += 2) {
         begin(3);
         other.loss[victim].step = 4;
         other.loss[victim].posts = 6;
         other.loss[victim].fate = FATE_STOPPED;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(7u & ~(1u << victim), "stopped");
         if (!strstr(other.process[victim].err.text, "which is fewer than half") &&
             !strstr(other.process[victim].err.text, "have gone on without this one"))
@@ -184,21 +189,21 @@ static void fewer_than_half_save_and_stop(void **state)
     (void)state;
     scratch dir;
     char run[400], saved[500];
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
     begin(3);
     other.run_dir = run;
     other.loss[0].step = 4;
     other.loss[2].regrouping = 1;
-    tell(&other);
+    run_scenario(&other);
     only_these_went_on(0, "two of three are lost");
     assert_non_null(strstr(other.process[1].err.text, "1 of 3 hosts found each other"));
     assert_true(other.process[1].result.saved);
     memcpy(saved, other.process[1].own_dir, sizeof saved);
-    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = saved};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8, .run_dir = saved};
     other.resume[0] = other.resume[1] = saved;
-    tell(&other);
+    run_scenario(&other);
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
     scratch_end(&dir);
 }
@@ -206,23 +211,23 @@ static void fewer_than_half_save_and_stop(void **state)
 static void of_two_the_first_goes_on(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int victim = 0; victim < 2; victim++) {
         begin(2);
         other.loss[victim].step = 5;
         other.loss[victim].posts = 3;
-        tell(&other);
+        run_scenario(&other);
         only_these_went_on(victim ? 1 : 0, "one of two");
     }
 }
 
-/* The next first member writes a run of its own, which can be resumed. */
+/* The new first member writes a run directory of its own, from which the run can be resumed. */
 static void who_is_first_then_has_the_run_beside(void **state)
 {
     (void)state;
     scratch dir;
     char run[400], beside[420];
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
     snprintf(beside, sizeof beside, "%s.member-1", run);
@@ -231,21 +236,22 @@ static void who_is_first_then_has_the_run_beside(void **state)
     other.loss[0].step = 2;
     other.loss[0].posts = 7;
     other.stopper = 2;
-    other.stop_behind = 5;
-    tell(&other);
+    other.stop_after_step = 5;
+    run_scenario(&other);
     for (int m = 1; m < 3; m++)
         if (other.process[m].status != LS_EINTERRUPTED || !other.process[m].result.saved)
             fail_msg("member %d: %s", m, other.process[m].err.text);
     assert_string_equal(other.process[1].own_dir, beside);
     assert_string_equal(other.process[2].own_dir, "");
-    other = (story){.members = 1, .workers = 1, .shards = 8, .run_dir = beside, .resume = {beside}};
-    tell(&other);
+    other =
+        (scenario){.members = 1, .workers = 1, .shards = 8, .run_dir = beside, .resume = {beside}};
+    run_scenario(&other);
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
     scratch_end(&dir);
 }
 
-/* The lost member contributes nothing to step 6, so no member has made it and could bring the
- * others to the same state. */
+/* The lost member contributes nothing to training step 6, so no member has made this step and could
+ * bring the others to the same state. */
 static void who_is_left_with_other_weights_is_named(void **state)
 {
     (void)state;
@@ -253,20 +259,21 @@ static void who_is_left_with_other_weights_is_named(void **state)
     other.nan[0] = "worker=0,step=6,kind=stall,stage=start,seconds=1";
     other.nan[1] = "worker=0,step=3,kind=corrupt";
     other.loss[0].step = 5;
-    tell(&other);
+    run_scenario(&other);
     for (int m = 1; m < 4; m++) {
         assert_int_equal(other.process[m].status, LS_EDIVERGED);
         assert_non_null(strstr(other.process[m].err.text, "goes on with other weights than host"));
     }
 }
 
-/* Each member finds out by itself; a slow one may learn before that the other has left, and why. */
+/* Each member finds the loss by itself. A slow member may first learn that the other one has left,
+ * and why. */
 static void an_engine_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;
-    other = (story){.members = 2, .workers = 1, .shards = 8};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8};
     other.set[0] = other.set[1] = "cluster.on_host_loss=\"continue\"";
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         if (other.process[m].status != LS_ECONFIG) {
             assert_int_equal(other.process[m].status, LS_ESTALLED);
@@ -282,9 +289,9 @@ static void an_engine_that_cannot_admit_is_refused(void **state)
 {
     (void)state;
     static const char both[] = "cluster={\"on_host_loss\":\"continue\",\"on_arrival\":\"admit\"}";
-    other = (story){.members = 2, .workers = 1, .shards = 8};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8};
     other.set[0] = other.set[1] = both;
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         assert_true(other.process[m].status == LS_ECONFIG ||
                     other.process[m].status == LS_ESTALLED);
@@ -292,9 +299,9 @@ static void an_engine_that_cannot_admit_is_refused(void **state)
             !strstr(other.process[m].err.text, "needs an engine that can admit processes"))
             fail_msg("%s", other.process[m].err.text);
     }
-    other = (story){.members = 1, .workers = 1, .shards = 8};
+    other = (scenario){.members = 1, .workers = 1, .shards = 8};
     other.set[0] = "cluster.on_arrival=\"admit\"";
-    tell(&other);
+    run_scenario(&other);
     assert_int_equal(other.process[0].status, LS_ECONFIG);
     assert_non_null(strstr(other.process[0].err.text, "needs \"on_host_loss\": \"continue\""));
 }

@@ -26,7 +26,7 @@
 #include <cmocka.h>
 
 #define SECOND UINT64_C(1000000000)
-enum { MOST = 5 };
+enum { MAX_MEMBERS = 5 };
 
 static const char secret[] = "of this run and of no other";
 
@@ -77,7 +77,7 @@ static const char *some_place(char out[40])
     return out;
 }
 
-/* Starts `count` members, of which each does `body`, and waits for them. */
+/* Starts `count` members, each of which runs `body`, and waits until they have ended. */
 static void run_all(member *m, int count, void (*body)(member *))
 {
     char meet[40];
@@ -90,7 +90,7 @@ static void run_all(member *m, int count, void (*body)(member *))
         assert_int_equal(pthread_join(m[i].thread, NULL), 0);
 }
 
-/* Polls until that many transfers have ended; a member's status otherwise. */
+/* Polls until `count` transfers have ended. Returns LS_OK, or the status of a failed poll. */
 static int await(member *m, int count)
 {
     ls_transfer *ended[8];
@@ -119,7 +119,8 @@ static uint8_t byte_of(int from, int to, int channel, int which, size_t at)
     return (uint8_t)(from * 61 + to * 31 + channel * 17 + which * 7 + (int)(at % 251));
 }
 
-/* Every length on every channel to and from each of the others, all at once. */
+/* Sends and receives messages of every length on every channel to and from each other member, all
+ * at once. */
 static void exchange(member *m)
 {
     const int own = m->wire->member, members = m->wire->members;
@@ -155,8 +156,8 @@ static void exchange(member *m)
 static void messages_arrive_whole_and_in_order(void **state)
 {
     (void)state;
-    for (int count = 1; count <= MOST; count += 2) {
-        member m[MOST];
+    for (int count = 1; count <= MAX_MEMBERS; count += 2) {
+        member m[MAX_MEMBERS];
         run_all(m, count, exchange);
         for (int i = 0; i < count; i++)
             assert_int_equal(m[i].status, LS_OK);
@@ -171,24 +172,24 @@ static void note_number(member *m)
 
 static void each_member_has_a_number_of_its_own(void **state)
 {
-    int counts[MOST] = {0}, sum = 0;
-    member m[MOST];
+    int counts[MAX_MEMBERS] = {0}, sum = 0;
+    member m[MAX_MEMBERS];
     char meet[40];
     (void)state;
     some_place(meet);
-    for (int i = 0; i < MOST; i++) {
-        start(&m[i], meet, MOST, note_number);
+    for (int i = 0; i < MAX_MEMBERS; i++) {
+        start(&m[i], meet, MAX_MEMBERS, note_number);
         m[i].more = &counts[i];
         go(&m[i]);
     }
-    for (int i = 0; i < MOST; i++) {
+    for (int i = 0; i < MAX_MEMBERS; i++) {
         pthread_join(m[i].thread, NULL);
         sum += counts[i];
     }
     assert_int_equal(sum, 0x11111);
 }
 
-/* A message that waits on one channel for a receive that never comes does not hold up the other
+/* A message on one channel waits for a receive that is never posted. It must not delay the other
  * channels. */
 static void block_one_channel(member *m)
 {
@@ -201,7 +202,7 @@ static void block_one_channel(member *m)
         post(m, &stuck);
     post(m, &quick);
     m->status = await(m, 1);
-    if (m->status == LS_OK && own == 0) { /* until the other has left */
+    if (m->status == LS_OK && own == 0) { /* waits until the other member has left */
         while ((m->status = await(m, 1)) == LS_ETIMEDOUT)
             continue;
         m->status = m->status == LS_EIO ? LS_OK : LS_EINTERNAL;
@@ -220,7 +221,7 @@ static void channels_do_not_hold_each_other_up(void **state)
 
 /* ---- trouble -------------------------------------------------------------------------------- */
 
-/* Records what one of two members sees after `more`, while each runs `body`. */
+/* Runs `body` on two members. Returns the status that one of them sees. */
 static int seen_by_two(void (*body)(member *))
 {
     member m[2];
@@ -244,7 +245,7 @@ static void send_another_length(member *m)
     ls_transfer t = {.peer = !own, .incoming = own, .data = data, .bytes = own ? 10 : 20};
     post(m, &t);
     m->status = await(m, 1);
-    if (own == 0) { /* there until the other has looked */
+    if (own == 0) { /* stays until the other member has polled */
         ls_transfer wait = {.peer = 1, .channel = 1, .incoming = 1, .data = data, .bytes = 1};
         post(m, &wait);
         await(m, 1);
@@ -260,7 +261,7 @@ static void a_message_of_another_length_is_an_error(void **state)
     assert_int_equal(seen_by_two(send_another_length), LS_EDATA);
 }
 
-/* The one that goes says why on one channel, and is gone on all. */
+/* A member sends its reason for leaving on one channel, and then closes all channels. */
 static void leave_with_a_word(member *m)
 {
     char word[16] = "disk full", more[4];
@@ -271,7 +272,7 @@ static void leave_with_a_word(member *m)
     if (own == 1) {
         memset(word, 0, sizeof word);
         post(m, &never);
-        poll(NULL, 0, 200); /* the other is gone by then */
+        poll(NULL, 0, 200); /* by then the other member has closed its connections */
     }
     post(m, &last);
     m->status = await(m, 1);
@@ -296,7 +297,8 @@ typedef struct stranger {
     bool silent;
 } stranger;
 
-/* Keeps calling, with garbage or without a word, as long as somebody answers. */
+/* Connects again and again, sending garbage or nothing, as long as a listener accepts
+ * connections. */
 static void *be_a_stranger(void *arg)
 {
     const stranger *s = arg;
@@ -332,7 +334,7 @@ static void strangers_keep_nobody_from_meeting(void **state)
     poll(NULL, 0, 50);
     for (int i = 0; i < 2; i++)
         pthread_create(&s[i].thread, NULL, be_a_stranger, &s[i]);
-    poll(NULL, 0, 200); /* more of them than there is room for */
+    poll(NULL, 0, 200); /* by then there are more pending connections than the listener keeps */
     go(&m[1]);
     go(&m[2]);
     for (int i = 0; i < 3; i++) {
@@ -365,7 +367,7 @@ static void who_does_not_know_the_secret_is_kept_out(void **state)
     }
 }
 
-/* Comes, proves itself, and is gone before the others are there. */
+/* A member connects and completes the handshake, and ends before the other members have come. */
 static void one_that_came_and_went_is_not_waited_for(void **state)
 {
     member m[4];
@@ -403,7 +405,7 @@ static void waiting_has_an_end(void **state)
     assert_true(m.took_ns < 3 * SECOND);
 }
 
-/* A port that another program has. */
+/* Another program listens at the port. */
 static void another_program_at_the_address_is_named(void **state)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -420,12 +422,12 @@ static void another_program_at_the_address_is_named(void **state)
     m.place.wait_ns = SECOND / 2;
     run_member(&m);
     close(fd);
-    assert_int_equal(m.status, LS_EIO); /* it takes calls, and says nothing */
+    assert_int_equal(m.status, LS_EIO); /* that program accepts connections and sends nothing */
     assert_non_null(strstr(m.err.text, "another program"));
 }
 
-/* Like a firewall that drops packets: a listener with a full queue, whose connections are neither
- * accepted nor refused. */
+/* A listener with a full queue, which neither accepts nor refuses connections, behaves like a
+ * firewall that drops packets. */
 static void an_address_that_swallows_calls_is_given_up(void **state)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -454,7 +456,7 @@ static void an_address_that_swallows_calls_is_given_up(void **state)
     assert_true(m.took_ns < 4 * SECOND);
 }
 
-/* One that has an IPv6 and an IPv4 address, as localhost may. */
+/* A name with an IPv6 and an IPv4 address, as localhost may have. */
 static void a_name_with_two_addresses_has_one_first(void **state)
 {
     member m[3];
@@ -475,7 +477,7 @@ static void a_name_with_two_addresses_has_one_first(void **state)
     }
 }
 
-/* Member 2 goes; member 1 sees it, and tells member 0, which goes on. */
+/* Member 2 leaves. Member 1 notices it and tells member 0, which goes on. */
 static void go_on_with_the_rest(member *m)
 {
     char word[8] = "lost", never[4];
@@ -519,16 +521,18 @@ static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
 
 typedef struct parting {
     pthread_barrier_t all;
-    unsigned killed, cut_off, hidden; /* a bit each */
-    unsigned dying;                   /* a bit each: lost when the next group has been formed, */
-    int after;                        /* and it is connected to this many members */
-    atomic_int met;                   /* number of members that have met */
-    uint64_t late_ns;                 /* delay of the hidden member */
+    unsigned killed, cut_off, hidden; /* one bit for each member */
+    /* one bit for each member: lost when the next group has been formed, after this member has
+     * connected to `after` members */
+    unsigned dying;
+    int after;
+    atomic_int met;   /* number of members that have regrouped */
+    uint64_t late_ns; /* delay of the hidden member */
     struct {
         int status, members;
         uint64_t took_ns;
         ls_error err;
-    } said[MOST];
+    } said[MAX_MEMBERS];
 } parting;
 
 static joining *rendezvous_of(ls_wire *wire)
@@ -536,7 +540,7 @@ static joining *rendezvous_of(ls_wire *wire)
     return ((tcp_wire *)wire)->rendezvous;
 }
 
-/* A call that says nothing; perhaps it has not been taken yet. */
+/* Makes a connection that sends nothing and may not have been accepted yet. */
 static int knock(const struct sockaddr_in *at)
 {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -545,7 +549,8 @@ static int knock(const struct sockaddr_in *at)
     return fd;
 }
 
-/* From now on calls to it are neither taken nor refused, as to a machine without power. */
+/* From now on connections to the member are neither accepted nor refused, as if its host had no
+ * power. */
 static void swallow_calls(int *door, int crowd[8])
 {
     struct sockaddr_in at = {0};
@@ -566,7 +571,7 @@ typedef struct dying_member {
     const tcp_wire *old;
     joining *rendezvous;
     parting *p;
-    int others; /* number of members that are left */
+    int others; /* number of remaining members */
 } dying_member;
 
 static void end_lines(const tcp_wire *w)
@@ -595,12 +600,12 @@ static void die_when_formed(void *user)
 
 static void meet_anew(member *m, parting *p, int own)
 {
-    uint8_t lost[MOST] = {0};
-    int origin[MOST];
+    uint8_t lost[MAX_MEMBERS] = {0};
+    int origin[MAX_MEMBERS];
     ls_wire *old = m->wire;
     const bool dies = p->dying >> own & 1;
     dying_member dying = {(const tcp_wire *)old, rendezvous_of(old), p,
-                          MOST - __builtin_popcount(p->killed | p->dying)};
+                          MAX_MEMBERS - __builtin_popcount(p->killed | p->dying)};
     const ls_regroup how = {.size = sizeof how,
                             .lost = lost,
                             .deadline_ns = dies ? SECOND / 2 : 10 * SECOND,
@@ -617,7 +622,7 @@ static void meet_anew(member *m, parting *p, int own)
 /* Meets again while a member of the new group is lost. */
 static void meet_until_all_live(member *m, parting *p, int own)
 {
-    const int others = MOST - __builtin_popcount(p->killed | p->dying);
+    const int others = MAX_MEMBERS - __builtin_popcount(p->killed | p->dying);
     do
         meet_anew(m, p, own);
     while (p->dying && !(p->dying >> own & 1) && p->said[own].members > others);
@@ -651,10 +656,10 @@ static void part_and_meet(member *m)
         m->wire->type->abort(m->wire);
 }
 
-/* Checks that all members that are not lost have met within this time. */
+/* Checks that all members that are not lost have regrouped within the time `within_ns`. */
 static void all_others_met(parting *p, int members, uint64_t within_ns)
 {
-    member m[MOST];
+    member m[MAX_MEMBERS];
     char meet[40];
     const unsigned lost = p->killed | p->cut_off | p->dying;
     some_place(meet);
@@ -687,7 +692,8 @@ static void who_is_left_of_a_process_that_was_killed_meets_at_once(void **state)
     }
 }
 
-/* Members with higher numbers find at once that it is lost. The first waits for its connections. */
+/* Members with higher numbers find at once that the member is lost. The first member waits for its
+ * connections. */
 static void another_may_be_lost_while_they_connect(void **state)
 {
     (void)state;
@@ -697,8 +703,8 @@ static void another_may_be_lost_while_they_connect(void **state)
     }
 }
 
-/* The last connects to the others in order. Those to which it has connected go on before the rest.
- */
+/* The last member connects to the others in the order of their numbers. The members to which it has
+ * connected continue before the rest. */
 static void one_may_be_lost_between_two_connections(void **state)
 {
     (void)state;
@@ -708,7 +714,8 @@ static void one_may_be_lost_between_two_connections(void **state)
     }
 }
 
-/* A firewall answers for it. It calls the others itself, as it did at the start. */
+/* A firewall refuses connections to the member. The member itself connects to the others, as it did
+ * at the start. */
 static void one_whose_door_was_never_reached_is_waited_for(void **state)
 {
     (void)state;
@@ -716,7 +723,8 @@ static void one_whose_door_was_never_reached_is_waited_for(void **state)
     all_others_met(&p, 3, 3 * SECOND);
 }
 
-/* Two machines of five are without power, and who is left calls them in vain, and each other. */
+/* Two hosts of five have no power. The remaining members try to connect to them in vain, and must
+ * still connect to each other. */
 static void calls_that_nobody_takes_keep_the_others_from_nothing(void **state)
 {
     (void)state;
@@ -724,7 +732,7 @@ static void calls_that_nobody_takes_keep_the_others_from_nothing(void **state)
     all_others_met(&p, 5, 3 * SECOND);
 }
 
-/* Scanners and probes between two losses. */
+/* Other programs, such as scanners and probes, connect between two losses. */
 static void hear_strangers_out(member *m)
 {
     struct sockaddr_in at = {0};
@@ -790,7 +798,7 @@ static void places_that_cannot_be_are_refused(void **state)
         member m;
         start(&m, cases[i].meet, cases[i].members, NULL);
         m.place.secret_bytes = cases[i].secret;
-        m.place.wait_ns = SECOND / 10; /* a name may become known */
+        m.place.wait_ns = SECOND / 10; /* an unknown name may become known during this time */
         run_member(&m);
         assert_int_equal(m.status, LS_EINVAL);
         assert_non_null(strstr(m.err.text, cases[i].text));

@@ -1,6 +1,6 @@
 /* Tests training runs over several processes. A thread of the test stands for each process, and the
  * transport is simulated in memory (wire_double.h). */
-#include "cluster/story.h"
+#include "cluster/scenario.h"
 #include "runner.h"
 
 #include <stdio.h>
@@ -9,18 +9,18 @@
 
 /* ---- bits ----------------------------------------------------------------------------------- */
 
-static story one, other;
+static scenario one, other;
 
 static void any_number_of_hosts_and_workers_gives_the_same_bits(void **state)
 {
     (void)state;
     static const int shards[] = {7, 24, 8, 12};
     for (size_t i = 0; i < (SLOW_BUILD ? 1 : ls_tests_rounds(2, 4)); i++) {
-        alone(&one, shards[i]);
-        for (int members = 2; members <= MOST; members++)
+        run_in_one_process(&one, shards[i]);
+        for (int members = 2; members <= MAX_MEMBERS; members++)
             for (int workers = 1; workers <= 3; workers++) {
-                other = (story){.members = members, .workers = workers, .shards = shards[i]};
-                tell(&other);
+                other = (scenario){.members = members, .workers = workers, .shards = shards[i]};
+                run_scenario(&other);
                 all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
             }
     }
@@ -31,8 +31,8 @@ static void the_record_names_the_devices_of_all_hosts(void **state)
     (void)state;
     char host[40], expected[300];
     gethostname(host, sizeof host);
-    other = (story){.members = 2, .workers = 2, .shards = 8};
-    tell(&other);
+    other = (scenario){.members = 2, .workers = 2, .shards = 8};
+    run_scenario(&other);
     snprintf(expected, sizeof expected,
              "\"devices\":[\"%s: ref(0)\",\"%s: ref(1)\",\"%s#1: ref(0)\",\"%s#1: ref(1)\"]", host,
              host, host, host);
@@ -45,58 +45,60 @@ static void the_record_names_the_devices_of_all_hosts(void **state)
 static void stopped_by_any_member_it_goes_on_on_any_number(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (int stopper = 0; stopper < 3; stopper++) {
         scratch dir;
         char run[400];
         scratch_begin(&dir);
         snprintf(run, sizeof run, "%s/run", dir.directory);
-        other = (story){.members = 3,
-                        .workers = 1,
-                        .shards = 8,
-                        .run_dir = run,
-                        .stopper = stopper,
-                        .stop_behind = 3 + (uint64_t)stopper};
-        tell(&other);
+        other = (scenario){.members = 3,
+                           .workers = 1,
+                           .shards = 8,
+                           .run_dir = run,
+                           .stopper = stopper,
+                           .stop_after_step = 3 + (uint64_t)stopper};
+        run_scenario(&other);
         for (int m = 0; m < 3; m++) {
             assert_int_equal(other.process[m].status, LS_EINTERRUPTED);
             assert_true(other.process[m].result.saved);
             assert_true(other.process[m].result.steps == other.process[0].result.steps);
         }
         assert_in_range(other.process[0].result.steps, 4, STEPS - 1);
-        other = (story){.members = 1 + stopper, .workers = 2, .shards = 8, .run_dir = run};
+        other = (scenario){.members = 1 + stopper, .workers = 2, .shards = 8, .run_dir = run};
         for (int m = 0; m < other.members; m++)
-            other.resume[m] = run; /* which the first alone looks at */
-        tell(&other);
+            other.resume[m] = run; /* only the first member reads it */
+        run_scenario(&other);
         all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
         scratch_end(&dir);
     }
 }
 
-/* A run of one host that gave no number: its own goes on. */
+/* A run of one host whose config gives no number of shards. When it is resumed on several hosts, it
+ * keeps its number. */
 static void one_shard_for_each_device_goes_on_over_hosts(void **state)
 {
     (void)state;
     scratch dir;
     char run[400];
-    alone(&one, 4);
+    run_in_one_process(&one, 4);
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
-    other = (story){.members = 1, .workers = 4, .run_dir = run, .stop_behind = 4};
-    tell(&other);
+    other = (scenario){.members = 1, .workers = 4, .run_dir = run, .stop_after_step = 4};
+    run_scenario(&other);
     assert_int_equal(other.process[0].status, LS_EINTERRUPTED);
-    other = (story){.members = 2, .workers = 1, .run_dir = run, .resume = {run, run}};
-    tell(&other);
+    other = (scenario){.members = 2, .workers = 1, .run_dir = run, .resume = {run, run}};
+    run_scenario(&other);
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
-    other = (story){.members = 2, .workers = 1};
-    tell(&other);
+    other = (scenario){.members = 2, .workers = 1};
+    run_scenario(&other);
     for (int m = 0; m < 2; m++)
         assert_non_null(strstr(other.process[m].err.text, "\"devices\" is for one host"));
     scratch_end(&dir);
 }
 
-/* The run is done, so no evaluation computes the metric again. Its value is one that nothing else
- * in the standing gives, as the test accuracy would be that of classes. */
+/* The run has ended, so no evaluation computes the metric again. The metric's value cannot be
+ * derived from the other values of the run's state (for classes it could be: from the test
+ * accuracy). */
 static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 {
     (void)state;
@@ -104,21 +106,21 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
     char run[400];
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
-    one = (story){.members = 1, .workers = 1, .shards = 8, .run_dir = run, .values = true};
-    tell(&one);
+    one = (scenario){.members = 1, .workers = 1, .shards = 8, .run_dir = run, .values = true};
+    run_scenario(&one);
     if (one.process[0].status)
         fail_msg("%s", one.process[0].err.text);
     const ls_result *told = &one.process[0].result;
     assert_string_equal(told->metric, "r2");
-    other = (story){
+    other = (scenario){
         .members = 2, .workers = 1, .shards = 8, .run_dir = run, .resume = {run}, .values = true};
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         const process *p = &other.process[m];
         if (p->status)
             fail_msg("member %d: %s", m, p->err.text);
         assert_string_equal(p->result.metric, told->metric);
-        if (!(p->result.test_metric == told->test_metric)) /* nor NaN */
+        if (!(p->result.test_metric == told->test_metric)) /* also fails for NaN */
             fail_msg("member %d: %g, not %g", m, p->result.test_metric, told->test_metric);
         assert_true(p->result.epochs == told->epochs && p->result.steps == told->steps);
     }
@@ -127,14 +129,14 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
-/* Workers take shards as they come: the shard is one of the host's four. */
+/* Workers take the next free shard, so the shard may be any of the host's four. */
 static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
 {
     (void)state;
     for (int bad = 0; bad < 2; bad++) {
-        other = (story){.members = 2, .workers = 2, .shards = 8};
+        other = (scenario){.members = 2, .workers = 2, .shards = 8};
         other.nan[bad] = "worker=1,step=3,kind=nan";
-        tell(&other);
+        run_scenario(&other);
         for (int m = 0; m < 2; m++) {
             const char *text = other.process[m].err.text;
             assert_int_equal(other.process[m].status, LS_ENONFINITE);
@@ -151,10 +153,10 @@ static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
 static void a_step_that_is_not_finite_is_skipped_on_all_hosts(void **state)
 {
     (void)state;
-    other =
-        (story){.members = 2, .workers = 1, .shards = 8, .nan = {NULL, "worker=0,step=3,kind=nan"}};
+    other = (scenario){
+        .members = 2, .workers = 1, .shards = 8, .nan = {NULL, "worker=0,step=3,kind=nan"}};
     other.set[0] = other.set[1] = "on_nonfinite=skip";
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++)
         if (other.process[m].status)
             fail_msg("member %d: %s", m, other.process[m].err.text);
@@ -165,30 +167,30 @@ static void a_step_that_is_not_finite_is_skipped_on_all_hosts(void **state)
 
 static void resume_from(const char *run)
 {
-    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
     other.resume[0] = other.resume[1] = run;
-    tell(&other);
+    run_scenario(&other);
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
 }
 
-/* At different points of a step: each survivor has saved, and each saved run continues with the
- * same bits. */
+/* A member is lost at different points of a training step. Each surviving member has saved, and
+ * each saved run continues with the same bits. */
 static void survivors_of_a_lost_member_save_what_goes_on(void **state)
 {
     (void)state;
-    alone(&one, 8);
+    run_in_one_process(&one, 8);
     for (unsigned k = ls_tests_rounds(2, 0); k < 3; k++) {
         scratch dir;
-        char run[400], saved[MOST][500];
+        char run[400], saved[MAX_MEMBERS][500];
         scratch_begin(&dir);
         snprintf(run, sizeof run, "%s/run", dir.directory);
-        other = (story){.members = 3,
-                        .workers = 1,
-                        .shards = 8,
-                        .run_dir = run,
-                        .victim = (int)k,
-                        .kill_at = 120 + 7 * (uint64_t)k};
-        tell(&other);
+        other = (scenario){.members = 3,
+                           .workers = 1,
+                           .shards = 8,
+                           .run_dir = run,
+                           .victim = (int)k,
+                           .kill_at = 120 + 7 * (uint64_t)k};
+        run_scenario(&other);
         const int victim = other.victim;
         for (int m = 0; m < 3; m++) {
             const process *p = &other.process[m];
@@ -207,14 +209,14 @@ static void survivors_of_a_lost_member_save_what_goes_on(void **state)
 /* Counts the posts of one of two members in a whole run. */
 static uint64_t count_posts(void)
 {
-    alone(&one, 8);
-    other = (story){.members = 2, .workers = 1, .shards = 8};
-    tell(&other);
+    run_in_one_process(&one, 8);
+    other = (scenario){.members = 2, .workers = 1, .shards = 8};
+    run_scenario(&other);
     return other.posts;
 }
 
-/* Its last posts are those of the gather in which all members compare their results, and of its
- * goodbye. */
+/* The member's last posts belong to the gather in which all members compare their results, and to
+ * its last message. */
 static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
 {
     (void)state;
@@ -224,13 +226,13 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
         char run[400], saved[500];
         scratch_begin(&dir);
         snprintf(run, sizeof run, "%s/run", dir.directory);
-        other = (story){.members = 2,
-                        .workers = 1,
-                        .shards = 8,
-                        .run_dir = run,
-                        .victim = 0,
-                        .kill_at = posts - before};
-        tell(&other);
+        other = (scenario){.members = 2,
+                           .workers = 1,
+                           .shards = 8,
+                           .run_dir = run,
+                           .victim = 0,
+                           .kill_at = posts - before};
+        run_scenario(&other);
         const process *survivor = &other.process[1];
         memcpy(saved, survivor->own_dir, sizeof saved);
         if (survivor->status == LS_OK) {
@@ -244,7 +246,8 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
     }
 }
 
-/* The first host is lost twice in one directory: what the first loss has left is not touched. */
+/* The first host is lost twice in runs with the same directory. The files that remain from the
+ * first loss must not be changed. */
 static void the_first_host_may_be_lost_again(void **state)
 {
     (void)state;
@@ -254,10 +257,10 @@ static void the_first_host_may_be_lost_again(void **state)
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
     for (int k = 0; k < 2; k++) {
-        other =
-            (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run, .kill_at = posts / 2};
+        other = (scenario){
+            .members = 2, .workers = 1, .shards = 8, .run_dir = run, .kill_at = posts / 2};
         other.resume[0] = other.resume[1] = k ? run : NULL;
-        tell(&other);
+        run_scenario(&other);
         assert_int_equal(other.process[1].status, LS_ESTALLED);
         assert_true(other.process[1].result.saved);
         memcpy(saved[k], other.process[1].own_dir, sizeof saved[k]);
@@ -268,7 +271,7 @@ static void the_first_host_may_be_lost_again(void **state)
     scratch_end(&dir);
 }
 
-/* As one that is silent, but at once. */
+/* An error of the engine has the same effect as the silence of the host, but at once. */
 static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
 {
     (void)state;
@@ -277,10 +280,10 @@ static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
     const uint64_t posts = count_posts();
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
-    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
+    other = (scenario){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
     other.victim = 1;
     other.break_at = posts / 2;
-    tell(&other);
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         assert_int_equal(other.process[m].status, LS_ESTALLED);
         assert_true(other.process[m].result.saved);
@@ -294,8 +297,8 @@ static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
 
 static void refuses(const char *set, const char *text)
 {
-    other = (story){.members = 2, .workers = 1, .shards = 8, .set = {NULL, set}};
-    tell(&other);
+    other = (scenario){.members = 2, .workers = 1, .shards = 8, .set = {NULL, set}};
+    run_scenario(&other);
     for (int m = 0; m < 2; m++) {
         assert_int_not_equal(other.process[m].status, LS_OK);
         if (!strstr(other.process[m].err.text, text))
@@ -321,8 +324,8 @@ static void members_that_are_not_alike_are_told_apart(void **state)
 static void more_hosts_than_shards_are_refused(void **state)
 {
     (void)state;
-    other = (story){.members = 3, .workers = 1, .shards = 2};
-    tell(&other);
+    other = (scenario){.members = 3, .workers = 1, .shards = 2};
+    run_scenario(&other);
     assert_non_null(strstr(other.process[0].err.text, "set shards to at least 3"));
 }
 

@@ -1,6 +1,6 @@
-/* Tests the vote by which the processes of a run decide who continues after a loss: some processes
- * crash, some learn of losses late or wrongly, and connections break and return. New
- * processes arrive, of which not every process knows. */
+/* Tests the vote by which the processes of a run decide which of them continue after a loss. Some
+ * processes crash, some learn of losses late or are told wrong losses, and connections break and
+ * return. Newcomers arrive that not every process knows. */
 #include "runner.h"
 #include "tcp/vote.h"
 
@@ -12,22 +12,23 @@
 
 #include <cmocka.h>
 
-enum { MOST = 7, WAITING = 64 };
+enum { MAX_MEMBERS = 7, WAITING = 64 };
 
 typedef enum mode { AT_WORK, VOTING, DEAD } mode;
 
 typedef struct world {
-    int members; /* arrivals that have come included */
+    int members; /* number of members, arrivals included */
     int first;   /* number of members of the first group */
-    tcp_vote vote[MOST];
-    mode mode[MOST];
-    bool met[MOST][MOST]; /* a connection, in either direction */
-    bool cut[MOST][MOST];
-    tcp_word waiting[MOST][MOST][WAITING]; /* [from][to] */
-    int count[MOST][MOST];
-    tcp_ballot last; /* the last group that was whole and at work */
-    int groups;      /* how many there were */
-    int admitted;    /* how many of them had a new member */
+    tcp_vote vote[MAX_MEMBERS];
+    mode mode[MAX_MEMBERS];
+    /* there is a connection between the two, in either direction */
+    bool met[MAX_MEMBERS][MAX_MEMBERS];
+    bool cut[MAX_MEMBERS][MAX_MEMBERS];
+    tcp_message waiting[MAX_MEMBERS][MAX_MEMBERS][WAITING]; /* [from][to]: messages in transit */
+    int count[MAX_MEMBERS][MAX_MEMBERS];
+    tcp_ballot last; /* the last group that was at work with all its members */
+    int groups;      /* number of groups that were at work */
+    int admitted;    /* number of these groups with a new member */
     uint64_t random;
 } world;
 
@@ -39,17 +40,17 @@ static unsigned draw(unsigned below)
     return (unsigned)(w.random >> 33) % below;
 }
 
-static void send_word(int from, int to, const tcp_word *word)
+static void send_message(int from, int to, const tcp_message *message)
 {
     if (from != to && w.met[from][to] && w.count[from][to] < WAITING)
-        w.waiting[from][to][w.count[from][to]++] = *word;
+        w.waiting[from][to][w.count[from][to]++] = *message;
 }
 
-static void send_to_set(int from, const tcp_word *word)
+static void send_to_set(int from, const tcp_message *message)
 {
     for (int to = 0; to < w.members; to++)
-        if (tcp_set_has(&word->ballot.set, to))
-            send_word(from, to, word);
+        if (tcp_set_has(&message->ballot.set, to))
+            send_message(from, to, message);
 }
 
 static void part(int a, int b)
@@ -58,8 +59,8 @@ static void part(int a, int b)
         return;
     w.met[a][b] = w.met[b][a] = false;
     w.count[a][b] = w.count[b][a] = 0;
-    tcp_vote_miss(&w.vote[a], b);
-    tcp_vote_miss(&w.vote[b], a);
+    tcp_vote_disconnect(&w.vote[a], b);
+    tcp_vote_disconnect(&w.vote[b], a);
 }
 
 static void part_from_all(int a)
@@ -70,15 +71,16 @@ static void part_from_all(int a)
 
 static void meet(int a, int b)
 {
-    tcp_word state;
+    tcp_message state;
     if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING ||
-        w.vote[a].members <= b || w.vote[b].members <= a) /* it does not know the arrival */
+        /* one of the two does not know the other, an arrival */
+        w.vote[a].members <= b || w.vote[b].members <= a)
         return;
     w.met[a][b] = w.met[b][a] = true;
     tcp_vote_state(&w.vote[a], &state);
-    send_word(a, b, &state);
+    send_message(a, b, &state);
     tcp_vote_state(&w.vote[b], &state);
-    send_word(b, a, &state);
+    send_message(b, a, &state);
 }
 
 static void go_to_work(int a, uint64_t before)
@@ -89,29 +91,30 @@ static void go_to_work(int a, uint64_t before)
 
 static void deliver(int from, int to)
 {
-    tcp_word in, answer;
+    tcp_message in, answer;
     const uint64_t before = w.vote[to].formed.number;
     if (w.count[from][to] == 0 || w.mode[to] != VOTING)
         return;
     in = w.waiting[from][to][0];
     memmove(w.waiting[from][to], w.waiting[from][to] + 1, (size_t)--w.count[from][to] * sizeof in);
-    if (tcp_vote_hear(&w.vote[to], from, &in, &answer))
-        send_word(to, from, &answer);
+    if (tcp_vote_on_message(&w.vote[to], from, &in, &answer))
+        send_message(to, from, &answer);
     if (tcp_vote_formed(&w.vote[to], &answer))
         send_to_set(to, &answer);
     go_to_work(to, before);
 }
 
-/* Also before everybody is there: a moment that was too short. */
+/* Member a makes a proposal if it may, even before all members are connected, as after a settling
+ * time that was too short. */
 static void propose(int a)
 {
-    tcp_word word;
+    tcp_message message;
     const uint64_t before = w.vote[a].formed.number;
-    if (w.mode[a] != VOTING || !tcp_vote_propose(&w.vote[a], &word))
+    if (w.mode[a] != VOTING || !tcp_vote_propose(&w.vote[a], &message))
         return;
-    send_to_set(a, &word);
-    if (tcp_vote_formed(&w.vote[a], &word))
-        send_to_set(a, &word);
+    send_to_set(a, &message);
+    if (tcp_vote_formed(&w.vote[a], &message))
+        send_to_set(a, &message);
     go_to_work(a, before);
 }
 
@@ -120,7 +123,7 @@ static void begin_vote(int a)
     if (w.mode[a] == DEAD)
         return;
     part_from_all(a);
-    if (w.mode[a] == AT_WORK) /* what it knew of an arrival was for an earlier vote */
+    if (w.mode[a] == AT_WORK) /* it forgets the arrival of an earlier vote */
         w.vote[a].arrivals = (tcp_set){{0}};
     w.mode[a] = VOTING;
     tcp_vote_begin(&w.vote[a], &(tcp_set){{0}});
@@ -128,7 +131,7 @@ static void begin_vote(int a)
 
 static void cut_anew(void)
 {
-    const unsigned side = draw(1u << MOST);
+    const unsigned side = draw(1u << MAX_MEMBERS);
     const bool none = draw(2) == 0;
     for (int a = 0; a < w.members; a++)
         for (int b = 0; b < w.members; b++) {
@@ -138,7 +141,8 @@ static void cut_anew(void)
         }
 }
 
-/* Nothing is summed but by all of a group. */
+/* Returns whether all members of the group are at work in it. A sum needs all members of a
+ * group. */
 static bool is_whole(const tcp_ballot *group)
 {
     bool whole = true;
@@ -157,11 +161,11 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return inside;
 }
 
-/* Where a whole group is at work, an arrival comes, and most of its members know of it. */
+/* If a group is at work, an arrival comes, and most members of the group are told of it. */
 static void come(void)
 {
     const int n = w.members;
-    if (n == MOST || !is_whole(&w.last))
+    if (n == MAX_MEMBERS || !is_whole(&w.last))
         return;
     w.members++;
     w.mode[n] = VOTING;
@@ -172,7 +176,7 @@ static void come(void)
             begin_vote(a);
             assert_int_equal(tcp_vote_expect(&w.vote[a], n, NULL), LS_OK);
         }
-    if (draw(2)) /* all meet before anybody proposes */
+    if (draw(2)) /* all members connect before any of them proposes */
         for (int a = 0; a <= n; a++)
             for (int b = 0; b < n; b++) {
                 meet(a, b);
@@ -181,12 +185,12 @@ static void come(void)
             }
     for (int a = 0; a <= n; a++)
         propose(a);
-    for (unsigned i = draw(400); i > 0; i--) /* … and some of the words arrive */
+    for (unsigned i = draw(400); i > 0; i--) /* some of the messages arrive */
         deliver((int)draw((unsigned)w.members), (int)draw((unsigned)w.members));
 }
 
-/* All groups that are ever at work follow each other: none is at work beside an earlier one.
- * Without arrivals each is a part of the one before. */
+/* Checks that all groups that are ever at work follow one another: no group is at work together
+ * with an earlier one. Without arrivals, each group is a subset of the group before it. */
 static void check_row(unsigned seed)
 {
     for (int a = 0; a < w.members; a++) {
@@ -208,7 +212,7 @@ static void begin_world(unsigned seed)
 {
     memset(&w, 0, sizeof w);
     w.random = seed * 2 + 1;
-    w.members = w.first = 2 + (int)draw(MOST - 1);
+    w.members = w.first = 2 + (int)draw(MAX_MEMBERS - 1);
     for (int a = 0; a < w.members; a++)
         assert_int_equal(tcp_vote_init(&w.vote[a], a, w.members, NULL), LS_OK);
     w.last = w.vote[0].formed;
@@ -255,14 +259,14 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
         for (int a = 0; a < w.members; a++)
             tcp_vote_fini(&w.vote[a]);
     }
-    assert_in_range(groups, 8000, INT32_MAX); /* and some part often does */
+    assert_in_range(groups, 8000, INT32_MAX); /* many of the draws lead to several groups */
     assert_in_range(admitted, 400, INT32_MAX);
 }
 
 /* ---- with everybody at his best -------------------------------------------------------------- */
 
-/* Lets the members in `alive` (a bit each) vote until nothing more happens. Returns those that
- * continue. */
+/* Lets the members in `alive` (one bit for each member) vote until no message is left. Returns the
+ * members that continue. */
 static unsigned vote_among(unsigned alive)
 {
     unsigned on = 0;
@@ -332,7 +336,8 @@ static void one_after_the_other_is_lost_until_one_is_left(void **state)
     end_world();
 }
 
-/* The arrival, number 3, becomes a member if all know of it, and is then one of those that count.
+/* The arrival, number 3, becomes a member if all members know it. From then on it counts for
+ * quorums.
  */
 static void an_arrival_is_let_in_where_all_know_of_it(void **state)
 {
@@ -346,16 +351,17 @@ static void an_arrival_is_let_in_where_all_know_of_it(void **state)
         for (int a = unaware; a < 4; a++)
             assert_int_equal(tcp_vote_expect(&w.vote[a], 3, NULL), LS_OK);
         for (int a = 0; a < 3; a++)
-            w.mode[a] = VOTING; /* it has regrouped because of the arrival */
+            w.mode[a] = VOTING; /* the member regroups because of the arrival */
         assert_int_equal(vote_among(15), unaware ? 7 : 15);
         assert_int_equal(tcp_set_has(&w.vote[1].formed.fresh, 3), !unaware);
         if (!unaware)
-            assert_int_equal(vote_among(14), 14); /* the first is lost: three of four */
+            /* the first member is lost, and three of four remain */
+            assert_int_equal(vote_among(14), 14);
         end_world();
     }
 }
 
-/* Member 2 was stopped while the others went on, and finds them in another vote. */
+/* Member 2 was stopped while the others went on. It continues while they hold another vote. */
 static void one_that_comes_back_is_not_let_in(void **state)
 {
     (void)state;
@@ -370,29 +376,29 @@ static void one_that_comes_back_is_not_let_in(void **state)
     end_world();
 }
 
-/* As of a word that was forged on its way. */
+/* A message that was changed on its way. */
 static void a_word_that_names_others_than_the_members_counts_for_nothing(void **state)
 {
     (void)state;
-    tcp_word word, answer;
+    tcp_message message, answer;
     begin_with(3);
-    tcp_vote_state(&w.vote[1], &word);
-    assert_true(tcp_vote_can_be(&w.vote[0], &word));
-    tcp_set_add(&word.ballot.set, 3);
-    assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    tcp_vote_state(&w.vote[1], &word);
-    tcp_set_add(&word.suspects, LS_MEMBERS_MAX - 1);
-    assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    word = (tcp_word){.say = TCP_STATE};
-    assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    /* Nor does a ballot that brings back an abandoned member. */
+    tcp_vote_state(&w.vote[1], &message);
+    assert_true(tcp_vote_is_valid(&w.vote[0], &message));
+    tcp_set_add(&message.ballot.set, 3);
+    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
+    tcp_vote_state(&w.vote[1], &message);
+    tcp_set_add(&message.suspects, LS_MEMBERS_MAX - 1);
+    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
+    message = (tcp_message){.kind = TCP_STATE};
+    assert_false(tcp_vote_is_valid(&w.vote[0], &message));
+    /* A proposal that contains an abandoned member does not count either. */
     assert_int_equal(vote_among(3), 3);
-    word = (tcp_word){.say = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
-    assert_true(tcp_vote_can_be(&w.vote[0], &word));
-    tcp_vote_hear(&w.vote[0], 1, &word, &answer);
+    message = (tcp_message){.kind = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
+    assert_true(tcp_vote_is_valid(&w.vote[0], &message));
+    tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 0);
-    word.ballot.set.bits[0] = 3;
-    tcp_vote_hear(&w.vote[0], 1, &word, &answer);
+    message.ballot.set.bits[0] = 3;
+    tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 1);
     end_world();
 }

@@ -23,17 +23,17 @@ typedef struct waiting {
     uint64_t due_ns; /* arrival time of a sent message */
 } waiting;
 
-/* From one member to another on one channel. */
+/* The messages from one member to another on one channel. */
 typedef struct lane {
     message *first, **last;
     waiting *receive, **last_receive;
-    uint64_t latest_ns; /* due of the last message */
+    uint64_t latest_ns; /* arrival time of the last message */
 } lane;
 
 typedef struct double_wire {
     ls_wire base;
     wire_world *world;
-    waiting *sent, **last_sent; /* transfers whose message is on its way */
+    waiting *sent, **last_sent; /* sends whose message is in transit */
 } double_wire;
 
 struct wire_world {
@@ -47,9 +47,11 @@ struct wire_world {
     uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST], break_at[WIRE_MOST];
     size_t under_way[WIRE_MOST], most_under_way[WIRE_MOST];
     uint64_t delay_ns, random, bytes_per_s;
-    /* The clock of the progress threads, if they have one of their own; 0: they do not. */
+    /* The clock of the progress threads (wire_world_own_clock); 0: they use the machine's clock. */
     _Atomic uint64_t own_ns;
-    bool open[WIRE_MOST], polled[WIRE_MOST]; /* polled: since the clock advanced last */
+    /* the member's transport is open; the member has polled in vain since the clock last
+     * advanced */
+    bool open[WIRE_MOST], polled[WIRE_MOST];
 };
 
 /* ---- the clock ------------------------------------------------------------------------------- */
@@ -66,8 +68,8 @@ static uint64_t machine_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Notes that a member has polled in vain, and advances the clock if all have. Returns whether it
- * has. */
+/* Notes that a member has polled in vain. Advances the clock if all members have. Returns whether
+ * the clock was advanced. */
 static bool advance(wire_world *w, int member)
 {
     w->polled[member] = true;
@@ -198,7 +200,7 @@ void wire_world_expect(wire_world *w, int members)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* Waits until the machine's clock reads `ns`, or something changes. */
+/* Waits until the machine's clock reaches `ns`, or the state of the world changes. */
 static void wait_until(wire_world *w, uint64_t ns)
 {
     const struct timespec at = {.tv_sec = (time_t)(ns / 1000000000u),
@@ -279,7 +281,8 @@ static int post_double(ls_wire *base, ls_transfer *t, ls_error *err)
     return broken ? ls_fail(err, LS_EIO, "the connection broke") : LS_OK;
 }
 
-/* The next of a lane, if it is due. Returns whether there was one; a wrong length is an error. */
+/* Receives the next message of a lane, if it is due. Returns whether there was one. A message of a
+ * wrong length is an error. */
 static bool take(wire_world *w, lane *l, ls_transfer **ended, int *status, ls_error *err)
 {
     message *m = l->first;

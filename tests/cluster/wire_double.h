@@ -1,5 +1,5 @@
-/* A double of a transport engine: connects threads of one process, and can be slow, be cut, hang,
- * and lose members. The `comm` of each member is a wire_place. */
+/* A test double of a transport engine. It connects threads of one process. It can be slow, be cut,
+ * hang, and lose members. The `comm` of each member is a wire_place. */
 #ifndef TESTS_CLUSTER_WIRE_DOUBLE_H
 #define TESTS_CLUSTER_WIRE_DOUBLE_H
 
@@ -18,42 +18,44 @@ typedef struct wire_place {
 
 extern const ls_wire_type wire_double;
 
-/* Clock of the calling thread, in nanoseconds; NULL: the machine's. */
+/* Clock of the calling thread, in nanoseconds; NULL: the machine's clock. */
 extern _Thread_local const _Atomic uint64_t *wire_own_clock;
 
 wire_world *wire_world_create(int members);
 void wire_world_destroy(wire_world *world);
 
-/* Messages take up to `most_ns`, each another time. Messages of one channel and pair keep their
+/* Delays messages by random times up to `most_ns`. Messages of one channel and pair keep their
  * order. */
 void wire_world_delay(wire_world *world, uint64_t most_ns, uint64_t seed);
-/* Nothing reaches or leaves the member until the cut is mended. */
+/* While `cut` is non-zero, no message reaches or leaves the member. */
 void wire_world_cut(wire_world *world, int member, int cut);
 /* Cuts the member at its post number `posts`, counted from its start, as if it had been killed
  * there. */
 void wire_world_kill_at(wire_world *world, int member, uint64_t posts);
-/* From that post on the member's engine reports a broken connection. */
+/* From its post number `posts` on, the member's engine reports a broken connection. */
 void wire_world_break_at(wire_world *world, int member, uint64_t posts);
-/* Messages of a member on a channel no longer arrive; all others do. */
+/* From now on messages of the member on this channel no longer arrive. All other messages
+ * arrive. */
 void wire_world_hold(wire_world *world, int member, int channel);
 /* Limits the rate of a member's messages to another member. The send completes when the message has
  * arrived. */
 void wire_world_rate(wire_world *world, uint64_t bytes_per_s);
-/* Gives the progress threads a clock of their own, which does not depend on the machine's load. It
- * advances by 2 ms when every open member has polled in vain since it advanced last. Called before
- * any member opens. The program must have own_clock.c. */
+/* Gives the progress threads a clock of their own, which does not depend on the machine's load. The
+ * clock advances by 2 ms when every open member has polled in vain since the last advance. Called
+ * before any member opens. The program must be linked with own_clock.c. */
 void wire_world_own_clock(wire_world *world);
-/* Returns how far that clock has advanced. */
+/* Returns by how much the clock of wire_world_own_clock has advanced. */
 uint64_t wire_world_elapsed_ns(wire_world *world);
 /* Returns the number of transfers that a member has posted. */
 uint64_t wire_world_posts(wire_world *world, int member);
-/* Returns the number of messages that it has sent on a channel. */
+/* Returns the number of messages that a member has sent on a channel. */
 uint64_t wire_world_sent(wire_world *world, int member, int channel);
-/* Returns the largest number of bytes of its messages that were in flight at the same time. */
+/* Returns the largest number of bytes of a member's messages that were in transit at the same
+ * time. */
 size_t wire_world_most_under_way(wire_world *world, int member);
-/* The member's polls do not return until the hang is ended. */
+/* While `hang` is non-zero, the member's polls do not return. */
 void wire_world_hang(wire_world *world, int member, int hang);
-/* The member's open waits for this many members, one of which never comes. */
+/* Makes the function `open` wait for `members` members, one of which never comes. */
 void wire_world_expect(wire_world *world, int members);
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
 # beyond_avx2.sh COMMAND...: runs the command if the CPU has more than AVX2. On other CPUs the
-# unrestricted test has already run exactly those kernels.
+# test without a restriction has already run the same kernels.
 grep -qw avx512f /proc/cpuinfo || {
     echo "skipped: this CPU has no AVX-512 to be left out; the test without _avx2 has run the same"
     exit 77

@@ -1,5 +1,5 @@
-/* Tests the team of threads with which a CPU worker computes an op. Each item of work is run
- * exactly once, its writes are visible to the threads that read them, and no item is left over. */
+/* Tests the team of threads with which a CPU worker computes an op. Each item of a job is run
+ * exactly once, its writes are visible to the threads that read them, and no item remains. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/cpu_team.h"
@@ -25,7 +25,7 @@ enum { MOST = 1000 };
 
 /* ---- replaced functions ---------------------------------------------------------------------- */
 
-static int threads_to_give = -1; /* −1: all */
+static int threads_to_give = -1; /* number of threads that the system still grants; −1: all */
 
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg);
@@ -76,8 +76,8 @@ static int count_threads(void)
     return n;
 }
 
-/* Waits until this many threads are left. The kernel removes an ended thread from the directory a
- * moment after it has been joined. */
+/* Waits until the process has `expected` threads. The kernel removes an ended thread from the
+ * directory a moment after it has been joined. */
 static void expect_threads(int expected)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -130,7 +130,8 @@ static void every_item_is_computed_once(void **state)
     assert_int_equal(ls_team_size(NULL), 1);
 }
 
-/* Jobs of all lengths in sequence, at once and after a rest in which helpers park. */
+/* Runs jobs of all lengths, one directly after another, and again with a pause before each in which
+ * the helpers park. */
 static void jobs_follow_one_another_without_a_word_lost(void **state)
 {
     static sums s;
@@ -153,7 +154,7 @@ typedef struct meeting {
     atomic_int arrived;
 } meeting;
 
-/* Comes back when two threads are in it. */
+/* Returns when two threads have called it. */
 static void meet(void *arg, uint32_t i)
 {
     meeting *m = arg;

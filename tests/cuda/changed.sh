@@ -1,12 +1,12 @@
 #!/bin/sh
 # changed.sh SOURCE_DIR STAMP_FILE
-#     exits with 0 if the inputs of the tests with the label `doubles` have changed since they
-#     passed, or there is no stamp; else with 1
+#     exits with 0 if the inputs of the tests with the label `doubles` have changed since these
+#     tests passed, or if there is no stamp; otherwise exits with 1
 # changed.sh --passed SOURCE_DIR STAMP_FILE
-#     writes the stamp: the tests have passed
+#     writes the stamp; called after the tests have passed
 #
-# The inputs are the back end, the communicators' tree, the network, the public headers, and these
-# tests themselves. The stamp is a hash of names and contents.
+# The inputs are the sources of the back end, of the communicators' tree and of the network, the
+# public headers, and the sources of these tests. The stamp is a hash of names and contents.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -21,7 +21,7 @@ if [ $# -ne 2 ] || [ ! -d "$1/src/cuda" ]; then
 fi
 stamp=$2
 
-# Runs in the source folder, so that the stamp does not depend on where that lies.
+# Runs in the source folder, so that the stamp does not depend on the folder's path.
 hash_of_all() {
     cd -- "$1" || exit
     find src/cuda src/merge src/nn include/lockstep tests/cuda tests/cuda_* tests/doubles -type f \

@@ -1,4 +1,5 @@
-/* Computes what the library's `ordered` makes of a group's leaves, on reference devices. */
+/* Computes the expected result of a merge: the result of the library's communicator `ordered` for
+ * the same leaves, on reference devices. */
 #include "comm/gang.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"

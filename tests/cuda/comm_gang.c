@@ -76,7 +76,8 @@ static void close_member(comm_member *m)
 
 /* ---- a rank's life -------------------------------------------------------------------------- */
 
-/* As a backward pass: the leaf is filled from the start on, and merged up to there. */
+/* Does as a backward pass does: fills the leaf segment by segment from its start, and calls
+ * merge_ready for the filled part. */
 static int fill_leaf_ahead(comm_member *m)
 {
     const comm_gang *g = m->gang;
@@ -126,7 +127,7 @@ static int do_step(comm_member *m, int step)
     return status;
 }
 
-/* As a trainer: everybody has joined before anybody merges. */
+/* Waits until all ranks have joined, as in a trainer, where no rank merges before. */
 static void wait_for_all(comm_gang *g)
 {
     if (atomic_fetch_add(&g->opened, 1) + 1 == g->ranks) {
@@ -177,7 +178,7 @@ static void *member_main(void *arg)
         g->type->abort(g->group);
     if (g->last && g->absent != m->rank + 1)
         g->last(m);
-    /* Nobody frees what a rank that is late may still read. */
+    /* No rank frees memory that a late rank may still read. */
     atomic_fetch_add(&g->returned, 1);
     while (atomic_load(&g->returned) < g->ranks)
         sched_yield();
@@ -185,7 +186,7 @@ static void *member_main(void *arg)
     return NULL;
 }
 
-/* A bucket for each segment: where each ends. */
+/* Makes each segment a bucket. Writes the ends of the buckets, and returns their number. */
 static int cut_buckets(size_t ends[GANG_SEGMENTS], const comm_gang *g)
 {
     int count = 0;

@@ -1,4 +1,5 @@
-/* A group of ranks on doubled GPUs: a thread and a device for each, as in a trainer.
+/* A gang: a group of ranks on simulated GPUs (tests/doubles), with a thread and a device for each
+ * rank, as in a trainer.
  *
  *     comm_gang g = {.type = &ls_cuda_comm_ordered, .ranks = 3, .shards = 8, .floats = 1040};
  *     comm_gang_run(&g);                    opens, merges g.steps times, closes
@@ -30,7 +31,7 @@ typedef struct comm_member {
     float *leaf, *total, *host;
     float *result[GANG_STEPS];
     int merged;     /* number of times that all_reduce returned LS_OK */
-    int steps_done; /* number of steps whose result was fetched */
+    int steps_done; /* number of steps whose result was copied to the host */
     ls_comm_times times;
     int status;
     ls_error err;
@@ -40,22 +41,24 @@ struct comm_gang {
     const ls_comm_type *type;
     int ranks, shards, steps;
     size_t floats;
-    int share;           /* non-zero: all ranks use device 0; else rank r uses device r */
-    const int *gpus;     /* device of each rank; NULL: see `share` */
-    int ahead;           /* non-zero: merge_ready at each segment; needs a shard for each rank */
-    int check;           /* non-zero: the start-up check comes first */
+    int share;       /* non-zero: all ranks use device 0; else rank r uses device r */
+    const int *gpus; /* [rank]: number of the rank's device; NULL: `share` decides */
+    /* non-zero: each rank calls merge_ready at each segment; each rank must have one shard */
+    int ahead;
+    int check;           /* non-zero: the group first runs the start-up check */
     uint64_t timeout_ns; /* 0: 5 s */
-    /* Members of the run, in which this group is one process with the leaves `span`; NULL: it is
-     * alone. */
+    /* The members of the run, of which this group is one process with the leaves `span`. NULL:
+     * there is only this process. */
     struct ls_cluster *members;
     ls_span span;
-    int first_step;         /* the group makes steps first_step … steps − 1 */
-    int absent;             /* rank + 1 of a rank that never merges; 0: none */
-    const size_t *segments; /* each is a bucket; at most GANG_SEGMENTS */
+    int first_step; /* the group makes steps first_step … steps − 1 */
+    int absent;     /* rank + 1 of a rank that never merges; 0: none */
+    /* begins of the segments in floats, at most GANG_SEGMENTS; each segment is a bucket */
+    const size_t *segments;
     int segment_count;
-    void (*plant)(void); /* called once, when all have joined; may be NULL */
-    /* Called by each rank between its step's shards and the all_reduce, which follows only after
-     * LS_OK; may be NULL. */
+    void (*plant)(void); /* called once, when all ranks have joined; may be NULL */
+    /* Called by each rank in each step, after it has computed its shards and before all_reduce.
+     * all_reduce is called only if it returns LS_OK. May be NULL. */
     int (*between)(comm_member *member, int step);
     /* Called by each rank after its last merge, before it leaves; may be NULL. */
     void (*last)(comm_member *member);
@@ -71,8 +74,8 @@ struct comm_gang {
 void comm_gang_run(comm_gang *g);
 void comm_gang_free(comm_gang *g); /* frees the results */
 
-/* Returns the first status that is not LS_EABORTED; LS_EABORTED if there is no other; LS_OK if all
- * are. */
+/* Returns LS_OK if all ranks have succeeded. Otherwise returns the first failure that is not
+ * LS_EABORTED, or LS_EABORTED if there is no other. */
 int comm_gang_status(const comm_gang *g);
 const char *comm_gang_text(const comm_gang *g);
 
@@ -80,13 +83,14 @@ const char *comm_gang_text(const comm_gang *g);
  * another order of summation gives other bits. */
 void comm_gang_fill(float *leaf, int shard, int step, size_t floats);
 
-/* Computes what the library's `ordered` on reference devices makes of the same leaves
- * (comm_expected.c). */
+/* Computes the result of the library's communicator `ordered` on reference devices for the same
+ * leaves (comm_expected.c). */
 void comm_gang_expected(float *out, int ranks, int shards, int step, size_t floats);
 
-/* The following functions fail cmocka's test (comm_expected.c). */
-void comm_gang_must_be_clean(void);              /* unless dbl_end has nothing to report */
-void comm_gang_must_succeed(const comm_gang *g); /* unless every rank succeeded */
-void comm_gang_must_match(const comm_gang *g);   /* unless every result has the expected bits */
+/* The following functions fail the running cmocka test (comm_expected.c). */
+void comm_gang_must_be_clean(void);              /* fails if dbl_end has found a violation */
+void comm_gang_must_succeed(const comm_gang *g); /* fails if a rank has failed */
+/* fails if a result has other bits than expected */
+void comm_gang_must_match(const comm_gang *g);
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
-# not_shipped.sh [FILE...]: no file that is built for users contains a double of the CUDA runtime or
-# of NCCL. The first FILE does contain them, so that the test itself is tested.
+# not_shipped.sh [FILE...]: checks that no file that is built for users contains a double of the
+# CUDA runtime or of NCCL. The first FILE must contain doubles, which shows that the check works.
 set -u
 failed=0
 doubles() {

@@ -1,4 +1,4 @@
-/* planted_order BUG MODE: a merge with one wait missing, which must be detected.
+/* planted_order BUG MODE: runs merges in which one wait is missing. The mistake must be detected.
  *
  *     none      nothing is missing
  *     staging   a pinned slot is refilled before its copy has run
@@ -8,11 +8,11 @@
  *     sync      the host reads a download before the stream is done
  *     freed     a rank frees its memory before all communicators are aborted
  *
- * The shipped code runs; the doubles drop the wait. For `freed` the linker helps: see
- * __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the thread sanitizer, or `lazy`, in which a
- * wrong order of execution gives wrong sums for one of some seeds. Exit status: 0 if nothing was
- * detected; 1 if something was, with a line that says what; the sanitizer has a status of its
- * own. */
+ * The program runs the shipped code; the doubles (simulated CUDA runtime and NCCL) leave out the
+ * wait. For `freed` the linker helps: see __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the
+ * thread sanitizer, or `lazy`, in which a wrong order of execution gives wrong sums for one of some
+ * seeds. Exit status: 0 if nothing was detected; 1 if something was, with a line that says what;
+ * the sanitizer has a status of its own. */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARDS = 40 /* more uploads a step than there are slots */, FLOATS = 256 };
+enum { SHARDS = 40 /* a step has more uploads than there are slots */, FLOATS = 256 };
 
 typedef struct kind {
     const ls_comm_type *type;
@@ -32,7 +32,7 @@ static const kind kinds[] = {
     {&ls_cuda_comm_ordered, 2, SHARDS, 0, {0, 1}},
     {&ls_cuda_comm_ordered, 2, SHARDS, 0, {0, 0}},
     {&ls_cuda_comm_ordered, 3, SHARDS, 0, {0, 0, 1}},
-    {&ls_cuda_comm_nccl, 2, 2, 1, {0, 1}}, /* two numbers have only one sum */
+    {&ls_cuda_comm_nccl, 2, 2, 1, {0, 1}}, /* two numbers can be added in only one order */
 };
 enum { MIXED = 2, AHEAD = 3, KINDS = 4 };
 static const size_t segments[] = {0, 64, 192};
@@ -40,11 +40,11 @@ static const size_t segments[] = {0, 64, 192};
 typedef struct bug {
     const char *name;
     void (*plant)(void);
-    int first, end; /* range of the kinds in which it is looked for */
-    uint32_t seeds; /* one missing wait among many shows for few of them */
+    int first, end; /* range of the kinds of merges in which the mistake is looked for */
+    uint32_t seeds; /* number of seeds; one missing wait among many is detected with few of them */
 } bug;
 
-static int links_are_forgotten; /* set before there are threads */
+static int links_are_forgotten; /* set before any thread starts */
 
 bool __real_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 bool __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
@@ -64,8 +64,8 @@ static void drop_events(void)
     dbl_skip_all("cudaStreamWaitEvent");
 }
 
-/* The first wait of the second step. In the first, where nothing goes ahead, each of the two ranks
- * waits for its sums. */
+/* Leaves out the first wait of the second step. In the first step no bucket is enqueued ahead, and
+ * each of the two ranks waits once, for its sums. */
 static void drop_a_bucket_s_wait(void)
 {
     dbl_skip("cudaStreamWaitEvent", 2 + 1);
@@ -131,8 +131,8 @@ static int merge_in(dbl_mode mode, const bug *b)
 
 /* ---- a merge that is cut short -------------------------------------------------------------- */
 
-/* The last rank never comes; the watchdog takes its time between two aborts, while kernels of the
- * other ranks still run. */
+/* The last rank never calls all_reduce. The watchdog pauses between two aborts, while kernels of
+ * the other ranks still run. */
 static int cut_short(void)
 {
     comm_gang g = {.type = &ls_cuda_comm_nccl,
@@ -143,11 +143,12 @@ static int cut_short(void)
                    .check = 1,
                    .timeout_ns = 2000000000};
     dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 3, .patience_ns = 4000000000u});
-    dbl_stall("ncclAllReduce", 6, 100000000); /* the last rank's second: the others wait for it */
+    /* delays the last rank's second call, for which the other ranks wait */
+    dbl_stall("ncclAllReduce", 6, 100000000);
     dbl_fail("ncclAllReduce", 6, 0);
     dbl_stall("ncclCommAbort", 2, 600000000);
     if (links_are_forgotten)
-        dbl_skip_all("cudaStreamQuery"); /* and every rank believes its streams to be idle */
+        dbl_skip_all("cudaStreamQuery"); /* every rank finds its streams without work */
     comm_gang_run(&g);
     const char *complaints = dbl_end();
     if (complaints[0])

@@ -1,5 +1,6 @@
 #!/bin/sh
-# planted_orders.sh PROGRAM MODE: each planted bug is detected, and nothing is detected without one.
+# planted_orders.sh PROGRAM MODE: checks that each planted bug is detected, and that nothing is
+# detected without a bug. planted_order.c lists the bugs.
 set -u
 program=$1
 mode=$2

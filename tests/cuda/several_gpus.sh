@@ -1,8 +1,8 @@
 #!/bin/sh
-# several_gpus.sh TRAINER CONFIG: whole training runs over the doubles of three GPUs. The weights
-# are those of one worker, however the workers share the GPUs, and whether or not one fails. With
-# nccl, and a model whose gradient has two buckets, a worker may fail while the first bucket is
-# being merged.
+# several_gpus.sh TRAINER CONFIG: whole training runs over three simulated GPUs (tests/doubles). The
+# weights must equal those of one worker, in whatever way the workers share the GPUs, and whether or
+# not a worker fails. With nccl, and a model whose gradient has two buckets, a worker fails while
+# the first bucket is being merged.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1
@@ -24,7 +24,7 @@ train() {
     echo "$devices $*: status $status, weights $found"
 }
 
-# expect HASH WHAT: the last run ended well, with that hash.
+# expect HASH WHAT: the last run must have ended with status 0 and this hash.
 expect() {
     if [ "$status" -ne 0 ] || [ -z "$found" ] || [ "$found" != "$1" ]; then
         fail "$2: expected status 0 and the weights '$1'"
@@ -38,7 +38,7 @@ for devices in cuda:0,0,1,1 cuda:0,1,0,1,2; do
     train "$devices" --set shards=5
     expect "$wanted" "$devices"
 done
-# Workers without a shard, on GPUs of their own and beside others.
+# Some workers have no shard: alone on a GPU, or on a GPU with other workers.
 train cuda:0 --set shards=2
 fewer=$found
 for devices in cuda:0,1,2 cuda:0,0,1,2,2; do
@@ -49,12 +49,12 @@ train cuda:1,1,1 --set shards=2 --set allreduce=local
 expect "$fewer" "local on two shards"
 train cuda:0,1,2 --set shards=2 --set allreduce=nccl
 [ "$status" -eq 0 ] || fail "nccl on two shards"
-fault=worker=0,step=2,kind=fail,stage=merge # a GPU's leader
+fault=worker=0,step=2,kind=fail,stage=merge # the worker that merges for its GPU
 train cuda:0,0,1 --set shards=5 --inject "$fault"
 expect "$wanted" "$fault"
 grep -q 'go on without it' "$scratch/train.err" || fail "$fault: nobody failed"
 
-# refused ALLREDUCE TEXT
+# refused ALLREDUCE TEXT: training must fail, with TEXT in the message.
 refused() {
     train cuda:0,0,1 --set shards=5 --set "allreduce=$1"
     if [ "$status" -eq 0 ] || ! grep -q "$2" "$scratch/train.err"; then
@@ -73,9 +73,9 @@ END
 config=$scratch/large.json
 train cuda:0,1
 wanted=$found
-train cuda:0,1 --set allreduce=nccl # of two numbers there is one sum
+train cuda:0,1 --set allreduce=nccl # two numbers have the same sum in each order
 expect "$wanted" nccl
-# A step that is spoilt is left out, however much of its gradient would have gone ahead.
+# A step whose gradient is not finite is skipped, even if parts of the gradient have been merged.
 fault=worker=1,step=2,kind=nan
 for how in ordered nccl; do
     train cuda:0,1 --set allreduce=$how --set on_nonfinite=skip --inject "$fault"

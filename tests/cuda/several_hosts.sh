@@ -1,8 +1,9 @@
 #!/bin/sh
-# several_hosts.sh TRAINER CONFIG PYTHON: training over processes connected by TCP, each with
-# doubled GPUs of its own. The weights are those of one process; the choices of kernels are those of
-# the first host; another driver version is refused; the others notice the loss or failure of a
-# process, and the saved run, or the remaining processes, continue.
+# several_hosts.sh TRAINER CONFIG PYTHON: trains with processes that are connected by TCP. Each
+# process has simulated GPUs of its own. The weights must equal those of one process. All hosts must
+# use the first host's choices of kernels. A host with another driver version must be refused. If a
+# process is lost or fails, the others must notice it, and the saved run, or the remaining
+# processes, must continue.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1
@@ -12,7 +13,8 @@ LOCKSTEP_DOUBLE_GPUS=3
 export LOCKSTEP_DOUBLE_GPUS
 (umask 077 && head -c 32 /dev/urandom >"$scratch/key")
 
-# start NAME DEVICES OPTION...: a host, in the background; its number in $started. $extra: more options
+# start NAME DEVICES OPTION...: starts a host in the background, and leaves its process id in
+# $started. $extra: more options.
 extra=
 start() {
     name=$1
@@ -26,8 +28,9 @@ start() {
     started=$!
 }
 
-# together DEVICES... -- OPTION...: hosts that train together; their statuses in $statuses, the hash of the weights in
-# $found. $special is done for the second one alone, $meanwhile while all train.
+# together DEVICES... -- OPTION...: trains on one host for each DEVICES. Leaves their exit statuses
+# in $statuses, and the hash of the weights in $found. $special is evaluated for the second host
+# only. $meanwhile is run while all hosts train.
 together() {
     rm -f "$scratch"/*.jsonl "$scratch"/*.err
     hosts=
@@ -67,7 +70,7 @@ print(s.getsockname()[1])')
 special=
 meanwhile=
 
-# alone DEVICES OPTION...: one process; the hash in $wanted
+# alone DEVICES OPTION...: trains with one process, and leaves the hash in $wanted.
 alone() {
     rm -f "$scratch"/*.jsonl
     start alone "$@"
@@ -76,7 +79,7 @@ alone() {
     echo "alone $*: $wanted"
 }
 
-# same STATUSES WHAT
+# same STATUSES WHAT: the last hosts must have ended with STATUSES and the weights $wanted.
 same() {
     if [ "$statuses" != "$1" ] || [ -z "$found" ] || [ "$found" != "$wanted" ]; then
         fail "$2: expected statuses $1 and the weights $wanted"
@@ -89,7 +92,8 @@ same "0 0 " "two hosts"
 together cuda:0,0 cuda:0,1 cuda:2 -- --set shards=6
 same "0 0 0 " "three hosts"
 
-# A GPU each, and a gradient of two buckets, of which the first goes out while the second is computed.
+# Two hosts with one GPU each. The gradient has two buckets; the first is sent while the second is
+# computed.
 small=$config
 cat >"$scratch/large.json" <<'END'
 {"model": {"name": "large", "layers": [{"type": "flatten"},
@@ -103,7 +107,7 @@ together cuda:0 cuda:1 -- --set shards=2 --set epochs=1
 same "0 0 " "two hosts that merge ahead"
 config=$small
 
-# Each host's own choice of a kernel would give other bits.
+# If each host chose its own kernels, the bits would differ.
 special='LOCKSTEP_DOUBLE_ENGINE=1; export LOCKSTEP_DOUBLE_ENGINE'
 together cuda:0 cuda:1 -- --set shards=2
 both=$found
@@ -125,7 +129,8 @@ grep -q 'computes on .*CPUs.*their bits differ' "$scratch"/host1.err || fail "a 
 together cuda:0 cuda:1 -- --set shards=2 --set allreduce=nccl
 grep -q "'nccl' works within one host; over several use \"ordered\"" "$scratch"/host1.err || fail nccl
 
-# NCCL fails on one host, whose other GPU takes over; and on one that has no other.
+# NCCL fails on a host with two GPUs, which goes on with the other GPU. Then a worker fails on a
+# host that has no other worker.
 alone cuda:0 --set shards=6
 special='LOCKSTEP_DOUBLE_NCCL=17; export LOCKSTEP_DOUBLE_NCCL'
 together cuda:0 cuda:1,2 -- --set shards=6
@@ -139,7 +144,8 @@ together cuda:0 cuda:1 -- --set shards=2 --set "run_dir=$scratch/failed"
 grep -q 'has left the run: worker 0, step 2' "$scratch/host1.err" || fail "$special: it is not said"
 special=
 
-# A host is killed in the midst of a run: the other saves, and goes on alone.
+# A host is killed in the middle of a run. The other host must save; the saved run is resumed on one
+# host.
 kill_host2() {
     for _ in $(seq 200); do
         cat "$scratch"/host?.jsonl 2>/dev/null | grep -q '"step"' && break
@@ -159,7 +165,8 @@ rm -f "$scratch"/*.jsonl
 found=$(weights "$scratch/resumed.jsonl")
 [ "$found" = "$wanted" ] || fail "resumed: weights $found, expected $wanted"
 
-# The same with three, of which two go on within the run, by themselves: with a GPU and a shard each at first.
+# One of three hosts is killed. The other two must continue without being restarted. At first each
+# host has one GPU and one shard.
 alone cuda:0 --set shards=3 --set epochs=30
 meanwhile=kill_host2
 together cuda:0 cuda:1 cuda:2 -- --set shards=3 --set epochs=30 --set cluster.on_host_loss=continue

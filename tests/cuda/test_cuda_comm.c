@@ -92,7 +92,8 @@ static void an_arena_smaller_than_the_ranks_lines(void **state)
     }
 }
 
-/* NCCL promises no order: near the sum, and the same on every rank. */
+/* NCCL promises no order of additions. So the result must be close to the expected sum, and the
+ * same on every rank. */
 static void close_to_expected(const comm_gang *g)
 {
     float *expected = malloc(g->floats * sizeof *expected);

@@ -70,7 +70,7 @@ static void merging_ahead_changes_no_bit(void **state)
         }
 }
 
-/* Each bucket waits for its own part of the gradient, and not for an earlier one's. */
+/* Each bucket must wait for its own part of the gradient, not only for an earlier part. */
 static void no_order_of_work_changes_a_bit(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void no_order_of_work_changes_a_bit(void **state)
     comm_gang_free(&expected);
 }
 
-/* The group's first merge connects it: what comes before can only wait for it. */
+/* The group's first merge connects the group. Buckets that are ready before must wait for it. */
 static void before_the_first_merge_nothing_goes_ahead(void **state)
 {
     (void)state;
@@ -100,10 +100,11 @@ static void before_the_first_merge_nothing_goes_ahead(void **state)
     comm_gang_free(&g);
 }
 
-/* ---- ahead means ahead ---------------------------------------------------------------------- */
+/* ---- buckets are enqueued before the meeting ------------------------------------------------- */
 
 static _Atomic int arrived;
-/* calls of ncclAllReduce when all ranks have begun and none has ended */
+/* [step]: number of calls of ncclAllReduce when all ranks have begun the step and no rank has ended
+ * it */
 static long seen[GANG_STEPS];
 static float merged[GANG_STEPS][FLOATS];
 
@@ -114,7 +115,8 @@ static void meet(int ranks)
         sched_yield();
 }
 
-/* Nobody is in all_reduce, and yet the buckets' sums are in everybody's total. */
+/* Checks that the sums of the buckets are in every rank's total although no rank has called
+ * all_reduce. */
 static int look_at_the_total(comm_member *m, int step)
 {
     ls_device *d = m->device;
@@ -143,7 +145,8 @@ static void buckets_are_merged_before_all_reduce_is_called(void **state)
     run(&g, &worlds[0]);
     comm_gang_must_succeed(&g);
     for (int step = 0; step < g.steps; step++) {
-        /* The check's two merges and those of the steps before, and what is ahead. */
+        /* The two merges of the start-up check, the merges of the earlier steps, and the buckets
+         * that are enqueued ahead. */
         assert_int_equal(seen[step], RANKS * (SEGMENTS * (2 + step) + AHEAD));
         for (size_t i = 0; i < segments[AHEAD]; i++)
             assert_true(merged[step][i] == g.member[0].result[step][i]);
@@ -167,13 +170,14 @@ static void has_stopped_reading(comm_member *m)
     ls_comm_group *group = m->gang->group;
     const ls_comm_type *type = m->gang->type;
     ls_error err;
-    type->abort(group); /* whoever fails does */
+    type->abort(group); /* every rank that fails does this */
     assert_int_equal(type->merge_ready(m->comm, NULL, m->leaf, m->total, FLOATS, &err),
                      LS_EABORTED);
     assert_int_equal(type->may_read(group, m->rank), 0);
 }
 
-/* The peers hang in kernels of NCCL, or are about to call all_reduce. */
+/* A rank fails after it has enqueued buckets. The other ranks wait in kernels of NCCL, or are about
+ * to call all_reduce. */
 static void a_rank_that_fails_behind_its_buckets_releases_everybody(void **state)
 {
     (void)state;
@@ -193,7 +197,7 @@ static void a_rank_that_fails_behind_its_buckets_releases_everybody(void **state
     }
 }
 
-/* As a trainer does: who failed leaves without another call of the group. */
+/* Leaves the group without another call, as a worker of a trainer does after a failure. */
 static void leaves_at_once(comm_member *m)
 {
     const ls_comm_type *type = m->gang->type;
@@ -220,7 +224,8 @@ static comm_gang *to_abort;
 
 static int abort_from_outside(comm_member *m, int step)
 {
-    if (step == 1 && m->rank == 0) /* others are in merge_ready, in all_reduce, or between */
+    /* the other ranks are in merge_ready, in all_reduce, or between the two */
+    if (step == 1 && m->rank == 0)
         to_abort->type->abort(to_abort->group);
     return LS_OK;
 }
@@ -240,7 +245,7 @@ static void an_abort_in_mid_step_releases_everybody(void **state)
     }
 }
 
-/* number of ranks that have seen that the sleeper no longer reads */
+/* number of ranks that have found that the sleeping rank no longer reads */
 static _Atomic int seen_asleep;
 
 static int sleep_until_seen(comm_member *m, int step)
@@ -250,8 +255,8 @@ static int sleep_until_seen(comm_member *m, int step)
     return LS_OK;
 }
 
-/* Its buckets wait on its GPU for ever, until the watchdog ends them: while it sleeps, the others
- * may have their memory back. */
+/* The buckets of the sleeping rank wait on its GPU until the watchdog aborts them. After that the
+ * other ranks may use their memory again, although the rank still sleeps. */
 static void see_the_sleeper(comm_member *m)
 {
     const ls_comm_type *type = m->gang->type;

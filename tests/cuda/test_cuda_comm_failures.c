@@ -1,8 +1,8 @@
-/* Lets each call of the CUDA runtime and of NCCL in a merge (a sum of gradients) fail, lose the
+/* Makes each call of the CUDA runtime and of NCCL in a merge (a sum of gradients) fail, lose the
  * device or take too long, one call after another. Each time, all workers must end with an error
- * within ten seconds, no memory may leak, no memory that NCCL may still use may be freed, and no
- * worker may have completed a step that another has not. The CUDA runtime and NCCL are simulated
- * (tests/doubles). */
+ * within ten seconds. No memory may leak. No memory that NCCL may still use may be freed. No worker
+ * may have completed a step that another worker has not completed. The CUDA runtime and NCCL are
+ * simulated (tests/doubles). */
 #include "base/clock.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
@@ -38,7 +38,8 @@ static const kind kinds[] = {
     {"nccl", &ls_cuda_comm_nccl, 5, 0, {0, 1, 2}},
     {"nccl, buckets ahead", &ls_cuda_comm_nccl, RANKS, 1, {0, 1, 2}},
 };
-static const size_t segments[] = {0, 16, 48, 80}; /* three buckets ahead, and the rest */
+/* three buckets are enqueued ahead, and then the rest */
+static const size_t segments[] = {0, 16, 48, 80};
 
 static int uses_one_gpu(const kind *k)
 {
@@ -61,7 +62,7 @@ static comm_gang gang_of(const kind *k)
 
 enum { FUNCTIONS = 128 };
 
-/* How often a healthy run calls each of the functions. */
+/* Counts how often a run without failures calls each of the functions. */
 static void count_calls(long calls[FUNCTIONS], const kind *k, const char *const *functions)
 {
     comm_gang g = gang_of(k);
@@ -76,7 +77,8 @@ static void count_calls(long calls[FUNCTIONS], const kind *k, const char *const 
     comm_gang_free(&g);
 }
 
-/* Either everybody merged a step, or nobody did; and what was merged is the right sum. */
+/* Checks that either all ranks or no rank has merged a step, and that the sums of merged steps are
+ * right. */
 static void check_steps(const comm_gang *g)
 {
     float expected[FLOATS];
@@ -114,14 +116,15 @@ static void one_run(const kind *k, arm_fn *arm, const char *function, int nth, i
     comm_gang_free(&g);
 }
 
-/* Calls whose failure need not be reported: most of them release their object nevertheless. A
- * device that closes waits for its two streams, whatever the result. */
+/* Returns whether the failure of a call need not be reported. Most of these calls release an
+ * object, also if they fail. A device that is closed waits for its two streams and ignores the
+ * result. */
 static int is_quiet(const char *function, long nth, long calls)
 {
     if (strcmp(function, "cudaStreamSynchronize") == 0)
         return nth > calls - 2 * RANKS;
     return strstr(function, "Destroy") || strstr(function, "Free") || strstr(function, "Abort") ||
-           strstr(function, "Version"); /* for people to read */
+           strstr(function, "Version"); /* only for messages */
 }
 
 static void sweep(arm_fn *arm, int must_fail)
@@ -131,7 +134,8 @@ static void sweep(arm_fn *arm, int must_fail)
         long calls[FUNCTIONS];
         count_calls(calls, &kinds[k], all);
         for (int f = 0; all[f]; f++) {
-            /* The first calls, then ever fewer; polls are made as often as they are made. */
+            /* Tries the first calls, then fewer and fewer of the later ones. The number of polls
+             * varies from run to run, so only the first three are tried. */
             int polled = strstr(all[f], "Query") || strstr(all[f], "GetAsyncError");
             long most = polled && calls[f] > 3 ? 3 : calls[f];
             for (long nth = 1; nth <= most; nth += 1 + nth / 4)
@@ -171,8 +175,8 @@ static void go_on(comm_member *m)
     dbl_go_on();
 }
 
-/* The call ends when a rank that waited for it has given up, at the latest after a second: a rank
- * that gives up while it joins reports that when all have joined. */
+/* The delayed call ends when a rank that waits for it has given up, or after a second. (A rank that
+ * gives up while it joins reports that only when all ranks have joined.) */
 static void a_call_that_takes_too_long_times_the_group_out(void **state)
 {
     (void)state;
@@ -205,8 +209,8 @@ static void stall_device_one(void)
     dbl_stall_streams(1);
 }
 
-/* The kernels of one GPU do not run. The wait of its worker ends nevertheless, and it reports that
- * its GPU may still read the others' memory. */
+/* The kernels of one GPU do not run. The wait of the GPU's worker ends nevertheless, and the worker
+ * reports that its GPU may still read the memory of other ranks. */
 static void a_gpu_that_hangs_times_the_group_out(void **state)
 {
     (void)state;
@@ -268,7 +272,8 @@ static void lose_whoever_asks_first(void)
     dbl_lose_at("cudaEventQuery", 1, 0);
 }
 
-/* A rank loses its GPU while it waits for it: nothing of that GPU runs any more. */
+/* A rank loses its GPU while it waits for the GPU. Work on a lost GPU no longer runs, so the rank
+ * no longer reads. */
 static void a_rank_whose_gpu_is_lost_reads_no_more(void **state)
 {
     (void)state;
@@ -285,7 +290,7 @@ static void a_rank_whose_gpu_is_lost_reads_no_more(void **state)
     }
 }
 
-enum { MANY = 200 }; /* questions: whoever asks so often waits */
+enum { MANY = 200 }; /* number of polls; a rank that has polled so often is waiting */
 
 static pthread_t onlooker;
 static int still_reads;
@@ -309,7 +314,8 @@ static void stall_device_one_and_look_on(void)
     assert_int_equal(pthread_create(&onlooker, NULL, abort_and_look_on, to_abort), 0);
 }
 
-/* An abort ends everybody's wait. A rank whose kernels do not run reads until they have run. */
+/* An abort ends the waits of all ranks. A rank whose kernels do not run counts as reading until
+ * they have run. */
 static void a_gpu_that_hangs_reads_until_it_goes_on(void **state)
 {
     (void)state;
@@ -335,7 +341,7 @@ static void says_that_it_reads(comm_member *m)
     dbl_go_on();
 }
 
-/* The rank itself goes on after five seconds; what it has enqueued may still run. */
+/* The rank stops waiting after five seconds, but the work that it has enqueued may still run. */
 static void a_rank_that_no_longer_waits_for_its_gpu_still_reads(void **state)
 {
     (void)state;
@@ -353,7 +359,7 @@ static void a_rank_that_no_longer_waits_for_its_gpu_still_reads(void **state)
 
 /* ---- the watchdog --------------------------------------------------------------------------- */
 
-/* Rank 1 loses its GPU while it does not merge, and says nothing. */
+/* Rank 1 loses its GPU while it does not merge, and does not report the loss. */
 static int lose_own_gpu(comm_member *m, int step)
 {
     const ls_cuda_group *group = (const ls_cuda_group *)m->gang->group;
@@ -375,7 +381,7 @@ static void a_gpu_that_is_lost_between_merges_ends_the_group(void **state)
     comm_gang_run(&g);
     assert_string_equal(dbl_end(), "");
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(g.member[r].status, LS_EABORTED); /* and nobody's time was over */
+        assert_int_equal(g.member[r].status, LS_EABORTED); /* no rank has timed out */
     comm_gang_free(&g);
 }
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "cluster/wire_double.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
@@ -27,35 +27,36 @@ static const dbl_options worlds[] = {
 enum { WORLDS = sizeof worlds / sizeof *worlds, MOST = 3, FLOATS = 640, SEGMENTS = 5 };
 static const size_t segments[SEGMENTS] = {0, 160, 320, 480, 512};
 
-typedef struct story story;
+typedef struct scenario scenario;
 
 typedef struct process {
-    story *story;
+    scenario *scenario;
     int member;
     pthread_t thread;
     wire_place place;
     ls_cluster *cluster;
     int gpus[GANG_RANKS];
-    comm_gang gang, again; /* the group's work, and the work after that, if it has steps */
+    comm_gang gang, again; /* first gang of the process; second gang, if it has steps */
     int status, closed;
     ls_error err;
 } process;
 
-struct story {
+struct scenario {
     int members, ranks, shards, share, ahead;
     uint64_t deadline_ns;
     int (*between)(comm_member *member, int step);
     void (*last)(comm_member *member);
     int steps; /* 0: 3 */
     void (*plant)(wire_world *wire);
-    int fails_in; /* this step of process 1, in which it goes on with another gang; 0: none */
+    /* step of process 1 that fails, after which the process goes on with gang `again`; 0: none */
+    int fails_in;
     wire_world *wire;
     process process[MOST];
 };
 
 static comm_gang gang_of(process *p)
 {
-    const story *s = p->story;
+    const scenario *s = p->scenario;
     comm_gang g = {.type = &ls_cuda_comm_ordered,
                    .ranks = s->ranks,
                    .shards = s->shards,
@@ -76,11 +77,11 @@ static comm_gang gang_of(process *p)
     return g;
 }
 
-/* As a trainer: a run that ends with an error leaves the others. */
+/* Runs a process. If it ends with an error, it leaves the other processes, as a trainer does. */
 static void *run_process(void *arg)
 {
     process *p = arg;
-    const story *s = p->story;
+    const scenario *s = p->scenario;
     const ls_cluster_options o = {.type = &wire_double,
                                   .comm = &p->place,
                                   .deadline_ns = s->deadline_ns,
@@ -105,7 +106,7 @@ static void *run_process(void *arg)
     return NULL;
 }
 
-static void tell(story *s, const dbl_options *world)
+static void run_scenario(scenario *s, const dbl_options *world)
 {
     dbl_begin(world);
     s->wire = wire_world_create(s->members);
@@ -115,7 +116,7 @@ static void tell(story *s, const dbl_options *world)
         s->plant(s->wire);
     for (int m = 0; m < s->members; m++) {
         process *p = &s->process[m];
-        *p = (process){.story = s, .member = m, .place = {s->wire, m}};
+        *p = (process){.scenario = s, .member = m, .place = {s->wire, m}};
         assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
     }
     for (int m = 0; m < s->members; m++)
@@ -124,7 +125,7 @@ static void tell(story *s, const dbl_options *world)
     wire_world_destroy(s->wire);
 }
 
-static void forget(story *s)
+static void free_scenario(scenario *s)
 {
     for (int m = 0; m < s->members; m++) {
         comm_gang_free(&s->process[m].gang);
@@ -132,7 +133,7 @@ static void forget(story *s)
     }
 }
 
-static void all_have_one_process_s_bits(const story *s)
+static void all_have_one_process_s_bits(const scenario *s)
 {
     static float expected[FLOATS];
     for (int step = 0; step < s->process[0].gang.steps; step++) {
@@ -158,13 +159,13 @@ static void any_number_of_processes_and_gpus_gives_the_bits_of_one(void **state)
         for (int members = 2; members <= MOST; members++)
             for (int ranks = 1; ranks <= MOST; ranks++)
                 for (int share = 0; share < 2; share++) {
-                    story s = {.members = members,
-                               .ranks = ranks,
-                               .shards = shards[(members + ranks) % 2],
-                               .share = share};
-                    tell(&s, &worlds[w]);
+                    scenario s = {.members = members,
+                                  .ranks = ranks,
+                                  .shards = shards[(members + ranks) % 2],
+                                  .share = share};
+                    run_scenario(&s, &worlds[w]);
                     all_have_one_process_s_bits(&s);
-                    forget(&s);
+                    free_scenario(&s);
                 }
 }
 
@@ -178,9 +179,10 @@ static void know_the_wire(wire_world *w)
     wire = w;
 }
 
-/* No process has come to the end of its backward pass, and yet the last process has sent its part
- * of the others' pieces, and these have sent the sums. In each step every process sends one message
- * to each other of either kind. The first merge connects the group. */
+/* Checks that buckets are sent while backward still runs: no process has reached the end of its
+ * backward pass, but the last process has sent its nodes of the other processes' pieces, and these
+ * have sent the sums. In each step every process sends one message of either kind to each other
+ * process. The first merge connects the group. */
 static int look_at_the_wire(comm_member *m, int step)
 {
     const int self = m->gang->gpus[0] / MOST, others = m->gang->shards - 1;
@@ -202,15 +204,15 @@ static void buckets_go_to_the_others_and_back_before_backward_has_ended(void **s
 {
     (void)state;
     for (int members = 2; members <= MOST; members++) {
-        story s = {.members = members,
-                   .ranks = 1,
-                   .shards = members,
-                   .ahead = 1,
-                   .plant = know_the_wire,
-                   .between = look_at_the_wire};
-        tell(&s, &worlds[0]);
+        scenario s = {.members = members,
+                      .ranks = 1,
+                      .shards = members,
+                      .ahead = 1,
+                      .plant = know_the_wire,
+                      .between = look_at_the_wire};
+        run_scenario(&s, &worlds[0]);
         all_have_one_process_s_bits(&s);
-        forget(&s);
+        free_scenario(&s);
     }
 }
 
@@ -219,16 +221,16 @@ static void merging_ahead_changes_no_bit(void **state)
     (void)state;
     for (int w = 0; w < WORLDS; w++)
         for (int members = 2; members <= MOST; members++) {
-            story s = {.members = members, .ranks = 1, .shards = members, .ahead = 1};
-            tell(&s, &worlds[w]);
+            scenario s = {.members = members, .ranks = 1, .shards = members, .ahead = 1};
+            run_scenario(&s, &worlds[w]);
             all_have_one_process_s_bits(&s);
-            forget(&s);
+            free_scenario(&s);
         }
 }
 
 /* ---- steps that are cut short --------------------------------------------------------------- */
 
-static float brought; /* by process 1, in the end */
+static float brought; /* float 0 of the node that process 1 has delivered */
 
 static void look_at_the_node(comm_member *m)
 {
@@ -236,9 +238,9 @@ static void look_at_the_node(comm_member *m)
         brought = ls_cluster_node(m->gang->members, 0)[0];
 }
 
-/* Process 1 fails once, when the others have its first buckets. What it computes when the step is
- * repeated is deliberately wrong there: it must not be read, because the transport may still be
- * reading the node. */
+/* Process 1 fails once, when the others have received its first buckets. When the step is repeated,
+ * the test computes wrong values for these buckets. They must not be copied to the node, because
+ * the transport may still be reading it. */
 static int fail_once(comm_member *m, int step)
 {
     const bool again = m->gang->first_step > 0;
@@ -254,24 +256,24 @@ static int fail_once(comm_member *m, int step)
 static void a_step_that_is_repeated_goes_on_with_what_the_others_have(void **state)
 {
     (void)state;
-    story s = {.members = 2,
-               .ranks = 1,
-               .shards = 2,
-               .ahead = 1,
-               .fails_in = 1,
-               .steps = 2,
-               .plant = know_the_wire,
-               .between = fail_once,
-               .last = look_at_the_node};
-    tell(&s, &worlds[0]);
+    scenario s = {.members = 2,
+                  .ranks = 1,
+                  .shards = 2,
+                  .ahead = 1,
+                  .fails_in = 1,
+                  .steps = 2,
+                  .plant = know_the_wire,
+                  .between = fail_once,
+                  .last = look_at_the_node};
+    run_scenario(&s, &worlds[0]);
     all_have_one_process_s_bits(&s);
     assert_true(brought != 7);
     assert_string_equal(s.process[1].gang.member[0].err.text, "planted");
-    forget(&s);
+    free_scenario(&s);
 }
 
-/* All end, and each that is not to blame says that a host was lost. */
-static void all_others_have_lost_a_host(const story *s, int culprit)
+/* Checks that all processes end, and that all except `culprit` report the loss of a host. */
+static void all_others_have_lost_a_host(const scenario *s, int culprit)
 {
     for (int m = 0; m < s->members; m++) {
         const process *p = &s->process[m];
@@ -294,12 +296,12 @@ static void an_error_of_nccl_on_one_host_ends_the_run_of_all(void **state)
 {
     (void)state;
     for (nth = 1; nth <= 9; nth += 4) {
-        story s = {.members = 2, .ranks = 2, .shards = 8, .plant = fail_nccl};
-        tell(&s, &worlds[0]);
+        scenario s = {.members = 2, .ranks = 2, .shards = 8, .plant = fail_nccl};
+        run_scenario(&s, &worlds[0]);
         const int culprit = s.process[0].status == LS_EDEVICE ? 0 : 1;
         assert_int_equal(s.process[culprit].status, LS_EDEVICE);
         all_others_have_lost_a_host(&s, culprit);
-        forget(&s);
+        free_scenario(&s);
     }
 }
 
@@ -316,16 +318,16 @@ static void a_host_lost_at_any_point_ends_the_run_of_all(void **state)
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++)
         for (kill_at = 12; kill_at < 40; kill_at += 9) {
-            story s = {.members = 3,
-                       .ranks = ahead ? 1 : 2,
-                       .shards = ahead ? 3 : 8,
-                       .ahead = ahead,
-                       .deadline_ns = 300000000u,
-                       .plant = kill_process_1};
-            tell(&s, &worlds[0]);
+            scenario s = {.members = 3,
+                          .ranks = ahead ? 1 : 2,
+                          .shards = ahead ? 3 : 8,
+                          .ahead = ahead,
+                          .deadline_ns = 300000000u,
+                          .plant = kill_process_1};
+            run_scenario(&s, &worlds[0]);
             for (int m = 0; m < 3; m++)
                 assert_int_equal(s.process[m].status, LS_ESTALLED);
-            forget(&s);
+            free_scenario(&s);
         }
 }
 

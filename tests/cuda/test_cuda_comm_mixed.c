@@ -65,7 +65,8 @@ static void ordered_gives_the_host_s_bits_however_gpus_are_shared(void **state)
         }
 }
 
-/* The bits of one rank that has all shards, not only those of the library's own `ordered`. */
+/* The result must have the bits of one rank that has all shards, not only the bits of the library's
+ * communicator `ordered`. */
 static void a_mix_gives_the_bits_of_one_worker(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static void an_arena_smaller_than_the_gpus_lines(void **state)
     must_match(&g, &worlds[0]);
 }
 
-/* NCCL has a rank for each GPU, and only the GPU's leader speaks to it. */
+/* NCCL has one rank for each GPU, and only the GPU's leader calls NCCL. */
 static void nccl_has_one_rank_for_each_gpu(void **state)
 {
     (void)state;
@@ -190,7 +191,8 @@ static void the_check_finds_a_total_that_was_not_handed_out(void **state)
     g.check = 1;
     g.timeout_ns = 300000000;
     dbl_begin(&worlds[0]);
-    dbl_skip("cudaMemcpyAsync", 4); /* after the pattern of each rank: the leader's only copy */
+    /* the call after those for the start-up pattern of each rank: the leader's only copy */
+    dbl_skip("cudaMemcpyAsync", 4);
     comm_gang_run(&g);
     (void)dbl_end();
     assert_int_equal(comm_gang_status(&g), LS_EDEVICE);

@@ -1,5 +1,6 @@
-/* Tests the simulated CUDA runtime (tests/doubles) itself. Every test that uses it shows that it
- * does what CUDA does; only this one shows that it still detects misuse of CUDA. */
+/* Tests the simulated CUDA runtime (tests/doubles) itself. Every test that uses the simulated
+ * runtime shows that it behaves as CUDA does. Only this test shows that it detects misuse of
+ * CUDA. */
 #include "cuda/fixture.h"
 #include "runner.h"
 
@@ -26,7 +27,7 @@ static void a_kernel_must_not_touch_another_device_s_memory(void **state)
     cudaStream_t s = new_stream();
     OK(cudaDeviceEnablePeerAccess(1, 0));
     assert_int_equal(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
-    OK(k_fill(far, 1, N, s)); /* a peer's, with access */
+    OK(k_fill(far, 1, N, s)); /* memory of a peer device to which access is enabled */
     OK(cudaStreamSynchronize(s));
     OK(cudaSetDevice(1));
     float *own = new_floats(N);
@@ -35,10 +36,11 @@ static void a_kernel_must_not_touch_another_device_s_memory(void **state)
     OK(cudaSetDevice(0));
     float *near = new_floats(N);
     OK(cudaSetDevice(1));
-    OK(k_add(own, near, N, t)); /* access is not mutual */
+    OK(k_add(own, near, N, t)); /* the other direction has no access */
     assert_int_equal(cudaStreamSynchronize(t), cudaErrorIllegalAddress);
     expect_complaint("of a device it has no access to");
-    assert_int_equal(cudaFree(own), cudaErrorIllegalAddress); /* lost, but freed */
+    /* the device is lost, but the memory is freed */
+    assert_int_equal(cudaFree(own), cudaErrorIllegalAddress);
     cudaFree(far);
     cudaStreamDestroy(t);
     OK(cudaSetDevice(0));
@@ -146,7 +148,7 @@ static void destroyed_handles_are_noticed_and_leaks_are_listed(void **state)
     assert_int_equal(live.streams, 0);
     assert_int_equal(live.device_bytes, sizeof(float));
     assert_string_equal(dbl_end(), "leak: 1 device allocation(s)\nleak: 1 event(s)\n");
-    free(e); /* for the leak sanitizer; the allocation was freed at the end */
+    free(e); /* frees the handle for the leak sanitizer; the event itself was freed at the end */
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */

@@ -75,7 +75,7 @@ static void a_capturing_thread_must_not_wait_allocate_or_query(void **state)
         assert_int_equal(cudaStreamEndCapture(s0, &graph), cudaErrorStreamCaptureInvalidated);
         assert_null(graph);
         expect_complaint("during a capture");
-        OK(cudaStreamSynchronize(s0)); /* free again */
+        OK(cudaStreamSynchronize(s0)); /* the stream has no work any more */
     }
     OK(cudaEventDestroy(e0));
     OK(cudaStreamDestroy(s0));

@@ -1,5 +1,5 @@
-/* Tests the misuse that the simulated NCCL detects, and that it hangs until it is aborted; see
- * test_doubles.c. One thread of the test stands for all ranks. */
+/* Tests that the simulated NCCL detects misuse, and that its calls hang until the communicator is
+ * aborted; see test_doubles.c. One thread of the test stands for all ranks. */
 #include "cuda/fixture.h"
 #include "runner.h"
 
@@ -21,7 +21,7 @@ static ncclComm_t comm[R];
 static cudaStream_t stream[R];
 static float *in[R], *out[R];
 
-/* Asks until the communicator has an answer. */
+/* Polls until the communicator's call is no longer in progress. Returns its result. */
 static ncclResult_t settle(ncclComm_t c)
 {
     ncclResult_t state = ncclInProgress;
@@ -137,7 +137,7 @@ static void an_abort_releases_its_own_rank_alone(void **state)
     (void)state;
     dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 3, .patience_ns = 500000000});
     open_ranks(3);
-    for (int r = 0; r < 2; r++) /* rank 2 never comes */
+    for (int r = 0; r < 2; r++) /* rank 2 never makes the call */
         OK(ncclAllReduce(in[r], out[r], N, ncclFloat32, ncclSum, comm[r], stream[r]));
     assert_int_equal(cudaStreamSynchronize(stream[0]), cudaErrorLaunchTimeout);
     OK(ncclCommAbort(comm[2]));
@@ -145,7 +145,7 @@ static void an_abort_releases_its_own_rank_alone(void **state)
     OK(cudaStreamSynchronize(stream[0]));
     assert_int_equal(cudaStreamSynchronize(stream[1]), cudaErrorLaunchTimeout);
     expect_complaint("a hang");
-    /* Rank 1 still runs, and may touch what rank 0 sends. */
+    /* The kernel of rank 1 still runs, and may access memory that rank 0 sends. */
     OK(cudaFree(in[0]));
     expect_complaint("memory that a collective may still touch");
     OK(ncclCommAbort(comm[1]));
@@ -172,7 +172,7 @@ static void a_lost_device_hangs_its_peers_until_they_are_aborted(void **state)
     OK(ncclCommGetAsyncError(comm[1], &error));
     assert_int_equal(error, ncclUnhandledCudaError);
     OK(ncclCommGetAsyncError(comm[0], &error));
-    assert_int_equal(error, ncclSuccess); /* it knows nothing */
+    assert_int_equal(error, ncclSuccess); /* the communicator reports no error */
     assert_int_equal(cudaStreamQuery(stream[0]), cudaErrorNotReady);
     for (int r = 0; r < 2; r++)
         OK(ncclCommAbort(comm[r]));

@@ -1,7 +1,7 @@
 #!/bin/sh
-# find_modules.sh CMAKE MODULES PROJECT: NVIDIA's libraries are found in each of the three layouts
-# in which they are distributed; of two versions the right one is found, and versions that are too
-# old are not.
+# find_modules.sh CMAKE MODULES PROJECT: checks that CMake finds NVIDIA's libraries in each of the
+# three layouts in which they are distributed. Of two versions it must find the right one, and it
+# must not accept versions that are too old.
 cmake=$1
 modules=$2
 project=$3
@@ -10,7 +10,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-find.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
 failures=0
 
-# header FOLDER cudnn MINOR | nccl | cublasLt
+# header FOLDER cudnn MINOR | nccl | cublasLt: makes the header of one library.
 header() {
     mkdir -p "$1"
     : >"$1/$2.h"
@@ -21,14 +21,14 @@ header() {
         printf '#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n' >"$1/nccl.h"
 }
 
-# headers FOLDER CUDNN-MINOR: of all three.
+# headers FOLDER CUDNN-MINOR: makes the headers of all three libraries.
 headers() {
     header "$1" cudnn "$2"
     header "$1" nccl
     header "$1" cublasLt
 }
 
-# libraries FOLDER NAME...
+# libraries FOLDER NAME...: makes empty library files.
 libraries() {
     folder=$1
     shift
@@ -38,7 +38,7 @@ libraries() {
     done
 }
 
-# find_them LAYOUT TOOLKIT WHEELS PACKAGE=LIBRARY...
+# find_them LAYOUT TOOLKIT WHEELS PACKAGE=LIBRARY...: CMake must find exactly these libraries.
 find_them() {
     layout=$1
     toolkit=$2
@@ -55,19 +55,19 @@ find_them() {
     }
 }
 
-# /usr/local/cuda, everything in one place.
+# All headers and libraries are in /usr/local/cuda.
 headers "$scratch/toolkit/usr/local/cuda/include" 19
 libraries "$scratch/toolkit/usr/local/cuda/lib64" libcudnn.so libnccl.so libcublasLt.so
 find_them toolkit /usr/local/cuda '' CUDNN=usr/local/cuda/lib64/libcudnn.so \
     NCCL=usr/local/cuda/lib64/libnccl.so CUBLASLT=usr/local/cuda/lib64/libcublasLt.so
 
-# A distribution's packages; the toolkit has none of them.
+# The libraries are a distribution's packages; the toolkit has none of them.
 headers "$scratch/packages/usr/include/x86_64-linux-gnu" 10
 libraries "$scratch/packages/usr/lib/x86_64-linux-gnu" libcudnn.so libnccl.so libcublasLt.so
 find_them packages /usr/local/cuda '' CUDNN=usr/lib/x86_64-linux-gnu/libcudnn.so \
     NCCL=usr/lib/x86_64-linux-gnu/libnccl.so CUBLASLT=usr/lib/x86_64-linux-gnu/libcublasLt.so
 
-# Python's wheels, without the names that a linker looks for.
+# The libraries are in Python's wheels, without the file names (lib….so) that a linker looks for.
 wheels=/opt/python/site-packages/nvidia
 header "$scratch/wheels$wheels/cudnn/include" cudnn 15
 header "$scratch/wheels$wheels/nccl/include" nccl
@@ -78,20 +78,21 @@ libraries "$scratch/wheels$wheels/cu13/lib" libcublasLt.so.13
 find_them wheels '' "$wheels" "CUDNN=${wheels#/}/cudnn/lib/libcudnn.so.9" \
     "NCCL=${wheels#/}/nccl/lib/libnccl.so.2" "CUBLASLT=${wheels#/}/cu13/lib/libcublasLt.so.13"
 
-# The toolkit's and the wheels': the toolkit's, and never one's header with the other's library.
+# Both the toolkit and the wheels have the libraries. CMake must find the toolkit's, and must never
+# combine a header of one with a library of the other.
 cp -R "$scratch/wheels" "$scratch/both"
 headers "$scratch/both/usr/local/cuda/include" 19
 libraries "$scratch/both/usr/local/cuda/lib64" libcudnn.so libnccl.so libcublasLt.so
 find_them both /usr/local/cuda "$wheels" CUDNN=usr/local/cuda/lib64/libcudnn.so \
     NCCL=usr/local/cuda/lib64/libnccl.so CUBLASLT=usr/local/cuda/lib64/libcublasLt.so
 
-# A toolkit with nvcc alone, the libraries in wheels.
+# The toolkit has only nvcc; the libraries are in wheels.
 cp -R "$scratch/wheels" "$scratch/mixed"
 mkdir -p "$scratch/mixed/usr/local/cuda/include" "$scratch/mixed/usr/local/cuda/lib64"
 find_them mixed /usr/local/cuda "$wheels" "CUDNN=${wheels#/}/cudnn/lib/libcudnn.so.9" \
     "NCCL=${wheels#/}/nccl/lib/libnccl.so.2" "CUBLASLT=${wheels#/}/cu13/lib/libcublasLt.so.13"
 
-# Too old, and not there at all.
+# The libraries are too old, or absent.
 headers "$scratch/old/usr/local/cuda/include" 7
 libraries "$scratch/old/usr/local/cuda/lib64" libcudnn.so libnccl.so libcublasLt.so
 find_them old /usr/local/cuda '' CUDNN= NCCL=usr/local/cuda/lib64/libnccl.so

@@ -1,7 +1,7 @@
 #!/bin/sh
 # checked.sh TOOL PROGRAM [ARGUMENT...]: runs the program under compute-sanitizer's memcheck or
-# racecheck. For `sh kernels.sh …` only the kernels run under it. Skipped if the tool is not
-# installed, or if it reports that it does not support this device.
+# racecheck. For `sh kernels.sh …` only the program with the kernels runs under it. Skipped if the
+# tool is not installed, or if it reports that it does not support this device.
 tool=$1
 shift
 set -u

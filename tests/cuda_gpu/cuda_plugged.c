@@ -1,5 +1,6 @@
-/* Loads the plugin. LOCKSTEP_TEST_PLUGIN names another liblockstep-cuda.so than the one that was
- * built: the one over the doubles, with which the suite is rehearsed. */
+/* Loads the plugin. LOCKSTEP_TEST_PLUGIN can name another liblockstep-cuda.so than the one that was
+ * built: the plugin over the doubles, with which the suite runs without a GPU
+ * (plugin_doubled.c). */
 #include "cuda_gpu/cuda_plugged.h"
 
 #include "device/registry.h"
@@ -20,7 +21,7 @@ const ls_backend *test_cuda_backend(void)
     ls_error err = {0};
     int status = ls_plugin_load(&backend, "cuda", path && path[0] ? path : PLUGIN, &err);
     if (status) {
-        /* A plugin that is there needs a driver before all else. */
+        /* If the plugin exists, its first need is a driver. */
         const int absent = status == LS_ENOENT && strstr(err.text, "no NVIDIA driver");
         printf("%s: %s\n", absent ? "skipped" : "broken", err.text);
         fflush(stdout);
@@ -46,7 +47,8 @@ static void need_gpu(void) __attribute__((constructor));
 
 static void need_gpu(void)
 {
-    int status = plugged_status(stderr); /* some print results */
+    /* to stderr, because some programs print results to stdout */
+    int status = plugged_status(stderr);
     if (status)
         _exit(status);
 }

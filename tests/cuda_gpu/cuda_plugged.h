@@ -1,5 +1,5 @@
-/* The plugin itself, as a program with a GPU loads it. Programs that link cuda_plugged.c exit with
- * status 77 before their main on a machine without a GPU. */
+/* Access to the plugin, loaded as a program on a machine with a GPU loads it. Programs that link
+ * cuda_plugged.c exit with status 77 before their main on a machine without a GPU. */
 #ifndef TESTS_CUDA_GPU_CUDA_PLUGGED_H
 #define TESTS_CUDA_GPU_CUDA_PLUGGED_H
 
@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-/* 0: there is a GPU; 77: there is none; 1: there is one that cannot be used. Says which, and
- * why. */
+/* Returns 0 if there is a GPU, 77 if there is none, and 1 if there is a GPU that cannot be used.
+ * Prints the GPU's name or the reason. */
 int plugged_status(FILE *out);
 
 #endif

@@ -3,10 +3,10 @@
 
     emulate.py OUT.cpp KERNELS.cu
 
-Only launches have to be rewritten: f<<<grid, block, 0, stream>>>(…); everything else is a matter of
-definitions. The logic of the kernels is thereby tested without a GPU: indices, ends of loops,
-barriers, the order of additions. A missing barrier shows in one of several orders of threads. The
-memory and arithmetic of a GPU cannot be tested in this way.
+Only launches, f<<<grid, block, 0, stream>>>(…), have to be rewritten. For everything else,
+emulated.h has definitions. So the logic of the kernels is tested without a GPU: indices, ends of
+loops, barriers, the order of additions. With a missing barrier, some order of threads gives another
+result. The memory and arithmetic of a GPU cannot be tested in this way.
 """
 
 import re
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def closing(text, at):
-    """The index behind the parenthesis that closes the one at `at`."""
+    """Returns the index after the parenthesis that closes the one at `at`."""
     depth = 0
     for i in range(at, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")
@@ -25,7 +25,7 @@ def closing(text, at):
 
 
 def split(text):
-    """Arguments at the top level."""
+    """Splits at the commas that are outside of parentheses and brackets."""
     parts, depth, begin = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "([") - (c in ")]")

@@ -1,12 +1,12 @@
-/* Runs CUDA's kernels on the CPU, for emulate.py. Blocks run one at a time, and each thread of a
- * block is a coroutine: it runs until it waits for others (__syncthreads, a shuffle), and then
- * another one runs. A launch is enqueued like that of a twin (doubles/launch.h). Environment
- * variables:
+/* Runs CUDA's kernels on the CPU, for emulate.py. Blocks run one at a time. Each thread of a block
+ * is a coroutine: it runs until it waits for other threads (__syncthreads, a shuffle), and then
+ * another coroutine runs. A launch is enqueued in the same way as that of a kernel's twin in plain
+ * C (doubles/launch.h). Environment variables:
  *
  *     LOCKSTEP_EMULATED_ORDER     order of blocks, and of threads between two waits: `ascending`
  *                                 (default), `descending`, or a number, from which orders are drawn
- *     LOCKSTEP_EMULATED_WITHOUT   FILE:LINE of a __syncthreads() that does not wait: a planted
- * bug */
+ *     LOCKSTEP_EMULATED_WITHOUT   FILE:LINE of a __syncthreads() that does not wait, to plant a bug
+ */
 #ifndef TESTS_CUDA_GPU_EMULATED_H
 #define TESTS_CUDA_GPU_EMULATED_H
 
@@ -56,15 +56,15 @@ enum { STACK = 64 * 1024, WARP = 32, MOST = 1024 };
 
 /* ---- coroutines ----------------------------------------------------------------------------- */
 
-/* A stack to switch from. The address sanitizer has to be told of each switch. */
+/* A stack between which coroutines switch. The address sanitizer must be told of each switch. */
 struct place {
-    jmp_buf jump; /* a switch by _longjmp asks nothing of the system */
+    jmp_buf jump; /* a switch with _longjmp needs no system call */
     const void *stack;
     size_t bytes;
-    void *fake; /* the sanitizer's own stack beside this one */
+    void *fake; /* the sanitizer's fake stack that belongs to this stack */
 };
 
-/* A thread of a block; its coroutine is kept from block to block. */
+/* A thread of a block. The next block uses the same coroutine. */
 struct thread {
     place at;
     dim3 index;
@@ -82,7 +82,7 @@ struct block {
     unsigned char slot[2][MOST][16];
 };
 
-inline block now; /* under `one_at_a_time` */
+inline block now; /* protected by `one_at_a_time` */
 inline std::mutex one_at_a_time;
 inline dim3 grid_size, block_size, block_at;
 alignas(16) inline unsigned char stacks[MOST][STACK];
@@ -94,7 +94,8 @@ inline void leave([[maybe_unused]] place &from, [[maybe_unused]] const place &to
 #endif
 }
 
-/* `other` is where the switch came from, if that is not known. */
+/* Tells the sanitizer that a switch has ended. Sets *other, if it is not NULL, to the stack from
+ * which the switch came. */
 inline void arrive([[maybe_unused]] place &here, [[maybe_unused]] place *other)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -162,7 +163,7 @@ inline void go_on(thread &t)
 struct choice {
     bool descending = false;
     uint64_t seed = 0;
-    std::string file; /* file of the barrier that does not wait */
+    std::string file; /* source file of the barrier that does not wait */
     int line = 0;
 
     choice()
@@ -180,7 +181,7 @@ struct choice {
 };
 
 inline const choice chosen;
-inline uint64_t drawn; /* the state that numbers are drawn from, new for each launch */
+inline uint64_t drawn; /* state of the random numbers; reset for each launch */
 
 inline unsigned draw(unsigned below)
 {
@@ -188,7 +189,7 @@ inline unsigned draw(unsigned below)
     return (unsigned)((drawn >> 33) % below);
 }
 
-/* 0 … count - 1 in the chosen order. */
+/* Fills `at` with the numbers 0 … count − 1 in the chosen order. */
 inline void put_in_order(std::vector<unsigned> &at, unsigned count)
 {
     at.resize(count);
@@ -239,13 +240,13 @@ inline void run_grid(dim3 grid, dim3 block, void (*body)(const void *args), cons
     }
 }
 
-/* Calls kernel(args...) in each thread, in the stream's turn. */
+/* Enqueues a launch on the stream, which calls kernel(args...) in each thread. */
 template <class Kernel, class... Args>
 void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel kernel,
             Args... args)
 {
     if (grid.y > 65535 || grid.z > 65535 ||
-        block.x * block.y * block.z > MOST) { /* as a GPU refuses it */
+        block.x * block.y * block.z > MOST) { /* a GPU refuses such a launch too */
         fprintf(stderr, "%s: a grid of %u x %u x %u blocks, each of %u x %u x %u threads\n", name,
                 grid.x, grid.y, grid.z, block.x, block.y, block.z);
         abort();
@@ -265,7 +266,7 @@ void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel
                 k->grid, k->block, [](const void *of) { (*static_cast<decltype(&k->of)>(of))(); },
                 &k->of);
         },
-        &w, sizeof w); /* the launcher asks cudaGetLastError */
+        &w, sizeof w); /* the code that launches a kernel calls cudaGetLastError */
 }
 
 /* ---- barriers and shuffles ------------------------------------------------------------------ */
@@ -299,8 +300,8 @@ inline bool warp_has_shuffled(unsigned number, unsigned times)
     return true;
 }
 
-/* All lanes of the warp take part. One that goes on may hand in its next value before others have
- * read this one: values have two sides. */
+/* All lanes of the warp take part. A lane that continues may store its next value before the other
+ * lanes have read this value, so there are two sets of values. */
 template <class T> T shuffle_xor(T value, int mask)
 {
     thread *me = now.running;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# emulated.sh EMULATED TWINS [small]: each kernel on the CPU gives the results of its twin, and the
-# same bits in whatever order its blocks and threads run. small: without the largest shapes.
+# emulated.sh EMULATED TWINS [small]: checks that each kernel, run on the CPU (emulated.h), gives
+# the results of its twin in plain C, and the same bits in every order of its blocks and threads.
+# small: without the largest shapes.
 set -u
 emulated=$1
 twins=$2

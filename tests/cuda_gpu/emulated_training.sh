@@ -1,8 +1,8 @@
 #!/bin/sh
-# emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: three steps of training with the
-# kernels on the CPU (emulated.h) give the weights that the kernels' twins give, and the same bits
-# in whatever order threads run. TWINS and EMULATED are trainers with a plugin beside them; NEAR
-# compares folders of runs.
+# emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: checks that three training steps
+# with the kernels on the CPU (emulated.h) give the same weights as with the kernels' twins in plain
+# C, and the same bits in every order of threads. TWINS and EMULATED are trainers with a plugin in
+# the same folder. NEAR is the program that compares folders of runs.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 twins=$1
@@ -11,7 +11,8 @@ python=$3
 near=$4
 shift 4
 
-# train NAME PROGRAM: leaves the hash of the weights in $found, and the run in the folder NAME.
+# train NAME PROGRAM: trains, and leaves the hash of the weights in $found and the run in folder
+# NAME.
 train() {
     rm -rf "${scratch:?}/$1"
     "$2" "$config" --devices cuda:0 --quiet --metrics "$scratch/metrics.jsonl" \

@@ -1,5 +1,5 @@
-/* gpu_probe: reports whether there is a GPU for the tests. Prints its name, or why there is none,
- * and exits with the status of plugged_status. */
+/* gpu_probe: reports whether there is a GPU for the tests. Prints the GPU's name, or the reason why
+ * there is none, and exits with the status of plugged_status. */
 #include "cuda_gpu/cuda_plugged.h"
 
 static int describe(int index)

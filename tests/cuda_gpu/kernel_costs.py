@@ -5,14 +5,14 @@
 
 Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails if
 
-- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`); -
-a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
-   -sass`; without that program this part is left out, which the output says).
+- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`);
+- a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
+  -sass`; without that program this part is left out, and the output says so).
 
-The counted path is the one that runs: the loop that moves most bytes of global memory, every
-instruction from the target of its backward branch to the branch, including predicated ones; or, as
-BUDGETS says, a kernel from its beginning to its end. A call on the path is a failure: a division
-that is not inlined must not be there.
+The counted instructions are those of the loop that moves most bytes of global memory: every
+instruction from the target of its backward branch to the branch, including predicated ones. If
+BUDGETS says so, they are all instructions of a kernel instead. A call among the counted
+instructions is a failure, because it would be a division that is not inlined.
 
 Counts depend on the compiler: with another release of nvcc than the one in BUDGETS the exit status
 is 77 (skipped).
@@ -43,7 +43,7 @@ def run(command):
 
 
 def read_budgets(path):
-    """The release of nvcc, the registers that any kernel may have, and the rows."""
+    """Returns the release of nvcc, the largest number of registers of any kernel, and the rows."""
     rows, release, registers = [], "", 0
     for number, line in enumerate(path.read_text().splitlines(), 1):
         words = line.split("#")[0].split()
@@ -62,7 +62,7 @@ def read_budgets(path):
 
 
 def resources(log):
-    """Of each entry function of `ptxas -v`: registers, and the bytes that it spills."""
+    """Returns {function: (registers, spilled bytes)} from the output of `ptxas -v`."""
     found = {}
     for part in re.split(r"Compiling entry function '", log)[1:]:
         spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", part)
@@ -72,7 +72,7 @@ def resources(log):
 
 
 def functions(sass):
-    """Of each function its instructions, as (address, text)."""
+    """Returns {function: its instructions}, each as (address, text)."""
     found = {}
     for part in re.split(r"Function : ", sass)[1:]:
         lines = re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+?)\s*;", part)
@@ -81,13 +81,13 @@ def functions(sass):
 
 
 def moved(text):
-    """The bytes that an instruction moves between global memory and one thread."""
+    """Returns how many bytes an instruction moves between global memory and one thread."""
     op = re.search(r"\b(?:LDG|STG)((?:\.\w+)*)", text)
     return next((WIDTHS[w] for w in op[1].split(".") if w in WIDTHS), 4) if op else 0
 
 
 def busiest_loop(code):
-    """The instructions of the innermost loop that moves most."""
+    """Returns the instructions of the loop that moves most bytes; of several, the shortest loop."""
     best, most = [], 0
     for at, text in code:
         target = re.search(r"\bBRA\b.*?\b0x([0-9a-f]+)", text)
@@ -106,7 +106,7 @@ def whole(code):
 
 
 def cost(code, row):
-    """Instructions for each element, and whether a function is called on the way."""
+    """Returns the instructions per element, and whether the counted instructions contain a call."""
     body = whole(code) if row.part == "all" else busiest_loop(code)
     elements = row.elements if row.part == "all" else sum(map(moved, body)) / row.elements
     calls = any(re.search(r"\bCALL\b", text) for text in body)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# kernels.sh KERNELS TWINS [TOOL...]: each kernel gives the results of its twin. With TOOL (a memory
-# or race checker) the kernels run under it, and its reports are failures as well.
+# kernels.sh KERNELS TWINS [TOOL...]: checks that each kernel gives the results of its twin in
+# plain C. With TOOL (a memory or race checker) the kernels run under it, and a report of TOOL is a
+# failure too.
 kernels=$1
 twins=$2
 shift 2

@@ -4,14 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Counts that fill blocks and that do not, and one whose loads are not aligned. */
+/* Numbers of elements: some fill whole blocks and some do not, and with one of them loads are not
+ * aligned. */
 static const size_t counts[] = {1, 1000, 16384, 40003};
 static const char *const count_names[] = {"1", "1000", "16384", "40003"};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
-/* Returns the arguments of the last of several steps. */
+/* Returns the arguments of the last of several training steps. */
 static ls_k_args *step_args(run *r, float *stats_copy)
 {
     ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.stats_copy = stats_copy,
@@ -26,7 +27,7 @@ static ls_k_args *step_args(run *r, float *stats_copy)
     return args + LS_K_STEPS - 1;
 }
 
-/* `skip` and a loss that is finite or not. */
+/* Returns a guard with `skip` and the loss `loss`, which may be infinite or NaN. */
 static ls_k_guard guard(run *r, float loss, float skip)
 {
     const float stats[2] = {loss, 3};
@@ -34,7 +35,8 @@ static ls_k_guard guard(run *r, float loss, float skip)
                         .skip = run_copy(r, &skip, sizeof skip)};
 }
 
-/* Shadows are written, and of every other 16 gradients read. */
+/* Adds bf16 shadows: the weights are written to a shadow, and every other 16 gradients are read
+ * from one. */
 static ls_k_update with_shadows(run *r, size_t n, ls_k_update of)
 {
     uint32_t marks[40016 / 16 / 32 + 1];
@@ -46,8 +48,8 @@ static ls_k_update with_shadows(run *r, size_t n, ls_k_update of)
     return of;
 }
 
-/* An update that must not be applied changes nothing, and neither do later ones; each is
- * reported. */
+/* An update that must be skipped changes nothing, and later updates are skipped too. The loss of
+ * each step is reported. */
 static void skipped_updates(run *r, size_t n)
 {
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
@@ -55,7 +57,7 @@ static void skipped_updates(run *r, size_t n)
     float *stats_copy = run_copy(r, nowhere, sizeof nowhere);
     ls_k_args *args[2] = {step_args(r, stats_copy), step_args(r, stats_copy + 2)};
     float *g = run_floats(r, n, 1);
-    /* to be applied; not finite; after one that was not finite */
+    /* 0: the update is applied; 1: the loss is not finite; 2: an earlier loss was not finite */
     for (int form = 0; form < 3; form++) {
         float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
         float *stats = run_floats(r, n, 1);
@@ -74,7 +76,8 @@ static void skipped_updates(run *r, size_t n)
         run_keep(r, "guarded second", v, RUN_FLOAT, n);
         run_keep(r, "guarded running", stats, RUN_FLOAT, n);
         run_keep(r, "skip", of.skip, RUN_FLOAT, 1);
-        run_keep(r, "stats_copy", stats_copy, RUN_INT, 4); /* bits: one is no number */
+        /* compared as bits, because one of them is NaN */
+        run_keep(r, "stats_copy", stats_copy, RUN_INT, 4);
     }
 }
 
@@ -93,7 +96,7 @@ static void updates(run *r, size_t n)
             run_keep(r, "sgd velocity", v, RUN_FLOAT, n);
     }
     float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
-    run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream)); /* not below 0 */
+    run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream)); /* so that no value is below 0 */
     const ls_k_update u = {.w = w, .slot = {m, v}, .grad = g, .args = args, .count = n};
     run_ok(r, ls_k_adamw_step(&u, &adamw, r->stream));
     run_keep(r, "adamw", w, RUN_FLOAT, n);
@@ -124,7 +127,7 @@ void run_arena_kernels(run *r)
     }
     for (int i = 0; i < COUNTS; i++) {
         r->shape = count_names[i];
-        updates(r, (counts[i] + 15) / 16 * 16); /* as arenas are */
+        updates(r, (counts[i] + 15) / 16 * 16); /* rounded up, as in arenas */
         skipped_updates(r, (counts[i] + 15) / 16 * 16);
         for (int arenas = 1; arenas <= MOST; arenas += 4)
             tree(r, counts[i], arenas, in_turn);
@@ -288,7 +291,7 @@ static void gather(run *r, int c, int side, int crop, int flip, int more)
     run_keep(r, "gather labels", k.labels_out, RUN_INT, ROWS);
 }
 
-/* Rows of floats, with four numbers each to learn. */
+/* Gathers rows of floats, with four targets for each row. */
 static void gather_floats(run *r, int c, int side, int crop, int flip, int more)
 {
     enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };

@@ -3,7 +3,7 @@
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
-/* `p` is an average. */
+/* Runs the pooling kernels with the average `p`, and with the maximum over the same windows. */
 static void pool(run *r, const ls_k_pool *p)
 {
     ls_k_pool max = *p;
@@ -85,7 +85,7 @@ void run_pool_kernels(run *r)
 
 /* ---- sums over positions -------------------------------------------------------------------- */
 
-/* n numbers of a tensor, and room for as many. */
+/* Returns n generated numbers in fp32 or bf16. */
 static void *tensor(run *r, size_t n, float scale, int half)
 {
     return half ? (void *)run_halves(r, n, scale) : run_floats(r, n, scale);
@@ -129,7 +129,7 @@ static void bias(run *r, size_t m, int c, int half)
     keep(r, "bias of nothing", y, n, half);
 }
 
-/* More outputs than a grid has blocks along y. */
+/* A bias with more outputs than a grid has blocks along y. */
 static void wide_bias(run *r)
 {
     enum { WIDE = 8 * 65535 + 11 };
@@ -142,7 +142,7 @@ static void wide_bias(run *r)
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* With the relu, x2 is added too. */
+/* Runs the kernels of batch norm. With `relu`, x2 is added before the relu. */
 static void norm(run *r, size_t m, int c, int relu, int half)
 {
     const size_t n = m * (size_t)c, channels = (size_t)c, bytes = channels * sizeof(float);
@@ -153,7 +153,8 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     float *mean = run_room(r, bytes), *inverse = run_room(r, bytes), *sums = run_room(r, 2 * bytes);
     float *contribution = run_floats(r, 2 * channels, 1);
     float *partial = run_room(r, ls_k_partial_floats(m, c) * sizeof *partial + 4);
-    /* Not below zero: of a mean that nearly cancels, rounding leaves more than is compared. */
+    /* The numbers are not below zero, because the rounding error of a mean that nearly cancels
+     * exceeds the tolerance. */
     run_ok(r, ls_k_bias(x, NULL, half, 1, m, c, r->stream));
     for (int add = 0; add < 2; add++) {
         run_ok(r,
@@ -189,8 +190,8 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     keep(r, "norm_dx", dx, n, half);
     if (relu)
         keep(r, "norm_dx second", dx2, n, half);
-    /* Separate statistics, not below zero: sums that nearly cancel differ by more than the
-     * tolerance. */
+    /* The statistics are separate numbers that are not below zero, because sums that nearly cancel
+     * differ by more than the tolerance. */
     float *given = run_floats(r, 2 * channels, 1), *offset = run_floats(r, 2 * channels, 1);
     run_ok(r, ls_k_bias(given, offset, 0, 1, 1, 2 * c, r->stream));
     run_ok(r, ls_k_norm_running(mean, inverse, given, &k, r->stream));

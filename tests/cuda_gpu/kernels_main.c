@@ -1,8 +1,9 @@
 /* Runs kernels and compares their results.
  *
  *     kernels_… write FILE [small | PART]
- *         runs every kernel (or its twin), or those of `arena`, `point`, `data`, `pool`, `norm` or
- *         `loss`, and writes the results to FILE; small: without the largest shapes
+ *         runs every kernel (or its twin in plain C), or only the kernels of PART (`arena`,
+ *         `point`, `data`, `pool`, `norm` or `loss`), and writes the results to FILE; small:
+ *         without the largest shapes
  *     kernels_… compare A B
  *         exits with 0 if the results agree: fp32 and bf16 up to rounding, all else to the bit
  *
@@ -42,7 +43,7 @@ void *run_room(run *r, size_t bytes)
     if (r->blocks == RUN_BLOCKS)
         die(r, "too many blocks of memory");
     run_ok(r, cudaMalloc(&out, bytes));
-    run_ok(r, cudaMemset(out, 0x5a, bytes)); /* a large number */
+    run_ok(r, cudaMemset(out, 0x5a, bytes)); /* every float is a large number */
     run_ok(r, cudaDeviceSynchronize());
     return r->block[r->blocks++] = out;
 }
@@ -50,7 +51,8 @@ void *run_room(run *r, size_t bytes)
 void *run_copy(run *r, const void *host, size_t bytes)
 {
     void *out = run_room(r, bytes);
-    /* From pageable memory it returns before the copy has ended, and r->stream waits for nobody. */
+    /* For pageable memory cudaMemcpy may return before the copy has ended, and r->stream does not
+     * wait for the copy. */
     run_ok(r, cudaMemcpy(out, host, bytes, cudaMemcpyHostToDevice));
     run_ok(r, cudaDeviceSynchronize());
     return out;
@@ -108,7 +110,7 @@ static const struct part {
              {"data", run_data_kernels},   {"pool", run_pool_kernels},
              {"norm", run_norm_kernels},   {"loss", run_loss_kernels}};
 
-/* Writes the results of one part, or of all if `only` is NULL. */
+/* Writes the results of the part `only`, or of all parts if it is NULL. */
 static int write_results(const char *path, const char *only, int small)
 {
     run r = {.shape = "", .small = small};
@@ -126,7 +128,8 @@ static int write_results(const char *path, const char *only, int small)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (only && strcmp(only, parts[i].name) != 0)
             continue;
-        r.draws = (uint64_t)i << 32; /* a case added to one part leaves the others' numbers alone */
+        /* a case that is added to one part does not change the numbers of the other parts */
+        r.draws = (uint64_t)i << 32;
         parts[i].run(&r);
         found = 1;
     }
@@ -145,7 +148,7 @@ typedef struct result {
     void *data;
 } result;
 
-/* 0 at the end of the file. */
+/* Reads the next result. Returns 0 at the end of the file. */
 static int next(result *out, FILE *file)
 {
     uint64_t about[2];
@@ -188,7 +191,7 @@ static double half_difference(const uint16_t *a, const uint16_t *b, size_t count
     return error == 0 ? 0 : sqrt(error / norm);
 }
 
-/* 1: alike. */
+/* Compares two results. Returns 1 if they agree. */
 static int agree(const result *a, const result *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->type != b->type || a->count != b->count) {
@@ -199,7 +202,8 @@ static int agree(const result *a, const result *b)
     double error = a->type == RUN_FLOAT  ? difference(a->data, b->data, a->count)
                    : a->type == RUN_HALF ? half_difference(a->data, b->data, a->count)
                                          : !same;
-    /* Not so when it is no number. A last bit of fp32 now and then rounds to another bf16. */
+    /* The comparison is false if `error` is NaN. bf16 has a larger tolerance, because a different
+     * last bit of an fp32 number sometimes rounds to another bf16 number. */
     int alike = error <= (a->type == RUN_HALF ? HALF_TOLERANCE : TOLERANCE);
     printf("  %-48s %s%s", a->name, same ? "same bits" : "", alike ? "" : "   TOO FAR");
     printf(same ? "\n" : " off by %.1e\n", error);

@@ -1,5 +1,6 @@
-/* Runs kernels on generated numbers. The same program is linked with the kernels and with their
- * twins; each writes its results to a file, and the two files are compared.
+/* Runs kernels on generated numbers. The same program is linked twice: with the kernels, and with
+ * their twins in plain C (src/cuda/kernels/kernels.h). Each of the two programs writes its results
+ * to a file, and the two files are compared.
  *
  *     float *x = run_floats(r, n, 1);            n numbers in −1 … 1, always the same
  *     float *y = run_room(r, n * sizeof *y);     memory with undefined content
@@ -19,10 +20,11 @@ enum { RUN_BLOCKS = 256 };
 typedef struct run {
     FILE *file;
     cudaStream_t stream;
-    const char *shape; /* shape of the current case, for names and messages */
+    /* text with the shape of the current case, for names of results and messages */
+    const char *shape;
     void *block[RUN_BLOCKS];
     int blocks;
-    int small; /* omit the largest shapes, which take long on a CPU */
+    int small; /* non-zero: omit the largest shapes, which take long on a CPU */
     uint64_t draws;
 } run;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """near_weights.py A B: checks that the last weights of two runs differ only as much as the rounding
-of sums explains after a few steps, because kernels and twins add in different orders. A and B are
-folders of runs.
+of sums explains after a few steps. (The kernels and their twins in plain C add in different
+orders.) A and B are folders of runs.
 """
 
 import json
@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-TOLERANCE = 2e-5  # ‖Δ‖/‖reference‖ of each tensor
+TOLERANCE = 2e-5  # largest ‖difference‖ / ‖reference‖ of a tensor
 
 
 def tensors(folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""overlap_rows.py JSON: checks that the output of gpu_overlap --small is complete. Its cells
-compare their results themselves, so what was measured is correct.
+"""overlap_rows.py JSON: checks that the output of gpu_overlap --small is complete. Each
+cell of the output has compared its results itself, so only the list of cells is checked.
 """
 
 import json

@@ -1,4 +1,4 @@
-/* Provides only the GPU to the programs of tests/parity. */
+/* Provides the GPU as the only device to the programs of tests/parity. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "parity/parity_devices.h"
 

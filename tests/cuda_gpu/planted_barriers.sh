@@ -1,8 +1,9 @@
 #!/bin/sh
-# planted_barriers.sh EMULATED SOURCE_DIR: removes each of the kernels' barriers in turn; some order
-# of threads must then give other bits, or crash. If not, either the barrier is unnecessary, or no
-# case of kernels_cases needs it. Not tried: a barrier that is marked as being for more than 65,535
-# images, which are too many for threads that take turns.
+# planted_barriers.sh EMULATED SOURCE_DIR: removes each of the kernels' barriers in turn. Without
+# the barrier, some order of threads must give other bits, or crash. If no order does, either the
+# barrier is unnecessary, or no case of kernels_cases needs it. Barriers that are marked as being
+# for more than 65,535 images are not tried, because emulated threads are too slow for so many
+# images.
 set -u
 emulated=$1
 sources=$2
@@ -12,7 +13,7 @@ failed=0
 count=0
 "$emulated" write "$scratch/whole.bin" small || exit
 
-# missed FILE:LINE: prints the order in which it is.
+# missed FILE:LINE: prints the order of threads that shows that this barrier is missing.
 missed() {
     for order in ascending descending 1 2; do
         LOCKSTEP_EMULATED_WITHOUT=$1 LOCKSTEP_EMULATED_ORDER=$order \

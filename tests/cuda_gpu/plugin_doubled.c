@@ -1,6 +1,6 @@
-/* liblockstep-cuda.so over the doubles, which a rehearsal of the suite loads. The doubles begin
- * with the library and end with the program, which then reports the violations that they detected.
- * Environment variables:
+/* liblockstep-cuda.so over the doubles, the simulated CUDA runtime and libraries. The GPU tests can
+ * load it to run without a GPU. The doubles begin when the library is loaded, and end with the
+ * program, which then reports the violations that they have detected. Environment variables:
  *
  *     LOCKSTEP_DOUBLE_GPUS     number of GPUs (1)
  *     LOCKSTEP_DOUBLE_ENGINE   engine that convolutions choose

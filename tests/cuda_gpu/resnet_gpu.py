@@ -3,12 +3,13 @@
 
     python3 tests/cuda_gpu/resnet_gpu.py --program build/…/gpu_resnet_gradient
 
-The networks, states and measures are those of tests/parity/resnet_parity.py; only a fresh start is
-compared, with two seeds, so that it takes seconds. With tanh a gradient's bound is the one in
-resnet_parity.py. With relu it is ten times the error of PyTorch's float32 on this GPU (a flipped
-sign is random, and there are too few seeds here for a median), but at least 2e-4. Where a gradient
-is truly zero, so many sums cancel that the error of PyTorch's float32 may exceed the bound; it is
-then the bound. 77: there is no GPU, no PyTorch, or no data.
+The networks, states and measures are those of tests/parity/resnet_parity.py. Only a fresh start is
+compared, with two seeds, so that the test takes seconds. With tanh the bound of a gradient's error
+is the one in resnet_parity.py. With relu the bound is ten times the error of PyTorch's float32 on
+this GPU, but at least 2e-4. (Rounding flips the sign of an input of a relu at random, and there are
+too few seeds here for a median.) If a gradient is truly zero, so many sums cancel that the error of
+PyTorch's float32 may exceed the bound; this error is then the bound. Exits with 77 if there is no
+GPU, no PyTorch, or no data.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "parity"))
 
-import resnet_parity as parity  # noqa: E402  ends with 77 where PyTorch is missing
+import resnet_parity as parity  # noqa: E402  exits with 77 if PyTorch is missing
 import torch  # noqa: E402
 
 RELU_FACTOR = 10
@@ -28,7 +29,7 @@ RELU_LEAST = 2e-4
 
 
 def measure(args, folder, state, rows, activation, device):
-    """(our errors, PyTorch's float32 errors) at one state."""
+    """Returns (errors of Lockstep, errors of PyTorch's float32) for one state."""
     config = folder / "config.json"
     config.write_text(args.config.read_text().replace('"type": "relu"',
                                                       f'"type": "{activation}"'))

@@ -1,8 +1,8 @@
 #!/bin/sh
-# same_bits.sh PROBE TRAINER CONFIG-OF-LENET CONFIG-OF-RESNET: the weights have the same bits with
-# one worker on a GPU and with several that share it, and from run to run, in every precision.
-# LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it; PRECISIONS,
-# LENET_ROWS and LENET_ALONE make the test smaller.
+# same_bits.sh PROBE TRAINER CONFIG-OF-LENET CONFIG-OF-RESNET: checks that the weights have the
+# same bits with one worker on a GPU and with several workers that share it, and in each run, in
+# every precision. LOCKSTEP_TEST_TRAINER can name another program, with another plugin in its
+# folder. PRECISIONS, LENET_ROWS and LENET_ALONE make the test smaller.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 probe=$1
@@ -12,7 +12,8 @@ resnet=$4
 "$probe" || exit
 rows=${LENET_ROWS:-400}
 
-# sha CONFIG DEVICES OPTION...: the hash of the weights; nothing where the run fails.
+# sha CONFIG DEVICES OPTION...: trains and prints the hash of the weights, or nothing if the run
+# fails.
 sha() {
     config=$1
     devices=$2
@@ -24,7 +25,8 @@ sha() {
     weights "$scratch/metrics.jsonl"
 }
 
-# same_bits NAME CONFIG OPTION...: leaves the hash in $wanted.
+# same_bits NAME CONFIG OPTION...: compares runs with 1 to 3 workers on one GPU. Leaves the hash in
+# $wanted.
 same_bits() {
     name=$1
     network=$2
@@ -50,7 +52,7 @@ if [ -z "${LENET_ALONE-}" ]; then
     [ "$other" != "$wanted" ] || fail "two networks have the same weights"
 fi
 
-# One rank merges in each of the ways that GPUs have.
+# One worker alone, with each of the three ways to merge.
 for allreduce in local ordered nccl; do
     found=$(sha "$lenet" cuda:0 --set allreduce=$allreduce --set batch_size=64 \
         --set "data.limit=$rows" --set optimizer.momentum=0.9 --set precision=fp32)

@@ -1,6 +1,6 @@
-/* Tests the plugin on a real GPU: its device, invalid data, a gradient against the slope of the
- * loss, and the choices of kernels that are stored on disk. The other programs in this directory
- * test everything else. */
+/* Tests the plugin on a real GPU: its device, invalid data, a gradient compared with the slope of
+ * the loss, and the choices of kernels that are stored on disk. The other programs in this
+ * directory test everything else. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "nn/nn_fixture.h"
 #include "runner.h"
@@ -80,7 +80,7 @@ static void memory_is_zero_and_copies_are_exact(void **state)
     device->ops->close(device);
 }
 
-/* The second stream reads what a long line of work of the first one makes. */
+/* The second stream reads the result of long work on the first stream. */
 static void a_stream_waits_for_an_event(void **state)
 {
     enum { FLOATS = 1 << 20, ROUNDS = 200 };
@@ -135,7 +135,8 @@ static void a_label_that_is_no_class_is_reported(void **state)
     must(op->impl->forward(op, NULL, 0, &err), &err);
     assert_int_equal(device->ops->sync(device, NULL, &err), LS_EDATA);
     assert_string_equal(err.text, "softmax: row 2 has label 9, but there are 3 classes");
-    must(device->ops->sync(device, NULL, &err), &err); /* told once; the device goes on */
+    /* the fault is reported once, and the device can be used further */
+    must(device->ops->sync(device, NULL, &err), &err);
     op->impl->destroy(op);
     device->ops->free(device, at);
     device->ops->free(device, x);
@@ -221,7 +222,7 @@ static double loss_along(bench *b, const float *at, const float *direction, doub
     return loss;
 }
 
-/* Along itself the loss rises by the gradient's own length. */
+/* In the direction of the gradient, the slope of the loss is the gradient's length. */
 static void a_gradient_is_the_slope_of_the_loss(void **state)
 {
     bench b;
@@ -288,7 +289,7 @@ static void tuned_choices_are_kept_and_found_again(void **state)
     char one[LS_LINE_BYTES], other[LS_LINE_BYTES];
     for (int i = 0; ls_replica_plan_line(one, first.replica, i); i++)
         assert_string_equal(one, ls_replica_plan_line(other, second.replica, i));
-    if (!strstr(info.library, "double")) /* the doubles tune nothing */
+    if (!strstr(info.library, "double")) /* the doubles do not time engines */
         assert_true(kept >= 4);
     free(a);
     free(b);
@@ -300,7 +301,8 @@ static void tuned_choices_are_kept_and_found_again(void **state)
 
 static void lower_precisions_are_near(void **state)
 {
-    /* A relu that switches is worth many roundings; tf32 has three bits more than bf16. */
+    /* A value that changes sides of a relu has the effect of many roundings. tf32 has three bits
+     * more than bf16. */
     static const double near[] = {0, 8e-3, 1e-1};
     bench fp32;
     (void)state;

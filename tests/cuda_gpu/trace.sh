@@ -1,7 +1,8 @@
 #!/bin/sh
-# trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: --trace contains the activity of GPUs, below the
-# workers that use them. If CUPTI fails, the run is the same, and the timeline says why it lacks
-# that activity. LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it.
+# trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: checks that the file of --trace shows the
+# activity of GPUs, below the workers that use them. If CUPTI fails, the run must be the same, and
+# the timeline must say why the activity is missing. LOCKSTEP_TEST_TRAINER can name another program,
+# with another plugin in its folder.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 probe=$1
@@ -14,7 +15,7 @@ command -v python3 >/dev/null || {
 }
 "$probe" || exit
 
-# run DEVICES OPTION...: three steps; leaves trace.json, train.err and metrics.jsonl.
+# run DEVICES OPTION...: trains for three steps; leaves trace.json, train.err and metrics.jsonl.
 run() {
     devices=$1
     shift
@@ -48,13 +49,13 @@ run cuda:0,0
 sound --workers 2 --steps 3 --devices
 [ "$(weights "$scratch/metrics.jsonl")" = "$wanted" ] || fail 'expected the same weights from two workers'
 
-# What only the double of CUPTI can be asked for.
+# Faults that only the double of CUPTI can simulate.
 if $doubled; then
     LOCKSTEP_DOUBLE_CUPTI='odd names' run cuda:0
     sound --workers 1 --steps 3 --devices
     grep -qF '"name":"an \"odd\" name\n\\ \u0001 � of a kernel"' "$scratch/trace.json" ||
         fail 'expected names with their quotes and control characters escaped'
-    for function in load cuptiActivityEnable; do # of the others, cuda_spans
+    for function in load cuptiActivityEnable; do # cuda_spans tests the other functions
         LOCKSTEP_DOUBLE_CUPTI=$function run cuda:0,0
         sound --workers 2 --steps 3
         [ "$(weights "$scratch/metrics.jsonl")" = "$wanted" ] || fail "$function fails: expected the same weights"

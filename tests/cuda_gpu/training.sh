@@ -14,11 +14,11 @@ LC_ALL=C
 export LC_ALL
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch/cache # kernels are chosen anew, and then by all alike
+XDG_CACHE_HOME=$scratch/cache # so that kernels are chosen anew, and all runs use this choice
 export XDG_CACHE_HOME
 failures=0
 
-# fail TEXT...: counts a failed expectation, and shows what the programs said in $scratch/*.err.
+# fail TEXT...: counts a failed expectation, and prints the programs' stderr ($scratch/*.err).
 fail() {
     failures=$((failures + 1))
     echo "FAILED: $*"
@@ -27,7 +27,8 @@ fail() {
     done
 }
 
-# weights METRICS...: the hash of a run's weights, of each run a line; nothing where a run did not end well.
+# weights METRICS...: prints the hash of each run's weights, one a line; nothing for a run that did
+# not end normally.
 weights() { sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$@" 2>/dev/null; }
 
 finish() { [ "$failures" -eq 0 ]; exit; }

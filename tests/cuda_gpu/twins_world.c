@@ -1,4 +1,5 @@
-/* Begins the doubles for the twins before main, and ends them with the program. */
+/* Begins the simulated CUDA runtime before main, for the kernels' twins in plain C, and ends it
+ * with the program. */
 #include "doubles/control.h"
 
 static void begin(void) __attribute__((constructor));

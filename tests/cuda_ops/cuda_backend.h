@@ -1,5 +1,6 @@
-/* The CUDA back end for tests: linked with doubles of everything below it (cuda_doubled.c), or the
- * plugin itself, on a machine with a GPU (cuda_plugged.c). */
+/* The CUDA back end for tests. It is either the back end linked with doubles of CUDA and of
+ * NVIDIA's libraries (cuda_doubled.c), or the plugin itself on a machine with a GPU
+ * (cuda_plugged.c). */
 #ifndef TESTS_CUDA_OPS_CUDA_BACKEND_H
 #define TESTS_CUDA_OPS_CUDA_BACKEND_H
 
@@ -14,16 +15,16 @@
 
 #include <cmocka.h>
 
-/* Begins the doubles with two GPUs whose streams run as `mode` says, but as threads under the
- * thread sanitizer. Doubles that have begun already must end without a complaint. With the plugin
- * itself it does nothing. */
+/* Begins the doubles with two GPUs. `mode` says how their streams run; under the thread sanitizer
+ * they run as threads. If the doubles have begun already, they are ended first, and must report no
+ * violation. With the plugin itself the function does nothing. */
 void test_cuda_begin(dbl_mode mode);
 
-/* Returns the back end. Over the doubles it begins them in lazy mode unless they have begun. */
+/* Returns the back end. If it uses doubles that have not begun yet, begins them in lazy mode. */
 const ls_backend *test_cuda_backend(void);
 
-/* Opens a device that computes in this precision, bound to the calling thread; fails the test
- * otherwise. */
+/* Opens a device that computes in this precision, and binds it to the calling thread. Fails the
+ * test if that fails. */
 static inline ls_device *test_cuda_open(ls_precision precision)
 {
     ls_device *device = NULL;
@@ -35,8 +36,8 @@ static inline ls_device *test_cuda_open(ls_precision precision)
     return device;
 }
 
-/* Returns cuDNN's description of an H200, for which the libraries can plan without a GPU.
- * Static. */
+/* Returns cuDNN's description of an H200 as JSON, for which the libraries can plan without a GPU.
+ * The text is static. */
 const char *test_h200_json(void);
 
 #endif

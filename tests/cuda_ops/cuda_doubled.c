@@ -1,5 +1,5 @@
-/* The back end over the doubles. The doubles end with the program, and any violation that they
- * detected until then, including leaks, makes it fail. */
+/* The back end over the doubles. The doubles end with the program. If they have detected a
+ * violation until then, a leak for example, the program fails. */
 #include "cuda_ops/cuda_backend.h"
 
 #include <stdio.h>
@@ -22,9 +22,10 @@ void test_cuda_begin(dbl_mode mode)
         assert_string_equal(dbl_end(), "");
     begun = 1;
 #ifdef __SANITIZE_THREAD__
-    mode = DBL_THREADS; /* else it has nothing to see */
+    mode = DBL_THREADS; /* otherwise the thread sanitizer would see only one thread */
 #endif
-    /* The loops of the twins are slow under sanitizers, and a wait for them is no hang. */
+    /* The kernels' twins in plain C are slow under sanitizers, and a wait for them must not count
+     * as a hang. */
     dbl_begin(&(dbl_options){
         .mode = mode, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
 }

@@ -1,4 +1,4 @@
-/* Tests that the plugin can load the real CUPTI library. It needs no GPU. */
+/* Tests that the plugin can load the real CUPTI library. The test needs no GPU. */
 #include "cuda/cuda_device.h"
 #include "cuda/cupti_lib.h"
 #include "runner.h"

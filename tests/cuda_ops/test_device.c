@@ -107,7 +107,7 @@ static void a_device_that_is_not_there_is_refused(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* More than the ring of slots holds, from memory that is overwritten at once. */
+/* Uploads more data than the ring of slots holds, from memory that is overwritten at once. */
 static void uploads_leave_the_callers_memory_free(void **state)
 {
     enum { PIECES = 50, PIECE = 100003 };
@@ -157,7 +157,7 @@ static void memory_is_zeroed_for_every_stream(void **state)
     end();
 }
 
-/* Without the wait the sum is taken before its terms are there. */
+/* Without the wait the sum would be computed before its operands exist. */
 static void a_stream_waits_for_anothers_event(void **state)
 {
     const float one[16] = {1, 2, 3};
@@ -183,7 +183,7 @@ static void a_stream_waits_for_anothers_event(void **state)
     }
     d->ops->free(d, a);
     d->ops->free(d, b);
-    d->ops->close(d); /* with a stream and an event that nobody destroyed */
+    d->ops->close(d); /* with a stream and an event that were not destroyed */
     end();
 }
 
@@ -245,8 +245,7 @@ static void a_label_that_is_no_class_is_told_at_sync(void **state)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Does everything that a device does once. Returns the first failure and leaves nothing
- * allocated. */
+/* Calls each function of a device once. Returns the first failure. Frees everything. */
 static int live(void)
 {
     float numbers[32] = {1};
@@ -299,7 +298,7 @@ static void every_failing_call_ends_in_an_error(void **state)
         failed += live() != LS_OK;
         end(); /* no complaint, no leak */
     }
-    /* Only what runs while a device is closed has nobody to tell. */
+    /* Only calls that fail while a device is closed cannot be reported. */
     assert_true(failed > calls / 2);
 }
 
@@ -319,7 +318,7 @@ static void a_lost_device_ends_in_an_error(void **state)
     assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }
 
-/* It is told by the first wait or question, and closing it waits for nothing. */
+/* The first wait or query reports the loss, and closing the device does not wait. */
 static void a_lost_device_is_not_waited_for(void **state)
 {
     (void)state;
@@ -343,7 +342,7 @@ static void a_lost_device_is_not_waited_for(void **state)
     }
 }
 
-/* Each of its inputs is small enough: kernels count values with 31 bits. */
+/* Each input is small enough, but the output is not: kernels count values with 31 bits. */
 static void a_concat_of_too_many_values_is_refused(void **state)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CONCAT};

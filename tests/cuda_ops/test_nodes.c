@@ -1,6 +1,6 @@
-/* Tests the number of nodes in the CUDA graph of a step, for the shipped examples; even the
- * smallest node takes about a microsecond of the GPU's time. Also tests in which cases several
- * steps are one graph. */
+/* Tests the number of nodes in the CUDA graph of a training step, for the shipped examples. The
+ * number matters, because even the smallest node takes about a microsecond of the GPU's time. Also
+ * tests in which cases several steps are one graph. */
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/control.h"
 #include "nn/nn_fixture.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counted once; what a change adds, it says here. */
+/* The numbers of nodes at present. A change that adds nodes must change these constants. */
 enum { LENET_NODES = 20, LENET_BF16_NODES = 25, RESNET_NODES = 154 };
 
 /* ---- recorded graphs ------------------------------------------------------------------------ */
@@ -117,7 +117,7 @@ static void a_step_of_resnet18_has_few_nodes(void **state)
     assert_true(nodes_of_a_step(EXAMPLES "/resnet18.json", LS_PRECISION_BF16, 1) <= RESNET_NODES);
 }
 
-/* The workspace of a library has no effect on a step's time. */
+/* Whether steps are unrolled must not depend on the size of the library's workspace. */
 static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
 {
     world w;
@@ -154,7 +154,8 @@ static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
     close_world(&w);
 }
 
-/* With `EXAMPLE.json PRECISION ROWS`, at most 16 rows, a list. */
+/* With the arguments `EXAMPLE.json PRECISION ROWS`, at most 16 rows, prints a list of kernels
+ * instead. */
 LS_TESTS(cuda_nodes, "integration doubles no-asan no-tsan")
 {
     test_cuda_begin(DBL_EAGER);

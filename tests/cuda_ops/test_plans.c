@@ -1,9 +1,9 @@
 /* Tests that cuDNN has a plan for every convolution of the shipped examples, in every precision,
- * for full minibatches and for the smaller last one. The real cuDNN plans for the description of a
- * GPU, which need not exist. The ops are those of the back end, over the simulated CUDA runtime;
- * the linker wraps the functions `ls_math_…`, so that an op's requests to cuDNN arrive in this
- * file. For a described GPU, cuDNN does not consider engines that it would compile at run time, so
- * a plan that it finds here is also found on the GPU. */
+ * for full minibatches and for the smaller last one. The real cuDNN plans for a GPU that is only
+ * described and need not exist. The ops are the back end's own, over the simulated CUDA runtime.
+ * The linker wraps the functions `ls_math_…`, so that the requests of an op arrive in this file.
+ * For a described GPU, cuDNN does not consider engines that it compiles at run time, so a plan that
+ * it finds here is found on the GPU too. */
 #include "config/config.h"
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
@@ -31,7 +31,7 @@ typedef struct asked {
 static asked all[MOST];
 static int shapes;
 
-/* An op's plan here: nothing but what planning found. */
+/* The plan that an op gets here. It cannot run. */
 typedef struct stub {
     ls_math_plan plan; /* first */
 } stub;
@@ -52,7 +52,7 @@ int __wrap_ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)
     return __real_ls_math_open(out, &described, err);
 }
 
-/* Plans each shape once: layers are alike. */
+/* Plans each shape only once, because many layers have the same shape. */
 static asked *ask(ls_math *math, const ls_math_shape *shape)
 {
     const ls_precision precision = math->desc.precision;
@@ -93,7 +93,7 @@ void __wrap_ls_math_plan_destroy(ls_math_plan *plan)
 
 /* ---- the examples --------------------------------------------------------------------------- */
 
-/* All are made for Fashion-MNIST. */
+/* All examples are for Fashion-MNIST. */
 static const char *const examples[] = {EXAMPLES "/fashion_mnist.json", EXAMPLES "/resnet18.json",
                                        EXAMPLES "/mobilenet.json"};
 static const uint32_t set_rows[LS_SUBSETS] = {60000, 10000};
@@ -102,7 +102,7 @@ enum { EXAMPLE_COUNT = 3, SIZES = 32 };
 typedef struct recipe {
     ls_model *model;
     uint32_t batch;
-    uint32_t size[SIZES]; /* number of rows in shards */
+    uint32_t size[SIZES]; /* numbers of rows that shards can have */
     int sizes;
 } recipe;
 
@@ -113,7 +113,7 @@ static int number_of(const ls_json *doc, const char *key)
     return node->valueint;
 }
 
-/* As many as the file says, or the default's. */
+/* Returns the number of shards that the file gives, or the default. */
 static int shards_of(const ls_json *doc, const recipe *r)
 {
     if (cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "shards"))
@@ -121,7 +121,7 @@ static int shards_of(const ls_json *doc, const recipe *r)
     return ls_shards_of((int)r->batch, r->model);
 }
 
-/* Training's minibatches, and evaluation's. */
+/* Adds the sizes of the shards of training and of evaluation, for `parts` shards. */
 static void add_sizes(recipe *r, uint32_t parts)
 {
     const uint32_t batch[LS_SUBSETS] = {r->batch, ls_evaluation_batch(r->batch, parts)};
@@ -130,7 +130,8 @@ static void add_sizes(recipe *r, uint32_t parts)
         r->sizes = ls_add_shard_sizes(r->size, r->sizes, set_rows[s], batch[s], parts);
 }
 
-/* As shipped, and with "shards": "devices" on one GPU and on two. */
+/* Reads a config. The sizes are those of the config as shipped, and with "shards": "devices" on one
+ * GPU and on two GPUs. */
 static void open_recipe(recipe *r, const char *file)
 {
     const ls_shape image = {1, 28, 28};
@@ -143,13 +144,14 @@ static void open_recipe(recipe *r, const char *file)
     r->batch = (uint32_t)number_of(doc, "batch_size");
     const int shards = shards_of(doc, r);
     ls_json_destroy(doc);
-    assert_int_equal(shards, 8); /* the smallest parts there are by default */
+    /* the largest number of shards by default, with the smallest shards */
+    assert_int_equal(shards, 8);
     add_sizes(r, (uint32_t)shards);
     add_sizes(r, 1);
     add_sizes(r, 2);
 }
 
-/* Makes the ops of a replica, which ask for plans as they are made. */
+/* Creates the ops of a replica. Each op requests its plans when it is created. */
 static void make_ops(ls_device *device, const recipe *r, uint32_t rows, int training)
 {
     ls_plan *plan = NULL;
@@ -215,7 +217,7 @@ static void no_convolution_of_the_examples_is_declined(void **state)
                   fused[0], fused[1], fused[2]);
     assert_true(relu > 0);
     for (int p = 0; p < 3; p++)
-        assert_true(fused[p] > 0); /* all of them have biases */
+        assert_true(fused[p] > 0); /* all examples have convolutions with a bias */
     assert_int_equal(declined, 0);
 }
 
@@ -240,7 +242,7 @@ static ls_math *open_for(ls_precision precision, const char *json, const char *c
     return math;
 }
 
-/* Each plan comes back from the text by which it is kept. */
+/* Each plan can be restored from the text under which it is stored. */
 static void every_plan_comes_back_from_its_text(void **state)
 {
     ls_math *math[3];

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 enum { CASES = 40 };
-#define NEAR 1.5e-2    /* some roundings to 8 bits, each of 2⁻⁹ at most */
+#define NEAR 1.5e-2    /* for several roundings to 8 bits, each with an error of at most 2⁻⁹ */
 #define DEEP_NEAR 5e-2 /* for a whole network, in which errors add up */
 
 static double worst(const op_item *a, const op_item *b)
@@ -34,7 +34,8 @@ static int differs(const op_result *a, const op_result *b)
     return most > 1e-12;
 }
 
-/* Near the reference, and in at least so many cases not at it: numbers were rounded. */
+/* Checks that results are near the reference. In at least `least` cases they must differ from it,
+ * which shows that numbers were rounded. */
 static void expect_rounded(op_make *make, uint64_t seed, double near, int least)
 {
     ls_device *device = test_cuda_open(LS_PRECISION_BF16);
@@ -67,8 +68,8 @@ static void dense_layers_are_near_in_bf16(void **state)
     expect_rounded(op_make_dense, 2000, NEAR, CASES / 2);
 }
 
-/* The output of a convolution is bf16, and batch norm and add continue in bf16; all other ops widen
- * it. */
+/* The output of a convolution is bf16. Batch norm and add continue in bf16; all other ops convert
+ * it to fp32. */
 static void networks_hand_on_bf16(void **state)
 {
     (void)state;
@@ -80,7 +81,7 @@ static void networks_hand_on_bf16(void **state)
     expect_rounded(op_make_network, 8500, DEEP_NEAR, 1);
 }
 
-/* An earlier step leaves nothing, and a second block adds. */
+/* An earlier step must have no effect, and a second block must be added to the first. */
 static void bf16_accumulates(void **state)
 {
     ls_device *device = test_cuda_open(LS_PRECISION_BF16);
@@ -106,7 +107,8 @@ static void bf16_accumulates(void **state)
     device->ops->close(device);
 }
 
-/* Pooled by windows of 2 × 2, with more than one channel and pixel left. */
+/* Draws a case with pooling by windows of 2 × 2 whose output has more than one channel and more
+ * than one pixel. Returns whether the draw is such a case. */
 static int makes_quads(op_chain *chain, uint64_t seed)
 {
     *chain = op_make_conv_pool(seed);
@@ -117,7 +119,8 @@ static int makes_quads(op_chain *chain, uint64_t seed)
            (conv->x.w + 2 * k->pw - k->kw) / k->sw + 1 >= 4;
 }
 
-/* None is declined: a replica asks for it, and would go on with three kernels where it is. */
+/* No such case may be declined. (If a fused form is declined, a replica uses three kernels
+ * instead.) */
 static void convolutions_take_pooling_along(void **state)
 {
     (void)state;
@@ -132,7 +135,8 @@ static void convolutions_take_pooling_along(void **state)
             op_result *got = op_once(device, &chain, in), *want = op_reference(&chain, in);
             if (!got)
                 fail_msg("declined: %s", op_chain_text(&chain));
-            if (!form || !chain.op[0].pool.max) /* in bf16 another pixel may be the largest */
+            /* in bf16, rounding may make another pixel the largest */
+            if (!form || !chain.op[0].pool.max)
                 op_expect_near(form ? "cuda bf16" : "cuda", &chain, got, want,
                                form ? DEEP_NEAR : 1e-5);
             op_result_destroy(got);
@@ -145,7 +149,8 @@ static void convolutions_take_pooling_along(void **state)
     }
 }
 
-/* One channel has but one order in memory, which is fp32's: nothing is pooled out of bf16 there. */
+/* With one channel both orders are the same, and the tensor is fp32. So pooling is not fused with a
+ * bf16 convolution there. */
 static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
 {
     (void)state;

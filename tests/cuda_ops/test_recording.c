@@ -13,7 +13,7 @@
 
 enum { IMAGES = 32, ROWS = 8, SIDE = 6, PIXELS = SIDE * SIDE, VALUES = 3 * PIXELS, ROUNDS = 4 };
 
-/* gather → dropout → adamw on an arena that has the dropout's output as its gradient. */
+/* gather → dropout → adamw. The output of the dropout is the gradient for adamw. */
 typedef struct line {
     ls_device *device;
     ls_op *gather, *dropout, *adamw;
@@ -99,7 +99,7 @@ static void close_line(line *l)
     l->device->ops->close(l->device);
 }
 
-/* Sets what changes from step to step. */
+/* Sets the arguments that change from step to step. */
 static void prepare(line *l, int step)
 {
     uint32_t rows[ROWS];
@@ -145,7 +145,7 @@ static void a_recording_gives_the_same_bits(void **state)
     }
     close_line(&l);
     open_line(&l);
-    prepare(&l, ROUNDS); /* none of these numbers may stick */
+    prepare(&l, ROUNDS); /* the recording must not keep these numbers */
     must(l.device->ops->record_begin(l.device, NULL, &err), &err);
     enqueue(&l);
     must(l.device->ops->record_end(&recording, l.device, NULL, &err), &err);

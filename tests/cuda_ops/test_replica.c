@@ -1,5 +1,5 @@
-/* Tests a whole replica (a model on a device) on the CUDA back end, over the simulated CUDA
- * runtime, against a replica on the plain-C reference back end. Training steps, with a smaller last
+/* Compares a whole replica (a model on a device) on the CUDA back end, over the simulated CUDA
+ * runtime, with a replica on the plain-C reference back end. Training steps, with a smaller last
  * minibatch, and evaluation must give the same weights and losses. */
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
@@ -28,7 +28,7 @@ static const char residual_json[] =
     "{\"type\": \"dropout\", \"p\": 0.25}, {\"type\": \"global_avg_pool\"},"
     "{\"type\": \"flatten\"}, {\"type\": \"dense\", \"name\": \"fc\", \"out\": 5}]";
 
-/* A replica, and what a few steps on it make. */
+/* A replica, and the results of a few steps on it. */
 typedef struct side {
     ls_device *device;
     ls_replica *replica;
@@ -39,7 +39,8 @@ typedef struct side {
 static const uint32_t counts[2] = {16, 7};
 static const uint32_t *made_for = counts; /* row counts of the replicas that are created next */
 static size_t bucket_floats;              /* floats in a bucket of these replicas */
-static int trained_counts;                /* how many of `made_for` they train on; 0: all */
+/* number of entries of `made_for` on which these replicas train; 0: all */
+static int trained_counts;
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
@@ -70,7 +71,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
          &err);
 }
 
-/* One shard, so the total is its gradient. */
+/* Makes a step of one shard, whose gradient is the total. */
 static void step_side(side *s, int number, uint32_t rows)
 {
     ls_error err = {0};
@@ -112,7 +113,7 @@ static ls_device *open_cuda(void)
     return test_cuda_open(LS_PRECISION_FP32);
 }
 
-/* The common parameters of two sides. */
+/* The parameters that two sides share. */
 typedef struct recipe {
     ls_model *model;
     ls_replica_data data;
@@ -144,7 +145,7 @@ static void open_with(side *s, ls_device *device, const recipe *r, int no_record
     open_side(s, device, r->model, &r->optimizer, r->data, r->crop, no_recording);
 }
 
-/* ‖Δ‖/‖reference‖ of the weights. */
+/* Returns ‖Δ‖/‖reference‖ of the weights. */
 static double distance(const ls_model *model, const side *a, const side *reference)
 {
     double error = 0, norm = 0;
@@ -179,7 +180,8 @@ static void expect_alike(const recipe *r)
     close_side(&ref);
 }
 
-/* After steps of training in bf16 the weights are near those of fp32, and not the same. */
+/* Checks that after training in bf16 the weights are near those of training in fp32, but not the
+ * same. */
 static void expect_near_in_bf16(const recipe *r)
 {
     side half, ref;
@@ -201,7 +203,7 @@ static void expect_same_bits(const recipe *r, ls_precision precision)
     side recorded, eager;
     open_with(&recorded, test_cuda_open(precision), r, 0);
     open_with(&eager, test_cuda_open(precision), r, 1);
-    /* Two plans, and the step where it is more than one op. */
+    /* One recording for each of two plans, and one for the update if it has more than one op. */
     assert_int_equal(ls_replica_recordings(recorded.replica), 2 + (r->model->stats > 0));
     assert_int_equal(ls_replica_recordings(eager.replica), 0);
     run_side(&recorded);
@@ -332,7 +334,7 @@ static void recorded_steps_give_the_bits_of_steps_op_by_op(void **state)
 
 /* ---- a backward pass in pieces -------------------------------------------------------------- */
 
-/* A listener that is called for each piece, with the gradient at that time. */
+/* A listener that is called for each complete piece of the gradient, and copies the gradient. */
 typedef struct listener {
     side *of;
     int tells;
@@ -340,7 +342,7 @@ typedef struct listener {
     float *seen;
 } listener;
 
-/* Waits for what was enqueued: what is told is complete then. */
+/* Waits for the enqueued work. After that the reported floats must be complete. */
 static int listen(void *user, size_t floats, ls_error *err)
 {
     listener *l = user;
@@ -385,7 +387,7 @@ static void expect_pieces(const recipe *r, int no_recording)
         l.seen = calloc(floats, sizeof *l.seen);
         l.tells = 0;
         l.floats = 0;
-        free(gradient_arena(&s, counts[1 - i])); /* other numbers lie there before */
+        free(gradient_arena(&s, counts[1 - i])); /* the memory has other numbers before */
         must(ls_replica_on_ready(s.replica, listen, &l, &err), &err);
         float *pieces = gradient_arena(&s, counts[i]);
         assert_true(l.tells >= 1);
@@ -439,7 +441,8 @@ static const float *await_whole(side *s, int number)
     return ls_replica_arrived_tail(s->replica, number % LS_RESULT_SLOTS, 0);
 }
 
-/* As step_side takes them, each enqueued before the result of the one before is looked at. */
+/* Runs the same steps as step_side, but enqueues each step before it reads the result of the step
+ * before. */
 static void run_whole(side *s)
 {
     ls_error err = {0};
@@ -484,8 +487,9 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     close_recipe(&r);
 }
 
-/* The bias of a convolution that only batch norm reads: its gradient is not computed, so it must be
- * 0 wherever one is read, in parts and in whole steps, or momentum would change the bias. */
+/* The gradient of the bias of a convolution is not computed if only batch norm reads the output. It
+ * must then be 0 wherever an op reads it, in parts and in whole steps; otherwise momentum would
+ * change the bias. */
 static void a_bias_before_batch_norm_stays_what_it_was(void **state)
 {
     static const char json[] =
@@ -521,7 +525,7 @@ static void fetch(void *to, const side *s, const void *from, size_t bytes)
     must(s->device->ops->sync(s->device, NULL, &err), &err);
 }
 
-/* Nothing of the parameters' shadows is older than the parameters. */
+/* Checks that the shadows of the parameters are up to date. */
 static void expect_shadows(const side *s)
 {
     const ls_replica *r = s->replica;
@@ -538,8 +542,9 @@ static void expect_shadows(const side *s)
     free(shadow);
 }
 
-/* However weights change: imported, or updated in parts or in whole steps, whose gradients that
- * stay in bf16 are the rounded ones. In fp32 no copies are kept. */
+/* Shadows follow the weights when these are imported, and when they are updated in parts or in
+ * whole steps. Gradients that stay in bf16 must equal the rounded gradients. In fp32 there are no
+ * shadows. */
 static void shadows_follow_their_weights(void **state)
 {
     recipe r;
@@ -564,8 +569,8 @@ static void shadows_follow_their_weights(void **state)
     close_recipe(&r);
 }
 
-/* Nothing of the backward pass is created for them, so no engine of it is timed; and evaluating
- * them gives the same results as before. */
+/* For such numbers of rows no backward pass is created, so no engine is timed for it. Evaluation
+ * gives the same results as with a backward pass. */
 static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
 {
     const uint32_t row[7] = {3, 1, 4, 15, 9, 2, 6};
@@ -596,8 +601,8 @@ static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
     close_recipe(&r);
 }
 
-/* Small minibatches that are evaluated in larger ones: the first plan is that of a step, which is
- * unrolled, and the larger one has no backward pass either. */
+/* Training has small minibatches, and evaluation has larger ones. The first plan is for training
+ * steps, which are unrolled. The larger plan has no backward pass. */
 static void rows_that_are_evaluated_only_may_be_the_most(void **state)
 {
     static const uint32_t few_trained[2] = {7, 16};
@@ -632,7 +637,8 @@ static void rows_that_are_evaluated_only_may_be_the_most(void **state)
     close_recipe(&r);
 }
 
-/* The loss of seven rows by a replica that trains on so many, or only on sixteen. */
+/* Returns the loss of seven rows, evaluated by a replica that trains on seven rows, or only on
+ * sixteen. */
 static double evaluated(const recipe *r, ls_precision precision, int trained)
 {
     const uint32_t row[7] = {3, 1, 4, 15, 9, 2, 6};
@@ -648,8 +654,9 @@ static double evaluated(const recipe *r, ls_precision precision, int trained)
     return loss;
 }
 
-/* Rounding to bf16 does not depend on whether a backward pass follows: a frozen batch norm beside a
- * branch that learns is not fused with the addition in any plan; one that learns is. */
+/* Rounding to bf16 must not depend on whether a plan has a backward pass. So a frozen batch norm
+ * beside a branch that learns is fused with the addition in no plan; a batch norm that learns is
+ * fused in every plan. */
 static void evaluation_has_the_same_bits_in_every_plan(void **state)
 {
     static const char branch[] =
@@ -676,7 +683,7 @@ static void evaluation_has_the_same_bits_in_every_plan(void **state)
         }
 }
 
-/* A step with a weight that is NaN: it and the next one, which is enqueued meanwhile, change
+/* A weight is NaN. The step, and the next step, which is enqueued meanwhile, must change
  * nothing. */
 static void a_whole_step_that_is_held_holds_up_the_next(void **state)
 {
@@ -695,7 +702,7 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
         before[i] = i == r.model->floats - 1 ? NAN : s.weights[i]; /* a weight of a logit */
     must(ls_replica_import(s.replica, arena, before, &err), &err);
     enqueue_whole(&s, 1, counts[0], 0.05f);
-    must(ls_replica_import(s.replica, arena, s.weights, &err), &err); /* ordered after it */
+    must(ls_replica_import(s.replica, arena, s.weights, &err), &err); /* enqueued after the step */
     enqueue_whole(&s, 2, counts[0], 0.05f);
     assert_false(isfinite(await_whole(&s, 1)[LS_TAIL_LOSS]));
     assert_true(isfinite(await_whole(&s, 2)[LS_TAIL_LOSS]));
@@ -713,7 +720,7 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
 }
 
 #ifndef PLUGIN
-/* The second plan is refused, so the first alone is recorded. */
+/* The recording of the second plan is refused, so only the first plan is recorded. */
 static void what_cannot_be_recorded_runs_op_by_op(void **state)
 {
     side cuda, ref;
@@ -732,8 +739,8 @@ static void what_cannot_be_recorded_runs_op_by_op(void **state)
     close_recipe(&r);
 }
 
-/* The second recording of a program is refused: the parts that exist are destroyed, and steps are
- * made without recordings. */
+/* The second recording of a program (the list of a plan's recordings) is refused. The existing
+ * recordings are destroyed, and steps are made without recordings. */
 static void a_program_is_recorded_whole_or_not_at_all(void **state)
 {
     side s;
@@ -765,8 +772,8 @@ static void a_program_is_recorded_whole_or_not_at_all(void **state)
     close_recipe(&r);
 }
 
-/* Each call of the runtime during creation fails in turn. It must end in an error or in steps op by
- * op, and leave nothing allocated, about which the doubles would complain. */
+/* Each call of the runtime during creation fails in turn. Creation must fail, or the replica must
+ * make its steps op by op. The doubles report memory that stays allocated. */
 static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",

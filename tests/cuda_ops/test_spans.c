@@ -30,14 +30,14 @@ static void must(int rc, const ls_error *err)
         fail_msg("%s: %s", ls_status_name(rc), err->text);
 }
 
-typedef struct scene {
+typedef struct spans_fixture {
     ls_device *device;
     float *a, *b;
-} scene;
+} spans_fixture;
 
-static scene open_scene(int index)
+static spans_fixture open_fixture(int index)
 {
-    scene s = {NULL, NULL, NULL};
+    spans_fixture s = {NULL, NULL, NULL};
     void *memory = NULL;
     ls_device_request request = {.size = sizeof request, .index = index};
     ls_error err = {0};
@@ -49,31 +49,31 @@ static scene open_scene(int index)
     return s;
 }
 
-static void close_scene(scene *s)
+static void close_fixture(spans_fixture *s)
 {
     s->device->ops->free(s->device, s->a);
     s->device->ops->close(s->device);
 }
 
-static void begin(scene *s)
+static void begin(spans_fixture *s)
 {
     ls_error err = {0};
     must(s->device->ops->spans_begin(s->device, &err), &err);
 }
 
-static void add(scene *s, ls_stream *stream)
+static void add(spans_fixture *s, ls_stream *stream)
 {
     ls_error err = {0};
     must(s->device->ops->add(s->device, stream, s->b, s->a, s->b, FLOATS, &err), &err);
 }
 
-static void finish(scene *s)
+static void finish(spans_fixture *s)
 {
     ls_error err = {0};
     must(s->device->ops->sync(s->device, NULL, &err), &err);
 }
 
-static int take(scene *s, uint64_t *lost)
+static int take(spans_fixture *s, uint64_t *lost)
 {
     return s->device->ops->spans_take(s->device, got, MOST, lost);
 }
@@ -95,12 +95,12 @@ static int reset(void **state)
     return 0;
 }
 
-/* First of all: a library stays loaded. */
+/* This test is the first one, because a loaded library stays loaded. */
 static void without_cupti_the_reason_is_told(void **state)
 {
     uint64_t lost;
     ls_error err = {0};
-    scene s = open_scene(0);
+    spans_fixture s = open_fixture(0);
     (void)state;
     dbl_cupti_fail("load", 1);
     assert_int_equal(s.device->ops->spans_begin(s.device, &err), LS_EUNSUPPORTED);
@@ -109,16 +109,16 @@ static void without_cupti_the_reason_is_told(void **state)
     finish(&s);
     assert_int_equal(take(&s, &lost), 0);
     s.device->ops->spans_end(s.device);
-    close_scene(&s);
+    close_fixture(&s);
 }
 
 static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
 {
     uint64_t lost = 9;
     ls_error err = {0};
-    scene s = open_scene(0);
+    spans_fixture s = open_fixture(0);
     (void)state;
-    add(&s, NULL); /* before the beginning */
+    add(&s, NULL); /* before the timeline begins */
     finish(&s);
     const uint64_t from = now();
     begin(&s);
@@ -128,7 +128,7 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
     finish(&s);
     const uint64_t to = now();
     s.device->ops->spans_end(s.device);
-    add(&s, NULL); /* after the end */
+    add(&s, NULL); /* after the timeline has ended */
     finish(&s);
     int spans = take(&s, &lost);
     assert_int_equal(spans, 3);
@@ -142,16 +142,17 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
         assert_int_equal(got[i].stream, got[0].stream);
     }
     assert_int_equal(take(&s, &lost), 0);
-    close_scene(&s);
+    close_fixture(&s);
 }
 
-/* Both have GPU 0. A stream made later is known too; the same device twice is refused. */
+/* Both devices use GPU 0. A stream that is created later is known too. Beginning the same device
+ * twice is refused. */
 static void devices_on_one_gpu_keep_theirs_apart(void **state)
 {
     uint64_t lost;
     ls_error err = {0};
     ls_stream *late = NULL;
-    scene one = open_scene(0), two = open_scene(0);
+    spans_fixture one = open_fixture(0), two = open_fixture(0);
     (void)state;
     begin(&one);
     begin(&two);
@@ -172,8 +173,8 @@ static void devices_on_one_gpu_keep_theirs_apart(void **state)
     const int spans = take(&two, &lost);
     assert_int_equal(count_of(spans, "ls_k_sum"), 7);
     assert_int_not_equal(got[0].stream, got[spans - 1].stream);
-    close_scene(&one);
-    close_scene(&two);
+    close_fixture(&one);
+    close_fixture(&two);
 }
 
 static void a_recordings_kernels_arrive_one_by_one(void **state)
@@ -182,7 +183,7 @@ static void a_recordings_kernels_arrive_one_by_one(void **state)
     ls_error err = {0};
     ls_recording *recording = NULL;
     const ls_step_args args = {.lr = 1};
-    scene s = open_scene(1);
+    spans_fixture s = open_fixture(1);
     (void)state;
     begin(&s);
     must(s.device->ops->record_begin(s.device, NULL, &err), &err);
@@ -195,7 +196,7 @@ static void a_recordings_kernels_arrive_one_by_one(void **state)
     s.device->ops->spans_end(s.device);
     assert_int_equal(count_of(take(&s, &lost), "ls_k_sum"), 12);
     s.device->ops->recording_destroy(s.device, recording);
-    close_scene(&s);
+    close_fixture(&s);
 }
 
 static void each_failure_is_told_and_the_device_goes_on(void **state)
@@ -216,7 +217,7 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t lost;
         ls_error err = {0};
-        scene s = open_scene(0);
+        spans_fixture s = open_fixture(0);
         dbl_cupti_fail(cases[i].function, cases[i].nth);
         assert_int_equal(s.device->ops->spans_begin(s.device, &err), LS_EUNSUPPORTED);
         if (!strstr(err.text, cases[i].told))
@@ -226,23 +227,23 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
         assert_int_equal(take(&s, &lost), 0);
         s.device->ops->spans_end(s.device);
         dbl_cupti_fail(NULL, 0);
-        begin(&s); /* the first beginning was undone: it can begin again */
+        begin(&s); /* the failed beginning was undone, so the timeline can begin again */
         add(&s, NULL);
         finish(&s);
         s.device->ops->spans_end(s.device);
         assert_int_equal(take(&s, &lost), 1);
-        close_scene(&s);
+        close_fixture(&s);
     }
 }
 
-/* The records that CUPTI still has are lost with the failure; the next beginning works. */
+/* The records that CUPTI still has are lost because of the failure. The next timeline can begin. */
 static void an_end_that_fails_does_no_harm(void **state)
 {
     static const char *const functions[] = {"cuptiActivityDisable", "cuptiActivityFlushAll"};
     (void)state;
     for (int i = 0; i < 2; i++) {
         uint64_t lost;
-        scene s = open_scene(0);
+        spans_fixture s = open_fixture(0);
         begin(&s);
         add(&s, NULL);
         finish(&s);
@@ -254,7 +255,7 @@ static void an_end_that_fails_does_no_harm(void **state)
         finish(&s);
         s.device->ops->spans_end(s.device);
         assert_true(count_of(take(&s, &lost), "ls_k_sum") >= 1);
-        close_scene(&s);
+        close_fixture(&s);
     }
 }
 
@@ -263,9 +264,9 @@ static void what_finds_no_room_is_counted(void **state)
     enum { EXTRA = 100 };
     uint64_t lost = 0, all = 0;
     int count;
-    scene s = open_scene(0);
+    spans_fixture s = open_fixture(0);
     (void)state;
-    dbl_cupti_buffer_records(7); /* buffers go around often */
+    dbl_cupti_buffer_records(7); /* small buffers, which are reused often */
     begin(&s);
     for (int i = 0; i < LS_CUDA_SPANS + EXTRA; i++) {
         add(&s, NULL);
@@ -278,7 +279,7 @@ static void what_finds_no_room_is_counted(void **state)
         all += (uint64_t)count;
     assert_int_equal(all, LS_CUDA_SPANS);
     assert_int_equal(lost, EXTRA);
-    close_scene(&s);
+    close_fixture(&s);
 }
 
 static void names_are_readable(void **state)

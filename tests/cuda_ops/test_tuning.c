@@ -1,6 +1,6 @@
-/* Tests how a convolution's cuDNN engine is chosen, and how the choice is stored. The real cuDNN
- * plans for the description of a GPU. The engines are not run: the test sets how long each takes,
- * and whether its result is repeatable. */
+/* Tests how the cuDNN engine of a convolution is chosen, and how the choice is stored. The real
+ * cuDNN plans for a GPU that is only described. The engines are not run: the test sets how long
+ * each engine takes, and whether its results are repeatable. */
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"
@@ -31,10 +31,10 @@ enum { VARYING = 2, FAST = 4, MOST = 64, OUT = 32 * 14 * 14 * 64, FIRST = 16 };
 
 static struct {
     cudaStream_t stream;
-    void *memory[3], *workspace;         /* that was bound last */
-    cudnnBackendDescriptor_t plan[MOST]; /* as they were first run */
+    void *memory[3], *workspace;         /* memory and workspace that were bound last */
+    cudnnBackendDescriptor_t plan[MOST]; /* the plans in the sequence of their first run */
     int plans, runs;
-    int zeros; /* number of zeros among the operands' first numbers */
+    int zeros; /* number of zeros among the first numbers of the operands */
 } seen;
 
 static bool all_vary;
@@ -127,12 +127,12 @@ static const char *logged(ls_log_level of, const char *part)
 
 static char folder[64];
 
-/* Choices of another machine for the next plan; and the buffer for those that it makes, if
- * requested. */
+/* given: choices of another machine for the next plan; NULL: none. choices: receives the choices
+ * that the plan makes. */
 static const char *given;
 static char choices[1 << 20];
 
-/* Its name, as one who starts anew finds it. */
+/* Makes a plan as a newly started process does, and writes the plan's name. */
 static int plan_or_fail(char name[96], ls_error *err)
 {
     static const ls_host host = {.size = sizeof host, .log = keep_line};
@@ -198,7 +198,8 @@ static void an_engine_is_timed_in_a_few_variants_on_random_data(void **state)
     assert_true(seen.plans > engines && seen.plans <= LS_ENGINES);
 }
 
-/* The fastest one's results vary, though cuDNN has no such note of it; the next one is taken. */
+/* The results of the fastest engine vary, although cuDNN does not say so. The next engine is
+ * chosen. */
 static void the_fastest_that_repeats_its_bits_is_chosen_and_logged(void **state)
 {
     char name[96];
@@ -265,7 +266,7 @@ static void a_damaged_choice_is_replaced(void **state)
     expect_replaced("an empty file");
 }
 
-/* The file is whole, but cuDNN no longer takes what is in it. */
+/* The file is complete, but cuDNN no longer accepts its content. */
 static void a_choice_that_no_longer_loads_is_replaced(void **state)
 {
     static const char useless[] = "engine 6\n{\"cudnnVersion\":80900}";
@@ -289,7 +290,7 @@ static void a_choice_that_no_longer_loads_is_replaced(void **state)
     expect_replaced("a plan of another version");
     assert_null(logged(LS_LOG_WARNING, "no longer takes"));
 
-    /* Another one, which came meanwhile, stays. */
+    /* Another choice, which was stored meanwhile, stays. */
     char *now = ls_math_cache_get(&math, key);
     ls_math_cache_drop(&math, key, useless);
     char *then = ls_math_cache_get(&math, key);
@@ -300,9 +301,9 @@ static void a_choice_that_no_longer_loads_is_replaced(void **state)
 
 /* ---- two workers ---------------------------------------------------------------------------- */
 
-/* content that another worker writes just before a choice is removed */
+/* content that another worker writes directly before a choice is removed; NULL: none */
 static const char *meanwhile;
-static char *others; /* the choices that the other worker then uses */
+static char *others; /* the choice that the other worker then uses */
 
 int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);
@@ -319,7 +320,7 @@ int __wrap_unlink(const char *path)
     return __real_unlink(path);
 }
 
-/* Whoever comes first, both go by one choice. */
+/* Both workers must use the same choice, no matter which of them comes first. */
 static void workers_that_meet_a_damaged_choice_choose_alike(void **state)
 {
     const ls_math one = {.desc = {.device = "cuda(0)", .cache_dir = folder}};
@@ -344,7 +345,7 @@ static void workers_that_meet_a_damaged_choice_choose_alike(void **state)
 
 /* ---- two machines --------------------------------------------------------------------------- */
 
-/* Its own cache has another engine, and afterwards still has. */
+/* The machine's own cache has another engine, which stays there. */
 static void another_machine_s_choice_is_taken_and_nothing_timed(void **state)
 {
     static char copy[sizeof choices];
@@ -362,7 +363,7 @@ static void another_machine_s_choice_is_taken_and_nothing_timed(void **state)
     assert_string_equal(copy, choices);
     in_folder("! ls | grep plan");
 
-    /* Cut short, or nothing that cuDNN takes. */
+    /* The text is truncated, or cuDNN does not accept it. */
     copy[strlen(copy) - 1] = '\0';
     assert_int_equal(plan_or_fail(other, &err), LS_EDATA);
     memcpy(copy, choices, sizeof copy);

@@ -1,7 +1,7 @@
-/* Tests several steps of a small model that are one CUDA graph, against the same steps enqueued in
- * parts. */
+/* Tests *unrolled* steps: several training steps of a small model that are one CUDA graph, and one
+ * *launch*. They are compared with the same steps taken in parts (scenarios.h). */
 #include "cuda_ops/cuda_backend.h"
-#include "cuda_ops/stories.h"
+#include "cuda_ops/scenarios.h"
 #include "doubles/control.h"
 #include "runner.h"
 
@@ -17,30 +17,30 @@ _Static_assert(STEPS <= LS_INJECTIONS_MAX, "all of them can be taken in parts");
 
 static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
 {
-    /* The rate of each step is another, so is each row's crop. */
+    /* Each step has another learning rate, and each row another crop. */
     static const char *const sets[] = {SIXTEEN_STEPS, "schedule=\"cosine\"", NULL};
     (void)state;
     for (int residual = 0; residual < 2; residual++) {
-        story unrolled, parts;
-        story_both(&unrolled, &parts, residual ? story_residual : story_convolution, sets);
+        scenario unrolled, parts;
+        scenario_both(&unrolled, &parts, residual ? scenario_residual : scenario_convolution, sets);
         assert_int_equal(unrolled.status, LS_OK);
         assert_int_equal(unrolled.steps, STEPS);
         assert_int_equal(unrolled.launches, 2);
-        story_expect_same(&unrolled, &parts);
-        story_forget(&unrolled);
-        story_forget(&parts);
+        scenario_expect_same(&unrolled, &parts);
+        scenario_free(&unrolled);
+        scenario_free(&parts);
     }
 }
 
-/* A ragged minibatch, and work that is due after a step, come between launches; then steps are made
- * one by one. */
+/* A smaller minibatch, or work that is due after a step, comes between launches. The steps before
+ * it that do not fill a launch are made one by one. */
 static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
 {
     static const struct {
         const char *limit, *due;
         long launches;
     } cases[] = {
-        {"data.limit=27", "verify_every_steps=0", 1 + 6}, /* 13 whole minibatches, and a row */
+        {"data.limit=27", "verify_every_steps=0", 1 + 6}, /* 13 whole minibatches, and one row */
         {"data.limit=17", "verify_every_steps=0", 1 + 1},
         {"data.limit=15", "verify_every_steps=0", 8},
         {"data.limit=32", "verify_every_steps=8", 2},
@@ -51,55 +51,56 @@ static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *const sets[] = {"batch_size=2", "epochs=1",   "eval_every=0",
                                     cases[i].limit, cases[i].due, NULL};
-        story unrolled, parts;
-        story_both(&unrolled, &parts, story_deep, sets);
+        scenario unrolled, parts;
+        scenario_both(&unrolled, &parts, scenario_deep, sets);
         assert_int_equal(unrolled.status, LS_OK);
         if (unrolled.launches != cases[i].launches)
             fail_msg("%s, %s: %ld launches; expected %ld", cases[i].limit, cases[i].due,
                      unrolled.launches, cases[i].launches);
-        story_expect_same(&unrolled, &parts);
-        story_forget(&unrolled);
-        story_forget(&parts);
+        scenario_expect_same(&unrolled, &parts);
+        scenario_free(&unrolled);
+        scenario_free(&parts);
     }
 }
 
-/* Launches of one epoch and of the next follow one another. With whole steps there are no launches
- * of several. */
+/* The launches of one epoch and of the next follow one another. Runs with single whole steps have
+ * no launches of several steps. */
 static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
 {
-    story unrolled, single;
+    scenario unrolled, single;
     (void)state;
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         fixture f;
-        story_begin(&f, 0);
-        story_residual(&f);
+        scenario_begin(&f, 0);
+        scenario_residual(&f);
         fixture_set(&f, "batch_size=2");
         fixture_set(&f, "data.limit=41");
         fixture_set(&f, "epochs=3");
         if (one_by_one)
             fixture_set(&f, "verify_every_steps=1");
-        story_tell(one_by_one ? &single : &unrolled, &f);
+        scenario_run(one_by_one ? &single : &unrolled, &f);
         fixture_end(&f);
     }
     assert_int_equal(unrolled.status, LS_OK);
     assert_int_equal(unrolled.steps, 3 * 21);
     assert_int_equal(unrolled.launches, 3 * (2 + 5));
     assert_int_equal(single.launches, 3 * 21);
-    story_expect_same(&unrolled, &single);
-    story_forget(&unrolled);
-    story_forget(&single);
+    scenario_expect_same(&unrolled, &single);
+    scenario_free(&unrolled);
+    scenario_free(&single);
 }
 
-/* Something is planned for a step in the middle: it is taken in parts, and nothing is left out. */
+/* A stall is planned for a step in the middle. This step is taken in parts, and no step is left
+ * out. */
 static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
 {
     static const char *const planned[] = {"worker=0,step=12,kind=stall,seconds=0"};
-    story parts, s;
+    scenario parts, s;
     fixture f;
     (void)state;
     for (int all = 0; all < 2; all++) {
-        story_begin(&f, all);
-        story_deep(&f);
+        scenario_begin(&f, all);
+        scenario_deep(&f);
         fixture_set(&f, "batch_size=2");
         fixture_set(&f, "data.limit=32");
         fixture_set(&f, "epochs=1");
@@ -107,13 +108,14 @@ static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
             f.sys.inject = planned;
             f.sys.inject_count = 1;
         }
-        story_tell(all ? &parts : &s, &f);
+        scenario_run(all ? &parts : &s, &f);
         fixture_end(&f);
     }
-    assert_int_equal(s.launches, 1 + LS_UNROLLED); /* the planned one's gradient is one, too */
-    story_expect_same(&s, &parts);
-    story_forget(&s);
-    story_forget(&parts);
+    /* the gradient of the planned step is a launch too */
+    assert_int_equal(s.launches, 1 + LS_UNROLLED);
+    scenario_expect_same(&s, &parts);
+    scenario_free(&s);
+    scenario_free(&parts);
 }
 
 /* ---- losses that are not finite ------------------------------------------------------------- */
@@ -122,46 +124,47 @@ static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
 {
     static const char *const sets[] = {
         SIXTEEN_STEPS, "optimizer={\"name\": \"sgd\", \"lr\": 30000, \"momentum\": 0.9}", NULL};
-    story unrolled, parts;
+    scenario unrolled, parts;
     (void)state;
-    story_both(&unrolled, &parts, story_deep, sets);
+    scenario_both(&unrolled, &parts, scenario_deep, sets);
     print_message("             %s\n", unrolled.text);
     assert_int_equal(unrolled.status, LS_ENONFINITE);
     assert_true(unrolled.steps > 0 && unrolled.steps < LS_UNROLLED - 1);
-    story_expect_same(&unrolled, &parts);
+    scenario_expect_same(&unrolled, &parts);
     for (size_t k = 0; k < unrolled.tail; k++)
         assert_true(isfinite(unrolled.arena[0][k]));
-    story_forget(&unrolled);
-    story_forget(&parts);
+    scenario_free(&unrolled);
+    scenario_free(&parts);
 }
 
 static void bright_rows(fixture *f)
 {
-    story_bright_rows(f, 0);
+    scenario_bright_rows(f, 0);
 }
 
-/* Wherever in a launch, also in both, and twice in one. */
+/* The skipped step may be anywhere in a launch; there may be one in both launches, or two in one
+ * launch. */
 static void steps_behind_a_skipped_one_are_applied_once(void **state)
 {
     int first = 0, last = 0, twice = 0, both = 0;
     (void)state;
     for (int seed = 1; seed <= 4; seed++) {
         char text[32];
-        story unrolled, parts;
+        scenario unrolled, parts;
         int in[2] = {0, 0};
         snprintf(text, sizeof text, "seed=%d", seed);
         const char *const sets[] = {SIXTEEN_STEPS, text, NULL};
-        story_both(&unrolled, &parts, bright_rows, sets);
+        scenario_both(&unrolled, &parts, bright_rows, sets);
         assert_int_equal(unrolled.status, LS_OK);
-        story_expect_same(&unrolled, &parts);
+        scenario_expect_same(&unrolled, &parts);
         for (int i = 0; i < STEPS; i++)
             in[i / LS_UNROLLED] += isnan(unrolled.loss[i]) != 0;
         first += isnan(unrolled.loss[0]) != 0;
         last += isnan(unrolled.loss[LS_UNROLLED - 1]) != 0;
         twice += in[0] > 1;
         both += in[0] > 0 && in[1] > 0;
-        story_forget(&unrolled);
-        story_forget(&parts);
+        scenario_free(&unrolled);
+        scenario_free(&parts);
     }
     print_message("             skipped: %d first, %d last, %d twice, %d in both\n", first, last,
                   twice, both);
@@ -170,7 +173,8 @@ static void steps_behind_a_skipped_one_are_applied_once(void **state)
 
 /* ---- cases without unrolling ---------------------------------------------------------------- */
 
-/* Returns the length for one dense layer after another one of `width` outputs. */
+/* Returns the number of steps of a launch for a dense layer after another dense layer with `width`
+ * outputs. */
 static uint32_t length_of_ranges(int width)
 {
     char model[160];
@@ -179,7 +183,7 @@ static uint32_t length_of_ranges(int width)
              "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": %d}, "
              "{\"type\": \"dense\", \"out\": 10}]}",
              width);
-    story_begin(&f, 0);
+    scenario_begin(&f, 0);
     fixture_set(&f, model);
     fixture_set(&f, "batch_size=2");
     ls_trainer *t = fixture_open(&f);
@@ -189,7 +193,7 @@ static uint32_t length_of_ranges(int width)
     return length;
 }
 
-/* Four arenas of 784 floats for each of the width. */
+/* Each unit of width takes 784 floats in each of four arenas. */
 static void only_small_models_are_unrolled(void **state)
 {
     (void)state;
@@ -201,21 +205,21 @@ static void only_small_models_are_unrolled(void **state)
 
 static void use_sixteen(fixture *f)
 {
-    story_begin(f, 0);
-    story_deep(f);
+    scenario_begin(f, 0);
+    scenario_deep(f);
     fixture_set(f, "batch_size=2");
     fixture_set(f, "data.limit=32");
     fixture_set(f, "epochs=1");
 }
 
-/* Each call that a launch makes fails in turn: the run ends with an error or continues, in time,
- * with the bits of an undisturbed run. */
+/* Each call that a launch makes fails in turn: the run ends with an error, or it continues with the
+ * bits of a run without failures; both within a time limit. */
 static void a_call_that_fails_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",
                                         "cudaMemcpyAsync", "launch",         NULL};
     (void)state;
-    const int went_on = story_fail_in_turn(use_sixteen, calls, 3);
+    const int went_on = scenario_fail_in_turn(use_sixteen, calls, 3);
     print_message("             %d went on behind a fault\n", went_on);
     assert_true(went_on > 0);
 }
@@ -223,19 +227,20 @@ static void a_call_that_fails_ends_in_order(void **state)
 /* Steps that cannot be recorded together are made one by one. */
 static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
 {
-    story calm, s;
+    scenario calm, s;
     fixture f;
     (void)state;
-    story_tell_of(&calm, use_sixteen);
+    scenario_run_of(&calm, use_sixteen);
     use_sixteen(&f);
     dbl_fail("cudaGraphInstantiate", 3,
-             cudaErrorNotSupported); /* after a gradient and a whole step */
-    story_tell(&s, &f);
+             /* the third graph, after those of a gradient and of a whole step */
+             cudaErrorNotSupported);
+    scenario_run(&s, &f);
     assert_int_equal(calm.launches, 2);
     assert_int_equal(s.launches, STEPS);
-    story_expect_same(&s, &calm);
-    story_forget(&s);
-    story_forget(&calm);
+    scenario_expect_same(&s, &calm);
+    scenario_free(&s);
+    scenario_free(&calm);
     fixture_end(&f);
 }
 

@@ -1,9 +1,9 @@
-/* Tests training runs, over the simulated CUDA runtime, in which a step is one CUDA graph, and the
- * next step is enqueued before the result of this one is known. They are compared with runs whose
- * steps are enqueued in parts. The test forces that by a planned fault in every step, a stall of
- * zero seconds. */
+/* Tests *whole steps*, over the simulated CUDA runtime: training runs in which a step is one CUDA
+ * graph, and the next step is enqueued before the result of this step is known. They are compared
+ * with runs whose steps are enqueued in parts. The test forces these by a planned fault in every
+ * step, a stall of zero seconds. */
 #include "cuda_ops/cuda_backend.h"
-#include "cuda_ops/stories.h"
+#include "cuda_ops/scenarios.h"
 #include "doubles/control.h"
 #include "merge/tree.h"
 #include "runner.h"
@@ -16,29 +16,29 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEPS = STORY_STEPS };
+enum { STEPS = SCENARIO_STEPS };
 
 static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
 {
     (void)state;
     for (int residual = 0; residual < 2; residual++) {
-        story whole, parts;
-        story_both(&whole, &parts, residual ? story_residual : story_convolution, NULL);
+        scenario whole, parts;
+        scenario_both(&whole, &parts, residual ? scenario_residual : scenario_convolution, NULL);
         assert_int_equal(whole.status, LS_OK);
         assert_int_equal(whole.steps, STEPS);
-        /* One launch a step; in parts the update of two ops is another. */
+        /* A whole step is one launch. In parts, an update of two ops is a second launch. */
         assert_int_equal(whole.launches, STEPS);
         assert_int_equal(parts.launches, residual ? 2 * STEPS : STEPS);
-        /* And no wait for all that was enqueued. */
+        /* Whole steps do not wait for all enqueued work. */
         assert_true(parts.waits - whole.waits >= STEPS);
-        story_expect_same(&whole, &parts);
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_expect_same(&whole, &parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
 }
 
-/* The first step that is not finite ends the run: it changes nothing, and neither does the next
- * one, which was already enqueued. */
+/* The first step whose loss is not finite ends the run. This step changes nothing, and neither does
+ * the next step, which was already enqueued. */
 static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
 {
     static const char *const optimizers[] = {
@@ -47,20 +47,20 @@ static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         const char *const sets[] = {optimizers[i], NULL};
-        story whole, parts;
-        story_both(&whole, &parts, story_deep, sets);
+        scenario whole, parts;
+        scenario_both(&whole, &parts, scenario_deep, sets);
         print_message("             %s\n", whole.text);
         assert_int_equal(whole.status, LS_ENONFINITE);
         assert_non_null(strstr(whole.text, "the loss of shard 0, on worker 0, is not finite"));
-        story_expect_same(&whole, &parts);
+        scenario_expect_same(&whole, &parts);
         for (size_t k = 0; k < whole.tail; k++)
             assert_true(isfinite(whole.arena[0][k]));
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
 }
 
-/* With a rate that is too high some minibatches have a loss and others have not. */
+/* With a learning rate that is too high, some minibatches have a finite loss and others do not. */
 static void skipped_steps_are_those_of_steps_in_parts(void **state)
 {
     static const char *const rates[] = {"optimizer.lr=1", "optimizer.lr=1e3", "optimizer.lr=1e4",
@@ -69,15 +69,15 @@ static void skipped_steps_are_those_of_steps_in_parts(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         const char *const sets[] = {rates[i], "on_nonfinite=skip", "eval_every=0", NULL};
-        story whole, parts;
-        story_both(&whole, &parts, story_deep, sets);
-        story_expect_same(&whole, &parts);
+        scenario whole, parts;
+        scenario_both(&whole, &parts, scenario_deep, sets);
+        scenario_expect_same(&whole, &parts);
         print_message("             %s: %d steps, %d skipped\n", rates[i], whole.steps,
                       whole.skipped);
         skipped += whole.skipped;
         mixed += whole.skipped > 0 && whole.skipped < STEPS - 2;
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
     print_message("             %d steps skipped, %d runs went on behind one\n", skipped, mixed);
     assert_true(skipped > 0);
@@ -85,47 +85,47 @@ static void skipped_steps_are_those_of_steps_in_parts(void **state)
 
 static void resident_bright_rows(fixture *f)
 {
-    story_bright_rows(f, 0);
+    scenario_bright_rows(f, 0);
 }
 
 static void streamed_bright_rows(fixture *f)
 {
-    story_bright_rows(f, 1);
+    scenario_bright_rows(f, 1);
 }
 
-/* Steps that were enqueued after a skipped one are applied nevertheless, once. */
+/* Steps that were enqueued after a skipped step are applied nevertheless, and only once. */
 static void a_step_behind_a_skipped_one_is_applied_once(void **state)
 {
     (void)state;
     for (int streamed = 0; streamed < 2; streamed++) {
-        story whole, parts;
+        scenario whole, parts;
         int behind = 0;
-        story_both(&whole, &parts, streamed ? streamed_bright_rows : resident_bright_rows, NULL);
+        scenario_both(&whole, &parts, streamed ? streamed_bright_rows : resident_bright_rows, NULL);
         assert_int_equal(whole.status, LS_OK);
         for (int i = 0; i + 1 < STEPS; i++)
             behind += i != STEPS / 2 - 1 && isnan(whole.loss[i]) && !isnan(whole.loss[i + 1]);
         print_message("             %d of %d skipped, %d went on\n", whole.skipped, whole.steps,
                       behind);
         assert_true(behind > 0);
-        story_expect_same(&whole, &parts);
-        story_forget(&whole);
-        story_forget(&parts);
+        scenario_expect_same(&whole, &parts);
+        scenario_free(&whole);
+        scenario_free(&parts);
     }
 }
 
-/* Several shards, or a merge with others, take a step in parts. */
+/* A step with several shards, or with a merge with other workers, is taken in parts. */
 static void only_a_single_shard_is_taken_whole(void **state)
 {
     fixture f;
-    story s;
+    scenario s;
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
+    scenario_begin(&f, 0);
+    scenario_deep(&f);
     fixture_set(&f, "shards=2");
-    story_tell(&s, &f);
+    scenario_run(&s, &f);
     assert_int_equal(s.status, LS_OK);
     assert_int_equal(s.launches, 2 * STEPS);
-    story_forget(&s);
+    scenario_free(&s);
     fixture_end(&f);
 }
 
@@ -149,7 +149,7 @@ static void wait_for_launches(long count)
         nanosleep(&nap, NULL);
 }
 
-/* While the device does nothing, two steps are enqueued, and no third. */
+/* While the device does no work, two steps are enqueued, but no third one. */
 static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
 {
     const struct timespec while_later = {0, 50000000};
@@ -157,8 +157,8 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
     pthread_t thread;
     fixture f;
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
+    scenario_begin(&f, 0);
+    scenario_deep(&f);
     r.trainer = fixture_open(&f);
     const long before = dbl_calls("cudaGraphLaunch");
     dbl_stall_streams(0);
@@ -178,7 +178,8 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
 
 /* ---- merging while backward goes on --------------------------------------------------------- */
 
-/* Buckets of some kilobytes, so that a small model has two. */
+/* The linker wraps ls_buckets_cut, so that buckets have only some kilobytes and a small model has
+ * two. */
 void __real_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                            size_t floats, size_t least);
 void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
@@ -190,11 +191,11 @@ void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int
     __real_ls_buckets_cut(buckets, param_offsets, param_count, floats, least ? least : 4096);
 }
 
-/* Two workers with a GPU and a shard each, and a model of two buckets. */
-static void tell_of_two_workers(story *s, const char *allreduce, const char *const *inject)
+/* Runs two workers, each with a GPU and a shard, and a model of two buckets. */
+static void run_two_workers(scenario *s, const char *allreduce, const char *const *inject)
 {
     fixture f;
-    story_begin(&f, 0);
+    scenario_begin(&f, 0);
     fixture_set(&f, "devices=doubled:0,1");
     fixture_set(&f, "shards=2");
     fixture_set(&f, "epochs=1");
@@ -206,41 +207,41 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
     fixture_set(&f, allreduce);
     f.sys.inject = inject;
     f.sys.inject_count = inject ? 1 : 0;
-    story_tell(s, &f);
+    scenario_run(s, &f);
     if (s->status)
         fail_msg("%s", s->text);
     fixture_end(&f);
 }
 
-/* With NCCL the merge begins after the first piece; a sum of two has only one order. A worker that
- * fails while a part of its gradient is being merged leaves the step to the other, which takes both
- * shards. */
+/* With NCCL the merge begins after the first piece of the gradient. (A sum of two numbers has only
+ * one order, so the bits are the same as with `ordered`.) If a worker fails while a part of its
+ * gradient is being merged, the other worker repeats the step with both shards. */
 static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **state)
 {
     static const char *const fault[] = {"worker=1,step=1,kind=fail,stage=merge"};
-    story late, early, alone;
+    scenario late, early, alone;
     (void)state;
-    tell_of_two_workers(&late, "allreduce=ordered", NULL);
-    tell_of_two_workers(&early, "allreduce=nccl", NULL);
-    tell_of_two_workers(&alone, "allreduce=nccl", fault);
-    assert_true(early.launches > late.launches); /* a launch for each piece */
-    story_expect_same(&late, &early);
-    story_expect_same(&late, &alone);
-    story_forget(&late);
-    story_forget(&early);
-    story_forget(&alone);
+    run_two_workers(&late, "allreduce=ordered", NULL);
+    run_two_workers(&early, "allreduce=nccl", NULL);
+    run_two_workers(&alone, "allreduce=nccl", fault);
+    assert_true(early.launches > late.launches); /* each piece is a launch */
+    scenario_expect_same(&late, &early);
+    scenario_expect_same(&late, &alone);
+    scenario_free(&late);
+    scenario_free(&early);
+    scenario_free(&alone);
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
 static void use_eight(fixture *f)
 {
-    story_begin(f, 0);
-    story_deep(f);
+    scenario_begin(f, 0);
+    scenario_deep(f);
 }
 
-/* Each call that a step makes fails in turn: the run ends with an error or continues, in time, and
- * leaves nothing allocated; if it continues, it has the bits of an undisturbed run. */
+/* Each call that a step makes fails in turn: the run ends with an error or continues, within a time
+ * limit and without leaks. A run that continues has the bits of a run without failures. */
 static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch",
@@ -251,20 +252,20 @@ static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
                                         "cudaStreamSynchronize",
                                         NULL};
     (void)state;
-    story_fail_in_turn(use_eight, calls, 12);
+    scenario_fail_in_turn(use_eight, calls, 12);
 }
 
-/* A call that fails while the run is opened: then that fails, or steps are taken otherwise. */
+/* A call fails while the run is opened. Then opening fails, or steps are taken in another way. */
 static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",
                                         "cudaGraphInstantiate", "cudaHostAlloc"};
-    story calm;
+    scenario calm;
     fixture f;
     (void)state;
-    story_tell_of(&calm, use_eight);
+    scenario_run_of(&calm, use_eight);
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        story_another_world();
+        scenario_restart_doubles();
         for (int nth = 1; nth <= 8; nth += nth < 4 ? 1 : 2) {
             ls_trainer *t;
             use_eight(&f);
@@ -281,24 +282,25 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
             fixture_end(&f);
         }
     }
-    story_another_world();
-    story_forget(&calm);
+    scenario_restart_doubles();
+    scenario_free(&calm);
 }
 
 /* A step that cannot be recorded as a whole is made in parts. */
 static void a_device_that_records_no_whole_step_takes_parts(void **state)
 {
     fixture f;
-    story calm, s;
+    scenario calm, s;
     (void)state;
-    story_tell_of(&calm, use_eight);
+    scenario_run_of(&calm, use_eight);
     use_eight(&f);
-    dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported); /* after those of the two plans */
-    story_tell(&s, &f);
+    /* the third graph, after those of the two plans */
+    dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported);
+    scenario_run(&s, &f);
     assert_int_equal(s.status, LS_OK);
-    story_expect_same(&s, &calm);
-    story_forget(&s);
-    story_forget(&calm);
+    scenario_expect_same(&s, &calm);
+    scenario_free(&s);
+    scenario_free(&calm);
     fixture_end(&f);
 }
 

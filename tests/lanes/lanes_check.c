@@ -39,7 +39,7 @@ const char *lanes_text(const ls_op_desc *d)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Aligned, every byte 0xFF: NaN. */
+/* Returns aligned memory in which every byte is 0xFF, so that every float is NaN. */
 static void *poisoned(size_t bytes)
 {
     size_t n = (bytes + 63) / 64 * 64;
@@ -82,7 +82,8 @@ static ls_op *reference_op(ls_device *device, const ls_op_desc *desc)
     return op;
 }
 
-/* The ops that `desc` stands for: itself, and the pool that was fused into it or NULL. */
+/* Creates the ops of the reference back end for `desc`. Returns the op itself. *pool becomes the
+ * pool that is fused into `desc`, or NULL. */
 static ls_op *reference_ops(ls_device *device, const ls_op_desc *desc, ls_op **pool)
 {
     ls_op_desc d = *desc;
@@ -185,7 +186,7 @@ lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed)
     d->y_n = desc->kind == LS_OP_SOFTMAX_XENT ? 0 : (size_t)y->rows * row_of(y);
     d->x = draws(seed, 1, d->x_n, desc->kind == LS_OP_SOFTMAX_XENT ? 20.0f : 1.0f);
     for (size_t i = 0; desc->kind == LS_OP_POOL && i < d->x_n; i++)
-        d->x[i] = rintf(4 * d->x[i]); /* equal values, for the first maximum to win */
+        d->x[i] = rintf(4 * d->x[i]); /* many equal values, of which the first maximum must count */
     d->x2 = draws(seed, 9, d->x_n, 1);
     d->dy = draws(seed, 2, d->y_n, 1);
     for (int i = 0; i < op->params; i++) {
@@ -251,13 +252,14 @@ static int has_x2(const ls_op_desc *desc)
     return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->fuse_add;
 }
 
-/* The row that a float in lanes belongs to, of rows of `row` floats. */
+/* Returns the row to which float i of a tensor in lanes belongs. `row`: floats of a row. */
 static size_t row_at(size_t i, size_t row)
 {
     return i / (row * LS_LANES) * LS_LANES + i % LS_LANES;
 }
 
-/* Some rows in lanes; in those beyond them there is what may be there: anything finite. */
+/* Returns the rows in lanes. Lanes that hold no row get large finite numbers, which are allowed
+ * there. */
 static float *input_in_lanes(const float *plain, const ls_tensor *t)
 {
     const size_t bytes = ls_lanes_bytes(t->rows, t->c, t->h, t->w);
@@ -279,7 +281,7 @@ static void check_rest_of_y(const ls_op_desc *desc, const float *y, const ls_ten
     }
 }
 
-/* One block of rows, from `first` on. */
+/* Runs one block of rows, from row `first` on. */
 static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, lanes_data *out,
                       float *const *param, float *const *grad, int first, unsigned flags)
 {
@@ -321,7 +323,8 @@ static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, l
     }
     if (desc->needs_dx) {
         ls_lanes_to_plain(out->dx + (size_t)first * x_row, dx, &xs);
-        for (size_t i = 0; i < x_bytes / sizeof(float); i++) { /* gradients of no row are zero */
+        /* gradients in lanes that hold no row must be zero */
+        for (size_t i = 0; i < x_bytes / sizeof(float); i++) {
             size_t row = row_at(i, x_row);
             if (row >= (size_t)rows && dx[i] != 0)
                 fail_msg("%s\n    dx of row %zu is %g", lanes_text(desc), row, (double)dx[i]);
@@ -371,7 +374,8 @@ lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, c
     }
     run_blocks(whole, rest, desc, in, out, param, grad, again);
     for (int i = 0; desc->training && i < whole->params; i++) {
-        double inside = 0, all = 0; /* padding of gradients is zero: both sums are equal */
+        /* padding of gradients must be zero, so that both sums are equal */
+        double inside = 0, all = 0;
         must(desc, whole->impl->export_param(whole, i, out->grad[i], grad[i], &err), &err);
         for (size_t k = 0; k < in->param_n[i]; k++)
             inside += fabs((double)out->grad[i][k]);

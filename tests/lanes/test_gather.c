@@ -17,7 +17,7 @@
 
 enum { MOST_PIXELS = 70, BEFORE = 37, IMAGE = BEFORE + MOST_PIXELS };
 
-/* Bytes begin at odd addresses, and end where the memory does. */
+/* The bytes of an image begin at an odd address and end at the end of the allocated memory. */
 typedef struct images {
     uint8_t *byte[16];
 } images;

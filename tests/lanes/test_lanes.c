@@ -1,8 +1,8 @@
 /* Tests the ops of the CPU back end, which compute 16 images side by side (lanes), with the kernels
- * of every instruction set that this CPU has, on random shapes. The results must be bit-identical
- * to those of the best instruction set: in blocks, with a team of threads and in inference.
- * tests/ops shows that the results of the best set are right. This test compares the shapes that
- * tests/ops does not have, wide ones and edge cases, with the reference back end. */
+ * of every instruction set that this CPU has, on random shapes. The results must have the same bits
+ * with every instruction set, in blocks, with a team of threads and in inference. tests/ops shows
+ * that the results of the best instruction set are right. For shapes that tests/ops does not have,
+ * such as wide ones and edge cases, this test compares the results with the reference back end. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_conv.h"
@@ -21,7 +21,8 @@
 
 #include <cmocka.h>
 
-/* Number of cases of `n` large ones that are run: a sanitizer's build runs the first third. */
+/* Number of cases to run out of `n` large cases. A build with a sanitizer runs only the first
+ * third. */
 #ifdef __SANITIZE_ADDRESS__
 #define LARGE(n) (((n) + 2) / 3)
 #else
@@ -106,7 +107,7 @@ static ls_op_desc random_winograd(dice *d, int number)
     return desc;
 }
 
-/* Sums over more channels than are added up at a time; many weights, few pixels. */
+/* More channels than are added up at a time (LS_LANES_DEPTH); many weights, few pixels. */
 static ls_op_desc random_wide(dice *d, int number)
 {
     int kernel = number % 2 ? 1 : roll(d, 2, 3), side = roll(d, kernel, 6);
@@ -136,7 +137,8 @@ static ls_op_desc random_many(dice *d, int number)
     return desc;
 }
 
-/* A product of panels over planes that are cut, of outputs that fill no whole panel. */
+/* Shapes whose gradient of weights is a product of panels. The planes are divided into several
+ * panels, and the last panel of outputs is not full. */
 static ls_op_desc random_plane(dice *d, int number)
 {
     int kernel = number % 2 ? 1 : 3;
@@ -153,7 +155,7 @@ static ls_op_desc random_plane(dice *d, int number)
     return desc;
 }
 
-/* With holes in the kernel. */
+/* Dilated kernels. */
 static ls_op_desc random_dilated(dice *d, int number)
 {
     ls_op_desc desc = random_conv(d, number);
@@ -165,7 +167,7 @@ static ls_op_desc random_dilated(dice *d, int number)
     return desc;
 }
 
-/* Channels in groups; every second case has one for each channel. */
+/* Channels in groups; in every second case each channel is a group. */
 static ls_op_desc random_groups(dice *d, int number)
 {
     ls_op_desc desc = (number % 3 ? random_conv : random_dilated)(d, number + 1);
@@ -212,7 +214,7 @@ static ls_op_desc random_relu(dice *d, int number)
     return start(d, LS_OP_RELU, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
 }
 
-/* From one row of one pixel on. */
+/* Sizes from one row of one pixel on. */
 static ls_op_desc random_norm(dice *d, int number)
 {
     const int side = number % 4 ? roll(d, 1, 9) : 1;
@@ -308,7 +310,7 @@ static void same_in_blocks(const ls_lanes_kernels *kernels, const ls_op_desc *de
     lanes_data_destroy(blocks);
 }
 
-/* y without training is y with it. */
+/* Checks that y is the same with an op for training and with an op for inference. */
 static void same_in_inference(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                               const lanes_data *in, const char *what)
 {
@@ -317,13 +319,14 @@ static void same_in_inference(const ls_lanes_kernels *kernels, const ls_op_desc 
     lanes_data *a = lanes_run(kernels, &inference, in, 0, 0);
     lanes_data *b = lanes_run(kernels, &training, in, 0, 0);
     for (int i = 0; i < LS_OP_PARAMS; i++)
-        a->param_n[i] = 0; /* only one of them has gradients */
+        a->param_n[i] = 0; /* only one of the two ops has gradients */
     lanes_expect_same(what, a, b);
     lanes_data_destroy(a);
     lanes_data_destroy(b);
 }
 
-static int spread[LS_WINO_FORMS]; /* cases whose dx comes out of y's tiles, by form */
+/* [form]: number of cases whose dx is computed by a spread pass (src/cpu/wino.h) */
+static int spread[LS_WINO_FORMS];
 
 static void like_the_reference_by_winograd(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                                            const lanes_data *in, const char *what)
@@ -361,7 +364,7 @@ static void weights_in_parts_and_panels_match_double_sums(void **state)
     for_each_case(random_plane, like_the_reference, 1700, LARGE(8));
 }
 
-/* A plane of 56 × 56 is cut: its panels alone would be 50 MB. */
+/* A plane of 56 × 56 is divided into several panels. Panels of the whole plane would take 50 MB. */
 static void a_kernel_of_one_element_needs_little_memory(void **state)
 {
     dice d = {1, 0};
@@ -394,7 +397,7 @@ static void planes_that_cannot_be_counted_are_refused(void **state)
     }
 }
 
-/* y and dx of the first row, with other numbers in all others. */
+/* Checks that y and dx of the first row stay the same if all other rows have other numbers. */
 static void first_row_alone(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                             const lanes_data *in, const char *what)
 {
@@ -406,7 +409,7 @@ static void first_row_alone(const ls_lanes_kernels *kernels, const ls_op_desc *d
         in->dy[i] = 1e6f;
     lanes_data *b = lanes_run(kernels, desc, in, 0, 0);
     for (int i = 0; i < LS_OP_PARAMS; i++)
-        a->param_n[i] = 0; /* sums over rows */
+        a->param_n[i] = 0; /* gradients of parameters are sums over rows, and differ */
     a->y_n /= rows;
     a->x_n /= rows;
     lanes_expect_same(what, a, b);
@@ -445,7 +448,7 @@ static void blocks_of_a_shard_give_the_same_bits(void **state)
     for_each_case(seventy_rows, same_in_blocks, 6000, LARGE(42));
 }
 
-/* Loss and hits of `rows` rows from `first` on, added to what is there. */
+/* Adds the loss and the number of correct rows of `rows` rows from row `first` on to `stats`. */
 static void add_vector_loss(float stats[2], int rule, int rows, int first, const float *numbers)
 {
     enum { WIDE = 5, ALL = 200 };
@@ -496,7 +499,7 @@ static void inference_gives_the_same_bits(void **state)
 
 /* ---- the same bits on every CPU -------------------------------------------------------------- */
 
-/* The CPU's best set against each of the others: run on both, the bits are the same. */
+/* Checks that the results have the same bits as with the best instruction set of this CPU. */
 static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                            const lanes_data *in, const char *what)
 {
@@ -509,7 +512,8 @@ static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *de
     lanes_data_destroy(b);
 }
 
-/* The best set's alone: what a team divides is the same with each. */
+/* Checks with the best instruction set that a team has the same bits as one thread. The team
+ * divides the work in the same way with every instruction set. */
 static void as_by_one_thread(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                              const lanes_data *in, const char *what)
 {
@@ -548,8 +552,9 @@ static void every_instruction_set_gives_the_same_bits(void **state)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, LARGE(i < 2 ? 40 : 15));
 }
 
-/* Depthwise rows of every width up to 17; kernels with and without tiles of their own; strides 1 …
- * 3; padding of none, half a kernel, nearly a whole one, and more than one; 1 row and 17. */
+/* Depthwise convolutions with image rows of every width up to 17; kernels with and without tiles of
+ * their own; strides 1 … 3; padding of 0, of half a kernel, of nearly a kernel, and of more than a
+ * kernel; 1 row and 17 rows. */
 enum { DEPTHWISE_EDGES = 4 * 3 * 4 * 17 };
 
 static ls_op_desc narrow_depthwise(dice *d, int number)
@@ -587,7 +592,7 @@ static double logistic(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* At −∞ their limits. */
+/* The definitions of silu and gelu; at −∞ they return the limit. */
 static double silu(double x)
 {
     return x == -INFINITY ? 0 : x * logistic(x);
@@ -611,7 +616,8 @@ static const struct function {
     {"tanh", LS_LANES_TANH, tanh, 2, -125}, {"sigmoid", LS_LANES_SIGMOID, logistic, 2, -125},
     {"silu", LS_LANES_SILU, silu, 3, -118}, {"gelu", LS_LANES_GELU, gelu, 8, -121}};
 
-/* How far `got` is from `wanted`, in units in the last place of a float of that size. */
+/* Returns the difference between `got` and `wanted`, in units in the last place of a float of that
+ * size. */
 static double units(float got, double wanted, int smallest)
 {
     int exponent;
@@ -623,7 +629,8 @@ static double units(float got, double wanted, int smallest)
     return fabs((double)got - wanted) / ldexp(1, (exponent < smallest ? smallest : exponent) - 24);
 }
 
-/* The i-th of the bit patterns from both zeros to both infinities and NaN, a prime apart. */
+/* Returns the float with the i-th bit pattern. The first patterns are special values, such as
+ * zeros, infinities and NaN; the others are a prime apart. */
 static float pattern(uint32_t i)
 {
     static const uint32_t special[] = {0,          0x80000000, 1,          0x80000001, 0x007FFFFF,
@@ -636,7 +643,7 @@ static float pattern(uint32_t i)
     return out;
 }
 
-#define PATTERNS (2 * 1024 * 1024) /* chunks of 2039 each: all 32 bits */
+#define PATTERNS (2 * 1024 * 1024) /* 2039 patterns apart, they cover all 32 bits */
 #define CHUNK 4096
 
 static void functions_are_within_few_units_of_the_truth_and_the_same_everywhere(void **state)
@@ -714,7 +721,7 @@ static void a_kernel_larger_than_its_image_is_an_error(void **state)
     assert_int_equal(creates(&desc), LS_EINVAL);
 }
 
-/* Kernels count in ints. */
+/* Kernels count in ints, so sizes that exceed an int are refused. */
 static void kernels_that_cannot_be_counted_are_refused(void **state)
 {
     static const ls_conv2d absurd[] = {
@@ -730,7 +737,8 @@ static void kernels_that_cannot_be_counted_are_refused(void **state)
         desc.x.h = desc.x.w = 1;
         desc.u.conv2d = absurd[i];
         assert_int_equal(creates(&desc), LS_EUNSUPPORTED);
-        desc.x.c = desc.u.conv2d.out = desc.u.conv2d.groups = 2; /* depthwise, where it is small */
+        /* depthwise: each channel is a group */
+        desc.x.c = desc.u.conv2d.out = desc.u.conv2d.groups = 2;
         assert_int_equal(creates(&desc), LS_EUNSUPPORTED);
     }
 }
@@ -747,7 +755,8 @@ static void counted_free(void *user, void *memory)
     free(memory);
 }
 
-/* Noticed when the op is complete; one in groups has another inside. */
+/* A wrong twin is noticed only when the op is complete. A grouped convolution contains another op,
+ * which must be freed too. */
 static void a_twin_of_another_layer_is_refused_and_leaves_nothing_behind(void **state)
 {
     (void)state;

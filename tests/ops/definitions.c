@@ -116,7 +116,7 @@ static double mean_of(const ls_tensor *t, const double *x, int c)
     return sum / (t->rows * t->h * t->w);
 }
 
-/* The mean of the squares of deviations. */
+/* Returns the mean of the squared deviations from the mean. */
 static double variance_of(const ls_tensor *t, const double *x, int c)
 {
     double sum = 0, mean = mean_of(t, x, c);
@@ -186,7 +186,7 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     }
 }
 
-/* Each value by its own row's mean and variance. */
+/* Normalises each value by the mean and variance of its row. */
 static void layer_norm(double *y, const ls_op_desc *d, const definition_inputs *in)
 {
     const int n = d->x.c * d->x.h * d->x.w;

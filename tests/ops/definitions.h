@@ -1,12 +1,13 @@
-/* The ops as textbooks define them, in double and without optimisation, against which the reference
- * back end itself is checked. Arrays are row-major; no code is shared with its loops. */
+/* The ops as textbooks define them, in double and without optimisation. The reference back end
+ * itself is checked with these definitions, which share no code with its loops. Arrays are
+ * row-major. */
 #ifndef OPS_DEFINITIONS_H
 #define OPS_DEFINITIONS_H
 
 #include <lockstep/sys/plugin.h>
 
 typedef struct definition_inputs {
-    const double *x, *x2, *weight, *bias; /* bias NULL: none */
+    const double *x, *x2, *weight, *bias; /* bias: NULL if the op has none */
     const int32_t *labels;                /* labels, or targets as floats */
     const uint32_t *rows;                 /* row numbers in the data set, for dropout */
     uint64_t seed;

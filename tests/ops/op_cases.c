@@ -13,7 +13,8 @@ static uint32_t word(op_draws *d)
 int op_draw(op_draws *d, int low, int high)
 {
     uint32_t range = (uint32_t)(high - low + 1);
-    /* Half of the draws from the lower quarter: edges are where the small sizes are. */
+    /* Half of the draws come from the lower quarter, because edge cases are among the small
+     * sizes. */
     if (word(d) % 2)
         range = (range + 3) / 4;
     return low + (int)(word(d) % range);
@@ -58,8 +59,8 @@ static int out_side(int side, int kernel, int stride, int padding)
     return (side + 2 * padding - kernel) / stride + 1;
 }
 
-/* Few enough rows that a case stays near 2 million products. A later op cannot change the rows
- * and narrows its outputs instead. */
+/* Reduces the number of rows so that a case has about 2 million products. An op that is not the
+ * first cannot change the rows; for it, reduces the number of outputs instead. */
 static void limit(op_chain *chain, ls_tensor *x, int *out, double products)
 {
     double most = 2e6;
@@ -185,8 +186,8 @@ op_chain op_make_dilated(uint64_t seed)
     return chain;
 }
 
-/* Draws a convolution with several groups, each like one of a single group; one case in three is
- * dilated. */
+/* Draws a convolution with several groups of channels. Each group has the shape of a convolution
+ * with a single group. One case in three is dilated. */
 op_chain op_make_grouped(uint64_t seed)
 {
     op_draws d;
@@ -203,7 +204,7 @@ op_chain op_make_grouped(uint64_t seed)
     return chain;
 }
 
-/* A group for each channel; mostly kernels of 3 and 5, and few strides. */
+/* Draws a depthwise convolution, usually with a kernel of side 3 or 5 and without a stride. */
 op_chain op_make_depthwise(uint64_t seed)
 {
     static const int sides[] = {3, 5, 3, 7, 1, 2, 3, 4};
@@ -241,7 +242,7 @@ static op_chain pool_case(uint64_t seed, int max)
     op_draws d;
     op_chain chain = op_case(&d, seed);
     ls_tensor x = op_image(&d, 40, 70, 21);
-    chain.grid = max ? op_flip(&d) : 0; /* on the grid there are ties */
+    chain.grid = max ? op_flip(&d) : 0; /* on the grid, several values of a window are equal */
     op_add_pool(&chain, &d, &x, max);
     return chain;
 }
@@ -314,7 +315,8 @@ op_chain op_make_depthwise_relu(uint64_t seed)
     return chain;
 }
 
-/* Grouped and dilated, followed by a relu and, in one case of two, pooling. */
+/* Draws a grouped and dilated convolution, followed by a relu and, in one case of two, by
+ * pooling. */
 op_chain op_make_grouped_pool(uint64_t seed)
 {
     op_draws d;
@@ -360,7 +362,7 @@ op_chain op_make_conv_pool(uint64_t seed)
     return chain;
 }
 
-/* conv2d → an op → (export): the op reads whatever layout the convolution wrote. */
+/* conv2d → an op → (export): the op reads the layout that the convolution has written. */
 op_chain op_make_after_conv(uint64_t seed)
 {
     op_draws d;
@@ -373,7 +375,7 @@ op_chain op_make_after_conv(uint64_t seed)
     switch (seed % 6) {
     case 0:
         op_add_conv(&chain, &d, &x);
-        if (seed % 4 == 0) { /* a group for each channel */
+        if (seed % 4 == 0) { /* depthwise: each channel is a group */
             ls_op_desc *last = &chain.op[1];
             last->u.conv2d.out = last->u.conv2d.groups = last->x.c;
         }
@@ -390,7 +392,7 @@ op_chain op_make_after_conv(uint64_t seed)
     return chain;
 }
 
-/* A small convolutional network, from the bytes of the data set to the loss. */
+/* Draws a small convolutional network, from the bytes of the dataset to the loss. */
 op_chain op_make_network(uint64_t seed)
 {
     op_draws d;

@@ -1,4 +1,4 @@
-/* Random descriptions of ops, drawn from a seed: the same cases in every run. */
+/* Random descriptions of ops, drawn from a seed, so that every run has the same cases. */
 #ifndef OPS_OP_CASES_H
 #define OPS_OP_CASES_H
 
@@ -9,7 +9,7 @@ typedef struct op_draws {
     uint64_t seed, next;
 } op_draws;
 
-/* Draws an integer in [low, high]; small ones are more frequent. */
+/* Draws an integer in [low, high]; small numbers are more frequent. */
 int op_draw(op_draws *d, int low, int high);
 
 /* Draws 0 or 1. */
@@ -18,20 +18,21 @@ int op_flip(op_draws *d);
 /* Returns a chain without ops, for training with dx, on a random number of rows. */
 op_chain op_case(op_draws *d, uint64_t seed);
 
-/* Append an op with random parameters. The first op of a chain also sets the chain's input; later
- * ones fit themselves to `x`, the shape before them. All keep the work of a case small. */
+/* Append an op with random parameters. The first op of a chain also sets the chain's input. Each
+ * later op gets parameters that fit `x`, the output of the op before it. All functions keep the
+ * work of a case small. */
 void op_add_conv(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_dense(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max);
 void op_add_plain(op_chain *chain, ls_op_kind kind, ls_tensor *x);
 
-/* Draws an image or a vector to start from. The first op's x is set to it when that op is
- * appended. */
+/* Draws the shape of the chain's input, an image or a vector. The function that appends the first
+ * op stores it. */
 ls_tensor op_image(op_draws *d, int rows, int channels, int side);
 
 /* Return the case of a seed. */
 op_chain op_make_conv(uint64_t seed);
-/* convolutions for which the CPU back end uses that algorithm */
+/* convolutions for which the CPU back end uses Winograd's algorithm */
 op_chain op_make_winograd(uint64_t seed);
 op_chain op_make_dilated(uint64_t seed);
 op_chain op_make_grouped(uint64_t seed);
@@ -52,7 +53,7 @@ op_chain op_make_winograd_relu(uint64_t seed);
 op_chain op_make_dense_relu(uint64_t seed);
 op_chain op_make_conv_pool(uint64_t seed);
 
-/* conv2d followed by an op, which reads whatever layout the convolution wrote. */
+/* conv2d followed by an op, which reads the layout that the convolution has written. */
 op_chain op_make_after_conv(uint64_t seed);
 
 /* gather → conv2d → relu → pool → dense → softmax_xent. */
@@ -63,13 +64,15 @@ op_chain op_make_network(uint64_t seed);
 op_chain op_make_lenet(uint64_t seed);
 op_chain op_make_fused_lenet(uint64_t seed);
 
-/* Any of the above, up to op_make_after_conv, that every device supports, all kinds in turn. */
+/* The cases above up to op_make_after_conv, as far as every device supports them; `seed` selects
+ * the kind. */
 op_chain op_make_any(uint64_t seed);
 
 /* ---- op_cases_norm.c ------------------------------------------------------------------------ */
 
 op_chain op_make_norm(uint64_t seed);
-op_chain op_make_norm_evaluate(uint64_t seed); /* with ops for training, or for evaluation */
+/* in evaluation; the ops are for training or for evaluation */
+op_chain op_make_norm_evaluate(uint64_t seed);
 op_chain op_make_add(uint64_t seed);
 op_chain op_make_sigmoid(uint64_t seed);
 op_chain op_make_tanh(uint64_t seed);
@@ -84,15 +87,17 @@ op_chain op_make_augmented(uint64_t seed);
 
 /* Fused forms. */
 op_chain op_make_norm_relu(uint64_t seed);
-op_chain op_make_norm_add(uint64_t seed); /* mostly with the relu as well */
+op_chain op_make_norm_add(uint64_t seed); /* usually with a relu too */
 op_chain op_make_add_relu(uint64_t seed);
 
-/* Ops that read what convolutions wrote. */
+/* Ops that read the layout that a convolution has written. */
 op_chain op_make_add_of_convs(uint64_t seed);
-op_chain op_make_norm_after_conv(uint64_t seed); /* or an activation, or dropout */
+/* the op is a batch norm, an activation or dropout */
+op_chain op_make_norm_after_conv(uint64_t seed);
 op_chain op_make_residual(uint64_t seed);
 
-/* Any of the cases above whose rows are independent, and any with batch norm. */
+/* op_make_rowwise: any of the cases above whose rows are independent. op_make_any_norm: any case
+ * with batch norm. */
 op_chain op_make_rowwise(uint64_t seed);
 op_chain op_make_any_norm(uint64_t seed);
 

@@ -1,5 +1,5 @@
-/* Cases of batch norm, additions, activations, dropout and label smoothing, and of the graphs of
- * which residual networks consist. */
+/* Cases of batch norm, additions, activations, dropout and label smoothing, and of graphs that are
+ * parts of residual networks. */
 #include "ops/op_cases.h"
 
 /* If few values are averaged, a variance may be tiny, and division by its root may magnify the
@@ -13,7 +13,7 @@ static void add_norm(op_chain *chain, op_draws *d, const ls_tensor *x)
         values < 32 ? 0.1f * (float)op_draw(d, 1, 5) : 1e-5f * (float)op_draw(d, 1, 100);
 }
 
-/* Gives the last op a second input of the chain's own, of the shape of its first. */
+/* Gives the last op the chain's second input, with the same shape as its first input. */
 static void take_second(op_chain *chain, const ls_tensor *x)
 {
     chain->source2[chain->count - 1] = OP_SECOND;
@@ -30,7 +30,7 @@ op_chain op_make_norm(uint64_t seed)
     op_draws d;
     op_chain chain = op_case(&d, seed);
     ls_tensor x = op_image(&d, 40, 70, 15);
-    if (seed % 10 == 0) /* one value for each channel, of rows or of pixels */
+    if (seed % 10 == 0) /* one value for each channel: one row with one pixel */
         x = (ls_tensor){LS_F32, 1 + (int)(seed / 10 % 2), op_draw(&d, 1, 70), 1, 1, NULL, 0};
     chain.offset = op_flip(&d) ? 3 : 0;
     add_norm(&chain, &d, &x);
@@ -78,8 +78,8 @@ op_chain op_make_add_relu(uint64_t seed)
     return chain;
 }
 
-/* add(conv(x), conv(x2)), add(conv(x), x2) or add(x2, conv(x)): the convolutions are of unlike
- * kernels and channels, so that a back end may choose unlike layouts. */
+/* add(conv(x), conv(x2)), add(conv(x), x2) or add(x2, conv(x)): the convolutions have different
+ * kernels and numbers of channels, so that a back end may choose different layouts. */
 op_chain op_make_add_of_convs(uint64_t seed)
 {
     op_draws d;
@@ -88,7 +88,7 @@ op_chain op_make_add_of_convs(uint64_t seed)
     chain.grid = 1;
     chain.hints = op_flip(&d);
     op_add_conv(&chain, &d, &y);
-    y.rows = chain.op[0].x.rows; /* op_add_conv may have taken some away */
+    y.rows = chain.op[0].x.rows; /* op_add_conv may have reduced the number of rows */
     if (seed % 3 == 0) {
         int side = op_flip(&d) ? 1 : 3;
         y2 = (ls_tensor){LS_F32, y.rows, op_draw(&d, 1, 20), y.h, y.w, NULL, 0};
@@ -140,7 +140,7 @@ op_chain op_make_silu(uint64_t seed)
     return activation(seed, LS_OP_SILU);
 }
 
-/* Puts the op of every third case after a convolution, whose layout it reads. */
+/* In every third case, appends a convolution before the op that is tested. */
 static ls_tensor maybe_behind_conv(op_chain *chain, op_draws *d, uint64_t seed)
 {
     ls_tensor x = op_image(d, 40, 40, 13);
@@ -238,8 +238,8 @@ op_chain op_make_norm_after_conv(uint64_t seed)
     return chain;
 }
 
-/* add(norm(conv(tanh(norm(conv(x))))), conv(x2)) → tanh: a block with a projection. Tanh stands
- * where relu usually does, since it does not bend. */
+/* add(norm(conv(tanh(norm(conv(x))))), conv(x2)) → tanh: a residual block with a projection. It has
+ * tanh instead of the usual relu, because tanh has no kink. */
 op_chain op_make_residual(uint64_t seed)
 {
     op_draws d;

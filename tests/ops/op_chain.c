@@ -36,7 +36,7 @@ void *op_zeros(size_t n, size_t size)
     return memory;
 }
 
-/* A buffer that is filled up by appending. */
+/* A buffer to which text is appended. */
 typedef struct writer {
     char *at;
     size_t left;

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Returns `n` zeroed elements of the C library's memory; fails the test if there is none. */
+/* Returns memory of the C library for `n` zeroed elements. Fails the test if memory runs out. */
 void *op_zeros(size_t n, size_t size);
 
 /* Returns the number of elements in one row of a tensor. */
@@ -19,18 +19,17 @@ const char *op_kind_name(int kind);
 
 int op_is_loss(int kind);
 int op_ends_in_loss(const op_chain *chain);
-/* Returns the number of words in a row's label, or in its target if the chain's loss is one of
- * vectors. */
+/* Returns the number of 32-bit words of a row's label, or of its target vector if the chain has a
+ * vector loss. */
 size_t op_label_words(const op_chain *chain);
 
-/* Returns the number of the chain's rows and of the other rows of the shard before and after
- * them. */
+/* Returns the number of rows of the shard: the chain's rows and the rows before and after them. */
 size_t op_shard_rows(const op_chain *chain);
 int op_has_params(const ls_op_desc *d);
 int op_has_x2(const ls_op_desc *d);
 
-/* Return the number of the op that feeds x, or x2, of op i; −1: the chain's x; OP_SECOND: its
- * x2. */
+/* Return the number of the op whose output is x, or x2, of op i. −1: it is the chain's x.
+ * OP_SECOND: it is the chain's x2. */
 int op_source(const op_chain *chain, int i);
 int op_source2(const op_chain *chain, int i);
 

@@ -1,10 +1,10 @@
 /* Runs ops of any back end and compares them with the reference back end.
  *
- * The unit is a *chain*: one op, or several, each with the output of the previous one as its input
- * unless `source` says otherwise; an op's output is the input of at most one other op. The first
- * op, and one op that reads the chain's second input, read plain row-major data. An op whose output
- * has a layout of the back end is followed by LS_OP_EXPORT (the checker appends it), so that y can
- * be read and dy can be given in row-major order; a chain that ends in softmax_xent needs none.
+ * The unit is a *chain* of one or several ops. The input of an op is the output of the previous op,
+ * unless `source` says otherwise. The output of an op is the input of at most one other op. The
+ * first op, and the op that reads the chain's second input, read plain row-major data. If the last
+ * output has a layout of the back end, the checker appends an LS_OP_EXPORT, so that y can be read
+ * and dy can be given in row-major order. A chain that ends in softmax_xent needs no export.
  *
  *     op_chain chain = {.seed = 7, .count = 1, .training = 1, .needs_dx = 1};
  *     chain.op[0] = …;                              kind, x's rows and shape, u, pool
@@ -20,29 +20,31 @@
 
 #include <lockstep/sys/plugin.h>
 
-#define OP_CHAIN 12     /* limit of the ops in a chain, without the export */
+#define OP_CHAIN 12     /* largest number of ops of a chain, without the export */
 #define OP_DATA_ROWS 64 /* number of rows in the data set that a gather reads */
 #define OP_ITEMS (3 + (LS_OP_PARAMS + 1) * OP_CHAIN)
-#define OP_SECOND (-2) /* as a source: the chain's second input */
+#define OP_SECOND (-2) /* as a source of an op's input: the chain's second input */
 
 typedef struct op_chain {
     uint64_t seed;
     int count;
-    ls_op_desc op[OP_CHAIN]; /* op[0].x: rows, c, h, w; everything about layouts is filled in */
+    /* op[0].x: only rows, c, h and w are set; the checker fills in layouts */
+    ls_op_desc op[OP_CHAIN];
     /* source of an op's x: 0: the previous op; OP_SECOND; or k + 1: op k */
     int source[OP_CHAIN];
     int source2[OP_CHAIN]; /* source of its x2, if it has one: OP_SECOND, or k + 1: op k */
-    int before, behind;    /* numbers of other rows in the shard, of which a gather takes a part */
+    int before, behind;    /* numbers of rows of the shard before and after the chain's rows */
     ls_tensor x2;          /* the chain's second input; rows 0: there is none */
     /* needs_dx: gradients of the chain's inputs are computed; training 0: evaluation */
     int training, needs_dx;
-    int evaluate; /* with training: ops created for training are run in evaluation */
-    int hints;    /* query preferred_layout and pass y_hint on */
-    /* Inputs are multiples of ½ (pixels 0 or 255), so that sums are exact in fp32, zeros and ties
-     * occur, and every back end sees the same ones. Only the inputs of ops that compute logits are
-     * not, so that logits never tie. */
+    /* with `training`: the ops, which were created for training, are run in evaluation */
+    int evaluate;
+    int hints; /* non-zero: query preferred_layout, and pass y_hint */
+    /* Inputs are multiples of ½ (pixels 0 or 255). Then sums are exact in fp32, and zeros and equal
+     * values occur, in every back end alike. The inputs of ops that compute logits are no such
+     * multiples, so that no two logits are equal. */
     int grid;
-    /* The last op ends in a fused relu of sums that are not exact: dy is 0 where these are near
+    /* The last op ends in a fused relu of sums that are not exact. dy is 0 where the sums are near
      * 0. */
     int off_kinks;
     float spread; /* factor of x; 0 counts as 1 */
@@ -58,7 +60,7 @@ typedef struct op_inputs {
     float *param[OP_CHAIN][LS_OP_PARAMS];
     float *running[OP_CHAIN]; /* statistics of a batchnorm: mean [c], variance [c] */
     uint8_t *images;          /* OP_DATA_ROWS rows */
-    int32_t *labels;          /* valid for both uses; or targets as floats */
+    int32_t *labels;          /* labels that are valid for gather and loss; or targets as floats */
     size_t label_words;       /* words in a row's label */
     uint32_t *rows;           /* row numbers in the data set, for gather and dropout */
     uint64_t seed;            /* seed of random ops */
@@ -72,21 +74,20 @@ void op_inputs_destroy(op_inputs *in);
 /* The ops of a chain, with their memory. */
 typedef struct op_run op_run;
 
-/* Opens a chain. With `twin` (a run of the same chain with other rows), parameters, gradients and
- * stats are those of the twin, which must be closed later. Returns NULL if the device declines with
- * LS_EUNSUPPORTED. */
+/* Opens a chain. `twin`: NULL, or a run of the same chain with another number of rows. The run then
+ * uses the parameters, gradients and stats of the twin, which must be closed after it. Returns NULL
+ * if the device declines with LS_EUNSUPPORTED. */
 op_run *op_run_open(ls_device *device, const op_chain *chain, op_run *twin);
 void op_run_close(op_run *run);
 
 /* Imports the parameters. */
 void op_run_params(op_run *run, const op_inputs *in);
 
-/* Runs the chain forward and, in training, backward on the inputs' rows from `first` on. Memory on
- * which the ops may not rely is filled with NaN before. */
+/* Runs the chain forward and, in training, backward on the inputs' rows from `first` on. Before the
+ * run, memory on which the ops may not rely is filled with NaN. */
 void op_run_step(op_run *run, const op_inputs *in, int first, unsigned flags);
 
-/* Runs the chain forward in evaluation, as op_run_step does with a chain that is not for
- * training. */
+/* Runs the chain forward in evaluation, even if the chain is for training. */
 void op_run_evaluate(op_run *run, const op_inputs *in, int first, unsigned flags);
 
 /* An array to compare. */
@@ -97,7 +98,7 @@ typedef struct op_item {
 } op_item;
 
 typedef struct op_result {
-    /* y, dx, dx2, grad0.0, grad0.1, …, contribution0, …: those that exist */
+    /* y, dx, dx2, grad0.0, grad0.1, …, contribution0, …, as far as the chain has them */
     op_item item[OP_ITEMS];
     int items;
     int has_stats;
@@ -112,10 +113,10 @@ void op_result_destroy(op_result *result);
 /* Returns the item of that name, or NULL. */
 const op_item *op_result_item(const op_result *result, const char *name);
 
-/* Checks that items with equal names agree: ‖a − b‖ ≤ tolerance · (‖b‖ + 0.1·√n), because sums may
- * cancel (ten times that below 16 elements); losses to 1e-6, or to `tolerance` after other ops;
- * counts of correct predictions exactly. Items that only one side has are ignored. `who` says in
- * messages what is compared. */
+/* Checks that items with equal names agree. For arrays: ‖a − b‖ ≤ tolerance · (‖b‖ + 0.1·√n),
+ * because sums may cancel; ten times that for fewer than 16 elements. Losses must agree to 1e-6, or
+ * to `tolerance` if other ops precede the loss. Counts of correct predictions must be equal. Items
+ * that only one side has are ignored. `who`: name of the comparison for messages. */
 void op_expect_near(const char *who, const op_chain *chain, const op_result *a, const op_result *b,
                     double tolerance);
 

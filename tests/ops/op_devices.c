@@ -197,7 +197,7 @@ int op_run_groups(const op_test *tests, int count, int argc, char **argv)
         op_group one = {.f[0].which = &op_devices[i], .count = 1};
         if (argc > 1 && strcmp(argv[1], op_devices[i].name) != 0)
             continue;
-        if (op_devices[i].back_end != ls_ref64_backend) /* that is the oracle */
+        if (op_devices[i].back_end != ls_ref64_backend) /* this back end is the reference itself */
             all.f[all.count++] = one.f[0];
         failed += run_group(op_devices[i].name, &one, tests, count, 0);
     }

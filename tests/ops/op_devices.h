@@ -16,12 +16,13 @@ typedef uint64_t op_features;
 #define OP_AUGMENTED OP_FEATURE(LS_OP_KINDS + 2) /* gather with random crops and flips */
 
 #define OP_EVERYTHING (OP_FEATURE(LS_OP_KINDS + 3) - 2)
-#define OP_LENET (OP_FEATURE(LS_OP_EXPORT + 1) - 2) /* from gather to export, without options */
+/* all kinds from gather to export, without options */
+#define OP_LENET (OP_FEATURE(LS_OP_EXPORT + 1) - 2)
 
 typedef struct op_device {
     const char *name;
-    /* Features that must be implemented. A device that declines a plain form of another feature
-     * with LS_EUNSUPPORTED is only reported. */
+    /* Features that must be implemented. If a device declines an unfused op of another feature with
+     * LS_EUNSUPPORTED, this is only reported. */
     op_features mandatory;
     const ls_backend *(*back_end)(void);
 } op_device;
@@ -33,12 +34,12 @@ extern const int op_device_count;
 ls_device *op_device_open(const op_device *device);
 
 #define OP_TOLERANCE 1e-5 /* bound of op_expect_near, ‖Δ‖/‖reference‖ */
-#define OP_TESTS 48       /* limit of the tests in a program */
+#define OP_TESTS 48       /* largest number of tests of a program */
 #define OP_DEVICES 8
 
-/* Number of cases that are run of `n`: a quarter if OP_FEW is defined, as for a back end whose
- * kernels are stand-ins; half under the address sanitizer, which is four times as slow and detects
- * memory errors, not wrong numbers. */
+/* Number of cases to run out of `n`. It is a quarter if OP_FEW is defined, which is so for a back
+ * end whose kernels are test doubles. It is half under the address sanitizer, which is four times
+ * as slow and detects memory errors, not wrong numbers. */
 #ifdef OP_FEW
 #define OP_CASES(n) (((n) + 3) / 4)
 #elif defined(__SANITIZE_ADDRESS__)
@@ -51,14 +52,15 @@ ls_device *op_device_open(const op_device *device);
 typedef struct op_fixture {
     const op_device *which;
     ls_device *device;
-    op_features declined; /* features that were declined so far and are not mandatory */
-    int ran;              /* op_all_agree: number of cases that the device accepted */
+    /* features that the device has declined so far and that are not mandatory */
+    op_features declined;
+    int ran; /* op_all_agree: number of cases that the device accepted */
 } op_fixture;
 
 /* A test. `void **state` points to a pointer to its first fixture. OP_TEST is run once for each
- * device. OP_COMPARED is run once for all devices, with a fixture for each and a last one without a
- * device, so that inputs and reference, which take most of the time, are computed once for each
- * case. */
+ * device. OP_COMPARED is run once for all devices: the array of fixtures has one for each device,
+ * and a last one without a device. So inputs and reference, which take most of the time, are
+ * computed once for each case. */
 typedef struct op_test {
     const char *name;
     void (*run)(void **state);
@@ -74,8 +76,8 @@ typedef struct op_test {
 #behaviour, behaviour, 1                                                                   \
     }
 
-/* The body of main: one cmocka group for the tests on all devices, and one for each device for the
- * others, or only those of the device argv[1]. */
+/* The body of main. Runs one cmocka group with the tests OP_COMPARED, and one group for each device
+ * with the tests OP_TEST; or only the group of the device argv[1]. */
 int op_run_groups(const op_test *tests, int count, int argc, char **argv);
 
 /* Builds the chain of a case. */
@@ -85,11 +87,12 @@ typedef op_chain op_make(uint64_t seed);
 op_features op_features_of(const ls_op_desc *desc);
 op_features op_chain_features(const op_chain *chain);
 
-/* The device returned LS_EUNSUPPORTED. Fails the test unless the chain has fused forms or features
- * that are not mandatory; records the latter for the list that op_run_groups prints. */
+/* Called if the device has returned LS_EUNSUPPORTED. Fails the test unless the chain has fused
+ * forms or features that are not mandatory. Records these features for the list that op_run_groups
+ * prints. */
 void op_declined(op_fixture *f, const op_chain *chain);
 
-/* The same for a single op. */
+/* Does the same for a single op. */
 void op_desc_declined(op_fixture *f, const ls_op_desc *desc);
 
 /* Compares the chains of OP_CASES(cases) seeds with the reference, on all fixtures. Skips the test

@@ -4,10 +4,11 @@
 
 #include <stdlib.h>
 
-/* Streams of draws; a parameter's is PARAM + its position. */
+/* Streams of random draws. The stream of a parameter is PARAM plus the parameter's index. */
 enum { X = 100, DY, LABELS, IMAGES, X2, RUNNING, TARGETS, PARAM = 200 };
 
-/* Near enough to standard normal, and quick: the sum of a word's four bytes. */
+/* Returns the scaled sum of a word's four bytes, which is close enough to a normal distribution and
+ * fast. */
 static double bell(uint32_t w)
 {
     uint32_t sum = (w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24);
@@ -26,8 +27,8 @@ static float *draw(int grid, uint64_t seed, uint32_t stream, size_t n, double sc
     return out;
 }
 
-/* Logits must not tie, so what makes them is not on the grid; and it is small, for the softmax of
- * large logits magnifies their rounding. */
+/* Returns whether op i computes logits. Its inputs are not on the grid, so that no two logits are
+ * equal. They are small, because the softmax of large logits magnifies their rounding. */
 static int makes_logits(const op_chain *chain, int i)
 {
     int last = 1;
@@ -44,7 +45,7 @@ static int classes(const op_chain *chain)
     return n < 256 ? (int)n : 256;
 }
 
-/* Means about zero, variances from a quarter on. */
+/* Draws running statistics: means around zero, and variances of at least a quarter. */
 static void draw_running(op_inputs *in, const op_chain *chain, uint64_t seed)
 {
     for (int i = 0; i < chain->count; i++) {
@@ -57,8 +58,8 @@ static void draw_running(op_inputs *in, const op_chain *chain, uint64_t seed)
     }
 }
 
-/* Sets dy to 0 where the input of the last op's fused relu is near 0: rounding decides the sign of
- * y there. */
+/* Sets dy to 0 where the input of the last op's fused relu is near 0, because rounding decides its
+ * sign there. */
 static void keep_off_kinks(op_inputs *in, const op_chain *chain)
 {
     op_chain bare = *chain;
@@ -80,7 +81,7 @@ static void draw_second(op_inputs *in, const op_chain *chain, uint64_t seed)
     in->x2 = draw(chain->grid, seed, X2, (size_t)x2->rows * in->x2_row, 1);
 }
 
-/* Numbers, or bits where the loss is one of bits. */
+/* Draws targets: numbers, or 0 and 1 if the loss is binary cross-entropy. */
 static void draw_targets(op_inputs *in, const op_chain *chain, size_t rows)
 {
     const ls_op_desc *last = &chain->op[chain->count - 1];

@@ -1,4 +1,4 @@
-/* Computes a chain on the reference back end with double sums. */
+/* Computes a chain on the reference back end, which sums in double. */
 #include "ops/op_chain.h"
 #include "ref/ref.h"
 
@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* A chain without fused forms; of each op of the fused one: its first part, and its last. */
+/* A chain without fused forms. first[i] and last[i]: its first and last op that come from op i of
+ * the fused chain. */
 typedef struct parts {
     op_chain chain;
     int first[OP_CHAIN], last[OP_CHAIN];
@@ -30,7 +31,7 @@ static int moved(const parts *p, int source)
     return source > 0 ? p->last[source - 1] + 1 : source;
 }
 
-/* Fused add, relu and pool become ops of their own. */
+/* Returns the chain with each fused add, relu and pool as an op of its own. */
 static parts taken_apart(const op_chain *chain)
 {
     parts p = {.chain = *chain};
@@ -55,7 +56,8 @@ static parts taken_apart(const op_chain *chain)
     return p;
 }
 
-/* "grad3.1" of the chain without fused forms → "grad2.1" of the fused one. */
+/* Renames an item of the chain without fused forms to the fused chain's numbering: "grad3.1" may
+ * become "grad2.1". */
 static void rename_item(op_item *item, const parts *p, int count)
 {
     char what[13], rest[16] = "";

@@ -49,9 +49,10 @@ void op_expect_near(const char *who, const op_chain *chain, const op_result *a, 
     }
     if (!a->has_stats || !b->has_stats)
         return;
-    /* A loss near zero is what is left of numbers of size one in each row. */
+    /* A loss near zero is a difference of numbers of size one in each row. */
     double scale = fabs((double)b->stats[0]) + chain->op[0].x.rows;
-    double most = chain->count == 1 ? 1e-6 : tolerance; /* else the logits are rounded already */
+    /* after other ops the logits already have rounding errors */
+    double most = chain->count == 1 ? 1e-6 : tolerance;
     if (!(fabs((double)a->stats[0] - (double)b->stats[0]) <= most * scale))
         fail_msg("%s: %s\n    loss %.9g, not %.9g", who, op_chain_text(chain), (double)a->stats[0],
                  (double)b->stats[0]);

@@ -16,16 +16,18 @@ struct op_run {
     ls_device *device;
     op_chain chain;
     op_run *twin;
-    int count; /* ops, the export included */
+    int count; /* number of ops, the export included */
     ls_op *op[OP_CHAIN + 1];
-    ls_tensor x0;                         /* the first op's x */
-    void *x, *x2, *y[OP_CHAIN + 1];       /* x, x2: the chain's inputs */
-    void *dx, *dx2, *dy[OP_CHAIN + 1];    /* dy[i]: of op i; dx, dx2: of the chain's inputs */
-    float *param[OP_CHAIN][LS_OP_PARAMS]; /* the twin's, if there is one */
+    ls_tensor x0;                   /* the first op's x */
+    void *x, *x2, *y[OP_CHAIN + 1]; /* x, x2: the chain's inputs */
+    /* dy[i]: gradient of op i's output; dx, dx2: gradients of the chain's inputs */
+    void *dx, *dx2, *dy[OP_CHAIN + 1];
+    float *param[OP_CHAIN][LS_OP_PARAMS]; /* those of the twin, if there is one */
     float *grad[OP_CHAIN][LS_OP_PARAMS];
     void *shadow[OP_CHAIN][LS_OP_PARAMS], *shadow_grad[OP_CHAIN][LS_OP_PARAMS]; /* or NULL */
     size_t shadow_bytes;
-    float *running[OP_CHAIN], *contribution[OP_CHAIN]; /* contribution: the twin's */
+    /* contribution: that of the twin, if there is one */
+    float *running[OP_CHAIN], *contribution[OP_CHAIN];
     float *stats;
     int32_t *labels, *labels_out;
     float *class_weight; /* NULL: the loss is not weighted */
@@ -61,7 +63,7 @@ static void download(op_run *run, void *dst, const void *src, size_t bytes)
     check(run, run->device->ops->sync(run->device, NULL, &err), &err);
 }
 
-/* Every byte 0xFF: NaN as a float, −1 as an index. */
+/* Fills memory with bytes 0xFF: NaN as a float, −1 as an index. */
 static void poison(op_run *run, void *dst, size_t bytes)
 {
     if (!dst || !bytes)
@@ -77,7 +79,8 @@ static void release(op_run *run, void *pointer)
     run->device->ops->free(run->device, pointer);
 }
 
-/* The number of the op that feeds the x of op i; the export, at the end, is fed by the last. */
+/* Returns the number of the op whose output is x of op i. For the export, which is the last op, it
+ * is the op before. */
 static int source(const op_run *run, int i)
 {
     return i < run->chain.count ? op_source(&run->chain, i) : i - 1;
@@ -88,7 +91,7 @@ static int takes_x2(const op_run *run, int i)
     return i < run->chain.count && op_has_x2(&run->chain.op[i]);
 }
 
-/* Whether what op k puts out has a gradient; −1: an input of the chain. */
+/* Returns whether the output of op k has a gradient. k is −1 for an input of the chain. */
 static int is_learned(const op_chain *chain, int k)
 {
     if (k < 0)
@@ -102,7 +105,7 @@ static int has_dx(const op_run *run, int i)
            (takes_x2(run, i) && is_learned(&run->chain, op_source2(&run->chain, i)));
 }
 
-/* The second input as it goes in. */
+/* Returns the chain's second input as a tensor. */
 static ls_tensor second(const op_run *run)
 {
     ls_tensor x2 = run->chain.x2;
@@ -111,7 +114,7 @@ static ls_tensor second(const op_run *run)
     return x2;
 }
 
-/* The description of op i when `x` and `x2` go in. */
+/* Returns the description of op i with the inputs `x` and `x2`. */
 static ls_op_desc describe(const op_run *run, int i, ls_tensor x, ls_tensor x2)
 {
     const op_chain *chain = &run->chain;
@@ -134,7 +137,8 @@ static const ls_layout *hint_for(const op_run *run, int i)
     ls_tensor none = {0};
     if (!run->chain.hints || !ops->preferred_layout)
         return NULL;
-    for (int k = i + 1; k < run->count; k++) { /* the first that takes it, as x or as x2 */
+    /* finds the first op that reads the output, as x or as x2 */
+    for (int k = i + 1; k < run->count; k++) {
         int as_x2 = takes_x2(run, k) && op_source2(&run->chain, k) == i;
         if (source(run, k) != i && !as_x2)
             continue;
@@ -149,7 +153,7 @@ static void check_y(const op_run *run, int i)
 {
     ls_tensor y = run->op[i]->y, want = op_shape_after(&run->chain, i);
     if (y.rows != want.rows || y.c != want.c || y.h != want.h || y.w != want.w ||
-        y.bytes < want.bytes / (y.layout ? 2 : 1)) /* a layout may be of 16-bit numbers */
+        y.bytes < want.bytes / (y.layout ? 2 : 1)) /* a layout may have 16-bit numbers */
         fail_msg("%s\n    op %d says y is %d×%d×%d×%d in %zu bytes", op_chain_text(&run->chain), i,
                  y.rows, y.c, y.h, y.w, y.bytes);
 }
@@ -168,7 +172,7 @@ static ls_tensor input_tensor(const op_run *run, int from)
     return from >= 0 ? run->op[from]->y : from == OP_SECOND ? second(run) : run->x0;
 }
 
-/* LS_OK or LS_EUNSUPPORTED. */
+/* Creates the ops. Returns LS_OK or LS_EUNSUPPORTED. */
 static int create_ops(op_run *run)
 {
     for (int i = 0; i < run->count; i++) {
@@ -246,7 +250,8 @@ static void create_memory(op_run *run)
     run->labels = memory(run, labels * sizeof *run->labels);
     run->labels_out = memory(run, labels * sizeof *run->labels);
     run->x2 = run->chain.x2.rows ? memory(run, second(run).bytes) : NULL;
-    /* Also where only the other input of an op has a gradient: it writes both. */
+    /* The memory is also needed if only the other input of an op has a gradient, because the op
+     * writes both. */
     if (has_dx(run, 0))
         run->dx = memory(run, run->x0.bytes);
     if (run->x2 && run->chain.training)
@@ -266,7 +271,7 @@ static const void *input_of(const op_run *run, int from)
     return from >= 0 ? run->y[from] : from == OP_SECOND ? run->x2 : run->x;
 }
 
-/* Returns the place of the gradient of an input of op i. */
+/* Returns the memory of the gradient of an input of op i. */
 static void *gradient_of(const op_run *run, int i, int from)
 {
     if (!has_dx(run, i))
@@ -474,8 +479,9 @@ static float *new_item(op_result *r, size_t n, const char *what)
     return item->data;
 }
 
-/* export(gradient), imported again into zeroed memory, must give the gradient's bytes: then
- * whatever import does not write, the padding, is zero. */
+/* Exports a gradient and imports it again into zeroed memory. The result must equal the gradient
+ * byte by byte. Import does not write the padding, so this shows that the gradient's padding is
+ * zero. */
 static void expect_zero_padding(op_run *run, int i, int p, const float *canon)
 {
     size_t bytes = run->op[i]->param_floats[p] * sizeof(float);

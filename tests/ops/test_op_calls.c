@@ -16,7 +16,7 @@
 
 #define CASES OP_CASES(200)
 
-/* Nothing of an earlier step, or of how often an op was made, shows in a result. */
+/* Checks that results do not depend on earlier steps, nor on how often an op was created. */
 static void expect_same_bits(op_fixture *f, op_make *m, uint64_t first, int cases)
 {
     for (uint64_t seed = first; seed < first + (uint64_t)cases; seed++) {
@@ -51,8 +51,9 @@ static void same_rows_give_the_same_bits(void **state)
     expect_same_bits(*state, op_make_winograd, 10800, OP_CASES(20));
 }
 
-/* Two blocks, by an op and its twin for another number of rows, on the same parameters: the second
- * adds to the gradients and the loss of the first, and the sum is that of the whole. */
+/* Runs two blocks of rows, the first with an op and the second with its twin for another number of
+ * rows, which has the same parameters. The second block adds to the gradients and the loss of the
+ * first. The sums must equal those of one op for all rows. */
 static void expect_blocks_add_up(op_fixture *f, op_make *m, uint64_t from, int cases)
 {
     for (uint64_t seed = from; seed < from + (uint64_t)cases; seed++) {
@@ -75,7 +76,7 @@ static void expect_blocks_add_up(op_fixture *f, op_make *m, uint64_t from, int c
             op_run_step(a, in, 0, 0);
             op_run_step(b, in, cut, LS_RUN_ACCUMULATE);
             op_result *got = op_run_read(b), *want = op_reference(&whole, in);
-            for (int i = 0; i < got->items; i++) /* the second block's alone */
+            for (int i = 0; i < got->items; i++) /* of the second block alone */
                 if (got->item[i].name[0] != 'g')
                     got->item[i].name[0] = '-';
             op_expect_near(f->which->name, &whole, got, want, OP_TOLERANCE);
@@ -104,7 +105,7 @@ static void add_items(op_result *sum, const op_result *part)
             sum->item[i].data[k] += part->item[i].data[k];
 }
 
-/* Statistics are of the block; what is summed over blocks is gradients and contributions. */
+/* The statistics are those of one block. Gradients and contributions are summed over blocks. */
 static void batchnorm_accumulates(void **state)
 {
     op_fixture *f = *state;
@@ -116,10 +117,10 @@ static void batchnorm_accumulates(void **state)
             skip();
         }
         op_inputs *in = op_inputs_create(&chain, seed), *next = op_inputs_create(&chain, seed + 9);
-        for (int p = 0; p < 2; p++) /* the same parameters in both */
+        for (int p = 0; p < 2; p++) /* both have the same parameters */
             memcpy(next->param[0][p], in->param[0][p],
                    (size_t)chain.op[0].x.c * sizeof *in->param[0][p]);
-        /* A block of one value contributes the running statistics, of which the run has one set. */
+        /* A block of one value contributes the running statistics, which both blocks share. */
         memcpy(next->running[0], in->running[0],
                2 * (size_t)chain.op[0].x.c * sizeof *in->running[0]);
         op_run_params(run, in);
@@ -128,7 +129,7 @@ static void batchnorm_accumulates(void **state)
         op_result *got = op_run_read(run), *want = op_reference(&chain, in);
         op_result *more = op_reference(&chain, next);
         add_items(want, more);
-        for (int i = 0; i < got->items; i++) /* y and dx are the second block's alone */
+        for (int i = 0; i < got->items; i++) /* y and dx belong to the second block alone */
             if (got->item[i].name[0] != 'g' && got->item[i].name[0] != 'c')
                 got->item[i].name[0] = '-';
         op_expect_near(f->which->name, &chain, got, want, OP_TOLERANCE);
@@ -141,7 +142,8 @@ static void batchnorm_accumulates(void **state)
     }
 }
 
-/* A step after an evaluation has the bits of a step without one. */
+/* A training step after an evaluation has the same bits as a step without an evaluation before
+ * it. */
 static void evaluation_leaves_no_trace(void **state)
 {
     op_fixture *f = *state;
@@ -182,7 +184,7 @@ static void draws_change_with_seed_and_epoch(void **state)
         chain.needs_dx = (int)(seed % 2);
         op_inputs *in = op_inputs_create(&chain, seed);
         op_result *r[4];
-        for (int k = 0; k < 4; k++) { /* as it is, again, another epoch, another seed */
+        for (int k = 0; k < 4; k++) { /* first, again, with another epoch, with another seed */
             in->epoch += k == 2;
             in->seed += k == 3;
             r[k] = op_once(f->device, &chain, in);
@@ -202,7 +204,7 @@ static void draws_change_with_seed_and_epoch(void **state)
     }
 }
 
-/* By binding, or by the first forward. */
+/* The loss is refused when it is bound, or by the first forward. */
 static void a_weighted_loss_without_weights_is_refused(void **state)
 {
     op_fixture *f = *state;
@@ -232,7 +234,7 @@ static void a_weighted_loss_without_weights_is_refused(void **state)
     ops->free(f->device, memory);
 }
 
-/* `d` with each second input that does not fit. */
+/* Checks that `d` is refused with each second input that does not fit. */
 static void expect_refused(op_fixture *f, const ls_op_desc *d)
 {
     static const int others_layout;
@@ -283,7 +285,8 @@ static void second_inputs_that_do_not_fit_are_refused(void **state)
     }
 }
 
-/* A curve far from 0: what it is, or what x is multiplied with, which is its slope, too. */
+/* An activation function far from 0: its value, or the factor with which x is multiplied, which is
+ * also its slope. */
 typedef struct far_curve {
     ls_op_kind kind;
     float below, below_slope, above, above_slope;
@@ -332,7 +335,8 @@ static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
     }
 }
 
-/* dx is the smaller, the larger x: what is near is judged by numbers of size one. */
+/* dx is smaller the larger x is. Multiplies dx by `size`, so that the comparison has numbers of
+ * size one. */
 static void of_size_one(op_result *r, float size)
 {
     const op_item *dx = r ? op_result_item(r, "dx") : NULL;
@@ -340,8 +344,8 @@ static void of_size_one(op_result *r, float size)
         dx->data[i] *= size;
 }
 
-/* The squares of the values exceed the range of float, and a row's variance is not stored. `ref`
- * sums in floats. */
+/* The squares of the values exceed the range of float, and the variance of a row is not stored. The
+ * back end `ref` sums in floats. */
 static void layer_norm_takes_values_of_any_size(void **state)
 {
     static const float sizes[] = {1e18f, 1e19f, 3e19f, 1e25f, 1e35f};
@@ -349,7 +353,7 @@ static void layer_norm_takes_values_of_any_size(void **state)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && strcmp(f->which->name, "ref") != 0; k++)
         for (uint64_t seed = 24100; seed < 24112; seed++) {
             op_chain chain = op_make_layer_norm(seed);
-            if (chain.count > 1) /* a convolution before it has its own range */
+            if (chain.count > 1) /* a convolution before the op has a range of its own */
                 continue;
             chain.spread = sizes[k];
             op_inputs *in = op_inputs_create(&chain, seed);
@@ -366,8 +370,9 @@ static void layer_norm_takes_values_of_any_size(void **state)
         }
 }
 
-/* y is the bias and dx is 0 if the variance is infinite. The reference's doubles can represent it,
- * and so can those of the CUDA back end's twins, for which only the absence of NaN is checked. */
+/* y is the bias and dx is 0 if the variance is infinite. The doubles of the reference can represent
+ * the variance, and so can the kernels' plain-C twins of the CUDA back end, which sum in double;
+ * for these, only the absence of NaN is checked. */
 static void batch_norm_of_what_no_variance_holds_gives_the_bias(void **state)
 {
     op_fixture *f = *state;

@@ -1,5 +1,4 @@
-/* Tests gather, dropout and the optimizers' steps of every back end against their formulas in
- * plugin.h. */
+/* Tests gather, dropout and the optimizers of every back end with the formulas of plugin.h. */
 #include "base/rng.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
@@ -19,7 +18,7 @@
 
 /* ---- gather --------------------------------------------------------------------------------- */
 
-/* The byte at (i, j) of an image around which lies a border of zeros. */
+/* Returns the byte at (i, j) of an image that is surrounded by zeros. */
 static uint8_t bordered(const uint8_t *plane, const ls_tensor *x, int i, int j)
 {
     int inside = i >= 0 && i < x->h && j >= 0 && j < x->w;
@@ -106,7 +105,7 @@ static void gather_cases(op_fixture *f, uint64_t first, int training)
     }
 }
 
-/* In evaluation: neither cropped nor flipped, whatever the description says. */
+/* In evaluation images are neither cropped nor flipped, even if the description says so. */
 static void gather_equals_its_formula(void **state)
 {
     gather_cases(*state, 9000, 0);
@@ -117,9 +116,9 @@ static void gather_crops_and_flips_as_its_formula_says(void **state)
     gather_cases(*state, 9250, 1);
 }
 
-/* Computes the value of the byte at (i, j) in doubles: rotated about the middle, interpolated
- * between the four neighbours, brighter or darker, 0 within the square. The words are the row's two
- * blocks. */
+/* Computes the byte at (i, j) of an augmented image in double: rotated around the centre,
+ * interpolated between the four neighbours, brighter or darker, and 0 within the erased square. `v`
+ * and `more` are the row's random words. */
 static double turned(const uint8_t *plane, const ls_tensor *x, const ls_gather *g,
                      const uint32_t v[4], const uint32_t more[4], int i, int j)
 {
@@ -145,7 +144,7 @@ static double turned(const uint8_t *plane, const ls_tensor *x, const ls_gather *
     return fmin(255, sum * factor);
 }
 
-/* Both images of row r, as doubles, and the share of the second in 256ths. */
+/* Computes both images of row r in double. Returns the share of the second image in 256ths. */
 static double changed_pair(double *image[2], const op_chain *chain, const op_inputs *in, size_t r,
                            uint32_t words[4])
 {
@@ -172,7 +171,8 @@ static double changed_pair(double *image[2], const op_chain *chain, const op_inp
     return words[3] % ((uint32_t)g->mixup + 1) / 256.0;
 }
 
-/* Bytes are rounded three times, and an angle's sine has an error. */
+/* Checks augmented images. The bound allows for three roundings of bytes, and for the error of an
+ * angle's sine. */
 static void expect_changed(const op_fixture *f, const op_chain *chain, const op_inputs *in,
                            const op_result *got)
 {
@@ -235,7 +235,8 @@ static void gather_changes_images_as_its_formula_says(void **state)
 
 /* ---- dropout -------------------------------------------------------------------------------- */
 
-/* Kept elements may be off by the rounding of 1 / (1 − p); dropped ones are 0, and no others. */
+/* Checks dropout. Kept elements may differ by the rounding of 1 / (1 − p). Exactly the dropped
+ * elements must be 0. */
 static void expect_dropped(const op_chain *chain, const op_inputs *in, const char *what,
                            const op_item *got, const float *from)
 {
@@ -311,7 +312,7 @@ static void expect_floats(const arena *a, const float *memory, const double *wan
     free(got);
 }
 
-/* The memory of one arena: a copy on the device, and the formula's in double. */
+/* The arrays of a case. Each exists on the device and in double, for the formula. */
 enum { WEIGHTS, GRADIENT, SLOT0, SLOT1, ARRAYS };
 
 typedef struct arena_case {
@@ -322,7 +323,8 @@ typedef struct arena_case {
     double *value[ARRAYS];
 } arena_case;
 
-/* Fresh memory for an array: normal draws, zeros, or squares of draws. */
+/* Adds an array, filled with normal draws, with zeros (`zero`), or with squares of draws
+ * (`square`). */
 static void add_array(arena_case *c, int which, int zero, int square)
 {
     size_t n = c->a.count, bytes = n * sizeof(float);
@@ -341,7 +343,7 @@ static void add_array(arena_case *c, int which, int zero, int square)
     free(host);
 }
 
-/* Creates the op. 0: the device declined it, as it may. */
+/* Creates the op. Returns 0 if the device declines it, which is allowed. */
 static int open_case(arena_case *c, op_fixture *f)
 {
     ls_error err = {0};
@@ -417,7 +419,7 @@ static void sgd_formula(const arena_case *c)
     }
 }
 
-/* Three steps, so that the velocity's past counts. */
+/* Runs three steps, so that the velocity depends on earlier steps. */
 static void sgd_cases(op_fixture *f, uint64_t first, int nesterov)
 {
     for (uint64_t seed = first; seed < first + CASES; seed++) {
@@ -466,7 +468,7 @@ static void adamw_formula(const arena_case *c)
     }
 }
 
-/* From the first step on, or from later ones; three of them. */
+/* Three steps, beginning with the first step of a run or with a later one. */
 static void adamw_equals_its_formula(void **state)
 {
     op_fixture *f = *state;
@@ -522,7 +524,7 @@ static void running_equals_its_formula(void **state)
     }
 }
 
-/* Memory of the device, zeroed. */
+/* Returns zeroed memory of the device. */
 static void *room(const arena_case *c, size_t bytes)
 {
     void *memory = NULL;
@@ -538,7 +540,7 @@ static double clip_formula(const arena_case *c, int parts)
     return fmin(1, (double)c->desc.u.clip.most / (sqrt(sum) * (double)c->a.args.scale + 1e-6));
 }
 
-/* Checks the clip of an arena in `parts` equal parts. */
+/* Checks the clip factor of an arena that is processed in `parts` equal parts. */
 static void expect_clip(arena_case *c, int parts)
 {
     float got[LS_CLIP_FLOATS];
@@ -554,7 +556,7 @@ static void expect_clip(arena_case *c, int parts)
                  parts, (double)got[0], want);
 }
 
-/* The step that takes the clip, and a rate, on the same gradient. */
+/* Checks an update with the clip factor and a rate, on the same gradient. */
 static void expect_clipped_step(op_fixture *f, const arena_case *c)
 {
     op_draws d;

@@ -1,4 +1,4 @@
-/* Tests every op of every back end, with random shapes and parameters, against the reference back
+/* Compares every op of every back end, with random shapes and parameters, with the reference back
  * end, which adds in double. op_check.h describes how ops are run. */
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"

@@ -90,8 +90,8 @@ static int bind_without(ls_op *op, size_t i, ls_error *err)
     return op->impl->bind(op, &b, err);
 }
 
-/* Binds with everything set but one pointer, each in turn: those that the op needs, and no others,
- * are refused by name. */
+/* Binds with one pointer missing, for each pointer in turn. If the op needs the pointer, the call
+ * must be refused with the pointer's name; otherwise it must succeed. */
 static void expect_desc_needs(const ls_op_desc *d, const char *const *needed)
 {
     ls_device *ref = open_ref();
@@ -179,7 +179,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     (void)state;
     ls_device *ref = open_ref();
     ls_op_desc d = image_op(LS_OP_CONV2D);
-    d.u.conv2d.kh = 7; /* an image of 4, padded to 6 */
+    d.u.conv2d.kh = 7; /* larger than the image of side 4, padded to 6 */
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_CONV2D);
     d.u.conv2d.sw = 0;
@@ -188,7 +188,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     d.u.conv2d.out = 0;
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_CONV2D);
-    d.u.conv2d.dh = 3; /* a kernel of 3 that spans 7 */
+    d.u.conv2d.dh = 3; /* a kernel of side 3 that spans 7 pixels */
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_CONV2D);
     d.u.conv2d.dw = -1;
@@ -200,7 +200,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     d.u.dense.out = -1;
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_POOL);
-    d.pool.ph = 2; /* a window of padding alone */
+    d.pool.ph = 2; /* a window may consist of padding alone */
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_RELU);
     d.x.rows = 0;
@@ -284,7 +284,8 @@ static void batchnorm_of_one_value_is_its_bias(void **state)
     assert_memory_equal(dx, ((float[3]){0, 0, 0}), sizeof dx);
     assert_memory_equal(grad, ((float[6]){0, 0, 0, 1, 2, 3}), sizeof grad);
     assert_memory_equal(contribution, ((float[6]){1, -5, 1e6f, 0, 0, 0}), sizeof contribution);
-    const float running[6] = {5, 6, 7, 0.5f, 1, 2}; /* known running statistics are not changed */
+    /* with this contribution the running statistics do not change */
+    const float running[6] = {5, 6, 7, 0.5f, 1, 2};
     b.running = running;
     assert_int_equal(op->impl->bind(op, &b, NULL), LS_OK);
     assert_int_equal(op->impl->forward(op, NULL, 0, NULL), LS_OK);
@@ -298,7 +299,7 @@ static void batchnorm_of_one_value_is_its_bias(void **state)
     ref->ops->close(ref);
 }
 
-/* A dropout that nothing before learns has no backward, and drops all the same. */
+/* A dropout whose input needs no gradient has no backward, but drops elements all the same. */
 static void dropout_without_backward_drops(void **state)
 {
     (void)state;
@@ -401,7 +402,7 @@ static void sixty_four_devices_can_be_opened(void **state)
     assert_int_equal(ls_ref64_backend()->open(&ref, &request, &err), LS_EINVAL);
 }
 
-/* The device's own calls. */
+/* Tests the functions of the device table. */
 static void memory_is_zeroed_and_add_adds(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Tests the reference back end, with which all others are compared. Its forward pass is compared
- * with the definitions of the ops, and its gradients with central differences of these definitions,
- * in double. */
+/* Tests the reference back end, with which all other back ends are compared. Its forward pass is
+ * compared with the definitions of the ops, and its gradients with central differences of these
+ * definitions, in double. */
 #include "ops/definitions.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
@@ -17,9 +17,10 @@
 
 #include <cmocka.h>
 
-/* Half a difference: small enough to stay on one side of the kinks (see keep_off_kinks). */
+/* Half the distance of a central difference: small enough to stay on one side of a kink (see
+ * keep_off_kinks). */
 #define STEP (1.0 / 65536)
-#define MOST 20000 /* most values of an array here */
+#define MOST 20000 /* largest number of values of an array */
 
 typedef struct problem {
     const op_chain *chain;
@@ -49,7 +50,7 @@ static size_t evaluate(problem *p, double *y)
     return define(y, &p->chain->op[0], &in);
 }
 
-/* d(Σ dy·y) / d *at. */
+/* Returns the derivative of Σ dy·y by *at. */
 static double slope(problem *p, double *at)
 {
     double old = *at, sum = 0;
@@ -74,7 +75,8 @@ static void expect_values(const problem *p, const char *name, const op_item *got
                      name, i, (double)got->data[i], want[i]);
 }
 
-/* A few dozen coordinates of each array, all of the small ones. */
+/* Checks the derivatives of a few dozen elements of an array, or of all elements of a small
+ * array. */
 static void expect_slopes(problem *p, const char *name, const op_item *got, double *values,
                           size_t n)
 {
@@ -89,17 +91,18 @@ static void expect_slopes(problem *p, const char *name, const op_item *got, doub
     }
 }
 
-/* For relu and pools: x is nowhere near zero and no two values are near one another. */
+/* Sets x so that no value is near zero and no two values are near each other, for relu and
+ * pools. */
 static void keep_off_kinks(const op_chain *chain, op_inputs *in)
 {
     size_t n = (size_t)chain->op[0].x.rows * in->x_row;
     if (chain->op[0].kind != LS_OP_RELU && chain->op[0].kind != LS_OP_POOL)
         return;
-    for (size_t i = 0; i < n; i++) /* 7919 is prime: every value comes once */
+    for (size_t i = 0; i < n; i++) /* 7919 is prime, so that every value occurs once */
         in->x[i] = ((float)(i * 7919 % n) - (float)(n / 2) + 0.25f) / 64;
 }
 
-/* Rows all of whose bits are right. */
+/* Checks the number of rows whose outputs all have the right sign. */
 static void expect_right_bits(const problem *p, const op_result *r)
 {
     const ls_op_desc *d = &p->chain->op[0];
@@ -114,7 +117,7 @@ static void expect_right_bits(const problem *p, const op_result *r)
     assert_int_equal((int)r->stats[1], correct);
 }
 
-/* Rows whose label has the largest logit. */
+/* Checks the number of rows whose label has the largest logit. */
 static void expect_correct(const problem *p, const op_result *r)
 {
     const ls_tensor *x = &p->chain->op[0].x;
@@ -181,7 +184,7 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     free(p);
 }
 
-/* One convolution in two is dilated, and one in three has groups. */
+/* Makes one convolution in two dilated, and one in three grouped. */
 static void chop(op_chain *chain, op_draws *d)
 {
     ls_conv2d *v = &chain->op[0].u.conv2d;
@@ -198,7 +201,7 @@ static void chop(op_chain *chain, op_draws *d)
     }
 }
 
-/* Small shapes: a difference costs two evaluations of a whole op. */
+/* Draws small shapes, because each difference takes two evaluations of the whole op. */
 static op_chain small_case(ls_op_kind kind, uint64_t seed)
 {
     op_draws d;
@@ -364,8 +367,8 @@ static void dropout_follows_its_definition(void **state)
     each_case(LS_OP_DROPOUT, 1100);
 }
 
-/* Differences of a fused relu mean nothing where it bends, so its mask is checked through a
- * gradient that is known: with identity weights, the dense op is its input. */
+/* Differences of a fused relu are meaningless at its kink. So the mask is checked with a known
+ * gradient: with identity weights, the output of a dense op is its input. */
 static void fused_relu_masks_dy(void **state)
 {
     (void)state;
@@ -402,7 +405,7 @@ static void fused_relu_masks_dy(void **state)
     free(scratch);
 }
 
-/* The first of the four equal values takes the gradient. */
+/* The gradient goes to the first of four equal values. */
 static void max_pool_sends_dy_to_the_first_of_equals(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
 /* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent`, `group`, `one_total`, `pieces`, `team`, `deal`, `courier` or `brought`.
+ * `lent`, `group`, `one_total`, `pieces`, `team`, `deal`, `progress` or `brought`.
  * weakened_orders.sh compiles it with the memory orders as they are, where it must pass, and with
  * each one weakened, where the sanitizer must report a race on the plain data.
  *
  * It avoids parking, whose own read-modify-writes would synchronise what a weakened order no longer
  * does: the ends of the ring only try, and the ranks of the barrier spin for longer than a round
  * takes. So do a team's threads, the thread that checks whether a worker is idle, and the thread
- * that waits for the progress thread ("courier"). */
+ * that waits for the progress thread. */
 #include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cpu/cpu_team.h"
@@ -312,7 +312,7 @@ static void run_team(void)
 
 /* ---- */
 
-/* A courier that is alone: what it adds up is the one node. */
+/* A progress thread without other members: the sum consists of its one node. */
 static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err);
 static int poll_lone(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns,
                      ls_error *err)
@@ -407,7 +407,7 @@ static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *
 }
 
 /* `within`: floats are brought to a sum that is under way. */
-static void use_courier(bool within)
+static void use_progress(bool within)
 {
     const ls_cluster_options o = {
         .type = within ? &mirrored : &lone, .deadline_ns = 1u << 30, .open_ns = 1u << 30};
@@ -480,9 +480,9 @@ int main(int argc, char **argv)
     else if (strcmp(what, "deal") == 0)
         rc = run_deal();
     else if (strcmp(what, "brought") == 0)
-        use_courier(true);
-    else if (strcmp(what, "courier") == 0)
-        use_courier(false);
+        use_progress(true);
+    else if (strcmp(what, "progress") == 0)
+        use_progress(false);
     else
         rc = 2;
     if (wrong)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Shows that ThreadSanitizer detects each weakened memory order of the ring, the barrier, the pool's
 # count of finished jobs and its workers that change hands, the merging group's flag for readers, a
-# team, a deal and a progress thread ("courier"): the stress test passes with the orders as they are, and a
+# team, a deal and a progress thread: the stress test passes with the orders as they are, and a
 # race is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
@@ -16,7 +16,9 @@ sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/sized base/split sync/park \
     sync/ring sync/barrier sync/deal sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/state pool/spin pool/guard pool/topology \
-    merge/tree merge/group device/plugin cluster/admit cluster/cluster cluster/courier cluster/names cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
+    merge/tree merge/group device/plugin cluster/admit cluster/cluster cluster/progress \
+    cluster/names cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive \
+    cpu/cpu_team; do
     sources="$sources src/$file.c"
 done
 
@@ -131,11 +133,11 @@ is_caught team_publish team -DLS_TEAM_PUBLISH=memory_order_relaxed $spins
 is_caught team_claim team -DLS_TEAM_CLAIM=memory_order_relaxed $spins
 is_caught team_done team -DLS_TEAM_DONE=memory_order_relaxed $spins
 is_caught team_join team -DLS_TEAM_JOIN=memory_order_relaxed $spins
-spins=-DLS_COURIER_SPINS=20000000
-passes courier courier $spins
-is_caught courier_done courier -DLS_COURIER_DONE=memory_order_relaxed $spins
-is_caught courier_seen courier -DLS_COURIER_SEEN=memory_order_relaxed $spins
+spins=-DLS_PROGRESS_SPINS=20000000
+passes progress progress $spins
+is_caught progress_done progress -DLS_PROGRESS_DONE=memory_order_relaxed $spins
+is_caught progress_seen progress -DLS_PROGRESS_SEEN=memory_order_relaxed $spins
 passes brought brought $spins
-is_caught courier_ready brought -DLS_COURIER_READY=memory_order_relaxed $spins
-is_caught courier_takes brought -DLS_COURIER_TAKES=memory_order_relaxed $spins
+is_caught progress_ready brought -DLS_PROGRESS_READY=memory_order_relaxed $spins
+is_caught progress_takes brought -DLS_PROGRESS_TAKES=memory_order_relaxed $spins
 [ "$failures" -eq 0 ]

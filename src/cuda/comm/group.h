@@ -1,4 +1,7 @@
-/* The communicators of CUDA devices: the device table's `communicators`.
+/* The communicators of CUDA devices: the field `communicators` of the device table. A *rank* is a
+ * worker of this process in the group. A *merge* adds the partial sums of all ranks along the shard
+ * tree (merge/tree.h), and gives every rank the total. The *arena* is the array of floats that is
+ * merged: the gradients of all parameters.
  *
  *     ordered   the same bits on any number of workers, however they share GPUs
  *     nccl      NCCL's all-reduce, overlapped with the backward pass; the bits depend on the number
@@ -13,14 +16,16 @@
  *     enqueue: wait for the others' events, sum and copy; record `whole`
  *     the host waits for `whole` before anything that follows the merge
  *
- * The host waits for its own GPU before the commit point, because LS_OK promises that every rank
- * has the whole sum. A group of one rank meets no other rank and waits for nothing. With `nccl`,
- * and over several processes, buckets may be enqueued before all of this (ls_cuda_comm_go_ahead).
- * Over several processes the sums are those of the process's own nodes of the shard tree, which are
- * then merged with the other processes' nodes (hosts.c).
+ * The host waits for its own GPU before the commit point (the last meeting), because LS_OK promises
+ * that every rank has the whole sum. A group of one rank has no meetings and waits for nothing. A
+ * *bucket* is a part of the arena. With `nccl`, and over several processes, buckets may be enqueued
+ * before the first meeting (ls_cuda_comm_go_ahead). Over several processes, each process computes
+ * the sums of its own nodes of the shard tree. These are then merged with the other processes'
+ * nodes (hosts.c).
  *
- * A rank that fails aborts the group and then waits until the work that it has enqueued has ended.
- * After that it touches no other rank's memory (`reading`, the slot `may_read`). */
+ * A rank that fails aborts the group, and then waits until the work that it has enqueued has ended.
+ * After that the rank accesses no other rank's memory (the flag `reading` in merge/group.h, and the
+ * slot `may_read`). */
 #ifndef CUDA_COMM_GROUP_H
 #define CUDA_COMM_GROUP_H
 
@@ -36,15 +41,17 @@
 
 /* ---- NCCL (links.c) ------------------------------------------------------------------ */
 
-/* The NCCL communicators of a group's ranks, one for each GPU, and their watchdog. The lowest of
- * the ranks that share a GPU has the GPU's communicator; the others only take part in the meetings.
+/* The *links*: the NCCL communicators of a group's ranks, one for each GPU, and their watchdog. Of
+ * the ranks that share a GPU, the lowest has the GPU's communicator; the others only take part in
+ * the meetings.
  *
  *     ls_cuda_links_connect(links, rank, …)           every rank at the same time
  *     ls_cuda_links_begin(&nccl, links, rank, err)    then NCCL calls on `nccl`
- *     ls_cuda_links_end(links, rank, result, …)       their result; waits until they are enqueued
+ *     ls_cuda_links_end(links, rank, result, …)       waits until these calls are enqueued;
+ *                                                     returns their result
  *
- * All communicators are non-blocking, so that no call into NCCL can hang: a rank that waits for
- * others polls, and checks the deadline and whether the barrier has been aborted.
+ * All communicators are non-blocking, so that no call into NCCL can hang. A rank that waits for
+ * other ranks polls, and checks the deadline and whether the barrier has been aborted.
  *
  * The watchdog is one thread per group. It asks every communicator for asynchronous errors, and
  * aborts the barrier at the first one. When the barrier is aborted, by the watchdog or by any rank,
@@ -52,12 +59,12 @@
  * in no other way. No rank may free memory that NCCL may touch before ls_cuda_links_are_gone
  * returns true.
  *
- * A lock per rank separates the worker's calls from the watchdog's. It is never held while
- * waiting. */
+ * One lock per rank separates the worker's calls from the watchdog's calls. No thread waits while
+ * it holds such a lock. */
 
 typedef struct ls_cuda_links ls_cuda_links;
 
-/* Creates the links of a group. `barrier` must outlive them. Calls nothing of NCCL yet. Errors:
+/* Creates the links of a group. `barrier` must outlive them. Does not call NCCL yet. Errors:
  * LS_ENOMEM, LS_ESYSTEM. */
 int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
                          ls_error *err);
@@ -68,8 +75,8 @@ void ls_cuda_links_destroy(ls_cuda_links *links);
 
 /* A rank's number among NCCL's ranks. */
 typedef struct ls_cuda_peer {
-    /* rank in NCCL's numbering; −1: the rank has no communicator. Rank 0 of the group is 0 here
-     * too. */
+    /* number among NCCL's ranks; −1: the rank has no communicator. It is 0 for rank 0 of the
+     * group. */
     int rank;
     int ranks; /* number of NCCL's ranks */
 } ls_cuda_peer;
@@ -83,33 +90,34 @@ int ls_cuda_links_connect(ls_cuda_links *links, int rank, ls_cuda_peer peer, uin
 /* Sets *out to the communicator of a rank that has one, and locks it until ls_cuda_links_end.
  * Errors: LS_EABORTED. */
 int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_error *err);
-/* Unlocks the communicator and waits until its calls are enqueued. `result` is that of the calls.
- * Must follow each successful ls_cuda_links_begin. Errors: LS_EDEVICE, LS_EUNSUPPORTED,
+/* Unlocks the communicator and waits until its calls are enqueued. `result`: result of the calls.
+ * Called after each successful ls_cuda_links_begin. Errors: LS_EDEVICE, LS_EUNSUPPORTED,
  * LS_EABORTED, LS_ETIMEDOUT. */
 int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint64_t deadline_ns,
                       ls_error *err);
 
-/* Returns true if an NCCL call has failed. ncclInProgress is not a failure: the communicators are
- * non-blocking. */
+/* Returns true if an NCCL call has failed. ncclInProgress is not a failure, because the
+ * communicators are non-blocking. */
 static inline bool ls_nccl_is_bad(ncclResult_t result)
 {
     return result != ncclSuccess && result != ncclInProgress;
 }
 
-/* Pauses between two polls. `rounds`: number of polls so far; the pause is longer after many. */
+/* Pauses between two polls. `rounds`: number of polls so far; after many polls the pause is
+ * longer. */
 void ls_cuda_nap(unsigned rounds);
 
 /* Tells the watchdog that the group is aborted. Thread: any. */
 void ls_cuda_links_wake(ls_cuda_links *links);
-/* Waits until every communicator has been aborted, or returns true at once if there was none.
- * Returns false if the deadline passes first. Thread: any. */
+/* Waits until every communicator has been aborted. Returns true then, or at once if there was no
+ * communicator. Returns false if the deadline passes first. Thread: any. */
 bool ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
 /* ---- a group -------------------------------------------------------------------------------- */
 
-/* Which ranks share a GPU. GPUs are numbered in the order in which they first appear among the
- * ranks: GPU 0 is that of rank 0. The lowest rank on a GPU is its leader. Only the leader
- * communicates with other GPUs, because NCCL allows one rank per GPU. */
+/* Which ranks share a GPU. GPUs are numbered in the sequence in which they first appear among the
+ * ranks, so GPU 0 is the GPU of rank 0. The lowest rank on a GPU is the GPU's *leader*. Only the
+ * leader communicates with other GPUs, because NCCL allows one rank per GPU. */
 typedef struct ls_cuda_gpu_map {
     int gpus;
     int *gpu;    /* [rank]: number of the rank's GPU */
@@ -122,7 +130,7 @@ typedef struct ls_cuda_rank {
     int ordinal;
     cudaEvent_t ready; /* the rank's partial sums are complete, and its total may be written */
     cudaEvent_t whole; /* the rank's enqueued work of the merge is done */
-    cudaEvent_t down[LS_BUCKETS]; /* the bucket has arrived in host memory (hosts.c) */
+    cudaEvent_t down[LS_BUCKETS]; /* [bucket]: the bucket has arrived in host memory (hosts.c) */
     float *stage;                 /* other GPUs' partial sums of this GPU's chunk (ordered.c) */
     size_t stage_floats;
     char own_cache_line[64];
@@ -140,8 +148,9 @@ typedef struct ls_cuda_merge {
 
 /* Work of a merge that was enqueued before its all_reduce. */
 typedef struct ls_cuda_ahead {
-    int buckets;  /* number of buckets of this step that are enqueued; 0: none */
-    int reported; /* number of buckets that were reported to the progress thread (hosts.c) */
+    int buckets; /* number of buckets of this training step that are enqueued */
+    /* number of these buckets that were reported to the cluster's progress thread (hosts.c) */
+    int reported;
     const float *from;
     float *total;
     cudaStream_t compute;
@@ -152,8 +161,8 @@ typedef struct ls_cuda_way {
     int links; /* non-zero: the way uses NCCL */
     /* Enqueues the work between the first meeting and the wait for `whole`, and records `whole`. */
     int (*enqueue)(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
-    /* Enqueues bucket `bucket` of `from` on the communication stream in a group that merges ahead.
-     * NULL: this way never merges ahead. */
+    /* Enqueues bucket `bucket` of `from` on the communication stream before the merge's first
+     * meeting (*ahead*). NULL: this way never does so. */
     int (*ahead)(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from, int bucket,
                  ls_error *err);
 } ls_cuda_way;
@@ -166,7 +175,7 @@ struct ls_cuda_group {
     ls_merge_group merge;
     ls_cuda_rank *rank;
     ls_cuda_links *links;
-    void *pinned; /* memory from ls_members_ops.memory if this group has pinned it, else NULL */
+    void *pinned; /* the memory from ls_members_ops.memory if this group has pinned it, else NULL */
 };
 
 struct ls_cuda_comm {
@@ -178,7 +187,7 @@ struct ls_cuda_comm {
     ls_cuda_gpu_map map;    /* set together with `way` */
     ls_cuda_ahead ahead;
     int gave_up;
-    ls_tree_rest rest; /* part of the shard tree that the last merge had to add */
+    ls_tree_rest rest; /* the additions of the shard tree that the last merge had to make */
     int maps[];        /* memory of `map` */
 };
 
@@ -202,61 +211,62 @@ static inline bool ls_cuda_comm_shares_gpu(const ls_cuda_comm *comm, int rank)
 
 /* ---- functions for the ways of merging ------------------------------------------------------- */
 
-/* Sets comm->rest to the additions that the shard tree still needs, given the partial sums of all
- * ranks.
- * Errors: as ls_tree_rest_update; LS_EUNSUPPORTED if there are more sums, or a deeper tree, than
- * the kernel takes. */
+/* Sets comm->rest to the additions that the shard tree still needs above the partial sums of all
+ * ranks. Errors: those of ls_tree_rest_update; LS_EUNSUPPORTED if there are more sums, or a deeper
+ * tree, than the kernel takes. */
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
 
-/* Makes the stream wait for `ready` of all ranks on this rank's GPU. */
+/* Makes the stream wait for the events `ready` of all ranks on this rank's GPU. */
 int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err);
 
 /* Records `event` on `stream`. */
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
                         ls_error *err);
 
-/* Pins the memory that is exchanged with other processes, until the group is destroyed. Called by
- * rank 0 before the first merge. */
+/* Pins the host memory that is exchanged with other processes, until the group is destroyed. Called
+ * by rank 0 before the first merge. */
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
 
-/* Returns the address in this rank's stage of partial sum `index`, `count` floats, of a rank on
- * another GPU. */
+/* Returns where partial sum `index`, `count` floats, of rank `rank` on another GPU lies in this
+ * rank's stage. */
 float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count);
 /* Returns the number of partial sums that the ranks below `rank` send to GPU `gpu`. It is the index
  * of the first partial sum of `rank` in that GPU's stage. If `rank` is the number of ranks, the
  * result is the total number of partial sums that arrive. */
 size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank);
 
-/* total[first … first + count) ← sum number `sum` of comm->rest (0 if there is only one), computed
- * from partial sums on this rank's GPU and from others' partial sums in its stage. */
+/* total[first … first + count) ← sum number `sum` of comm->rest (0 if there is only one sum),
+ * computed from the partial sums on this rank's GPU and from the partial sums of other GPUs in this
+ * rank's stage. */
 int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
                      cudaStream_t stream, ls_error *err);
 /* Copies total[first … first + count) to the totals of the other ranks on this GPU. */
 int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
                           cudaStream_t stream, ls_error *err);
-/* Enqueues the first `complete` buckets of `from`, this rank's only partial sum, except those that
- * are enqueued already. The buckets wait for an event of the compute stream. */
+/* Enqueues the first `complete` buckets of `from`, this rank's only partial sum. Buckets that are
+ * enqueued already are left out. The buckets wait for an event of the compute stream. */
 int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                           int complete, ls_error *err);
 
-/* Returns LS_OK, or LS_EINVAL if the buckets that are already enqueued were given other arrays. */
+/* Returns LS_EINVAL if buckets are enqueued already with other arrays than `from` and `total`, else
+ * LS_OK. */
 int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
                          ls_error *err);
 
 /* ---- over several processes (hosts.c) -------------------------------------------------------- */
 
-/* Sums the process's nodes of the shard tree into total[first … first + count), one node after
- * another, and copies each to the host. */
+/* Computes the sums of the process's nodes of the shard tree in total[first … first + count), one
+ * node after another, and copies each sum to the host. */
 int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
                        cudaStream_t stream, ls_error *err);
 /* ls_cuda_way.ahead for a process that has one rank. */
 int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                              int bucket, ls_error *err);
-/* Reports buckets that have arrived in host memory since the last call to the cluster's progress
- * thread. Waits for nothing. */
+/* Reports to the cluster's progress thread the buckets that have arrived in host memory since the
+ * last call. Does not wait. */
 int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err);
-/* Merges the nodes, which are all in host memory, with those of the other processes. The sum is in
- * this rank's total when `whole` has passed. */
+/* Merges this process's nodes, which are all in host memory, with the nodes of the other processes.
+ * The sum is in this rank's total when the event `whole` has passed. */
 int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
 
 /* ---- functions of the communicators' tables -------------------------------------------------- */

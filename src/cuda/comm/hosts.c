@@ -1,4 +1,5 @@
-/* Merging over several processes, each of which has GPUs of its own.
+/* Merging over several processes, each of which has GPUs of its own. group.h explains rank, merge,
+ * arena, bucket and `whole`.
  *
  *     the process's nodes of the shard tree, on its GPUs      as in one process (the ways)
  *     → host memory, which is pinned                          each rank copies its chunk
@@ -6,24 +7,25 @@
  *                                                             the cluster's progress thread
  *     → every rank's total
  *
- * The bits are therefore those of one process that has all the workers. A host that is lost, stops,
- * or differs is found in the same way as any worker, because no kernel ever waits for another host.
- * NCCL is used only within a process.
+ * The bits are therefore the same as in one process that has all the workers. A host that is lost,
+ * stops, or computes other data is detected in the same way as such a worker, because no kernel
+ * ever waits for another host. NCCL is used only within a process.
  *
- * Buckets ahead. If a process has one rank with one partial sum, that sum is the process's node.
- * The thread that runs backward calls merge_ready with the part that is complete so far. Buckets
- * are copied to the host on the communication stream, each after an event of the compute stream.
- * Buckets that have arrived in host memory are reported to the progress thread, in merge_ready and
- * while all_reduce waits; it sends them while earlier layers still run.
+ * Buckets ahead. If a process has one rank with one partial sum, this sum is the process's node.
+ * The thread that runs backward calls merge_ready with the length of the complete part. Buckets are
+ * copied to the host on the communication stream, each after an event of the compute stream.
+ * merge_ready, and all_reduce while it waits, report the buckets that have arrived in host memory
+ * to the cluster's progress thread. The progress thread sends these buckets while backward still
+ * runs.
  *
- * If a step fails after merge_ready, buckets that were reported to the progress thread are not
- * copied again when the step is repeated. Their contents are still right, because a node of the
- * tree has the same bits whichever process computes it. */
+ * If a training step fails after merge_ready, buckets that were reported to the progress thread are
+ * not copied again when the step is repeated. Their contents are still right, because a node of the
+ * tree has the same bits each time it is computed, whichever process computes it. */
 #include "cuda/comm/group.h"
 
 /* ---- to the host ----------------------------------------------------------------------------- */
 
-/* Copies floats first … end − 1 of `from`, an arena, to this process's node `node` in host
+/* Copies the floats first … end − 1 of the arena `from` to node `node` of this process in host
  * memory. */
 static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t first, size_t end,
                  cudaStream_t stream, ls_error *err)
@@ -87,7 +89,7 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
     int status = ls_merge_over_members(&comm->base, merge->times, err);
     if (status != LS_OK)
         return status;
-    /* buckets of the next step begin at the first */
+    /* the next training step begins with its first bucket */
     comm->ahead.buckets = comm->ahead.reported = 0;
     cudaError_t e =
         cudaMemcpyAsync(merge->total, d->members_ops->total(d->members), d->floats * sizeof(float),

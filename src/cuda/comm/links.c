@@ -14,7 +14,7 @@ enum { LOOK_EVERY_NS = 2000000 };
 
 typedef struct nccl_link {
     pthread_mutex_t lock;
-    ncclComm_t comm; /* NULL before it is created, and after it was aborted */
+    ncclComm_t comm; /* NULL before the communicator is created and after it was aborted */
     char own_cache_line[64];
 } nccl_link;
 
@@ -28,8 +28,8 @@ struct ls_cuda_links {
     pthread_t watchdog;
     int watched; /* non-zero: there is a watchdog */
     int closing;
-    /* 0: communicators may be created; 1: no more, the existing ones are being aborted; 2: all are
-     * aborted */
+    /* 0: communicators may be created; 1: none may be created, and the existing ones are being
+     * aborted; 2: all are aborted */
     int gone;
     ls_error failure; /* error that the watchdog has found; status 0: none */
     nccl_link link[]; /* [ranks] */
@@ -40,8 +40,8 @@ void ls_cuda_nap(unsigned rounds)
     const struct timespec nap = {0, 50000};
     if (rounds < 64)
         return;
-    /* Yields for some milliseconds before it sleeps, because a sleep, however short, takes longer
-     * than most steps. */
+    /* Yields for some milliseconds before it sleeps, because even the shortest sleep takes longer
+     * than most training steps. */
     if (rounds < 4096)
         sched_yield();
     else
@@ -108,7 +108,7 @@ static int sleep_until_closing(ls_cuda_links *l)
 static void end_all(ls_cuda_links *l)
 {
     pthread_mutex_lock(&l->lock);
-    /* `gone` is set before the aborts, so that no communicator is created after them. */
+    /* `gone` is set before the aborts, so that no rank creates a communicator after them. */
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     abort_all(l);
@@ -219,8 +219,8 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
 
 /* ---- a rank's calls ------------------------------------------------------------------------- */
 
-/* Fails with the error that the watchdog has found, or else with the message that another worker
- * has failed. */
+/* Fails with the error that the watchdog has found. If there is none, fails with the message that
+ * another worker has failed. */
 static int say_why(ls_cuda_links *l, ls_error *err)
 {
     pthread_mutex_lock(&l->lock);
@@ -231,7 +231,7 @@ static int say_why(ls_cuda_links *l, ls_error *err)
     return ls_fail(err, LS_EABORTED, "another worker failed first");
 }
 
-/* Waits until the communicator's calls are enqueued. The rank's lock is not held between two
+/* Waits until the communicator's calls are enqueued. Does not hold the rank's lock between two
  * polls. */
 static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns,
                        ls_error *err)

@@ -1,18 +1,18 @@
-/* The phases of a merge: joining and leaving, the first collective call, all_reduce and
- * merge_ready; and the tables of the communicators. */
+/* The calls of a communicator: joining and leaving, the first collective call, all_reduce and
+ * merge_ready. Also the tables of the communicators. group.h describes the parts of a merge. */
 #include "base/clock.h"
 #include "cuda/comm/group.h"
 
-/* Limits of two waits in nanoseconds. A rank that failed waits until its GPU no longer accesses the
- * other ranks' memory. A rank that leaves an aborted group waits until NCCL no longer accesses the
- * rank's memory. */
+/* Time limits in nanoseconds. GIVE_UP_NS: a rank that has failed waits until its GPU no longer
+ * accesses the other ranks' memory. LEAVE_NS: a rank that leaves an aborted group waits until NCCL
+ * no longer accesses the rank's memory. */
 #define GIVE_UP_NS 5000000000u
 #define LEAVE_NS 10000000000u
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
 
-/* Polls until `whole` has passed, so that an abort or the deadline ends the wait if the GPU does
- * not. */
+/* Waits until the event `whole` has passed. It polls, so that an abort or the deadline ends the
+ * wait if the GPU hangs. */
 static int await_whole(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_device *d = comm->mine->device;
@@ -33,7 +33,8 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
     }
 }
 
-/* Returns true if the stream has no unfinished work, or if the device is lost and runs none. */
+/* Returns true if the stream has no unfinished work, or if the device is lost, so that it runs no
+ * work any more. Waits until the deadline at most. */
 static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 {
     for (unsigned rounds = 0;; rounds++) {
@@ -47,8 +48,8 @@ static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
     }
 }
 
-/* Aborts the group and waits, up to GIVE_UP_NS, until no work that this rank has enqueued touches
- * another rank's memory. A second call does nothing. */
+/* Aborts the group, and waits until no work that this rank has enqueued accesses another rank's
+ * memory, at most GIVE_UP_NS. A second call does nothing. */
 static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
     uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
@@ -63,8 +64,8 @@ static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
     (void)cudaGetLastError();
 }
 
-/* Returns LS_OK, or LS_EABORTED if the group is aborted. In that case the work that was enqueued
- * ahead has ended. */
+/* Returns LS_EABORTED if the group is aborted, else LS_OK. If it returns LS_EABORTED, work that
+ * this rank has enqueued ahead has ended. */
 static int check_alive(ls_cuda_comm *comm, ls_error *err)
 {
     if (!ls_merge_aborted(&comm->group->merge))
@@ -112,9 +113,9 @@ static void free_rank(ls_cuda_rank *mine)
     mine->stage_floats = 0;
 }
 
-/* Leaves the group. Frees nothing that NCCL may still touch: if a merge was cut short, every
- * communicator must be aborted first, and work that this rank has enqueued ahead of an all_reduce
- * that never came must end. */
+/* Leaves the group. Frees no memory that NCCL may still access. If a merge was interrupted, it
+ * waits until every communicator has been aborted. If buckets were enqueued ahead and no all_reduce
+ * followed, it waits until this work has ended. */
 static void comm_leave(ls_comm *base)
 {
     ls_cuda_comm *comm = (ls_cuda_comm *)base;
@@ -181,8 +182,8 @@ static void map_gpus(ls_cuda_comm *comm)
     }
 }
 
-/* Chooses the way of merging. It depends on which ranks share a GPU, which is known once all ranks
- * have joined. */
+/* Chooses the way of merging. The choice depends on which ranks share a GPU. This is known when all
+ * ranks have joined. */
 static int choose_way(const ls_cuda_way **out, ls_cuda_comm *comm, ls_error *err)
 {
     const ls_comm_type *type = comm->base.group->type;
@@ -282,8 +283,8 @@ static int comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *p
     };
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "all_reduce: %d partial sums are given", count);
-    /* An aborted group is not changed, because other ranks may still read what this rank has
-     * shown. */
+    /* In an aborted group nothing is changed, because other ranks may still read the data of this
+     * rank (comm->shown). */
     int status = check_alive(comm, err);
     if (status != LS_OK)
         return status;
@@ -348,7 +349,7 @@ static int comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradi
         status = ls_cuda_not_recording(device, ls_cuda_stream_of(device, stream), "merging", err);
     if (status == LS_OK)
         status = ls_cuda_comm_goes_on(comm, gradient, total, err);
-    /* A group of one, or one that is not connected yet, merges in all_reduce. */
+    /* A group of one rank, and a group that is not connected yet, merges in all_reduce only. */
     if (status != LS_OK || !comm->way || !base->group->ahead)
         return status;
     const int complete = ls_buckets_complete(d->buckets, d->bucket_count, floats);
@@ -379,18 +380,18 @@ static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *
                   : ls_cuda_comm_record(comm, mine->whole, mine->device->communication->cuda, err);
 }
 
-/* Merging for workers that share one GPU. Every rank can access the GPU's memory, so a rank
- * computes its chunk from the others' partial sums where they are, and writes the chunk into all
- * totals.
+/* Merging for workers that share one GPU. Every rank can access the GPU's memory. So a rank reads
+ * the partial sums of all ranks where they are, computes its chunk of the sum, and writes the chunk
+ * into all totals.
  *
  *     wait for `ready` of every rank
  *     my total's chunk ← the tree over all ranks' partial sums
  *     that chunk → every rank's total
  *     record `whole`
  *
- * At the commit point all totals are complete, because every rank reaches it only after its own
- * `whole` has passed. Hence no rank writes to a partial sum or a total again before all work that
- * reads or writes it is done. */
+ * At the commit point all totals are complete, because every rank reaches the commit point only
+ * after its own `whole` has passed. Hence no rank writes to a partial sum or a total again before
+ * all work that reads or writes this memory is done. */
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     const bool members = ls_merge_has_members(&comm->group->merge);

@@ -1,23 +1,26 @@
-/* Merging with NCCL's all-reduce, in NCCL's order, for workers that have a GPU each.
+/* Merging with NCCL's all-reduce, in NCCL's order, for workers that have a GPU each. group.h
+ * explains rank, merge, arena, bucket and meeting.
  *
  * The arena is reduced bucket after bucket on the communication stream, each bucket after an event
  * of the compute stream. A rank with several partial sums first adds them up into its total.
  *
- * Buckets ahead. The thread that runs backward calls merge_ready with the part of the gradient that
- * is complete so far, and buckets are enqueued while earlier layers still run; all_reduce enqueues
- * the rest. In the other ways of merging, a rank may access the partial sums and totals of other
- * ranks only after the step's first meeting. Here buckets may be enqueued before that meeting, for
- * these reasons:
- * - A rank gives NCCL only its own sum and its own total. The event that the bucket waits for
- *   settles both, and NCCL itself waits for the peers' buckets.
- * - All ranks enqueue the same buckets in the same order, whenever they do so.
- * - No rank is still busy with the previous step: all_reduce returns after a meeting that each rank
- *   enters only when its GPU has finished that merge.
+ * Buckets ahead. The thread that runs backward calls merge_ready with the length of the complete
+ * part of the gradient, and complete buckets are enqueued while backward still runs. all_reduce
+ * enqueues the rest. In the other ways of merging, a rank may access the partial sums and totals of
+ * other ranks only after the first meeting of the merge. Here buckets may be enqueued before that
+ * meeting, for these reasons:
+ * - A rank gives NCCL only its own sum and its own total. The bucket waits for an event, after
+ *   which the sum is complete and the total may be written. NCCL itself waits for the peers'
+ *   buckets.
+ * - All ranks enqueue the same buckets in the same order; the time does not matter.
+ * - No rank is still busy with the previous merge: all_reduce returns after a meeting that each
+ *   rank enters only when its GPU has finished that merge.
  *
- * If a step fails between merge_ready and all_reduce, kernels of the peers wait for buckets that
- * this rank never sends. Whichever rank aborts the group, the watchdog then aborts all
+ * If a training step fails between merge_ready and all_reduce, kernels of the peers wait for
+ * buckets that this rank never sends. Some rank then aborts the group, and the watchdog aborts all
  * communicators. A rank with enqueued buckets counts as `reading` until all communicators are
- * aborted, or until it has seen its streams idle: in its next call, or when it leaves. */
+ * aborted, or until it has found its streams without work. It checks that in its next call and when
+ * it leaves. */
 #include "cuda/comm/group.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
@@ -29,7 +32,8 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
-    /* Grouped, because a single non-blocking call may return before it has enqueued anything. */
+    /* The call is in an NCCL group, because a single non-blocking call may return before it has
+     * enqueued anything. */
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
         ncclResult_t called =

@@ -1,27 +1,28 @@
-/* Merging in tree order on several GPUs, each with one worker or more: NCCL moves the data, a
- * kernel of ours adds.
+/* Merging in tree order on several GPUs, each with one worker or more. NCCL moves the data; a
+ * kernel of this back end adds. group.h explains rank, merge, arena and leader.
  *
- * Each GPU owns a chunk of the arena. The leader of the GPU's workers does all of the GPU's work on
- * its communication stream, between `ready` of every rank on the GPU and its own `whole`:
+ * Each GPU owns a chunk of the arena. The leader of the GPU's workers enqueues all of the GPU's
+ * merging work on its communication stream, after `ready` of every rank on the GPU and before its
+ * own `whole`:
  *
  *     the GPU's partial sums of chunk c → the owner of c      one NCCL group of sends and receives
  *     my total's chunk ← the tree over all partial sums       in the order of the shard tree
  *     that chunk → every leader's total                       another NCCL group
  *     my total → the totals of the GPU's other workers        copies
  *
- * Over several processes the second line computes the process's own nodes, which are copied to the
- * host. The sum comes back from the host (hosts.c) instead of the last two lines.
+ * Over several processes, the second line computes the process's own nodes, which are copied to the
+ * host. The last two lines do not apply, because the sum comes back from the host (hosts.c).
  *
- * All workers of a GPU can access its memory: their partial sums are read where they are. The
- * workers that are not leaders enqueue no merging work; the commit point tells them that their
- * leader's `whole` has passed.
+ * All workers of a GPU can access its memory, so the leader reads their partial sums where they
+ * are. The workers that are not leaders enqueue no merging work. When they have reached the commit
+ * point, their leader's `whole` has passed.
  *
- * The leader receives into a stage, which holds the other GPUs' partial sums of its chunk. The
- * stage grows only when the split of the shards changes, before anything is enqueued: memory is
+ * The leader receives the other GPUs' partial sums of its chunk into its *stage*. The stage grows
+ * only when the split of the shards changes, and before any work is enqueued, so that memory is
  * never allocated while NCCL runs. */
 #include "cuda/comm/group.h"
 
-/* Computes the chunk of a GPU. */
+/* Computes the range of the chunk that a GPU owns. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
     ls_merge_chunk(&comm->group->merge, comm->map.gpus, gpu, first, count);
@@ -50,8 +51,8 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
     return status;
 }
 
-/* Grows the stages if necessary. Every rank computes the same answer for all GPUs, so that all take
- * part in the meetings. */
+/* Grows the stages if necessary. Every rank computes for all GPUs whether a stage must grow, so
+ * that all ranks take part in the same meetings. */
 static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     int grow = 0;
@@ -59,7 +60,7 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
         grow |= stage_needed(comm, g) > comm->group->rank[comm->map.leader[g]].stage_floats;
     if (!grow)
         return LS_OK;
-    /* After this meeting all ranks have read the sizes of the stages, which may now change. */
+    /* After this meeting all ranks have read the sizes of the stages, so the sizes may change. */
     int status = ls_merge_meet(&comm->base, merge->times, err);
     if (status == LS_OK && ls_cuda_comm_leads(comm))
         status = grow_stage(comm, err);
@@ -68,8 +69,8 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-/* Sends this GPU's partial sums of the peer's chunk, and receives the peer's of this GPU's chunk.
- * Both sides number them rank by rank. */
+/* Sends this GPU's partial sums of the peer's chunk, and receives the peer's partial sums of this
+ * GPU's chunk. Both sides number the partial sums rank by rank. */
 static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                   cudaStream_t stream)
 {

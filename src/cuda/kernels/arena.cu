@@ -17,8 +17,8 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cud
 
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
-/* Returns non-zero if the step must change nothing. A launch that sets `skip` does not read it: all
- * threads see the same loss, and read `skip` only if the loss is finite. */
+/* Returns non-zero if the update must be skipped. A launch that sets `skip` does not read it: all
+ * threads read the same loss, and read `skip` only if the loss is finite. */
 __device__ static int is_skipped(ls_k_guard guard)
 {
     if (!guard.loss)
@@ -31,8 +31,8 @@ __device__ static int is_skipped(ls_k_guard guard)
     return 1;
 }
 
-/* Copies the loss and the number of correct rows to host memory, so that no separate copy has to
- * follow the update. */
+/* Copies the loss and the number of correct rows to host memory, so that no separate copy is needed
+ * after the update. */
 __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
 {
     if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->stats_copy)
@@ -77,7 +77,7 @@ struct adamw_step {
     }
 };
 
-/* Returns the four gradients from 4·i on. */
+/* Returns the gradients of the elements 4·i … 4·i + 3. */
 __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
 {
     if (!u.in_shadow || !(u.in_shadow[i >> 7] >> (i >> 2 & 31) & 1))
@@ -88,8 +88,8 @@ __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
 }
 
 /* Applies `step` to each float. Threads process groups of four floats; the number of floats in an
- * arena is a multiple of 16. Groups are counted in 32 bits, because no GPU has memory for 2³² of
- * them. */
+ * arena is a multiple of 16. Groups are counted in 32 bits, because no GPU has memory for 2³²
+ * groups. */
 template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
@@ -129,7 +129,8 @@ cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_dec
     return cudaGetLastError();
 }
 
-/* Computes the differences 1 − βᵗ in double, once per block, because they are small. */
+/* Computes the differences 1 − βᵗ once per block. They are computed in double, because they may be
+ * small. */
 __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
@@ -177,7 +178,8 @@ cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_
     return cudaGetLastError();
 }
 
-/* clip: each block sums every LS_K_CLIP_SUMS-th part, then one block adds the sums */
+/* Clipping: each of LS_K_CLIP_SUMS blocks sums its part of the squares, then one block adds the
+ * sums. */
 
 __global__ static void square_blocks(double *partial, const float *grad, size_t count)
 {

@@ -1,4 +1,5 @@
-/* Kernels that prepare data: dataset rows to a batch, layouts, number formats. */
+/* Kernels that prepare data: they gather dataset rows into a batch, and convert layouts and number
+ * formats. */
 #include "cuda/kernels/kernels.cuh"
 
 #define LS_ANYWHERE __host__ __device__ static inline
@@ -169,8 +170,8 @@ cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 
 enum { SIDE = 32, LINES = 8 };
 
-/* Transposes by way of a square in shared memory, so that threads access adjacent elements of both
- * tensors. */
+/* Transposes by way of a square in shared memory, so that adjacent threads access adjacent elements
+ * of both tensors. */
 __global__ static void transpose(float *to, const float *from, int rows, int a, int b)
 {
     __shared__ float square[SIDE][SIDE + 1];

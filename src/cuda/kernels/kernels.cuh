@@ -28,16 +28,18 @@ static inline int ls_aligned(const void *a)
 
 /* ---- m × c: threadIdx.x counts chunks of channels, threadIdx.y counts positions -------------- */
 
-/* Returns V, the number of adjacent channels that a thread processes in the functions below: as
- * many values as 16 bytes contain if c is a multiple of that number, else 1. */
+/* Returns V, the number of adjacent channels that a thread processes in the functions below. V is
+ * the number of values that fit into 16 bytes if c is a multiple of that number, else 1. These V
+ * channels are a *chunk*. */
 static inline int ls_wide(int c, size_t value_bytes)
 {
     return (size_t)c % (16 / value_bytes) == 0 ? (int)(16 / value_bytes) : 1;
 }
 
-/* Returns the tile of threads for c channels in chunks of V. x is the number of adjacent chunks, at
- * most 8, such that the tiles are as equal as possible; y is the number of positions, a power of
- * two. The tile depends only on c and V, and so does the order of sums. */
+/* Returns the *tile*, the threads of a block, for c channels in chunks of V. x is the number of
+ * adjacent chunks, at most 8, such that the tiles are as equal as possible. y is the number of
+ * positions, a power of two. The tile depends only on c and V, and therefore the order of sums
+ * depends only on them. */
 static inline dim3 ls_tile_of(int c, int V)
 {
     const unsigned chunks = (unsigned)(c / V);
@@ -47,8 +49,9 @@ static inline dim3 ls_tile_of(int c, int V)
     return dim3(x, y);
 }
 
-/* Returns the grid of a kernel over an m × c tensor whose threads have V channels: blocks of
- * LS_K_BLOCK positions along x, channels along y, which has at most 65,535 blocks, and z. */
+/* Returns the grid of a kernel over an m × c tensor whose threads have V channels. Along x the grid
+ * has blocks of LS_K_BLOCK positions. Along y and z it has tiles of channels; y has at most 65,535
+ * blocks. */
 static inline dim3 ls_over(size_t m, int c, int V)
 {
     const unsigned x = ls_tile_of(c, V).x, tiles = ((unsigned)(c / V) + x - 1) / x;
@@ -58,8 +61,9 @@ static inline dim3 ls_over(size_t m, int c, int V)
 
 /* ---- division by a number that the host knows ------------------------------------------------ */
 
-/* Divides n below 2³¹ by d with a product. 2^(31 + l) / d rounded up is wrong by less than 2^l / d
- * of a unit if 2^l is at least d. */
+/* Divides n below 2³¹ by d with a multiplication and a shift. The factor is 2^(31 + l) / d, rounded
+ * up, where 2^l is at least d. The rounding is less than 1, so the product's error after the shift
+ * is less than n / 2^(31 + l), which is below 1 / d and cannot change the quotient. */
 struct ls_divisor {
     uint32_t d, factor, shift;
 };
@@ -201,8 +205,8 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     } while (0)
 
-/* Executes the statement with T, and with V as the values of a chunk: those of 16 bytes, or one if
- * c is not a multiple. */
+/* Executes the statement with T as the type of the tensors' values and V as the number of values of
+ * a chunk (ls_wide). */
 #define LS_TILED(half, c, T, V, ...)                                                               \
     LS_TYPED(half, T, LS_CHOSEN(ls_wide(c, sizeof(T)) > 1, WIDE, {                                 \
         enum { V = WIDE ? 16 / sizeof(T) : 1 };                                                    \
@@ -229,7 +233,8 @@ template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint3
     return s;
 }
 
-/* Returns one byte of a relu's mask: one bit for each value of a chunk. */
+/* Returns one byte of a relu's mask: one bit for each value of a chunk, set if the value is above
+ * zero. */
 template <int V> __device__ static inline uint32_t ls_above_zero(const float value[V])
 {
     uint32_t bits = 0;
@@ -246,9 +251,9 @@ template <int Q> struct ls_lanes_room {
     float row[Q][LS_THREADS + 8];
 };
 
-/* Adds up values over the lanes. Every thread of the block provides Q values; afterwards
- * ls_total_of returns the sum of each over the lanes. The number of lanes is a power of two and at
- * least Q. */
+/* Adds up values over the lanes of a tile (threadIdx.y). Every thread of the block provides Q
+ * values. Afterwards ls_total_of returns the sum over the lanes of each of these values. The number
+ * of lanes is a power of two and at least Q. */
 template <int Q>
 __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
 {
@@ -260,7 +265,8 @@ __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q
     float sum = 0;
     for (int n = 0; n < Q; n++)
         sum += room.row[q][(group + n * groups) * x + threadIdx.x];
-    /* No barrier is needed here: the value that this thread replaces is read by no other thread. */
+    /* No barrier is needed here, because no other thread reads the value that this thread
+     * replaces. */
     room.row[q][group * x + threadIdx.x] = sum;
     __syncthreads();
 }
@@ -273,7 +279,7 @@ template <int Q> __device__ static inline float ls_total_of(const ls_lanes_room<
     return sum;
 }
 
-/* Returns the sum over a block, in a binary tree. */
+/* Returns the sum over the threads of a block, added in a binary tree. */
 template <class T> __device__ static inline T ls_sum_of_block(T value)
 {
     __shared__ T sum[LS_THREADS];
@@ -298,8 +304,8 @@ __device__ static inline void ls_put_sum(float *to, double value, int add)
 cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, int c,
                            cudaStream_t stream);
 
-/* Stores a block's sums of V channels. If the grid has one block, the total is finished at once;
- * otherwise ls_bias_finish adds the blocks. */
+/* Stores a block's sums of V channels. If the grid has only one block of positions, they are the
+ * totals. Otherwise ls_bias_finish adds the sums of all blocks. */
 template <int V>
 __device__ static inline void ls_put_partial(float *total, int add, float *partial,
                                              const ls_lanes_room<V> &room,

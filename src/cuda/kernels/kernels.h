@@ -1,19 +1,20 @@
-/* The back end's own kernels: C functions that enqueue one kernel, sometimes two, and return.
+/* The back end's own kernels. Each C function enqueues one kernel, sometimes two, and returns.
  *
- * All pointers are to device memory unless a comment says "host". Tensors are fp32. Where a
- * function has a parameter or field `half`, its void pointers are bf16 tensors if `half` is
- * non-zero (uint16_t: the upper halves of fp32, rounded to nearest, ties to even); all computations
- * are in fp32 in either case. `m × c` is a channels-last tensor: m positions (rows · h · w) of c
- * values. "a ← b" means that b overwrites a; with `add`, b is added to a. A comment that begins
- * with such a formula says what the function's kernels compute.
+ * All pointers are to device memory unless a comment says "host". Tensors are fp32. If a function
+ * has a parameter or field `half`, its void pointers are bf16 tensors when `half` is non-zero. (A
+ * bf16 number is a uint16_t: the upper half of an fp32 number, rounded to nearest, ties to even.)
+ * All computations are in fp32 in either case. `m × c` is a channels-last tensor: m *positions*
+ * (rows · h · w) of c values. "a ← b" means that b overwrites a; with `add`, b is added to a. A
+ * comment that begins with such a formula says what the function's kernels compute.
  *
- * Every result has one order of summation, which the shapes alone determine: it depends neither on
- * the grid nor on the GPU, and no kernel uses atomics on floats. The translation units are compiled
- * without fused multiply-adds.
+ * The order of each sum is determined by the shapes alone. It depends neither on the grid nor on
+ * the GPU, and no kernel uses atomics on floats. The translation units are compiled without fused
+ * multiply-adds.
  *
- * Each function has a twin: a function of the same name in plain C in tests/doubles/kernels_cpu*.c.
- * Tests link the twins to run the back end without a GPU. On a GPU, tests compare each kernel with
- * its twin. Structures passed by address are in host memory and are copied before the call returns.
+ * Each function has a *twin* for tests: a function of the same name in plain C in
+ * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
+ * the twins to run the back end without a GPU. On a GPU, tests compare each kernel with its twin.
+ * Structures passed by address are in host memory and are copied before the call returns.
  */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
@@ -39,8 +40,8 @@ typedef struct ls_k_args {
     float lr, scale, row_scale;
 } ls_k_args;
 
-/* Arguments of the steps of one launch. The structure is small enough to be passed to a kernel by
- * value. */
+/* Arguments of the training steps of one launch of a graph. The structure is small enough to be
+ * passed to a kernel by value. */
 enum { LS_K_STEPS = 8 };
 typedef struct ls_k_steps {
     ls_k_args step[LS_K_STEPS];
@@ -49,8 +50,8 @@ typedef struct ls_k_steps {
 /* to[0 … count) ← value->step (host). */
 cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream);
 
-/* A fault in the data that a kernel has found; `code` 0: none. The structure is in pinned host
- * memory, which the device can write. */
+/* A fault that a kernel has found in the data. `code` is 0 if there is none. The structure is in
+ * pinned host memory, which the device can write. */
 typedef struct ls_k_fault {
     int code; /* LS_K_FAULT_LABEL or 0 */
     int row, label, classes;
@@ -62,24 +63,26 @@ enum { LS_K_FAULT_LABEL = 1 /* a label that is not a class */ };
 
 typedef struct ls_k_gather {
     const void *images;    /* [dataset rows][c][h][w], bytes or floats */
-    const int32_t *labels; /* labels or targets of the dataset, `words` per row, or NULL */
+    const int32_t *labels; /* labels or targets of the dataset, `words` per row; may be NULL */
     int32_t *labels_out;
-    float *y;              /* [rows][h][w][c] */
-    const ls_k_args *args; /* uses rows; also seed and epoch if rows are augmented */
+    float *y; /* [rows][h][w][c] */
+    /* the kernel reads the field rows, and seed and epoch if rows are augmented */
+    const ls_k_args *args;
     int rows, c, h, w;
     float mean[4], std[4];
     int crop, flip; /* 0: not done */
     int rotate, erase, brightness, mixup;
     int floats;  /* non-zero: images are floats, else bytes */
-    int words;   /* words of a row's label or target */
+    int words;   /* number of 32-bit words of a row's label or target */
     int vectors; /* non-zero: targets are floats */
 } ls_k_gather;
 
 /* y ← the batch of dataset rows, normalised and augmented as ls_gather in plugin.h defines it. */
 cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream);
 
-/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b. Row-major to channels last with a =
- * channels, b = pixels; the other direction with the two exchanged. */
+/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b. With a = channels and b = pixels, it
+ * converts row-major to channels last; with a = pixels and b = channels, channels last to
+ * row-major. */
 cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
                            cudaStream_t stream);
 
@@ -97,7 +100,7 @@ cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cu
 /* y ← x + x2; with `relu`, 0 where the sum is not above 0. y may be x or x2. */
 cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu, size_t count,
                      cudaStream_t stream);
-/* dx, dx2 ← dy, or 0 where y (may be NULL) is not above 0. dx2 may be NULL. */
+/* dx, dx2 ← dy where y is above 0, else 0; if y is NULL, ← dy. dx2 may be NULL. */
 cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, int half,
                           size_t count, cudaStream_t stream);
 
@@ -119,12 +122,13 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
 /* For m positions: y[c1 + c2] ← x[c1], x2[c2]. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
                         cudaStream_t stream);
-/* Gradient of the function above: dx[c1], dx2[c2] ← the parts of dy[c1 + c2]. */
+/* Gradient of ls_k_concat: dx[c1], dx2[c2] ← the parts of dy[c1 + c2]. */
 cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, int c1, int c2,
                              cudaStream_t stream);
 
-/* Whether an element is kept is drawn with (seed, number, epoch, dataset row · c·pixels + element),
- * where elements are counted in c, h, w order even if the memory has another order. */
+/* A random number decides whether an element is kept. It is drawn with (seed, number, epoch,
+ * dataset row · c·pixels + element). Elements are counted in c, h, w order, even if the memory has
+ * another order. */
 typedef struct ls_k_dropout {
     const ls_k_args *args;
     uint32_t number; /* number of the random stream */
@@ -178,27 +182,29 @@ typedef struct ls_k_quads {
 } ls_k_quads;
 
 /* y ← the pooled relu of x + bias[c] (may be NULL). bits (may be NULL) ← one byte for each value of
- * y. Bit 2·line + column is set if the gradient of y goes to that pixel of its window. These are
- * the first largest pixel, or all pixels for an average; with a relu only those above 0. */
+ * y. Bit 2·line + column is set if the gradient of y goes to that pixel of its window. For a
+ * maximum this is the first of the largest pixels; for an average it is every pixel. With a relu,
+ * only bits of pixels above 0 are set. */
 cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const float *bias,
                                const ls_k_quads *quads, cudaStream_t stream);
 /* dx ← the gradient of x; bias_sum[c] (may be NULL) ← or, with `add`, += the sum of dx over
- * positions. `partial` has ls_k_partial_floats floats for the positions of y. */
+ * positions. `partial` has ls_k_partial_floats(m, c) floats, where m is the number of positions of
+ * y. */
 cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
                             float *partial, const ls_k_quads *quads, cudaStream_t stream);
 
 /* ---- sums over positions --------------------------------------------------------------------- */
 
-/* Positions that are summed as one block; the sums of the blocks are then added in order. A tensor
- * has fewer than 2³¹ values and begins at a multiple of 16 bytes. */
+/* Number of positions that are summed as one block. The sums of the blocks are then added in
+ * ascending order. A tensor has fewer than 2³¹ values and begins at a multiple of 16 bytes. */
 enum { LS_K_BLOCK = 256 };
 
 /* Returns the floats of scratch memory (`partial`) that the functions of this section need for m ×
  * c. */
 size_t ls_k_partial_floats(size_t m, int c);
 
-/* sum[c] ← or, with `add`, += Σ over positions of g, where g is dy, or 0 where y (may be NULL) is
- * not above 0. `masked` (may be NULL, may be dy) ← g. */
+/* sum[c] ← or, with `add`, += Σ over positions of g. g is dy where y is above 0, and 0 elsewhere;
+ * if y is NULL, g is dy. `masked` (may be NULL, may be dy) ← g. */
 cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
                            int add, float *partial, size_t m, int c, cudaStream_t stream);
 /* y (m × c) ← y + bias[c] (may be NULL); with `relu`, 0 where the sum is not above 0. */
@@ -207,15 +213,15 @@ cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, 
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* Returns the bytes of a relu's mask: one bit for each value, 1 where y is above 0. One byte holds
- * the bits of as many values of a position as 16 bytes hold, or of one value if c is not a multiple
- * of that number. */
+/* Returns the bytes of a relu's mask: one bit for each value, 1 where y is above 0. One byte of the
+ * mask holds the bits of V values of a position: V is the number of values that fit into 16 bytes,
+ * or 1 if c is not a multiple of that number. */
 size_t ls_k_mask_bytes(size_t m, int c, int half);
 
 typedef struct ls_k_norm {
     size_t m;
     int c;
-    int rows; /* rows of the batch: the contribution is rows · mean */
+    int rows; /* number of rows of the batch; the contribution to the running mean is rows · mean */
     float epsilon;
     int relu;
     int half; /* type of x, x2, y and their gradients */
@@ -226,7 +232,8 @@ typedef struct ls_k_norm {
 cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
                                  const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream);
-/* mean[c], inverse[c] ← the same from running statistics: mean [c], variance [c]. */
+/* mean[c], inverse[c] ← mean and 1/√(variance + ε) from the running statistics: mean [c], then
+ * variance [c]. */
 cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
                               const ls_k_norm *norm, cudaStream_t stream);
 /* y ← (x − mean)·(inverse·weight) + bias (+ x2, may be NULL), followed by the relu if there is one.
@@ -234,8 +241,9 @@ cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
                             const float *mean, const float *inverse, const float *weight,
                             const float *bias, const ls_k_norm *norm, cudaStream_t stream);
-/* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse, where g is dy or, with a relu, 0 where
- * its mask has no bit. weight_grad and bias_grad ← or, with `add`, += the second and the first. */
+/* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse. g is dy; with a relu, g is 0 where the
+ * mask has no bit. bias_grad ← or, with `add`, += the first sums; weight_grad ← or += the second
+ * sums. */
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
                            const void *x, const void *dy, const uint8_t *mask, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
@@ -245,7 +253,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
 
-/* layer norm: `rows` rows of n values, in the same order as weight and bias */
+/* layer norm: `rows` rows of n values; weight and bias have the order of a row's values */
 
 /* y ← (x − mean)·inverse·weight + bias; stats[rows][2] ← mean and inverse = 1/√(variance + ε). */
 cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float *weight,
@@ -265,11 +273,12 @@ cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, 
 typedef struct ls_k_xent {
     const float *x;        /* [rows][classes] */
     const int32_t *labels; /* [rows] */
-    const float *weight;   /* [classes], factor of a row by its label; NULL: 1 */
-    float *dx;             /* may be NULL */
-    float *stats;          /* [0] summed loss, [1] number of correct rows */
-    float *row;            /* scratch: 2 · rows */
-    ls_k_fault *fault;     /* set for the first row whose label is not a class */
+    /* [classes], factor of a row's loss and gradient, by the row's label; NULL: 1 */
+    const float *weight;
+    float *dx;         /* may be NULL */
+    float *stats;      /* [0] summed loss, [1] number of correct rows */
+    float *row;        /* scratch: 2 · rows */
+    ls_k_fault *fault; /* set for the first row whose label is not a class */
     int rows, classes;
     float smoothing;
     int add; /* non-zero: adds to stats */
@@ -294,8 +303,8 @@ cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t strea
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 
-/* The fields of an optimizer that decide whether a step is applied: `loss` and `skip` are `guard`
- * and `skip` of ls_op_buffers in plugin.h. If both are NULL, each step is applied. The optimizers
+/* Decides whether an optimizer's update is applied: `loss` and `skip` are the fields `guard` and
+ * `skip` of ls_op_buffers in plugin.h. If both are NULL, each update is applied. The optimizers
  * copy the first two floats at `loss` to args->stats_copy. */
 typedef struct ls_k_guard {
     const float *loss;
@@ -318,14 +327,14 @@ typedef struct ls_k_update {
     size_t count;
 } ls_k_update;
 
-/* One step of SGD, as ls_sgd in plugin.h defines it. slot[0] is NULL if momentum is 0. lr and scale
- * come from args. */
+/* One update of SGD, as ls_sgd in plugin.h defines it. slot[0] is NULL if momentum is 0. lr and
+ * scale come from args. */
 cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
                      cudaStream_t stream);
 typedef struct ls_k_adamw {
     float beta1, beta2, epsilon, weight_decay;
 } ls_k_adamw;
-/* One step of AdamW, as ls_adamw in plugin.h defines it. */
+/* One update of AdamW, as ls_adamw in plugin.h defines it. */
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
                             cudaStream_t stream);
 /* to[i] += momentum · (sum[i]·row_scale − to[i]); with `of_weights` the scale is 1. */
@@ -344,14 +353,15 @@ cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_
 /* largest number of arenas in one call */
 enum { LS_K_ARENAS = 128 };
 
-/* A step of `order`: a number below LS_K_ARENAS pushes that arena's value on a stack; LS_K_ADD
- * replaces the two topmost values, a below b, with a + b. */
+/* An element of `order` (below): a number below LS_K_ARENAS pushes that arena's value on a stack.
+ * LS_K_ADD replaces the two topmost values of the stack, a below b, with a + b. */
 enum { LS_K_ADD = 255 };
 
-/* out[i] ← the sum of in[k][i], k < count, for i < floats, in the order of a binary tree in postfix
- * form: 2·count − 1 steps that leave one value. The stack holds at most LS_K_STACK values. `in` and
- * `order` are host arrays, copied before the call returns; out may be one of `in`. Any number of
- * floats and any alignment is allowed; 16-byte alignment is fastest. */
+/* out[i] ← the sum of in[k][i], k < count, for i < floats, in the order of a binary tree. `order`
+ * is the tree in postfix form: 2·count − 1 elements that leave one value on the stack. The stack
+ * holds at most LS_K_STACK values. `in` and `order` are host arrays, copied before the call
+ * returns. `out` may be one of `in`. Any number of floats and any alignment is allowed; 16-byte
+ * alignment is fastest. */
 enum { LS_K_STACK = 16 };
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
                             size_t floats, cudaStream_t stream);

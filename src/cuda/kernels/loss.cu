@@ -1,6 +1,6 @@
-/* Losses. Softmax and cross-entropy: a thread computes a row if there are few classes, else a warp
- * does; this depends only on the number of classes. Then the rows' losses are added in order. For a
- * small batch with few classes one kernel does both, with the same bits. */
+/* Losses. Softmax and cross-entropy: if there are few classes, a thread computes a row, otherwise a
+ * warp does. Only the number of classes decides this. Then the losses of the rows are added in
+ * ascending order. For a small batch with few classes, one kernel does both, with the same bits. */
 #include "cuda/kernels/kernels.cuh"
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
@@ -20,14 +20,14 @@ __device__ static void put_row(const ls_k_xent &k, int row, int best, float m, d
     const int label = k.labels[row], known = label >= 0 && label < k.classes;
     const float *x = k.x + (size_t)row * k.classes;
     double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
-    /* A row without a valid label gets the loss NaN, so that nothing is learned from it. */
+    /* A row without a valid label gets the loss NaN, so that the update of this training step is
+     * skipped. */
     const double loss = log(sum) - target - smoothing / k.classes * all;
     k.row[row] = known ? (float)(k.weight ? (double)k.weight[label] * loss : loss) : NAN;
     k.row[k.rows + row] = best == label;
 }
 
-/* Stores dx of class j: e/Σe − target. `share` is 1/Σe, so that the division is done once per
- * row. */
+/* Stores dx of class j: e/Σe − target. `share` is 1/Σe, which is computed once per row. */
 __device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, double share)
 {
     const float everywhere = (float)((double)k.smoothing / k.classes);
@@ -59,8 +59,8 @@ __device__ static void find_largest(float *most, int *best, const float *x, int 
     }
 }
 
-/* Computes one row: loss = log Σe − Σ target·(z − m). A warp does so, or one thread if the classes
- * are so few that shuffles are not worth their latency. */
+/* Computes one row: loss = log Σe − Σ target·(z − m). LANES threads compute it together: a warp, or
+ * one thread if there are so few classes that shuffles are not worth their latency. */
 template <int LANES> __device__ static void do_row(const ls_k_xent &k, int row, int lane)
 {
     static_assert(LANES == 1 || LANES == WARP, "shuffles are over a whole warp");
@@ -90,8 +90,8 @@ __device__ static void report(const ls_k_xent &k, int row)
     k.fault->code = LS_K_FAULT_LABEL;
 }
 
-/* Adds the rows' losses with SUM_THREADS threads of one block; the other threads only take part in
- * barriers. If k.labels is NULL, no row has an invalid label. */
+/* Adds the losses of the rows with SUM_THREADS threads of one block; the other threads only take
+ * part in barriers. If k.labels is NULL, no row can have an invalid label. */
 __device__ static void add_rows(const ls_k_xent &k)
 {
     __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];

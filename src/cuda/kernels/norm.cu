@@ -1,15 +1,16 @@
 /* Sums over positions of an m × c tensor, biases, and batch norm, which consists of such sums; and
  * layer norm.
  *
- * The order of a sum: positions are divided into blocks of LS_K_BLOCK. Within a block, lane y of a
- * tile (ls_tile_of) adds positions y, y + lanes, …. Then the lanes are added up: lanes that are
- * `lanes / Q` apart form a group, each group is added, and then the groups in order. The tile
- * depends on c and the type alone. The blocks' sums are then added in double by LANES lanes, and
- * the lanes in a binary tree. */
+ * The order of a sum. Positions are divided into blocks of LS_K_BLOCK. A *lane* is a value of
+ * threadIdx.y. Within a block, lane y of a tile (ls_tile_of) adds positions y, y + lanes, …. Then
+ * the lanes are added up (ls_add_lanes): lanes that are `lanes / Q` apart form a group; the lanes
+ * of each group are added, and then the groups in ascending order. The tile depends on c and the
+ * type alone. The sums of the blocks are then added in double by LANES lanes, and the sums of these
+ * lanes in a binary tree. */
 #include "cuda/kernels/kernels.cuh"
 
-/* Number of lanes that add the sums of blocks, and number of adjacent channels that a thread block
- * adds: as many as one sector of memory has. */
+/* LANES: number of lanes that add the sums of blocks. FINISH_CHANNELS: number of adjacent channels
+ * of a thread block, as many as fit into one sector of memory. */
 enum { FINISH_CHANNELS = 8, LANES = 128, FINISH_THREADS = FINISH_CHANNELS * LANES };
 
 static size_t blocks_of(size_t m)
@@ -29,15 +30,15 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
 
 /* ---- loops over positions -------------------------------------------------------------------- */
 
-/* Number of positions, or of blocks, that a thread loads before it uses the first of them, because
- * memory has a long latency. */
+/* Number of positions, or of sums of blocks, that a thread loads before it uses the first of them.
+ * Memory has a long latency, which the loads in flight hide. */
 #define BATCH 4
 #define IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < BATCH; k++)
 
-/* Calls use(at, inside, x, x2) for each position of the thread: the chunk and its values of both
- * tensors. x2 is loaded with TWO; with MASK its values are 0 where the mask has no bit. Beyond the
- * last position, `use` is called for the last one again with `inside` false, so that loading has no
- * branch. `use` must not store that result. */
+/* Calls use(at, inside, x, x2) for each position of the thread. `at` is the offset of the chunk, x
+ * and x2 are its values in both tensors. x2 is loaded only with TWO. With MASK, values of x2 are 0
+ * where the mask has no bit. Beyond the last position, `use` is called for the last position again
+ * with `inside` false, so that loading needs no branch; `use` must not store a result then. */
 template <class T, int V, bool TWO, bool MASK, class Use>
 __device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2,
                                      const uint8_t *mask, Use use)
@@ -65,7 +66,7 @@ __device__ static void each_position(const ls_thread_span &span, const T *x, con
     }
 }
 
-/* Does the same for one tensor: use(at, inside, x). */
+/* Does the same as each_position for one tensor: calls use(at, inside, x). */
 template <int V, class T, class Use>
 __device__ static void each_value(const ls_thread_span &span, const T *x, Use use)
 {
@@ -76,7 +77,7 @@ __device__ static void each_value(const ls_thread_span &span, const T *x, Use us
 
 /* ---- sums over blocks ------------------------------------------------------------------------ */
 
-/* Adds both values of all lanes of a channel in a binary tree; lane 0 has the result. */
+/* Adds sum[0], and sum[1], of all lanes of a channel in a binary tree. Lane 0 has the results. */
 __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREADS])
 {
     unsigned x = blockDim.x, me = threadIdx.y * x + threadIdx.x;
@@ -96,8 +97,8 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
 }
 
 /* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block,
- * and adds up the `sum` of the lanes: lane 0 of each channel has both. Beyond the last block `add`
- * is called with zeros and must then add nothing. */
+ * and then adds up the `sum` of all lanes. Lane 0 of each channel has the two results. Beyond the
+ * last block, `add` is called with zeros, and must then add nothing. */
 template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
                                   uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
@@ -222,8 +223,8 @@ cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void 
 
 /* ---- batch norm: statistics ----------------------------------------------------------------- */
 
-/* Computes the mean and Σ(x − mean)² of each block from sums of the differences to its first value.
- * The differences are small even if the mean is far from zero. */
+/* Computes the mean and Σ(x − mean)² of each block from sums of the differences to the block's
+ * first value. These differences are small even if the mean is far from zero. */
 template <class T, int V>
 __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int c)
 {
@@ -251,15 +252,15 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* Returns the number of positions of a block. Returns 0 beyond the last block, because add_blocks
- * also calls this for such blocks. */
+/* Returns the number of positions of a block; 0 for blocks beyond the last one, for which
+ * add_blocks calls `add` too. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
     uint32_t first = block * LS_K_BLOCK;
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
-/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Only the first of each
+/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Only sum[0] of each
  * pair of sums is used. */
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
 norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
@@ -489,8 +490,8 @@ __global__ static void layer_norm(float *y, float *stats, const float *x, const 
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         squares += (from[i] - mean) * (from[i] - mean);
     float inverse = 1 / sqrtf(ls_sum_of_block(squares) / (float)n + epsilon);
-    /* The squares exceeded the range of floats. They are computed again from values scaled by 2⁻⁶⁴;
-     * ε is negligible beside them. */
+    /* The sum of squares exceeded the range of floats. It is computed again from values that are
+     * scaled by 2⁻⁶⁴. ε is negligible beside such a sum. */
     if (inverse == 0) {
         squares = 0;
         for (size_t i = threadIdx.x; i < n; i += LS_THREADS)

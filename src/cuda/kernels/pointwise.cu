@@ -5,7 +5,7 @@
 
 /* ---- out ← f(a), out ← f(a, b) --------------------------------------------------------------- */
 
-/* Computes four elements at a time if `wide`, then the rest one by one. */
+/* Computes four elements at a time if `wide` is set, then the rest one by one. */
 template <class T, class F>
 __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, int wide)
 {
@@ -21,7 +21,7 @@ __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, i
         ls_put(out, 4 * quads + i, f(ls_get(a, 4 * quads + i), ls_get(b, 4 * quads + i)));
 }
 
-/* For a function of one argument, b is a, and its memory is read only once. */
+/* For a function of one argument, `b` equals `a`, and the memory is read only once. */
 template <class T, class F>
 static cudaError_t map(T *out, const T *a, const T *b, F f, size_t count, cudaStream_t stream)
 {

@@ -1,6 +1,7 @@
-/* Pooling and upsampling, channels last. Adjacent windows of 2 × 2, which most networks use, have
- * kernels of their own, which include the preceding bias and relu; all other windows use the
- * general kernels. Pooling divides indices by numbers that the host has prepared (ls_divisor). */
+/* Pooling and upsampling, channels last. Adjacent windows of 2 × 2 (*quads*), which most networks
+ * use, have kernels of their own. These kernels also add the preceding bias and apply the relu. All
+ * other windows use the general kernels. The kernels divide indices with ls_divisor, which the host
+ * has prepared. */
 #include "cuda/kernels/kernels.cuh"
 
 /* ---- adjacent windows of 2 × 2 --------------------------------------------------------------- */
@@ -36,13 +37,13 @@ __device__ static window_of_quads find_window(const quads &s, uint32_t position,
     return q;
 }
 
-/* Returns pixel q of a window that begins at chunk `at`. */
+/* Returns the offset of pixel q of the window that begins at chunk `at`. */
 __device__ static uint32_t pixel(const quads &s, const ls_thread_span &span, uint32_t at, int q)
 {
     return at + (q / 2 * (uint32_t)s.k.w + q % 2) * span.chunks;
 }
 
-/* Returns the pooled value of a window. Sets *bits to the mask of the pixels to which the gradient
+/* Returns the pooled value of a window. Sets in *bits one bit for each pixel to which the gradient
  * goes. */
 template <bool MAX>
 __device__ static float window_value(uint32_t *bits, const float pixel[4], int relu)
@@ -108,8 +109,7 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
     return cudaGetLastError();
 }
 
-/* Sets the gradient of a last line or column that no window covers to 0, because y does not depend
- * on it. */
+/* If the last line or column of x is in no window, sets its gradient to 0. */
 template <class T, int V>
 __device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span,
                                   window_of_quads q)
@@ -174,10 +174,11 @@ cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy,
 
 /* ---- any windows ----------------------------------------------------------------------------- */
 
-/* A thread works on a chunk of V channels of a pixel: of y in forward, of x in backward. */
+/* A thread works on a chunk of V channels of one pixel: a pixel of y in forward, a pixel of x in
+ * backward. */
 struct pool {
     ls_k_pool k;
-    uint32_t items, chunks, w, h; /* size of the tensor that threads are laid over */
+    uint32_t items, chunks, w, h; /* size of the tensor whose chunks the threads work on */
     ls_divisor by_chunks, by_w, by_h, by_sh, by_sw;
 };
 
@@ -216,8 +217,7 @@ __device__ static place place_of(const pool &s, uint32_t item)
     return p;
 }
 
-/* The loops are not unrolled: windows are small, so that most of the unrolled code would not
- * run. */
+/* The loops are not unrolled. Windows are small, so most of the unrolled code would never run. */
 #define EACH_OF(w, i, j)                                                                           \
     _Pragma("unroll 1") for (int i = (w).top; i < (w).bottom; i++)                                 \
         _Pragma("unroll 1") for (int j = (w).left; j < (w).right; j++)
@@ -235,7 +235,8 @@ __device__ static window window_at(const ls_k_pool &k, int i, int j)
     return w;
 }
 
-/* Computes the outputs [first, last] whose windows cover position `at` of a side. */
+/* Computes the range [first, last] of outputs along one side whose windows contain position
+ * `at`. */
 __device__ static void covering(int *first, int *last, int at, int kernel, int stride,
                                 ls_divisor by_stride, int padding, int outputs)
 {
@@ -244,7 +245,7 @@ __device__ static void covering(int *first, int *last, int at, int kernel, int s
     *last = min((int)ls_quotient((uint32_t)(at + padding), by_stride), outputs - 1);
 }
 
-/* Returns the windows that cover the pixel of x at p. */
+/* Returns the range of windows that contain the pixel p of x. */
 __device__ static window windows_over(const pool &s, const place &p)
 {
     window w;
@@ -322,7 +323,8 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at,
     ls_store<V>(dx, my_item(), sum);
 }
 
-/* Executes the statement with V as the channels of a thread, MAX as k says, and s as the shape. */
+/* Executes the statement with V as the number of channels of a thread, MAX as k->max, and s as the
+ * shape. */
 #define POOLED(k, w, h, ...)                                                                       \
     LS_CHOSEN(ls_wide((k)->c, sizeof(float)) > 1, WIDE, {                                          \
         enum { V = WIDE ? 4 : 1 };                                                                 \

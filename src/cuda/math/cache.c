@@ -1,13 +1,13 @@
 /* Choices of kernels, in memory and on disk.
  *
- * The list in memory contains the choices that this device has made, which are passed on to other
- * machines, or the choices that another machine has passed on.
+ * The list in memory contains either the choices that this device has made, which the library sends
+ * to other machines, or the choices that it has received from another machine.
  *
- * On disk each choice is a file named by a hash of its key. The key is the file's first line, the
+ * On disk each choice is a file, named by a hash of its key. The file's first line is the key, the
  * second line is a hash of the rest, and the rest is the choice. A file is either complete or
- * absent. All workers and all later runs use the first choice that was made, so that they compute
- * alike. Only a choice that cuDNN no longer accepts is replaced, once, by the first choice made
- * after it. */
+ * absent. All workers and all later runs use the first choice that was made, so that their results
+ * have the same bits. A choice is replaced only if cuDNN no longer accepts it, by the first choice
+ * that is made after that. */
 #include "base/plain_file.h"
 #include "cuda/math/inside.h"
 
@@ -123,7 +123,8 @@ static void *read_file(const ls_math *math, const char *path)
     return NULL;
 }
 
-/* Returns where the choice begins in a file's text, or NULL if it is damaged or has another key. */
+/* Returns where the choice begins in a file's text. Returns NULL if the file is damaged or has
+ * another key. */
 static char *choice_in(char *text, const char *key)
 {
     const size_t length = strlen(key);
@@ -162,8 +163,8 @@ static int write_file(const char *path, const char *key, const char *text)
     return fclose(file) == 0 && good;
 }
 
-/* Creates the directory and its parent: ~/.cache/lockstep in a fresh home. A failure is ignored
- * here, because writing the file then fails with a message. */
+/* Creates the directory and its parent, for example ~/.cache/lockstep and ~/.cache. A failure is
+ * ignored here, because writing the file then fails with a message. */
 static void make_directory(const char *path)
 {
     char above[PATH_BYTES];
@@ -176,9 +177,9 @@ static void make_directory(const char *path)
     (void)mkdir(path, 0700);
 }
 
-/* Locks the directory, so that changes are made one after another and each process sees the result
- * of the previous change. Returns a descriptor that unlocks when it is closed; negative if the
- * directory could not be locked. */
+/* Locks the directory, so that processes make changes one after another, and each process sees the
+ * result of the previous change. Returns a descriptor; closing it unlocks the directory. Returns a
+ * negative number if the directory could not be locked. */
 static int lock_changes(const ls_math *math)
 {
     const int lock = open(math->desc.cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,8 +1,8 @@
-/* Dense layers by cuBLASLt, with the bias and the relu in its epilogue.
+/* Dense layers by cuBLASLt. The bias and the relu are in cuBLASLt's epilogue.
  *
- * cuBLAS matrices are column-major: a row-major [r][c] is a c × r matrix to it. So y[rows][out] =
- * x·wᵀ is written as Y(out × rows) = W(in × out)ᵀ · X(in × rows), and the other two passes
- * accordingly. */
+ * cuBLAS matrices are column-major: cuBLAS sees a row-major [r][c] as a c × r matrix. So
+ * y[rows][out] = x·wᵀ is written as Y(out × rows) = W(in × out)ᵀ · X(in × rows). The other two
+ * passes are written in the same way. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ typedef struct dense_plan {
 typedef struct dense_form {
     int m, n, k;
     int turn_left, turn_right;
-    int weights_left; /* non-zero: operand b is on the left; else a */
+    int weights_left; /* non-zero: operand b is the left factor; 0: operand a is */
 } dense_form;
 
 static dense_form form_of(const ls_math_shape *s)
@@ -72,8 +72,8 @@ static cublasStatus_t describe(dense_plan *p, const dense_form *f)
     return e;
 }
 
-/* Sets the limits for the heuristic. Reductions in place are excluded, because they add in the
- * order in which blocks happen to finish. */
+/* Sets the limits for cuBLASLt's heuristic. Reductions in place are excluded, because they add in
+ * the order in which thread blocks finish, which varies. */
 static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
 {
     const uint64_t workspace = WORKSPACE;
@@ -94,9 +94,9 @@ static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
     return e;
 }
 
-/* Takes the library's first recommendation. It depends on the shapes and the device alone, so that
- * all workers take the same one without keeping a choice. Nothing is timed: the dense layers of the
- * examples move less than a megabyte each, and their time is that of the launch. */
+/* Takes the library's first recommendation. The recommendation depends on the shapes and the device
+ * alone, so that all workers take the same one without storing a choice. Nothing is timed: each
+ * dense layer of the examples moves less than a megabyte, and its time is the time of a launch. */
 static cublasStatus_t choose(dense_plan *p)
 {
     cublasLtMatmulPreference_t preference = NULL;

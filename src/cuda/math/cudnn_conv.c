@@ -1,4 +1,4 @@
-/* Convolutions by cuDNN: runs an engine, and chooses it. */
+/* Convolutions by cuDNN: chooses an engine and runs it. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
@@ -7,8 +7,9 @@
 typedef struct conv_plan {
     ls_math_inside inside; /* base; must be first */
     ls_conv_engine engine;
-    ls_graph_object pack; /* memory bindings of the last run; the next run mostly has the same */
-    void *bound[5];       /* addresses in `pack`: a, b, out, bias, workspace */
+    /* memory bindings of the last run; the next run usually has the same bindings */
+    ls_graph_object pack;
+    void *bound[5]; /* addresses in `pack`: a, b, out, bias, workspace */
 } conv_plan;
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -75,8 +76,8 @@ static size_t operand_bytes(const ls_math_shape *s, int which)
     return role[s->kind][which] * element;
 }
 
-/* Memory for timing candidates. It holds random numbers, as the operands of a step do; zeros take
- * less power and run faster. */
+/* Memory for timing candidates. It contains random numbers, which are similar to real operands.
+ * Zeros would take less power and therefore run faster. */
 typedef struct bench {
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -102,7 +103,8 @@ static void bench_fini(bench *b)
         cudaStreamDestroy(b->stream);
 }
 
-/* Fills the pinned block with numbers in ±1. The upper half of an fp32 number is a bf16 number. */
+/* Fills the pinned block with numbers between −1 and 1. (The upper half of an fp32 number is a bf16
+ * number.) */
 static void fill_pinned(bench *b, int half)
 {
     uint64_t x = 1;
@@ -165,7 +167,8 @@ static int run_on(conv_plan *p, const bench *b, int out)
     return conv_run(&p->inside, b->stream, &o, NULL);
 }
 
-/* Returns the milliseconds of the fastest of several runs; negative if the engine does not run. */
+/* Returns the time of the fastest of several runs in milliseconds. Returns a negative number if the
+ * engine does not run. */
 static float time_of(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     enum { RUNS = 6 };
@@ -184,7 +187,7 @@ static float time_of(conv_plan *p, const ls_conv_engine *engine, const bench *b)
     return best;
 }
 
-/* Returns true if `bytes` of both outputs from `at` on are the same. */
+/* Returns true if `bytes` bytes from offset `at` on are the same in both outputs. */
 static bool is_same(const bench *b, size_t at, size_t bytes)
 {
     unsigned char *half = b->pinned + BLOCK / 2;
@@ -195,8 +198,9 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
            cudaStreamSynchronize(b->stream) == cudaSuccess && memcmp(b->pinned, half, bytes) == 0;
 }
 
-/* Returns true if two runs give the same bits with different contents of workspace and output
- * before them. cuDNN's own notes about an engine have proved wrong about this. */
+/* Returns true if two runs give the same bits although workspace and output have different contents
+ * before the runs. cuDNN also says whether an engine is deterministic, but this information has
+ * proved wrong. */
 static bool is_repeatable(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     p->engine = *engine;
@@ -242,8 +246,8 @@ static int least(const float *ms, int count)
     return best;
 }
 
-/* Returns the index of the fastest candidate that gives the same bits each time; −1 if none
- * does. */
+/* Returns the index of the fastest candidate that gives the same bits in each run; −1 if there is
+ * none. */
 static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, const bench *b)
 {
     float ms[LS_ENGINES];
@@ -264,8 +268,8 @@ static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, con
 }
 
 /* Prepares the memory for timing, and returns the index of the best candidate as `best_of` does. If
- * there is no memory for timing, returns 0, the first candidate, because a convolution must not
- * fail for that reason. */
+ * there is no memory for timing, returns 0, the first candidate, because the lack of memory for
+ * timing must not make a convolution fail. */
 static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
 {
     bench b;
@@ -333,8 +337,9 @@ static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const 
     return LS_OK;
 }
 
-/* Chooses an engine. The choice is read back from the cache, as other workers will read it. If it
- * cannot be stored, every worker uses cuDNN's first candidate, so that all make the same choice. */
+/* Chooses an engine. It reads the choice back from the cache, as other workers will do. If the
+ * choice cannot be stored, every worker uses cuDNN's first candidate, so that all workers make the
+ * same choice. */
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
@@ -355,8 +360,8 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
     return status;
 }
 
-/* Uses the engine that another machine has chosen, or fails, because another engine would give
- * other bits. */
+/* Uses the engine that another machine has chosen. If that is not possible, fails, because another
+ * engine would give other bits. */
 static int as_given(conv_plan *p, const char *text, ls_error *err)
 {
     return ls_conv_engine_from_text(&p->engine, p->inside.math, text) == LS_OK

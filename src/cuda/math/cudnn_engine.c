@@ -76,18 +76,20 @@ static bool read_traits(traits *out, ls_graph_object config)
     return good;
 }
 
-/* Returns true if the engine uses Winograd's algorithm. cuDNN 9.19 does not report this of its
- * engine 17 for gradients of weights, whose kernels are called winograd_nonfused on an H200. */
+/* Returns true if the engine uses Winograd's algorithm. cuDNN 9.19 does not report this for its
+ * engine 17 for gradients of weights, although the engine's kernels are called winograd_nonfused on
+ * an H200. */
 static bool is_winograd(const traits *t, const ls_math_shape *shape)
 {
     return t->note[CUDNN_NUMERICAL_NOTE_WINOGRAD] ||
            (shape->kind == LS_MATH_CONV_WEIGHTS && t->number == 17);
 }
 
-/* Returns true if the engine is deterministic and precise enough. With fp32 operands, tensor cores
- * mean tf32. Of Winograd's forms only those with small tiles for 3×3 kernels are precise enough:
- * with the form for 5×5 kernels the error of LeNet's gradient of weights is 8.7e-6, without it
- * 3.2e-7, and PyTorch's is 9.4e-7 (H200, fp32, against float64). */
+/* Returns true if the engine is deterministic and precise enough. With fp32 operands, an engine
+ * that uses tensor cores computes in tf32. Of the forms of Winograd's algorithm, only those with
+ * small tiles for 3×3 kernels are precise enough. With the form for 5×5 kernels the error of
+ * LeNet's gradient of weights is 8.7e-6; without this form it is 3.2e-7. PyTorch's error is 9.4e-7.
+ * (H200, fp32, compared with float64.) */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
@@ -153,8 +155,8 @@ static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits
     return status;
 }
 
-/* Fetches the configurations that one of cuDNN's heuristics recommends, best first. Returns their
- * number. */
+/* Fetches the configurations of engines that one of cuDNN's heuristics recommends, best first.
+ * Returns their number. */
 static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *math,
                      cudnnBackendHeurMode_t mode)
 {
@@ -182,7 +184,7 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
 typedef struct list {
     ls_conv_engine *at;
     int room, count;
-    int compiled; /* kind of engine to look for: compiled at run time, or all others */
+    int compiled; /* non-zero: look for engines that are compiled at run time; 0: for all others */
 } list;
 
 static int variants_of(const list *l, int64_t number)

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of the tensors that exist only inside a graph; a run binds memory to those of
- * LS_GRAPH_…. */
+/* Numbers of the tensors that exist only inside a graph. (A run binds memory only to the tensors
+ * LS_GRAPH_A … LS_GRAPH_BIAS.) */
 enum { SUM = 5, BIASED = 6 };
 
 void ls_graph_fini(ls_graph *g)
@@ -72,8 +72,8 @@ static void append(ls_graph *g, ls_graph_object operation, const char *what)
         g->operation[g->operations++] = operation;
 }
 
-/* Creates a tensor with dimensions n c h w that is stored channels last. `number` identifies it
- * when a run binds memory to it. */
+/* Creates a tensor with dimensions n c h w that is stored channels last. `number` identifies the
+ * tensor when a run binds memory to it. */
 static ls_graph_object tensor(ls_graph *g, int64_t number, cudnnDataType_t type, int n, int c,
                               int h, int w)
 {
@@ -140,7 +140,7 @@ static const pass_names passes[] = {
                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-/* Appends a pass between x, w and y, or their gradients. */
+/* Appends the convolution of one pass, with x, w and y or their gradients as operands. */
 static void conv(ls_graph *g, ls_graph_object x, ls_graph_object w, ls_graph_object y,
                  const ls_math_shape *shape)
 {
@@ -218,7 +218,8 @@ void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *s)
     const int y_is = s->kind == LS_MATH_CONV_DATA ? LS_GRAPH_A : LS_GRAPH_B;
     memset(g, 0, sizeof *g);
     ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w);
-    /* cuDNN derives the number of groups: channels of x divided by those of the weights. */
+    /* cuDNN derives the number of groups: the channels of x divided by the channels of the
+     * weights. */
     ls_graph_object w = tensor(g, w_is, type, s->out, s->c / s->groups, s->kh, s->kw);
     if (s->kind == LS_MATH_CONV) {
         build_forward(g, s, x, w, type);

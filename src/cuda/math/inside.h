@@ -9,7 +9,7 @@
 #include <cudnn.h>
 #include <stdbool.h>
 
-/* A kernel choice: a plan that this device or another machine has chosen. */
+/* A choice (math_lib.h) that this device or another machine has made. */
 typedef struct ls_math_choice {
     struct ls_math_choice *next;
     const char *text; /* the plan as text, stored after the key */
@@ -19,7 +19,7 @@ typedef struct ls_math_choice {
 struct ls_math {
     ls_math_desc desc;
     ls_math_choice *choices;
-    bool given;          /* the choices are another machine's, and nothing is timed here */
+    bool given;          /* the choices come from another machine, and nothing is timed here */
     cudnnHandle_t cudnn; /* NULL if this ls_math can only plan */
     cudnnBackendDescriptor_t properties; /* the described device, if this ls_math can only plan */
     cublasLtHandle_t blas;
@@ -27,8 +27,8 @@ struct ls_math {
 
 typedef struct ls_math_inside ls_math_inside;
 
-/* Creates and runs plans of one kind. A plan is a struct of `bytes` bytes that begins with
- * ls_math_inside. */
+/* Functions that create and run plans of one kind. A plan is a struct of `bytes` bytes that begins
+ * with ls_math_inside. */
 typedef struct ls_math_library {
     size_t bytes;
     /* Completes a plan whose shape is set, including workspace_bytes. `fini` is called even after a
@@ -56,7 +56,8 @@ typedef cudnnBackendDescriptor_t ls_graph_object;
 
 enum { LS_GRAPH_OBJECTS = 48, LS_GRAPH_OPERATIONS = 4 };
 
-/* A graph under construction. After the first failure, which is kept, all functions do nothing. */
+/* A graph under construction. The first failure is stored in `status` and `text`; after it all
+ * functions do nothing. */
 typedef struct ls_graph {
     ls_graph_object object[LS_GRAPH_OBJECTS]; /* all objects, to be destroyed at the end */
     int objects;
@@ -67,7 +68,7 @@ typedef struct ls_graph {
     char text[256]; /* text of the first failure */
 } ls_graph;
 
-/* Numbers of the tensors that a run of a convolution's graph binds memory to. */
+/* Numbers of the tensors of a convolution's graph to which a run binds memory. */
 enum { LS_GRAPH_A = 1, LS_GRAPH_B = 2, LS_GRAPH_OUT = 3, LS_GRAPH_BIAS = 4 };
 
 /* Builds the graph of one pass of a convolution, including the fused operations that follow it.
@@ -80,12 +81,12 @@ void ls_graph_fini(ls_graph *g);
 
 enum {
     LS_ENGINES = 24, /* largest number of candidates */
-    /* largest number of candidates that are one engine with different knobs */
+    /* largest number of candidates that use the same engine with different settings */
     LS_ENGINE_VARIANTS = 3
 };
 #define LS_ENGINE_WORKSPACE ((size_t)256 << 20)
 
-/* A finished execution plan. */
+/* A finished execution plan of cuDNN: a candidate for a choice, or the chosen one. */
 typedef struct ls_conv_engine {
     ls_graph_object plan;
     size_t workspace_bytes;
@@ -93,10 +94,10 @@ typedef struct ls_conv_engine {
     char name[64]; /* "engine 6, tensor cores" */
 } ls_conv_engine;
 
-/* Fills `out` with at most `room` candidates in the order in which cuDNN recommends them, and
- * returns their number. A candidate is deterministic, as precise as the graph's shape requires, and
- * needs at most LS_ENGINE_WORKSPACE bytes. Engines that cuDNN compiles at run time, which takes up
- * to seconds at each start, are candidates only if there are no others. */
+/* Fills `out` with at most `room` candidates, in the sequence in which cuDNN recommends them.
+ * Returns their number. A candidate is deterministic, is as precise as the shape requires, and
+ * needs at most LS_ENGINE_WORKSPACE bytes of workspace. Engines that cuDNN compiles at run time,
+ * which takes up to seconds at each start, are candidates only if there are no others. */
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
                               const ls_math_shape *shape);
 
@@ -116,15 +117,16 @@ int ls_math_note(ls_math *math, const char *key, const char *text, ls_error *err
 /* Frees all choices in memory. */
 void ls_math_forget(ls_math *math);
 
-/* Returns the text that is kept on disk under `key` (one line), to be freed with ls_free; NULL if
- * there is none or it is damaged. */
+/* Returns the text that is stored on disk for `key` (one line); the caller frees it with ls_free.
+ * Returns NULL if there is none or the file is damaged. */
 char *ls_math_cache_get(const ls_math *math, const char *key);
 
-/* Keeps `text` on disk under `key`, unless another process has kept one first, which then stays. If
- * the cache cannot be written, that is logged and has no other effect. */
+/* Stores `text` on disk for `key`. If another process has already stored a text for the key, that
+ * text stays. If the cache cannot be written, logs that; it has no other effect. */
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text);
 
-/* Deletes the text kept under `key`, which has proved unusable, if it still is `text`. */
+/* Deletes the text that is stored for `key` if it still equals `text`, which has proved
+ * unusable. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text);
 
 #endif

@@ -13,7 +13,7 @@ void ls_math_version(char *out, size_t size)
              cudnn % 100, blas / 10000, blas / 100 % 100);
 }
 
-/* The order of run-time search paths decides which copy of cuDNN is loaded. An older one lacks
+/* The order of run-time search paths decides which copy of cuDNN is loaded. An older copy lacks
  * functions that the header declares. */
 const char *ls_math_misfit(void)
 {

@@ -7,13 +7,15 @@
  *     status = ls_math_run(plan, stream, &operands, err);           enqueues, allocates nothing
  *     ls_math_plan_destroy(plan);
  *
- * The plugin implements this with cuDNN and cuBLASLt (math_lib.c, cudnn_*.c, cublas_dense.c); tests
- * link a double in plain C instead (tests/doubles/math_cpu.c).
+ * The plugin implements this interface with cuDNN and cuBLASLt (math_lib.c, cudnn_*.c,
+ * cublas_dense.c). Tests link a test double in plain C instead (tests/doubles/math_cpu.c).
  *
- * Tensors are channels last, convolution weights are [out][kh][kw][c / groups], dense weights
- * [out][inputs]. With `half`, all operands of a convolution are bf16, its bias included; of a dense
- * product only the two factors are bf16, its result and bias are fp32. Results do not depend on
- * what ran before: engines that are not deterministic are never used.
+ * Tensors are channels last. Convolution weights are [out][kh][kw][c / groups], and dense weights
+ * are [out][inputs]. With `half`, all operands of a convolution are bf16, its bias included. In a
+ * dense product with `half`, the two factors are bf16, but the result and the bias are fp32. An
+ * *engine* is one of the library's implementations of an operation. Engines that are not
+ * deterministic are never used, so results do not depend on what ran before. A *choice* is the
+ * engine that was chosen for a shape.
  *
  * Threads: all calls with one ls_math are made on the worker's thread. The version functions may be
  * called on any thread. */
@@ -29,14 +31,14 @@ typedef struct ls_math ls_math;
 typedef struct ls_math_desc {
     const ls_host *host;
     const char *device; /* "cuda(0)", for messages */
-    const char *model;  /* "NVIDIA H200": part of the key of a choice that is kept on disk */
+    const char *model;  /* "NVIDIA H200": part of the key of a choice that is stored on disk */
     int compute;        /* compute capability; 90 is 9.0 */
     ls_precision precision;
-    /* Directory in which choices of kernels are stored. If it is set, kernels are timed on the
-     * device, and the first choice for a shape is used by all workers and all later runs. NULL: the
-     * library's own first choice is used, and nothing is timed. */
+    /* Directory in which choices are stored. If it is set, engines are timed on the device, and all
+     * workers and all later runs use the first choice for a shape. NULL: the library's first
+     * recommendation is used, and nothing is timed. */
     const char *cache_dir;
-    /* description of another device; plans for it can be made but not run. NULL: this device */
+    /* description of another device, for which plans can be made but not run. NULL: this device */
     const char *device_json;
 } ls_math_desc;
 
@@ -48,14 +50,14 @@ void ls_math_close(ls_math *math);
 
 /* Writes the versions of the libraries, as in "cuDNN 9.19.0, cuBLAS 13.1". */
 void ls_math_version(char *out, size_t size);
-/* Returns NULL if the loaded libraries are compatible with those of the build, else a static text
- * that says why not. */
+/* Returns NULL if the loaded libraries are compatible with the libraries of the build. Otherwise
+ * returns a static text with the reason. */
 const char *ls_math_misfit(void);
 
 /* ---- choices on which results depend, for `choices` and `choose` of the device table --------- */
 
-/* Writes all choices as text, at most `size` bytes with the terminator. Returns the length of the
- * whole text without it. */
+/* Writes all choices as text, at most `size` bytes including the terminating zero. Returns the
+ * length of the whole text without the zero. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
 /* Makes the library use the choices of another machine; nothing is timed afterwards. Errors:
  * LS_EDATA, LS_ENOMEM. */
@@ -75,8 +77,8 @@ typedef enum ls_math_kind {
 typedef struct ls_math_shape {
     ls_math_kind kind;
     int half;
-    /* fused operations that follow LS_MATH_CONV or LS_MATH_DENSE; without a bias there is no
-     * relu */
+    /* fused operations after LS_MATH_CONV or LS_MATH_DENSE; a relu is fused only together with a
+     * bias */
     int bias, relu;
     /* size of x. A dense layer uses only rows, c (its inputs) and out. */
     int rows, c, h, w;
@@ -90,8 +92,8 @@ typedef struct ls_math_plan {
     char name[96]; /* readable name: "cudnn eng6 tc" */
 } ls_math_plan;
 
-/* Creates a plan. Errors: LS_EUNSUPPORTED if no engine of the library computes this, or none that
- * is deterministic and precise enough; the caller then requests the form without fused operations.
+/* Creates a plan. Errors: LS_EUNSUPPORTED if no engine of the library that is deterministic and
+ * precise enough computes the shape (the caller then requests the shape without fused operations);
  * LS_EDEVICE, LS_ENOMEM. */
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err);
@@ -101,14 +103,14 @@ void ls_math_plan_destroy(ls_math_plan *plan);
 typedef struct ls_math_operands {
     const void *a, *b;
     const void *bias;
-    /* result, which is overwritten; LS_MATH_DENSE_WEIGHTS with `add` adds to it */
+    /* the result. It is overwritten, except that LS_MATH_DENSE_WEIGHTS with `add` adds to it */
     void *out;
     int add;
     void *workspace;
 } ls_math_operands;
 
-/* Enqueues the plan's work on `stream`; allocates nothing. Errors: LS_EINVAL if the ls_math can
- * only plan, LS_EDEVICE, LS_ENOMEM. */
+/* Enqueues the plan's work on `stream`; allocates nothing. Errors: LS_EINVAL if the plan is for
+ * another device (device_json), LS_EDEVICE, LS_ENOMEM. */
 int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands *operands,
                 ls_error *err);
 

@@ -1,4 +1,4 @@
-#include "cuda_ops/stories.h"
+#include "cuda_ops/scenarios.h"
 
 #include "cuda_ops/cuda_backend.h"
 #include "device/registry.h"
@@ -12,7 +12,8 @@
 
 /* ---- recipes -------------------------------------------------------------------------------- */
 
-/* A stall of no seconds in each of the first steps. */
+/* Plans a stall of zero seconds in each of the first steps, which forces the steps to be taken in
+ * parts. */
 static void plan_something(fixture *f)
 {
     static char text[LS_INJECTIONS_MAX][64];
@@ -25,9 +26,10 @@ static void plan_something(fixture *f)
     f->sys.inject_count = LS_INJECTIONS_MAX;
 }
 
-void story_begin(fixture *f, int parts)
+void scenario_begin(fixture *f, int parts)
 {
-    static ls_backend doubled; /* `cuda` is what the library finds itself */
+    /* has its own name, because the library finds the back end `cuda` itself */
+    static ls_backend doubled;
     doubled = *test_cuda_backend();
     doubled.name = "doubled";
     fixture_begin(f);
@@ -36,16 +38,16 @@ void story_begin(fixture *f, int parts)
     fixture_set(f, "devices=doubled:0");
     fixture_set(f, "shards=1");
     fixture_set(f, "batch_size=8");
-    fixture_set(f, "data.limit=26"); /* the last minibatch of an epoch is a small one */
+    fixture_set(f, "data.limit=26"); /* the last minibatch of an epoch is smaller */
     fixture_set(f, "epochs=2");
     if (parts)
         plan_something(f);
 }
 
-/* Halved images: the twins of convolutions are slow where memory is watched. */
+/* Halves the images, because the plain-C twins of convolutions are slow under sanitizers. */
 #define HALVED "{\"type\": \"avg_pool\", \"kernel\": 2},"
 
-void story_convolution(fixture *f)
+void scenario_convolution(fixture *f)
 {
     fixture_set(f,
                 "model={\"layers\": [" HALVED "{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5},"
@@ -53,7 +55,7 @@ void story_convolution(fixture *f)
                 " {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
 }
 
-void story_residual(fixture *f)
+void scenario_residual(fixture *f)
 {
     fixture_set(f, "optimizer={\"name\": \"adamw\", \"lr\": 0.01}");
     fixture_set(f, "model={\"layers\": [" HALVED "{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5,"
@@ -63,7 +65,7 @@ void story_residual(fixture *f)
     fixture_set(f, "augment={\"crop\": 2, \"flip\": true}");
 }
 
-void story_deep(fixture *f)
+void scenario_deep(fixture *f)
 {
     fixture_set(f, "model={\"layers\": [{\"type\": \"avg_pool\", \"kernel\": 4},"
                    " {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 12},"
@@ -73,7 +75,7 @@ void story_deep(fixture *f)
 
 enum { SIDE = 4, SOURCE_ROWS = 52 };
 
-/* Two of 26 are bright. */
+/* Fills dark rows; two of 26 rows are bright. */
 static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                      void *targets, ls_error *err)
 {
@@ -89,7 +91,7 @@ static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-void story_bright_rows(fixture *f, int streamed)
+void scenario_bright_rows(fixture *f, int streamed)
 {
     static ls_data_source source;
     static const ls_data_source *sources[1];
@@ -109,9 +111,10 @@ void story_bright_rows(fixture *f, int streamed)
     fixture_set(f, "eval_every=0");
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
-/* All of an arena; what a double calls the device's memory can be read. */
+/* Returns a copy of an arena. The host can read it, because the device memory of the doubles is
+ * host memory. */
 static float *copy_of(const float *arena, size_t floats)
 {
     float *copy = malloc(floats * sizeof *copy);
@@ -119,7 +122,8 @@ static float *copy_of(const float *arena, size_t floats)
     return copy;
 }
 
-/* The biases stay. */
+/* Makes the weights of the first layer so large that bright rows give a loss that is not finite.
+ * The biases stay as they are. */
 static void make_bright_rows_fatal(ls_replica *r)
 {
     int count;
@@ -128,7 +132,7 @@ static void make_bright_rows_fatal(ls_replica *r)
         ls_replica_weight_arena(r)[i] = 3e38f;
 }
 
-void story_tell(story *s, fixture *f)
+void scenario_run(scenario *s, fixture *f)
 {
     memset(s, 0, sizeof *s);
     ls_trainer *t = fixture_open(f);
@@ -144,7 +148,7 @@ void story_tell(story *s, fixture *f)
         snprintf(s->text, sizeof s->text, "%s", f->err.text);
     s->skipped = fixture_count(f, "nonfinite");
     s->steps = fixture_count(f, "step");
-    for (int i = 0; i < s->steps && i < STORY_LOSSES; i++)
+    for (int i = 0; i < s->steps && i < SCENARIO_LOSSES; i++)
         s->loss[i] = record_number(fixture_record(f, "step", i), "loss");
     s->floats = ls_replica_floats(r);
     s->tail = ls_replica_tail_offset(r);
@@ -156,13 +160,13 @@ void story_tell(story *s, fixture *f)
     ls_trainer_close(t);
 }
 
-void story_forget(story *s)
+void scenario_free(scenario *s)
 {
     for (int i = 0; i < 3; i++)
         free(s->arena[i]);
 }
 
-void story_expect_same(const story *a, const story *b)
+void scenario_expect_same(const scenario *a, const scenario *b)
 {
     assert_int_equal(a->status, b->status);
     assert_string_equal(a->text, b->text);
@@ -175,37 +179,38 @@ void story_expect_same(const story *a, const story *b)
             assert_memory_equal(a->arena[i], b->arena[i], a->floats * sizeof(float));
 }
 
-void story_both(story *whole, story *parts, void (*net)(fixture *f), const char *const *sets)
+void scenario_both(scenario *whole, scenario *parts, void (*net)(fixture *f),
+                   const char *const *sets)
 {
     for (int p = 0; p < 2; p++) {
         fixture f;
-        story_begin(&f, p);
+        scenario_begin(&f, p);
         if (net)
             net(&f);
         for (int i = 0; sets && sets[i]; i++)
             fixture_set(&f, sets[i]);
-        story_tell(p ? parts : whole, &f);
+        scenario_run(p ? parts : whole, &f);
         fixture_end(&f);
     }
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-void story_another_world(void)
+void scenario_restart_doubles(void)
 {
     test_cuda_begin(DBL_THREADS);
 }
 
-void story_tell_of(story *s, void (*set_up)(fixture *f))
+void scenario_run_of(scenario *s, void (*set_up)(fixture *f))
 {
     fixture f;
     set_up(&f);
-    story_tell(s, &f);
+    scenario_run(s, &f);
     fixture_end(&f);
 }
 
 /* Returns whether the run continued after a fault. */
-static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const char *call,
+static int run_with_failure(const scenario *calm, void (*set_up)(fixture *f), const char *call,
                             int nth)
 {
     fixture f;
@@ -223,17 +228,17 @@ static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const
     return went_on;
 }
 
-int story_fail_in_turn(void (*set_up)(fixture *f), const char *const *calls, int most)
+int scenario_fail_in_turn(void (*set_up)(fixture *f), const char *const *calls, int most)
 {
-    story calm;
+    scenario calm;
     int went_on = 0;
-    story_tell_of(&calm, set_up);
+    scenario_run_of(&calm, set_up);
     for (int c = 0; calls[c]; c++) {
-        story_another_world();
+        scenario_restart_doubles();
         for (int nth = 1; nth <= most; nth += nth < 6 ? 1 : 3)
             went_on += run_with_failure(&calm, set_up, calls[c], nth);
     }
-    story_another_world();
-    story_forget(&calm);
+    scenario_restart_doubles();
+    scenario_free(&calm);
     return went_on;
 }

@@ -1,9 +1,9 @@
-#include "cluster/story.h"
+#include "cluster/scenario.h"
 #include "free_port.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cluster/courier.h"
+#include "cluster/progress.h"
 #include "train/own_data.h"
 
 #include <arpa/inet.h>
@@ -39,7 +39,7 @@ static void say_mortal(void *user, int level, const char *text)
 {
     mortal *m = user;
     if (strstr(text, "has come and is waiting"))
-        atomic_fetch_add(&m->story->waiting, 1);
+        atomic_fetch_add(&m->scenario->waiting, 1);
     if (m->say)
         m->say(m->user, level, text);
 }
@@ -69,7 +69,7 @@ static void change_version(ls_wire_options *o, mortal *m)
 
 static bool is_newcomer(const process *p)
 {
-    return p->mortal.story && p->member >= p->mortal.story->members;
+    return p->mortal.scenario && p->member >= p->mortal.scenario->members;
 }
 
 static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
@@ -86,20 +86,20 @@ static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
     own.alive = live_mortal;
     own.refuses = refuses_mortal;
     own.user = m;
-    if (is_newcomer(m->process) && m->story->differs == DIFFERS_VERSION)
+    if (is_newcomer(m->process) && m->scenario->differs == DIFFERS_VERSION)
         change_version(&own, m);
     int status = ls_wire_tcp()->open(&inner, &own, err);
     if (status)
         return status;
-    /* A newcomer keeps its place in the story. */
+    /* A newcomer keeps its index in the scenario. */
     const int member = inner->admitted ? m->process->member : inner->member;
     m->process->member = member;
-    m->fate = m->story->loss[member].fate;
-    m->deaf = m->story->loss[member].deaf;
-    m->dies_regrouping = m->story->loss[member].regrouping;
-    m->process->dies_behind = m->story->loss[member].step;
-    m->process->dies_after = m->story->loss[member].posts;
-    m->process->stop_behind = member == m->story->stopper ? m->story->stop_behind : 0;
+    m->fate = m->scenario->loss[member].fate;
+    m->deaf = m->scenario->loss[member].deaf;
+    m->dies_regrouping = m->scenario->loss[member].regrouping;
+    m->process->dies_after_step = m->scenario->loss[member].step;
+    m->process->dies_after_posts = m->scenario->loss[member].posts;
+    m->process->stop_after_step = member == m->scenario->stopper ? m->scenario->stop_after_step : 0;
     return wrap(out, inner, m);
 }
 
@@ -112,7 +112,9 @@ static void die(mortal_wire *w)
     w->inner = NULL;
 }
 
-/* The rest have 0.2 s to get further than the one. */
+/* With FATE_KILLED_IN_SUM and FATE_KILLED_IN_GATHER, the deaf member receives nothing before the
+ * loss: returns whether the transfer is dropped for this reason. The other members have 0.2 s in
+ * which they get further than the deaf member. */
 static bool swallows(mortal_wire *w, const ls_transfer *t)
 {
     mortal *m = w->mortal;
@@ -170,7 +172,7 @@ static void close_mortal(ls_wire *base)
     free(w);
 }
 
-/* One that was stopped wakes up here. */
+/* A member that was stopped continues here. */
 static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, ls_error *err)
 {
     mortal_wire *w = (mortal_wire *)base;
@@ -205,8 +207,9 @@ static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Called by the first member at a step: has the newcomers come that are to come there. */
-static void let_come(story *s, uint64_t steps)
+/* Called by the first member at a training step: starts the newcomers that come at this step, and
+ * waits until they wait. */
+static void let_come(scenario *s, uint64_t steps)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     for (int i = 0; i < s->newcomers; i++) {
@@ -222,15 +225,17 @@ static void on_progress(void *user, const ls_progress *p)
 {
     process *mine = user;
     const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
-    if (mine->stop_behind && steps == mine->stop_behind && !p->epoch_done)
+    if (mine->stop_after_step && steps == mine->stop_after_step && !p->epoch_done)
         ls_trainer_interrupt(mine->trainer);
-    if (mine->mortal.story && mine->member == 0 && !p->epoch_done)
-        let_come(mine->mortal.story, steps);
-    if (mine->dies_behind && steps == mine->dies_behind && !p->epoch_done)
-        atomic_store(&mine->mortal.dies_at, atomic_load(&mine->mortal.posts) + mine->dies_after);
+    if (mine->mortal.scenario && mine->member == 0 && !p->epoch_done)
+        let_come(mine->mortal.scenario, steps);
+    if (mine->dies_after_step && steps == mine->dies_after_step && !p->epoch_done)
+        atomic_store(&mine->mortal.dies_at,
+                     atomic_load(&mine->mortal.posts) + mine->dies_after_posts);
 }
 
-/* Steps follow one another. */
+/* Notes which training steps a record reports. The steps of all records must follow one another
+ * without a gap. */
 static void note_record(process *mine, const char *json)
 {
     const char *step = strstr(json, "\"step\":");
@@ -257,7 +262,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Fills rows of own_data whose targets are values: a noisy 1 at the place of the label. */
+/* Fills rows of own_data whose targets are vectors: noise, plus 1 at the index of the label. */
 static int read_values(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *err)
 {
@@ -273,7 +278,7 @@ static int read_values(void *user, int test, const uint32_t *rows, uint32_t coun
     return LS_OK;
 }
 
-/* The same, but one value of each row differs. */
+/* Does the same as read_values, but one value of each row differs. */
 static int read_other_values(void *user, int test, const uint32_t *rows, uint32_t count,
                              void *values, void *targets, ls_error *err)
 {
@@ -294,8 +299,9 @@ static void use_values(process *p, bool others)
     fixture_set(&p->f, "loss=mse");
 }
 
-/* Momentum, batch norm, augmentation, dropout and a schedule: all that a step depends on. */
-static void prepare(story *s, int m)
+/* Prepares member m. The config has momentum, batch norm, augmentation, dropout and a schedule, so
+ * that a training step depends on all kinds of state. */
+static void prepare(scenario *s, int m)
 {
     process *p = &s->process[m];
     fixture_begin(&p->f);
@@ -327,7 +333,7 @@ static void prepare(story *s, int m)
         fixture_set(&p->f, s->set[m]);
     if (m >= s->members && s->newcomer_set[m - s->members])
         fixture_set(&p->f, s->newcomer_set[m - s->members]);
-    p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
+    p->stop_after_step = s->stop_after_step && m == s->stopper ? s->stop_after_step : 0;
     p->f.callbacks.progress = on_progress;
     p->f.callbacks.record = on_record;
     p->f.callbacks.user = p;
@@ -336,11 +342,11 @@ static void prepare(story *s, int m)
     p->f.sys.inject_count = s->nan[m] != NULL;
 }
 
-/* Waits until a newcomer is to come. */
+/* Waits until it is the newcomer's time to come. */
 static void await_turn(const process *p)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    const story *s = p->mortal.story;
+    const scenario *s = p->mortal.scenario;
     for (int k = 0; is_newcomer(p) && k < 60000; k++) {
         if (atomic_load(&s->started) > p->member - s->members)
             return;
@@ -354,11 +360,11 @@ static void *run_process(void *arg)
     await_turn(p);
     p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
     if (p->status) {
-        if (is_newcomer(p) && p->mortal.story->refused)
-            atomic_fetch_add(&p->mortal.story->waiting, 1);
+        if (is_newcomer(p) && p->mortal.scenario->refused)
+            atomic_fetch_add(&p->mortal.scenario->waiting, 1);
         return NULL;
     }
-    if (p->mortal.story && p->mortal.story->marked)
+    if (p->mortal.scenario && p->mortal.scenario->marked)
         p->trainer->position.trained_s = (double)p->member * MARK;
     p->status = ls_trainer_run(p->trainer, &p->err);
     p->trained_s = p->trainer->position.trained_s;
@@ -371,15 +377,15 @@ static void *run_process(void *arg)
     return NULL;
 }
 
-/* how long a newcomer calls a member that is lost, and one that refuses it: longer than a run that
- * has begun may take to end (src/tcp/meet.c) */
+/* How long a newcomer calls a lost member, and how long it calls a member that refuses it. The
+ * latter is longer than the time that a newcomer gives a previous run to end (src/tcp/meet.c). */
 #define NEWCOMER_WAITS_NS UINT64_C(1000000000)
 #define REFUSED_WAITS_NS UINT64_C(20000000000)
 
-static void prepare_tcp(story *s, int m, int port)
+static void prepare_tcp(scenario *s, int m, int port)
 {
-    static const char secret[] = "of this story and of no other";
-    static const char another[] = "of another story than this one";
+    static const char secret[] = "of this scenario and of no other";
+    static const char another[] = "of another scenario than this one";
     process *p = &s->process[m];
     const bool differs = m >= s->members && s->differs == DIFFERS_SECRET;
     snprintf(p->meet, sizeof p->meet, "127.0.0.1:%d", port);
@@ -394,14 +400,14 @@ static void prepare_tcp(story *s, int m, int port)
     atomic_store(&p->mortal.dies_at,
                  m == s->members && s->newcomer_dies_at ? s->newcomer_dies_at : NEVER);
     p->mortal.process = p;
-    p->mortal.story = s;
+    p->mortal.scenario = s;
     p->member = m;
     p->f.cluster.wire = &wire_mortal;
     p->f.cluster.comm = &p->mortal;
 }
 
-/* The first to come has the address. */
-static void start_over_tcp(story *s)
+/* The first process that starts can listen at the address, and is therefore the first member. */
+static void start_over_tcp(scenario *s)
 {
     const struct timespec a_moment = {.tv_nsec = 60000000};
     const int port = free_port();
@@ -413,7 +419,7 @@ static void start_over_tcp(story *s)
     }
 }
 
-static void sort_by_number(story *s)
+static void sort_by_number(scenario *s)
 {
     for (int m = 0; m < s->members; m++)
         for (int at; (at = s->process[m].member) != m && s->process[at].member != at;) {
@@ -423,7 +429,7 @@ static void sort_by_number(story *s)
         }
 }
 
-void tell(story *s)
+void run_scenario(scenario *s)
 {
     wire_world *world = s->members > 1 && !s->tcp ? wire_world_create(s->members) : NULL;
     if (world)
@@ -456,7 +462,7 @@ void tell(story *s)
     }
 }
 
-void all_ended_with(const story *s, const char *hash, double test_loss)
+void all_ended_with(const scenario *s, const char *hash, double test_loss)
 {
     for (int m = 0; m < s->members; m++) {
         const process *p = &s->process[m];
@@ -477,9 +483,9 @@ int hosts_of(const char *devices)
     return hosts;
 }
 
-void alone(story *s, int shards)
+void run_in_one_process(scenario *s, int shards)
 {
-    *s = (story){.members = 1, .workers = 2, .shards = shards};
-    tell(s);
+    *s = (scenario){.members = 1, .workers = 2, .shards = shards};
+    run_scenario(s);
     assert_int_equal(s->process[0].status, LS_OK);
 }

@@ -1,6 +1,7 @@
-/* The progress thread, which owns the transport. It executes one order at a time. Meanwhile and
- * between orders it sends signs of life and watches those of the others (watch.c). */
-#include "cluster/courier.h"
+/* The progress thread, which owns the transport. It executes one order at a time. During and
+ * between orders it sends signs of life, and watches the signs of life of the other members
+ * (watch.c). */
+#include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -8,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IDLE_NS 5000000u        /* between two looks at the transport without an order */
-#define ACTIVE_NS 2000000u      /* longest poll during an order */
-#define OWN_NS 100000u          /* longest poll while own data for a sum may become complete */
+#define IDLE_NS 5000000u   /* longest wait for an order, between two polls of the transport */
+#define ACTIVE_NS 2000000u /* longest poll during an order */
+/* longest poll while this member's data for a sum may become complete */
+#define OWN_NS 100000u
 #define LAST_WORD_NS 300000000u /* time for the last message after a fault */
 #define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
 enum { AT_ONCE = 64 };
@@ -25,30 +27,30 @@ static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
 
 static void post_next(ls_cluster *c, ls_peer *p)
 {
-    ls_parcel *parcel;
-    while ((parcel = p->waiting) && has_room(c, p, parcel->transfer.bytes)) {
-        p->waiting = parcel->next;
-        p->under_way += parcel->transfer.bytes;
-        if (!ls_watch_post(c, &parcel->transfer))
+    ls_request *request;
+    while ((request = p->waiting) && has_room(c, p, request->transfer.bytes)) {
+        p->waiting = request->next;
+        p->under_way += request->transfer.bytes;
+        if (!ls_watch_post(c, &request->transfer))
             return;
     }
 }
 
-void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer)
+void ls_progress_post(ls_cluster *c, ls_request_kind kind, int piece, const ls_transfer *transfer)
 {
     if (c->fault.status)
         return;
-    ls_parcel *parcel = &c->parcel[c->parcels++];
+    ls_request *request = &c->request[c->requests++];
     ls_peer *p = &c->peer[transfer->peer];
-    *parcel = (ls_parcel){*transfer, kind, piece, NULL};
+    *request = (ls_request){*transfer, kind, piece, NULL};
     c->open++;
     if (transfer->incoming) {
         p->coming++;
-        ls_watch_post(c, &parcel->transfer);
+        ls_watch_post(c, &request->transfer);
         return;
     }
-    *(p->waiting ? p->waiting_end : &p->waiting) = parcel;
-    p->waiting_end = &parcel->next;
+    *(p->waiting ? p->waiting_end : &p->waiting) = request;
+    p->waiting_end = &request->next;
     post_next(c, p);
 }
 
@@ -72,11 +74,11 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
                            .data = c->stage + part_of(c, part) + at,
                            .bytes = left < LS_MESSAGE_MOST ? left : LS_MESSAGE_MOST};
     if (left > 0)
-        ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
+        ls_progress_post(c, LS_REQUEST_OTHER, 0, &t);
 }
 
 /* Posts one message of each member's part in turn, so that a short part does not wait for a long
- * one. */
+ * part. */
 static void begin_gather(ls_cluster *c)
 {
     size_t most = 0;
@@ -108,10 +110,10 @@ static void exchange_heads(ls_cluster *c)
             .peer = m, .channel = LS_ON_HEADS, .data = &c->head, .bytes = sizeof c->head};
         if (m == c->member)
             continue;
-        ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
+        ls_progress_post(c, LS_REQUEST_OTHER, 0, &t);
         t.incoming = 1;
         t.data = &c->peer[m].head_in;
-        ls_courier_post(c, LS_PARCEL_HEAD_IN, 0, &t);
+        ls_progress_post(c, LS_REQUEST_HEAD_IN, 0, &t);
         c->heads++;
     }
 }
@@ -141,7 +143,7 @@ static void check_head(ls_cluster *c, int m)
 }
 
 /* Reports a loss if a member has sent its last message and will therefore not take part in the
- * order under way. */
+ * order in progress. */
 static void check_ended_members(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
@@ -149,7 +151,8 @@ static void check_ended_members(ls_cluster *c)
             ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
-/* Relaxed, because it hands over no other memory; `done` does. */
+/* Relaxed, because `joining` hands over no other memory; the store to `done` does (cluster.h,
+ * "Memory order"). */
 bool ls_joining_ends(ls_cluster *c, int how)
 {
     int open = LS_JOINING;
@@ -157,8 +160,7 @@ bool ls_joining_ends(ls_cluster *c, int how)
                                                    memory_order_relaxed);
 }
 
-/* Sets up the members of a new transport. `before`, unless NULL: members of the former group;
- * origin[m]: number that member m had in it, or −1. */
+/* Sets up the members of a new transport. `before` and `origin`: as for ls_names_take. */
 static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
 {
     const int members = c->wire->members;
@@ -166,7 +168,7 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     if (!c->peer)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
     ls_names_take(c, before, origin);
-    c->looked_ns = c->spoke_ns = ls_now_ns();
+    c->checked_ns = c->alive_sent_ns = ls_now_ns();
     c->begun = 0;
     if (!before) {
         int status = ls_names_room(c, err);
@@ -176,11 +178,12 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     }
     for (int m = 0; m < members; m++)
         if (m != c->wire->member)
-            ls_watch_listen(c, m);
+            ls_watch_receive(c, m);
     return LS_OK;
 }
 
-/* Logs a line of the engine, unless the caller has given up and its log may be gone. */
+/* Logs a line of the engine. If the caller has given up, it logs nothing, because the caller's log
+ * function may no longer exist. */
 static void log_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;
@@ -193,21 +196,22 @@ static void show_life(void *cluster)
     ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
 }
 
-/* Compares the fingerprint of a process that wants to be admitted. Before the run has begun there
- * is nothing to compare it with: it is compared once more when the process is admitted. */
+/* Compares the fingerprint of a process that wants to be admitted. Before ls_cluster_regroups it
+ * accepts every fingerprint, because there is nothing to compare with yet. The fingerprint is
+ * compared once more when the process is admitted. */
 static int refuses(void *cluster, const char *host, const void *fingerprint, size_t bytes,
                    char *why, size_t size)
 {
     const ls_cluster *c = cluster;
-    /* acquire: the caller has written what options.refuses reads (cluster.h, "Memory order") */
+    /* acquire: makes the data visible that options.refuses reads (cluster.h, "Memory order", 5) */
     if (!c->options.refuses || !atomic_load_explicit(&c->regroups, memory_order_acquire))
         return 0;
     return c->options.refuses(c->options.user, host, fingerprint, bytes, why, size);
 }
 
-/* Opens the transport. The engine's open may return after the caller's time limit. ls_joining_ends
- * then returns false: the caller has given up and may be gone, so neither the host's functions nor
- * any other memory of the caller may be used. */
+/* Opens the transport. The engine's `open` may return after the caller's time limit. In this case
+ * ls_joining_ends returns false: the caller has given up and may no longer exist, so neither the
+ * functions of ls_host nor any other memory of the caller may be used. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
@@ -229,7 +233,7 @@ static void open_wire(ls_cluster *c)
         c->closed = true;
         return;
     }
-    if (status == LS_OK && c->wire->admitted > 0) /* relaxed: this thread reads it itself */
+    if (status == LS_OK && c->wire->admitted > 0) /* relaxed: only this thread reads it */
         atomic_store_explicit(&c->regroups, true, memory_order_relaxed);
     if (status == LS_OK)
         status = set_up_members(c, NULL, NULL, &why);
@@ -247,16 +251,17 @@ static void check_leave(ls_cluster *c)
 static void begin_order(ls_cluster *c)
 {
     c->active = true;
-    c->parcels = c->open = c->heads = 0;
+    c->requests = c->open = c->heads = 0;
     c->stuck_ns = 0;
     if (c->kind == LS_ORDER_OPEN) {
         open_wire(c);
         return;
     }
     check_leave(c);
-    if (c->kind == LS_ORDER_CLOSE) { /* after a fault the last message has been sent already */
+    /* if there was a fault, the last messages have been posted already */
+    if (c->kind == LS_ORDER_CLOSE) {
         if (c->fault.status == LS_OK)
-            ls_watch_say_last(c, LS_SAY_BYE, "");
+            ls_watch_send_last(c, LS_CONTROL_BYE, "");
         return;
     }
     if (c->fault.status) {
@@ -293,8 +298,8 @@ static void begin_order(ls_cluster *c)
         begin_gather(c);
 }
 
-/* Returns whether all last messages of this member have been sent and, if `goodbyes`, the last
- * messages of all others have arrived. */
+/* Returns whether all last messages of this member have been sent. With `goodbyes`, the last
+ * messages of all other members must have arrived too. */
 static bool last_messages_are_done(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
@@ -330,21 +335,21 @@ static void continue_closing(ls_cluster *c)
 
 static void end_transfer(ls_cluster *c, ls_transfer *transfer)
 {
-    ls_parcel *parcel = (ls_parcel *)transfer;
+    ls_request *request = (ls_request *)transfer;
     ls_peer *p = &c->peer[transfer->peer];
     if (transfer->incoming)
         p->silent_ns = 0;
-    if (parcel->kind >= LS_PARCEL_HEAD_IN)
-        c->stuck_ns = 0; /* only transfers of the order count: a sign of life does not advance it */
-    if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
+    if (request->kind >= LS_REQUEST_HEAD_IN)
+        c->stuck_ns = 0; /* only transfers of the order count; a sign of life does not */
+    if (c->fault.status && request->kind >= LS_REQUEST_HEAD_IN)
         return; /* the transfer belongs to an order that has failed */
-    switch (parcel->kind) {
-    case LS_PARCEL_CONTROL_IN: ls_watch_hear(c, transfer->peer); return;
-    case LS_PARCEL_CONTROL_OUT: p->alive_in_transit = false; return;
-    case LS_PARCEL_LAST_OUT: p->last_in_transit = false; return;
-    case LS_PARCEL_HEAD_IN: check_head(c, transfer->peer); break;
-    case LS_PARCEL_NODE_IN: ls_sum_arrived(c, parcel->piece); break;
-    case LS_PARCEL_OTHER: break;
+    switch (request->kind) {
+    case LS_REQUEST_CONTROL_IN: ls_watch_on_control(c, transfer->peer); return;
+    case LS_REQUEST_CONTROL_OUT: p->alive_in_transit = false; return;
+    case LS_REQUEST_LAST_OUT: p->last_in_transit = false; return;
+    case LS_REQUEST_HEAD_IN: check_head(c, transfer->peer); break;
+    case LS_REQUEST_NODE_IN: ls_sum_arrived(c, request->piece); break;
+    case LS_REQUEST_OTHER: break;
     }
     c->open--;
     if (transfer->incoming) {
@@ -355,7 +360,8 @@ static void end_transfer(ls_cluster *c, ls_transfer *transfer)
     post_next(c, p);
 }
 
-/* A member that is alone has no transfers, but the engine answers processes that want to join. */
+/* A member that is alone has no transfers. If the run admits processes, the engine is polled all
+ * the same, because it answers processes that want to join. */
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
@@ -407,7 +413,7 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
     c->regroups_since_sum += !c->admitting;
     status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);
-    if (status) { /* the others see that its connections end */
+    if (status) { /* the other members notice that the connections to this member end */
         c->touched |= c->wire->type->abort(c->wire) != 0;
         c->wire = NULL;
     }
@@ -437,8 +443,9 @@ static void regroup_members(ls_cluster *c)
     ls_free(c->options.host, origin);
 }
 
-/* Ends the order ADMIT, which all members have begun, so that all know the arrival: they regroup as
- * after a loss, but nobody is told that one is lost. */
+/* Ends the order ADMIT. All headers of the order have arrived, so every member has begun it and
+ * knows the arrival. The members regroup as after a loss, but no member sends a message that
+ * reports a loss. */
 static void end_admit(ls_cluster *c)
 {
     ls_fail(&c->fault, LS_ESTALLED, "host %.63s is being admitted", c->arrival.host);
@@ -470,19 +477,19 @@ static void end_successfully(ls_cluster *c)
         ls_watch_end_order(c, NULL, false);
 }
 
-int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
+int ls_progress_run(const ls_worker *worker, void *arg, ls_error *err)
 {
     ls_cluster *c = arg;
     (void)worker;
     (void)err;
-    c->looked_ns = ls_now_ns();
+    c->checked_ns = ls_now_ns();
     while (!c->closed) {
         if (!c->active && await_order(c))
             begin_order(c);
         if (ls_watch_owes_parts(c))
             ls_sum_go_on(c);
         poll_wire(c, ls_watch_owes_parts(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
-        ls_watch_look(c);
+        ls_watch_check(c);
         check_leave(c);
         check_ended_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
