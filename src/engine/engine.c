@@ -1,9 +1,11 @@
 /* Opening and closing of an engine, and ls_engine_submit. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/worker.h"
 
 #include <string.h>
+#include <time.h>
 
 /* time for which ls_engine_stop waits for stalled workers */
 #define CLOSE_NS ((uint64_t)2 * 1000000000u)
@@ -96,12 +98,28 @@ static int close_pool(ls_engine *e)
     return ls_pool_destroy_within(e->pool, left_behind ? CLOSE_NS : LS_FOREVER, NULL);
 }
 
+/* Waits until no stalled worker can still read the sums of the others, for at most CLOSE_NS.
+ * Returns whether one still can. */
+static bool readers_stay_asleep(const ls_engine *e)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    const uint64_t until_ns = ls_now_ns() + CLOSE_NS;
+    while (ls_readers_asleep(e)) {
+        if (ls_now_ns() >= until_ns)
+            return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
 int ls_engine_stop(ls_engine *e)
 {
     if (!e)
         return LS_OK;
-    e->readers_asleep = e->pool && e->worker && ls_readers_asleep(e);
-    if (close_pool(e))
+    /* If a stalled worker can still read the sums, the workers leave all their memory allocated,
+     * even if that worker returns before the pool is closed. */
+    e->readers_asleep = e->pool && e->worker && readers_stay_asleep(e);
+    if (close_pool(e) || e->readers_asleep)
         return LS_ESTALLED;
     ls_free_groups(e);
     return LS_OK;
