@@ -14,9 +14,9 @@
  *
  * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
  * member as lost (it was silent, or has announced that it leaves); its listener refuses a
- * connection; or it delays the vote. No member waits for a suspect. A suspect whose message STATE
- * arrives is no longer suspected. A member that is not suspected has a limited time to take part,
- * the *grace time*. All other time limits are multiples of the grace time.
+ * connection; or it delays the vote (suspect_silent). No member waits for a suspect. A suspect
+ * whose message STATE arrives is no longer suspected. A member that is not suspected has a limited
+ * time to take part, the *grace time*. All other time limits are multiples of the grace time.
  *
  * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
