@@ -185,7 +185,7 @@ static float *free_arena(const ls_fold *fold)
 static void add_parts(const ls_fold *fold, parts node)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
-    ls_tree_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
+    ls_tree_rest rest = {.part = part, .capacity = LS_PARTIALS_MAX};
     const ls_partial *entry = fold->stack + node.first;
     float *out = (float *)entry->data;
     for (int i = 0; i < node.count; i++)

@@ -14,9 +14,9 @@
  *
  * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
  * member as lost (it was silent, or has announced that it leaves); its listener refuses a
- * connection; or it delays the vote. No member waits for a suspect. A suspect whose message STATE
- * arrives is no longer suspected. A member that is not suspected has a limited time to take part,
- * the *grace time*. All other time limits are multiples of the grace time.
+ * connection; or it delays the vote (suspect_silent). No member waits for a suspect. A suspect
+ * whose message STATE arrives is no longer suspected. A member that is not suspected has a limited
+ * time to take part, the *grace time*. All other time limits are multiples of the grace time.
  *
  * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
@@ -51,7 +51,9 @@ typedef struct voter {
     size_t got;       /* number of bytes of `in` received */
     tcp_message in;   /* message that is being received */
     uint64_t next_ns; /* earliest time of the next attempt to connect to it */
-    bool refused;     /* it has delayed the vote: its connections are refused */
+    /* time at which the newest message of it was received, or at which it was connected */
+    uint64_t heard_ns;
+    bool refused; /* it has delayed the vote: its connections are refused */
 } voter;
 
 /* A regrouping in progress. */
@@ -116,6 +118,7 @@ static void attach(regrouping *m, int who, int fd)
 {
     disconnect(m, who);
     m->j->vote_fd[who] = fd;
+    m->voter[who].heard_ns = ls_now_ns();
     send_state(m, who);
 }
 
@@ -253,6 +256,7 @@ static void receive_from(regrouping *m, int who)
         if (v->got < sizeof v->in)
             continue;
         v->got = 0;
+        v->heard_ns = ls_now_ns();
         const tcp_message in = v->in;
         on_message(m, who, &in);
     }
@@ -261,24 +265,29 @@ static void receive_from(regrouping *m, int who)
 /* ---- voting ---------------------------------------------------------------------------------- */
 
 /* Suspects the members for which the vote waits. The connected member with the lowest number has to
- * propose a group. If that is another member, this member suspects it, because it has not proposed.
- * If it is this member, this member suspects the members that have not accepted its proposal. */
+ * propose a group. If it is this member, this member suspects the members that have not accepted
+ * its proposal. If it is another member, this member suspects it only if none of its messages has
+ * arrived for two grace times. Every member in a vote sends its STATE several times in a grace
+ * time, so a lowest member that is heard has a reason to wait: its own time limit for members that
+ * are not connected ends later, or it waits for members that have not accepted. It then proposes a
+ * group, or leaves the vote and closes its connections. */
 static void suspect_silent(regrouping *m)
 {
     const tcp_vote *v = m->vote;
+    const uint64_t now = ls_now_ns();
     const tcp_set left = tcp_vote_remaining(v);
     const int lowest = tcp_set_nth(&left, 0);
     for (int i = 0; i < v->members; i++) {
-        const bool late = lowest == v->own ? v->proposing && tcp_set_has(&left, i) &&
-                                                 !tcp_set_has(&v->accepted, i)
-                                           : i == lowest;
+        const bool late =
+            lowest == v->own
+                ? v->proposing && tcp_set_has(&left, i) && !tcp_set_has(&v->accepted, i)
+                : i == lowest && now - m->voter[i].heard_ns > 2 * m->grace_ns;
         if (!late || i == v->own)
             continue;
         m->voter[i].refused = true;
         tcp_set_add(&m->vote->suspects, i);
         disconnect(m, i);
     }
-    m->changed_ns = ls_now_ns();
 }
 
 /* Does what the vote allows at this time: proposes a group, forms it, or suspects members. */

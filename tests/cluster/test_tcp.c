@@ -526,6 +526,9 @@ typedef struct parting {
      * connected to `after` members */
     unsigned dying;
     int after;
+    /* The dying member has no connections of the old transport that end, like a newcomer. Member 0
+     * sleeps when the others begin to wait for its proposal. */
+    bool unnoticed;
     atomic_int met;   /* number of members that have regrouped */
     uint64_t late_ns; /* delay of the hidden member */
     struct {
@@ -593,9 +596,23 @@ static void die_when_formed(void *user)
     for (int i = 0; i < j->vote.members; i++)
         shutdown(j->vote_fd[i], SHUT_RDWR);
     end_lines(j->wire);
-    end_lines(d->old);
+    if (!d->p->unnoticed)
+        end_lines(d->old);
     for (int i = 0; i < 10000 && atomic_load(&d->p->met) < d->others; i++)
         poll(NULL, 0, 1);
+}
+
+#define SLOW_GRACE_NS SECOND /* grace time of a regrouping with `unnoticed` */
+
+/* Sleeps during the second vote, from before until after the time, three grace times after the
+ * first group was formed, at which the other members stop to wait for the lost member. */
+static void sleep_in_second_vote(void *user)
+{
+    const joining *j = ((const dying_member *)user)->rendezvous;
+    const uint64_t formed_ns = j->formed_ns, now = ls_now_ns();
+    const uint64_t begin_ns = formed_ns + 5 * SLOW_GRACE_NS / 2, end_ns = begin_ns + SLOW_GRACE_NS;
+    if (formed_ns && now >= begin_ns && now < end_ns)
+        poll(NULL, 0, (int)((end_ns - now) / 1000000));
 }
 
 static void meet_anew(member *m, parting *p, int own)
@@ -608,8 +625,12 @@ static void meet_anew(member *m, parting *p, int own)
                           MAX_MEMBERS - __builtin_popcount(p->killed | p->dying)};
     const ls_regroup how = {.size = sizeof how,
                             .lost = lost,
-                            .deadline_ns = dies ? SECOND / 2 : 10 * SECOND,
-                            .alive = dies ? die_when_formed : NULL,
+                            .deadline_ns = p->unnoticed ? 2 * SLOW_GRACE_NS
+                                           : dies       ? SECOND / 2
+                                                        : 10 * SECOND,
+                            .alive = dies                       ? die_when_formed
+                                     : p->unnoticed && own == 0 ? sleep_in_second_vote
+                                                                : NULL,
                             .user = &dying,
                             .origin = origin};
     const uint64_t begun = ls_now_ns();
@@ -712,6 +733,16 @@ static void one_may_be_lost_between_two_connections(void **state)
         parting p = {.killed = 16, .dying = 8, .after = after};
         all_others_met(&p, 5, 9 * SECOND);
     }
+}
+
+/* The last member is lost while it connects, and no connection attempt is refused, so the others
+ * wait for it as long as they may. Member 0, which has to propose the next group, is slow at that
+ * time, but the others have heard it during the vote. */
+static void the_first_may_be_slow_to_propose(void **state)
+{
+    (void)state;
+    parting p = {.dying = 16, .unnoticed = true};
+    all_others_met(&p, 5, 9 * SECOND);
 }
 
 /* A firewall refuses connections to the member. The member itself connects to the others, as it did
@@ -824,6 +855,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(who_is_left_of_a_process_that_was_killed_meets_at_once),
         cmocka_unit_test(another_may_be_lost_while_they_connect),
         cmocka_unit_test(one_may_be_lost_between_two_connections),
+        cmocka_unit_test(the_first_may_be_slow_to_propose),
         cmocka_unit_test(one_whose_door_was_never_reached_is_waited_for),
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),

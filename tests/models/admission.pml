@@ -16,7 +16,8 @@
  *
  * LOSSES processes die, at any time from the end of the first epoch on: any member, or the newcomer.
  * SLOW members are left out of a vote although they are alive. The newcomer may always come too
- * late.
+ * late. There are no time limits and no connections in the model: no voter suspects a proposer that
+ * is slow (suspect_silent in src/tcp/regroup.c; its test is in tests/cluster/test_tcp.c).
  *
  * Checked:
  *   - members that exchange something exchange the same thing, about the same step;
