@@ -32,17 +32,25 @@
  * Arithmetic: the owner's floating-point environment (fenv.h) does not affect results. All
  * computation and all callbacks run in the default environment of a C program. Each function
  * restores the owner's environment before it returns.
- * Errors: some errors leave the trainer usable: LS_EINVAL (the call broke a rule, and nothing has
- * happened), LS_ENOENT, LS_EDATA, LS_ECONFIG and LS_EIO. After any other error the trainer does not
- * train any more: each further step, evaluation and load returns that same error. The weights can
- * still be read and saved as long as at least one device works.
- * Every function that returns a status returns LS_EINVAL and does nothing if it is called in a
- * callback of the trainer, during another call, in a job of options.pool, in a forked child, or
- * with too little stack. It returns LS_ECANCELED while options.pool is cancelled (call
- * ls_pool_wait, then ls_pool_clear). A cancel in the middle of a call ends the training with
- * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about the
- * failed device: it calls the `record` callback and writes a line to the metrics file. So any of
- * these functions may also return the record callback's error, or LS_EIO if the metrics file cannot
+ * Errors: LS_EINVAL (the call broke a rule, and nothing has happened), LS_ENOENT, LS_EDATA,
+ * LS_ECONFIG and LS_EIO leave the trainer usable. After LS_EINTERRUPTED, further steps and
+ * evaluations return LS_EINTERRUPTED as well. After any other error the trainer does not train any
+ * more: each further step, evaluation and load returns that same error. The weights can still be
+ * read and saved as long as at least one device works.
+ *
+ * Every function that returns a status returns LS_EINVAL and does nothing if it is called
+ *
+ * - in a callback of the trainer,
+ * - while another thread is in a call of the same trainer,
+ * - in a job of options.pool,
+ * - in a forked child process, or
+ * - with too little stack.
+ *
+ * Every such function returns LS_ECANCELED while options.pool is cancelled (then call ls_pool_wait
+ * and ls_pool_clear). If the pool is cancelled in the middle of a call, the training ends with
+ * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about that
+ * device: it calls the `record` callback and writes a line to the metrics file. Therefore each of
+ * these functions can also return the record callback's error, or LS_EIO if the metrics file cannot
  * be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
@@ -156,10 +164,10 @@ typedef struct ls_trainer_options {
     const char *cache_dir; /* directory in which devices keep their choices of kernels (device
                             * functions) for later runs; NULL: none */
     /* The run to continue: its directory, or "latest". NULL: a new run. If a config with the key
-     * run_dir is given, "latest" means that directory. Otherwise "latest" means the newest run
-     * below runs/ that has a checkpoint; if a config is given, only runs with the config's `name`
-     * are considered. If no config is given, the trainer uses the config of the run that it
-     * continues. */
+     * run_dir is given, "latest" means that directory. Otherwise "latest" means the run below runs/
+     * that began last, among the runs that have a checkpoint; if a config is given, only runs with
+     * the config's `name` are considered. If no config is given, the trainer uses the config of the
+     * run that it continues. */
     const char *resume;
     /* The back ends (device_pool.h) from which devices are chosen; outlives the trainer and its
      * snapshots. NULL: all back ends of this library. */
