@@ -27,12 +27,13 @@
  * every rank returns LS_OK with the complete sum in its own memory, or none does.
  *
  * Failure: the first abort or time-out ends the group. Inside a call the ranks wait for each other
- * at barriers. Each barrier ends in one of three ways: released, aborted, or timed out. One atomic
- * operation decides which, so all ranks see the same end. After a time-out the rank whose time
- * limit passed first returns LS_ETIMEDOUT, and the other ranks return LS_EABORTED. After an abort
- * or a time-out every call of the group returns LS_EABORTED at once.
- * The k ranks that have not failed leave the group and join a *new* group, in which their ranks are
- * 0 … k − 1, with the same shards.
+ * at barriers. Each barrier ends in one of three ways: released (all ranks have arrived), aborted,
+ * or timed out. One atomic operation decides in which way, and therefore all ranks see the same
+ * one. After a time-out the rank whose time limit passed first returns LS_ETIMEDOUT, and the other
+ * ranks return LS_EABORTED. After an abort or a time-out, every later call of the group returns
+ * LS_EABORTED at once.
+ * Then the k workers that have not failed leave the group and join a *new* group with the same
+ * shards, in which they are the ranks 0 … k − 1.
  *
  * Stalled ranks: a rank may stall inside a call and continue after the group has ended. At its next
  * barrier the rank notices the end, and accesses no other rank's memory after that. Two rules keep
@@ -209,8 +210,8 @@ struct ls_comm_type {
      * an abort. NULL is allowed. */
     void (*leave)(ls_comm *comm);
     /* Optional. Tests that the ranks can read each other's memory. The library checks every new
-     * group before it uses the group: first by this function, if the slot is not NULL, and then by
-     * an all_reduce of small integers. Collective (every rank makes the call), after all ranks have
+     * group before it uses the group: first by this function, unless it is NULL, and then by an
+     * all_reduce of small integers. Collective (every rank makes the call), after all ranks have
      * joined. Each rank writes a pattern of its own to `total` (to `scratch` if `total` is one
      * array that all ranks share), reads the patterns of all ranks and verifies every float. An
      * implementation whose ranks do not read each other's memory need not do this. Either all ranks
