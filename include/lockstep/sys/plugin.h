@@ -578,8 +578,8 @@ typedef struct ls_device_ops {
     /* Computes dst[i] = a[i] + b[i] in fp32, with the operands in that order. dst may be a or b. */
     int (*add)(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
                size_t count, ls_error *err);
-    /* Writes the shadow of `count` elements of parameters (see ls_op_buffers.shadow). Called only
-     * on devices with shadow_bytes. */
+    /* Optional on devices without shadows (shadow_bytes 0). Writes the shadow of `count` elements
+     * of parameters (see ls_op_buffers.shadow). */
     int (*shadow)(ls_device *device, ls_stream *stream, void *shadow, const float *param,
                   size_t count, ls_error *err);
     /* Optional, for back ends with layouts whose elements are not fp32. Computes sum += part, where
