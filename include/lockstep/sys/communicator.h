@@ -35,8 +35,8 @@
  * Then the k workers that have not failed leave the group and join a *new* group with the same
  * shards, in which they are the ranks 0 … k − 1.
  *
- * Stalled ranks: a rank may stall inside a call and continue after the group has ended. At its next
- * barrier the rank notices the end, and accesses no other rank's memory after that. Two rules keep
+ * Stalled ranks: a rank can stall inside a call and continue after the group has ended. At its next
+ * barrier the rank notices the end, and accesses no other rank's memory afterwards. Two rules make
  * its accesses before that barrier safe:
  *
  * - The group is destroyed only after every rank has left it. If a rank never returns, the caller
@@ -131,8 +131,8 @@ typedef struct ls_members_ops {
     /* Ends an attempt of a step; `committed` says whether this process has used the result of the
      * sum. The caller calls this function after each attempt, even if the attempt failed before
      * `sum`. If this process has completed a sum but not used the result, it leaves the run: the
-     * other processes may have used the result and gone on to the next step, so the sum cannot be
-     * repeated with them. */
+     * other processes can have used the result already and begun the next step, so the sum cannot
+     * be repeated with them. */
     void (*commit)(struct ls_cluster *members, int committed);
 } ls_members_ops;
 
@@ -229,7 +229,7 @@ struct ls_comm_type {
      * - times: accumulates the times of the call
      *
      * Errors: LS_EABORTED (another rank aborted), LS_ETIMEDOUT (the message names the missing
-     * ranks). After an error `total` is undefined, and other ranks may still read `partials` and
+     * ranks). After an error `total` is undefined, and other ranks can still read `partials` and
      * `total` until they have returned too. */
     int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err);

@@ -163,12 +163,13 @@ typedef struct ls_pool2d {
  *     rows of bytes:   y = (pixel / 255 − mean[c]) / std[c]
  *     rows of floats:  y = (value − mean[c]) / std[c]
  *
- * If ls_op_desc.training is set, each image is augmented first. With the random words
+ * If ls_op_desc.training is set, each image is augmented (changed at random) first. With the random
+ * words (see src/base/rng.h)
  *
  *     w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row)
  *     v = ls_rng_words(seed, LS_STREAM_AUGMENT_MORE, epoch, dataset row)
  *
- * the changes are, in this order:
+ * these changes are made, in this order (i and j are the line and the column of a pixel):
  *
  * - Flip: if `flip` is set and w[2] is odd, the columns are mirrored.
  * - Rotation about the centre by ((v[0] mod (512·rotate + 1)) / 256) − rotate degrees, with
@@ -199,8 +200,8 @@ typedef struct ls_gather {
     int mixup;             /* largest share of the next row in a mixed row, in 256ths, at most 128;
                             * 0: no mixup */
     int floats;            /* non-zero: the dataset's rows are floats, else bytes */
-    int targets; /* number of floats in a row's target, which are copied unchanged; 0: the target
-                  * is a class */
+    int targets; /* number of floats in a row's target, which are not normalised; 0: the target is a
+                  * class */
 } ls_gather;
 
 /* SGD, as in PyTorch, with a velocity v that starts at zero:
@@ -255,19 +256,21 @@ typedef struct ls_upsample {
 } ls_upsample;
 
 /* Dropout. Element e (in c, h, w order) of the dataset row r = args->rows[row of the batch] is
- * dropped, that is 0 in y and in dx, if
+ * dropped, that is, set to 0 in y and in dx, if
  *
  *     ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p
  *
- * with the index computed in 64 bits. The other elements are multiplied by 1/(1 − p). */
+ * where `seed` and `epoch` are those of ls_step_args, and the last argument is computed in 64 bits.
+ * The other elements are multiplied by 1/(1 − p). */
 typedef struct ls_dropout {
     float p;         /* probability, 0 ≤ p < 1 */
     uint32_t stream; /* number of the sequence of random numbers from which the layer draws (not an
                       * ls_stream); each dropout layer of a model has a sequence of its own */
 } ls_dropout;
 
-/* Softmax with cross-entropy loss. Logits are vectors (h = w = 1). The target of each class is
- * smoothing / classes, plus 1 − smoothing for the label. The loss of a row is
+/* Softmax with cross-entropy loss. The op's x are the logits, vectors with one element per class (h
+ * = w = 1). The target of each class is smoothing / classes, plus 1 − smoothing for the label. The
+ * loss of a row is
  * −Σ target·log(softmax), in evaluation as well. A row counts as correct if the largest of its
  * logits, or the first of several equally large ones, is that of the label. */
 typedef struct ls_softmax_xent {
@@ -310,7 +313,7 @@ typedef struct ls_clip {
     float most; /* largest norm that the clipped gradient can have */
 } ls_clip;
 
-/* ReLU. A fused relu has the slope 0. */
+/* ReLU. A relu that is fused into another op (fuse_relu) has the slope 0. */
 typedef struct ls_relu {
     float slope; /* factor for negative values, 0 ≤ slope ≤ 1 */
 } ls_relu;
@@ -319,9 +322,9 @@ typedef struct ls_relu {
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
     ls_op_kind kind;
-    ls_tensor x;  /* the input, with the layout that its producer chose. For a gather, dtype (u8 or
-                   * f32), c, h and w describe a dataset row, and `rows` is the number of rows of a
-                   * batch. Unused by optimizers, clip and LS_OP_RUNNING */
+    ls_tensor x;  /* the input, with the layout that the op which produces it chose. For a gather,
+                   * dtype (u8 or f32), c, h and w describe a dataset row, and `rows` is the number
+                   * of rows of a batch. Unused by optimizers, clip and LS_OP_RUNNING */
     ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
     /* layout that preferred_layout returned for the first op that reads y, or NULL */
     const ls_layout *y_hint;
