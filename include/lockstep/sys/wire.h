@@ -1,12 +1,12 @@
 /* The engine table: how messages travel between the processes of a run (its *members*), which are
  * on one host or several.
  *
- * An *engine* is an implementation of such a transport, for example over TCP or MPI: one table of
- * functions, ls_wire_type. A *wire* is an open connection of this process to all other members; an
- * engine's `open` creates it. This header is for authors of engines. It is unstable: any version
- * may change it. An engine only moves messages between pairs of members. The library decides, in
- * the same way for all engines, which numbers are summed in which order, and when a member counts
- * as lost. The life of a wire:
+ * An *engine* is the code that carries the messages, for example over TCP or MPI. It is one table
+ * of functions, ls_wire_type. A *wire* is an open connection of this process to all other members.
+ * The engine's `open` creates a wire. This header is for authors of engines. The header is
+ * unstable: any version may change it. An engine only moves messages between pairs of members. The
+ * library decides, in the same way for all engines, which numbers are summed in which order, and
+ * when a member counts as lost. The life of a wire:
  *
  *     open              joins the other members, on the calling thread
  *     post, post, …     starts transfers
@@ -157,16 +157,16 @@ struct ls_wire_type {
     void (*close)(ls_wire *wire);
     /* Ends the wire at any time, for any reason, instead of close. It does not wait, and does not
      * free memory that a transfer in progress can still access. Returns non-zero if a transfer can
-     * still access memory, and 0 otherwise. */
+     * still access its data, and 0 otherwise. */
     int (*abort)(ls_wire *wire);
     /* Optional. Called after post or poll failed. The members that can reach each other agree on
      * the group that continues. Every member of that group gets a new wire to the others. The
      * members of the group get new numbers without gaps, in the sequence of their old numbers. If
      * the run falls into parts that cannot reach each other, at most one part continues: the part
-     * with more than half of the old members. If a part has exactly half of the old members, it
-     * continues if the member with the lowest old number is in it. After regroup, successful or
-     * not, the caller aborts the old wire. `abort` must return 0 in an engine that has `regroup`.
-     * Returns within a few times deadline_ns or within a few seconds, whichever is less.
+     * with more than half of the old members, or the part with exactly half of them that contains
+     * the member with the lowest old number. After regroup, successful or not, the caller aborts
+     * the old wire. `abort` must return 0 in an engine that has `regroup`. Returns within a few
+     * times deadline_ns or within a few seconds, whichever is less.
      * If how->arrival is set, the caller can call regroup although no member was lost, and the new
      * group can contain the arriving process. The new group lacks the arriving process if that
      * process, or a member that knows of it, is lost during the call.
