@@ -45,7 +45,7 @@ typedef struct ls_snapshot_info {
     uint64_t steps;              /* number of training steps before the snapshot */
     int channels, height, width; /* shape of an input row */
     int classes;                 /* number of the model's outputs for each row */
-    size_t parameters;           /* number of learned numbers (weights and biases) */
+    size_t parameters;           /* number of learned floats (weights and biases) */
     int floats;                  /* flag. Non-zero: the values of an input row are floats; zero:
                                   * bytes */
     int targets;                 /* flag. Zero: the outputs of a row are the scores of classes, one

@@ -1,8 +1,8 @@
 /* The trainer: a complete data-parallel training run as one object.
  *
- * A trainer divides each minibatch among *workers*. A worker is a thread with one device (a GPU, or
- * a share of the CPU cores) and a copy of the model (a *replica*). ls_trainer_run trains a whole
- * run:
+ * A trainer divides each minibatch (the rows of one training step; a row is one example, such as an
+ * image) among *workers*. A worker is a thread with one device (a GPU, or a share of the CPU cores)
+ * and a copy of the model (a *replica*). ls_trainer_run trains a whole run:
  *
  *     ls_trainer_options o = {.size = sizeof o, .config_path = "examples/fashion_mnist.json"};
  *     ls_trainer *trainer;
@@ -23,11 +23,12 @@
  *     }
  *
  * Threads: one thread at a time, the *owner*, calls the functions of a trainer. Any thread and any
- * signal handler may call ls_trainer_interrupt. The callbacks run on the owner's thread. They may
- * call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of snapshot.h,
- * but no other function of the same trainer. Several trainers may exist at the same time, each with
- * devices of its own. Trainers that share a pool (options.pool) have one owner. A trainer belongs
- * to the process that opened it: a child process made by fork cannot use or close the trainer.
+ * signal handler may call ls_trainer_interrupt. The callbacks run on the owner's thread. A callback
+ * may call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of
+ * snapshot.h, but no other function of the same trainer. Several trainers may exist at the same
+ * time, each with devices of its own. Trainers that share a pool (options.pool) have one owner. A
+ * trainer belongs to the process that opened it: a child process made by fork cannot use or close
+ * the trainer.
  * Stack: the owner's thread needs a stack of 128 KiB.
  * Arithmetic: the owner's floating-point environment (fenv.h) does not affect results. All
  * computation and all callbacks run in the default environment of a C program. Each function
@@ -100,7 +101,7 @@ typedef struct ls_summary {
     int workers, threads, shards;
     int batch_size;       /* number of rows of a minibatch, over all devices of all processes */
     int batch_per_device; /* largest number of rows of a minibatch that one device computes */
-    size_t parameters, parameter_bytes; /* number of learned numbers; their size in bytes */
+    size_t parameters, parameter_bytes; /* number of learned floats; their size in bytes */
     /* memory of each device, in bytes, for weights, gradients, optimizer state and activations, and
      * for the device's copy of the data if it has one */
     size_t device_bytes;
