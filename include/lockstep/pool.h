@@ -14,6 +14,7 @@
  * Threads: one thread at a time, the *owner*, may call create, submit, run, wait, clear, abandon
  * and destroy. Any thread may call the other functions. Several pools do not affect each other.
  * Worker threads: there are three kinds of workers.
+ *
  * - A worker usually runs on a thread that the pool starts.
  * - A *borrowed* worker runs on a thread that the host program (the program that uses this library)
  *   lends to the pool (options.borrowed, ls_pool_serve).
