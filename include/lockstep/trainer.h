@@ -92,10 +92,9 @@ typedef struct ls_progress {
 /* Description of a run at its start. The trainer owns the texts. */
 typedef struct ls_summary {
     const char *name; /* name of the run, from the config */
-    const char
-        *data; /* the data: "mnist: 60000 training and 10000 test images of 1×28×28, bytes / 255" */
-    int synthetic;       /* non-zero: the library has generated the data instead of reading files */
-    const char *devices; /* names of the devices: "[cpu(0), cpu(1)]" */
+    const char *data; /* "mnist: 60000 training and 10000 test images of 1×28×28, bytes / 255" */
+    int synthetic;    /* non-zero: the library has generated the data instead of reading files */
+    const char *devices;                      /* names of the devices: "[cpu(0), cpu(1)]" */
     const char *device_model, *isa, *library; /* as in ls_device_info (sys/plugin.h) */
     /* number of workers; number of threads of each CPU worker; number of *shards*, the parts of a
      * minibatch: each worker computes the gradients of some shards */

@@ -189,8 +189,8 @@ struct ls_comm {
     int rank; /* this rank's number, 0 … ranks − 1 */
 };
 
-/* An implementation of communicators: a table of functions. Each must be set unless it is marked
- * optional. */
+/* An implementation of communicators: a table of functions. Each function must be set unless it is
+ * marked optional. */
 struct ls_comm_type {
     const char *name; /* name of the implementation, which the config key `allreduce` selects */
     int same_bits;    /* non-zero: the bits of results do not depend on the number of workers */
@@ -242,7 +242,7 @@ struct ls_comm_type {
      * the offset up to which the backward pass has completed the gradient after some layer. The
      * step's all_reduce, which gets the same partial sum and the same total, completes the merge.
      * The function does nothing if ls_comm_group.ahead is 0. It also does nothing before the first
-     * all_reduce of the group, which is usually the check of a new group (check_reads).
+     * all_reduce of the group, by which the library usually checks a new group (see check_reads).
      * From the first call of this function to the return of all_reduce, no memory of the device may
      * be freed, because freeing can wait for all work of the device, and the enqueued merge waits
      * for the other ranks. A rank that gives up the step in this time must abort the group. NULL:

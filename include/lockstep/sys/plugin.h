@@ -46,9 +46,9 @@
  * calling thread.
  * Streams: each function that computes takes a stream (a queue of work) and may return before the
  * work is done. `sync` reports the errors of this work. NULL is the device's default stream.
- * Slots: a *slot* is a pointer to a function in one of the tables. (The array `slot` of
- * ls_op_buffers is something else.) A slot must be set unless its comment says that it is optional;
- * an optional slot may be NULL.
+ * Slots: a *slot* is a pointer to a function in one of the tables. (But the array `slot` of
+ * ls_op_buffers contains the optimizer's state.) A slot must be set unless its comment says that it
+ * is optional; an optional slot may be NULL.
  */
 #ifndef LOCKSTEP_SYS_PLUGIN_H
 #define LOCKSTEP_SYS_PLUGIN_H
