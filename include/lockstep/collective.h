@@ -1,4 +1,5 @@
-/* All-reduce: element-wise sum over all ranks, with the result on every rank.
+/* All-reduce: the element-wise sum of one array per *rank* (participant, such as a worker of a
+ * pool), with the result on every rank.
  *
  *     ls_collective_options o = {.size = sizeof o, .ranks = ls_pool_size(pool), .floats = n};
  *     ls_collective *group;
@@ -14,8 +15,8 @@
  *     ls_collective_destroy(group);
  *
  * The trainer sums gradients with the same implementation. A *round* is one all-reduce, in which
- * every rank makes one call. Each round has one commit point: either every rank returns LS_OK with
- * the complete sum in its own memory, or none does.
+ * every rank makes one call. Each round has one moment that decides for all ranks: either every
+ * rank returns LS_OK with the complete sum in its own memory, or none does.
  */
 #ifndef LOCKSTEP_COLLECTIVE_H
 #define LOCKSTEP_COLLECTIVE_H
@@ -43,7 +44,7 @@ typedef struct ls_collective_options {
      * NULL: "ordered". */
     const char *algorithm;
     ls_timeout timeout;  /* longest wait for other ranks in one call (see pool.h); 0: LS_FOREVER */
-    const ls_host *host; /* outlives the group; NULL: the defaults */
+    const ls_host *host; /* allocator and log (host.h); outlives the group; NULL: malloc, no log */
 } ls_collective_options;
 
 /* Creates a group. Any thread. Errors: LS_EINVAL (unknown algorithm, or a number of ranks or floats
@@ -53,20 +54,20 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
 /* Sums `in` over all ranks and writes the result to `out`. Collective: each rank 0 … ranks − 1
  * calls it once per round.
  *
- * - rank, device: this rank and its device, which must be the same in every call
+ * - rank, device: the calling rank and its device; a rank has the same device in every call
  * - in, out: `floats` floats each (ls_collective_options), in that device's memory, owned by the
- *   caller. They may be the same array. If they are different arrays and `floats` is a multiple of
- *   16, the rank does not need to copy `in` into a buffer of its own first.
+ *   caller. `in` and `out` may be the same array. The rank first copies `in` to a buffer of its own
+ *   if they are the same array, or if `floats` is not a multiple of 16.
  *
- * A rank allocates memory in its first call, and in its first call that has to copy `in`; later
- * calls allocate nothing. After success no rank reads `in` any more. After an error another rank
- * may still read `in`, until that other rank has returned too.
+ * A rank allocates memory at most twice: in its first call, and when it copies `in` for the first
+ * time. After success no rank reads `in` any more. After an error another rank can still read `in`
+ * until that rank has returned too.
  * Errors: LS_EABORTED (another rank failed or called ls_collective_abort), LS_ETIMEDOUT (the
  * message names the missing ranks), LS_EUNSUPPORTED (the device does not share the host's memory),
  * LS_ENOMEM, LS_EINVAL. Any error aborts the group permanently, so that no rank waits for one that
- * failed; the contents of `out` are undefined then. To continue, create a new group of the
+ * failed. The contents of `out` are undefined then. To continue, create a new group of the
  * remaining ranks.
- * Threads: the thread that the device is bound to. */
+ * Threads: the worker's thread, on which the device was opened. */
 int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err);
 
@@ -75,9 +76,9 @@ int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in
  * thread, any number of times. */
 void ls_collective_abort(ls_collective *c);
 
-/* Frees the group. No rank may be inside a call, so a group with a rank that stalled in
- * ls_all_reduce must not be destroyed. The devices may be closed before. NULL is allowed. Any
- * thread. */
+/* Frees the group. No rank may be inside a call: a group with a rank that never returned from
+ * ls_all_reduce must not be destroyed. The ranks' devices may be closed before the group is
+ * destroyed. NULL is allowed. Any thread. */
 void ls_collective_destroy(ls_collective *c);
 
 #pragma GCC visibility pop

@@ -1,4 +1,4 @@
-/* Custom data: a dataset of the embedding program that a config can name, read through a callback.
+/* Custom data: a dataset that the program supplies through a callback, and that a config can name.
  *
  *     static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
  *                          void *values, void *targets, ls_error *err) { ...; return LS_OK; }
@@ -10,14 +10,15 @@
  *     ls_trainer_options o = {..., .sources = sources, .source_count = 1};
  *     // config: "data": {"name": "letters"}
  *
- * A row is [channels][height][width], bytes (0 … 255) or floats. Its target is a class, an int32_t
- * from 0 to `classes` − 1, or `targets` floats. The config's "preprocessing" says how the values of
- * a row are scaled.
+ * A row is [channels][height][width], bytes (0 … 255) or floats. The *target* of a row is what the
+ * model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a vector of
+ * floats (the field `targets` says how many). The config's "preprocessing" says how the values of a
+ * row are scaled.
  *
- * Resident data (the default) is read once, while the trainer is opened. Streamed training data is
- * read minibatch by minibatch, so it may be larger than memory. If the source is streamed and has
- * no training rows (train_rows 0), the callback is not called for training, and the program passes
- * every row to ls_trainer_step.
+ * *Resident* data (the default) is read once, while the trainer is opened. *Streamed* training data
+ * is read minibatch by minibatch, and can therefore be larger than memory. A *minibatch* is the
+ * rows of one training step. If the source is streamed and has no training rows (train_rows 0), the
+ * callback is not called for training, and the program passes every row to ls_trainer_step.
  */
 #ifndef LOCKSTEP_DATA_SOURCE_H
 #define LOCKSTEP_DATA_SOURCE_H
@@ -39,30 +40,34 @@ typedef enum ls_row_type {
 /* A custom dataset. */
 typedef struct ls_data_source {
     size_t size;      /* sizeof(ls_data_source) */
-    const char *name; /* the config's data.name selects this source; not a built-in name */
+    const char *name; /* name by which the config's data.name selects this source; no name of a
+                       * built-in data set */
     int channels, height, width; /* shape of a row */
-    int classes;                 /* number of classes, ≥ 2; 0 if targets are floats */
+    int classes;                 /* number of classes, ≥ 2; 0: the targets are floats */
     /* Number of training rows, which one epoch visits once each. 0 is allowed if `streamed` is set:
-     * then ls_trainer_step alone trains, and there are no epochs. */
+     * the program then trains with ls_trainer_step only, and there are no epochs. */
     uint32_t train_rows;
     uint32_t test_rows; /* number of test rows; 0: the model is not evaluated */
-    int streamed;       /* non-zero: training rows are read when they are needed */
+    int streamed;       /* non-zero: training rows are streamed; zero: resident. Test rows are
+                         * always resident */
     /* Reads `count` rows and their targets.
      *
      * - test: non-zero for test rows, zero for training rows
      * - rows: [count] row numbers, each below test_rows or train_rows. The rows in `values` and
      *   `targets` have the order of `rows`
      * - values: output buffer [count][channels][height][width], uint8_t or float as `dtype` says
-     * - targets: output buffer, int32_t [count] or float [count][targets]
+     * - targets: output buffer for the targets, int32_t [count]; or float [count][k] if the field
+     *   `targets` is k > 0
      *
-     * Returns LS_OK, or a negative status with a message in `err`, which ends the call of the
-     * trainer that needed the rows. It is called on the thread that opens or runs the trainer,
-     * never on two threads at once for one trainer. May be NULL if both numbers of rows are 0. */
+     * Returns LS_OK, or a negative status with a message in `err`. The function of the trainer that
+     * needed the rows, such as ls_trainer_run, then fails with that error. The callback runs on the
+     * thread that opens or runs the trainer, never on two threads at once for one trainer. `read`
+     * may be NULL if train_rows and test_rows are 0. */
     int (*read)(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                 void *targets, ls_error *err);
     void *user;        /* first argument of `read` */
     ls_row_type dtype; /* type of a row's values */
-    int targets;       /* number of floats in a row's target; 0: the target is a class */
+    int targets;       /* number of floats in the target of each row; 0: the target is a class */
 } ls_data_source;
 
 #ifdef __cplusplus

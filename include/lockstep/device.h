@@ -1,4 +1,5 @@
-/* Device types as an embedding program sees them; <lockstep/sys/plugin.h> defines them. */
+/* Device types, as a program that uses the library sees them (<lockstep/sys/plugin.h> defines
+ * them). */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -7,12 +8,12 @@ extern "C" {
 #endif
 
 typedef struct ls_device ls_device;   /* one open device, such as a GPU or a share of the CPUs */
-typedef struct ls_backend ls_backend; /* a kind of device, such as "cpu" or "cuda" */
+typedef struct ls_backend ls_backend; /* the code for one kind of device, such as "cpu" or "cuda" */
 
 /* Precision of the products in convolutions and dense layers. With every precision, products are
- * summed in fp32, and parameters, their gradients, statistics, the loss and the optimizer's state
- * are fp32. A device that supports only fp32 uses fp32 whatever is requested. Values that are
- * rounded further:
+ * summed in fp32; parameters, their gradients, statistics, the loss and the optimizer's state are
+ * fp32 as well. A device that supports only fp32 ignores the request and uses fp32. With a lower
+ * precision, these values are rounded to it:
  *
  *   fp32: none.
  *   tf32: both factors of every product, when the product reads them. Results are fp32.
@@ -22,14 +23,15 @@ typedef struct ls_backend ls_backend; /* a kind of device, such as "cpu" or "cud
  *         results of a dense layer are fp32. Batch norm, addition and pooling after a convolution
  *         compute in fp32 and round their result to bf16 once.
  *
- * Relative error ‖error‖/‖gradient‖ of the gradient of one shard of 16 rows, for a LeNet and for a
- * residual network with batch norm: fp32 6e-8 and 2e-7, tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and
- * 4.1e-2. The reference is float64; the rounding was emulated in doubles with sums in double (test
- * cuda_replica). It was not measured on a GPU, whose fp32 sums round as well. */
+ * Relative error ‖error‖/‖gradient‖ of the gradient of 16 rows, for a LeNet and for a residual
+ * network with batch norm: fp32 6e-8 and 2e-7, tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and 4.1e-2. The
+ * reference is float64; the rounding was emulated in doubles with sums in double (test
+ * cuda_replica). These errors were not measured on a GPU, where fp32 sums are rounded too. */
 typedef enum ls_precision {
     LS_PRECISION_FP32 = 0,
-    LS_PRECISION_TF32 = 1, /* inputs of products are rounded to a fraction of 10 bits */
-    LS_PRECISION_BF16 = 2  /* inputs are rounded to 7 bits; the master parameters stay fp32 */
+    LS_PRECISION_TF32 = 1, /* factors of products are rounded to a fraction of 10 bits */
+    LS_PRECISION_BF16 = 2  /* factors are rounded to a fraction of 7 bits; the parameters that the
+                            * optimizer updates stay fp32 */
 } ls_precision;
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
-/* Host hooks: the memory allocator and the log, which the embedding program may replace.
+/* Host hooks: the memory allocator and the log, which the *host program* (the program that uses
+ * this library) may replace.
  *
  *     ls_host host = {sizeof host, my_alloc, my_free, my_log, &my_state};
  *
- * Create functions take a `const ls_host *`. NULL selects the C library's allocator and no log. The
- * structure is not copied: it is read through the pointer for as long as the created object lives,
- * so it must outlive that object. The library may call the three functions from any thread, and
+ * Functions that create an object take a `const ls_host *`. NULL selects the C library's allocator
+ * and no log. The structure is not copied. The created object reads it through the pointer, so the
+ * structure must outlive that object. The library can call the three functions from any thread, and
  * from several threads at the same time.
  */
 #ifndef LOCKSTEP_HOST_H
@@ -26,12 +27,13 @@ typedef enum ls_log_level {
 
 /* The host program's hooks. */
 typedef struct ls_host {
-    size_t size; /* sizeof(ls_host); tells later versions which fields the caller has */
-    /* Returns `bytes` bytes aligned to `align`, a power of two, or NULL if memory ran out. If this
-     * field is NULL, the C library's allocator is used. */
+    size_t size; /* sizeof(ls_host); tells later versions of the library which fields the caller
+                  * knows */
+    /* Returns `bytes` bytes aligned to `align`, a power of two, or NULL if there is no memory left.
+     * If this field is NULL, the library uses the C library's allocator. */
     void *(*alloc)(void *user, size_t bytes, size_t align);
-    /* Frees a block that `alloc` returned; never called with NULL. Set alloc and free, or
-     * neither. */
+    /* Frees a block that `alloc` returned; never called with NULL. Set both `alloc` and `free`, or
+     * none of them. */
     void (*free)(void *user, void *memory);
     /* Receives one log line, zero-terminated, without a newline. NULL: nothing is logged. */
     void (*log)(void *user, ls_log_level level, const char *text);

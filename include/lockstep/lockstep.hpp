@@ -1,6 +1,7 @@
-/* C++17: objects that release themselves, and errors as exceptions, as inline code over the C
- * headers, whose rules apply. `get` returns the C object, for functions that have no method, as in
- * lockstep::check(ls_trainer_load, trainer.get(), "file"). No exception may leave a callback. */
+/* C++17 classes for trainers and models: inline code that calls the C functions, releases the
+ * objects and throws errors as exceptions. The rules of the C headers apply. `get` returns the C
+ * object, for C functions that have no method, as in lockstep::check(ls_trainer_load,
+ * trainer.get(), "file"). No exception may leave a callback. */
 #ifndef LOCKSTEP_LOCKSTEP_HPP
 #define LOCKSTEP_LOCKSTEP_HPP
 #include <lockstep/model.h>
@@ -9,20 +10,21 @@
 #include <stdexcept>
 #include <vector>
 namespace lockstep {
-/* A failed call. what() is the message, `status` the ls_status. */
+/* The exception for a failed call. what() is the message, `status` the ls_status. */
 struct error : std::runtime_error {
     explicit error(const ls_error &e) : std::runtime_error(e.text), status(e.status) {}
     int status;
 };
-/* Calls function(arguments…, &err), and throws an error if it fails. */
+/* Calls function(arguments…, &err), and throws `error` if the call fails. */
 template <class F, class... A> void check(F *function, A... arguments)
 {
     ls_error err;
     if (function(arguments..., &err) != LS_OK) throw error(err);
 }
-/* Returns a structure of options whose fields are zero, except `size`. */
+/* Returns an options structure T in which `size` is set and all other fields are zero. */
 template <class T> T sized() { T options{}; options.size = sizeof options; return options; }
-/* A trained model, from a file or a trainer. Copies of the object share one model. Any thread. */
+/* A trained model, from a file or a trainer. Copies of the object share one model. Any thread may
+ * use it. */
 class model {
     std::shared_ptr<ls_snapshot> owner;
 public:
@@ -33,7 +35,7 @@ public:
     ls_snapshot_info info() const { ls_snapshot_info i; ls_snapshot_describe(get(), &i); return i; }
     const char *class_name(int label) const { return ls_model_class_name(get(), label); }
     void save(const char *path) const { check(ls_snapshot_save, get(), path); }
-    /* Returns the outputs of n rows, [n][classes]. */
+    /* Returns the model's outputs for n input rows, [n][classes]. */
     std::vector<float> run(const void *rows, uint32_t n = 1,
                            ls_output form = LS_OUTPUT_PROBABILITIES) const
     {

@@ -1,4 +1,4 @@
-/* Prediction with a trained model from its weights file, without a trainer, data or a device setup.
+/* Prediction with a trained model from its weights file, without a trainer or data.
  *
  *     ls_snapshot *model;
  *     float p[10];
@@ -8,9 +8,10 @@
  *         ls_snapshot_release(model);
  *     }
  *
- * The file must have been written by a run, as a checkpoint, or by ls_trainer_save or
- * ls_snapshot_save: its metadata describe the model's layers, the shape of a row, the preprocessing
- * and the class names. An open model is a snapshot, so all functions of snapshot.h accept it.
+ * The file must be one that Lockstep has written: the weights or a checkpoint of a run, or a file
+ * of ls_trainer_save or ls_snapshot_save. Its metadata describe the model's layers, the shape of an
+ * input row (one example, such as an image), the preprocessing and the class names. An open model
+ * is a snapshot, so all functions of snapshot.h accept it.
  */
 #ifndef LOCKSTEP_MODEL_H
 #define LOCKSTEP_MODEL_H
@@ -27,17 +28,18 @@ extern "C" {
 typedef struct ls_model_options {
     size_t size; /* sizeof(ls_model_options) */
     /* Device on which a thread predicts, in the syntax of ls_device_pool_options.devices: "cpu:1"
-     * or "cuda:0". Threads that predict at the same time each use a handle of their own on that
-     * device; a handle is opened when it is first needed, and reused later. NULL: "cpu:1", a device
-     * of one core. */
+     * or "cuda:0". Each thread that predicts at the same time as others uses an ls_device of its
+     * own for that device. The library opens an ls_device when it is first needed, and reuses it
+     * later. NULL: "cpu:1", one CPU core. */
     const char *device;
-    const ls_registry *registry; /* outlives the model; NULL: all built-in back ends */
-    const ls_host *host;         /* outlives the model; NULL: the defaults */
+    const ls_registry *registry; /* list of back ends; outlives the model; NULL: all of this
+                                  * library */
+    const ls_host *host;         /* allocator and log; outlives the model; NULL: malloc, no log */
 } ls_model_options;
 
-/* Opens the weights file `path` and prepares the first device, so that later predictions only run
- * the forward pass. The caller releases the model with ls_snapshot_release. `options` may be NULL.
- * Any thread.
+/* Opens the weights file `path` and prepares the first ls_device, so that later predictions only
+ * run the forward pass. The caller releases the model with ls_snapshot_release. `options` may be
+ * NULL. Any thread.
  * Errors: LS_EINVAL (`path` is NULL, options->size is not that of this version, or options->device
  * cannot be parsed), LS_ENOENT, LS_EDATA (the file is damaged, or has no description of its model),
  * LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM. After an error nothing stays open. */
@@ -56,9 +58,9 @@ typedef enum ls_output {
 
 /* Predicts `n` rows and writes the outputs in the requested form.
  *
- * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, raw as in
- *   the user's data. Each row is preprocessed as in training: the numbers of a table are
- *   standardised, and NaN is replaced by the value that training used for missing numbers.
+ * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, with the
+ *   values of the user's data. The function preprocesses each row as in training: it standardises
+ *   the numbers of a table, and replaces NaN by the value that training used for missing numbers.
  * - form: probabilities or logits
  * - outputs, capacity: output buffer [n][classes], and its size in floats
  *
@@ -76,7 +78,7 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
 typedef struct ls_field {
     const char *column; /* name of the column */
     const char *text;   /* the value as text, as in a CSV file; NULL: `number` is the value */
-    double number;      /* NaN: the value is missing */
+    double number;      /* the value as a number, if `text` is NULL; NaN: the value is missing */
 } ls_field;
 
 /* Converts the fields of a table row into one row for ls_model_run.
@@ -86,19 +88,19 @@ typedef struct ls_field {
  * - row, capacity: output buffer, and its size in floats. channels × height × width floats are
  *   needed, as ls_snapshot_describe reports them.
  *
- * Errors: messages name the column. LS_EDATA (a column of the model has no field, a text did not
- * occur in training, or a value is missing and training defined no replacement), LS_EINVAL (two
- * fields name the same column, or `capacity` is too small), LS_EUNSUPPORTED (the model was not
- * trained on a table), LS_ENOMEM.
+ * Errors: messages name the column. LS_EDATA (no field has the name of a column that the model
+ * reads, a text did not occur in training, or a value is missing and training defined no
+ * replacement), LS_EINVAL (two fields name the same column, or `capacity` is too small),
+ * LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
 int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
                  size_t capacity, ls_error *err);
 
-/* Returns the model's description from its file, a JSON text that docs/data.md documents, or NULL
- * if there is none. The text lives as long as the model. Any thread. */
+/* Returns the description of the model that its file contains, a JSON text (see docs/data.md), or
+ * NULL if the file contains none. The text lives as long as the model. Any thread. */
 const char *ls_model_card(const ls_snapshot *model);
 
-/* Returns the name of class `label`, or NULL if the class has only its number. The text lives as
+/* Returns the name of class number `label`, or NULL if the class has no name. The text lives as
  * long as the model. Any thread. */
 const char *ls_model_class_name(const ls_snapshot *model, int label);
 

@@ -7,10 +7,9 @@
  *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)
  *         status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
  *
- * This header belongs to a library of its own, liblockstep_picture, which is built if libspng or
- * libjpeg is found and links them; liblockstep itself does not link libspng or libjpeg. A program
- * links liblockstep_picture and liblockstep: lockstep::picture in CMake, lockstep-picture in
- * pkg-config.
+ * This header belongs to a library of its own, liblockstep_picture. It is built if libspng or
+ * libjpeg is found, and links what is found. liblockstep itself links neither. A program links
+ * liblockstep_picture and liblockstep: lockstep::picture in CMake, lockstep-picture in pkg-config.
  */
 #ifndef LOCKSTEP_PICTURE_H
 #define LOCKSTEP_PICTURE_H
@@ -26,8 +25,9 @@ extern "C" {
 /* Options of ls_model_picture. */
 typedef struct ls_picture_options {
     size_t size;         /* sizeof(ls_picture_options) */
-    const char *name;    /* name of the image in messages, such as its file; NULL: "the picture" */
-    const ls_host *host; /* allocator and log, used during the call only; NULL: the defaults */
+    const char *name;    /* name of the image in messages, such as its file name; NULL: "the
+                          * picture" */
+    const ls_host *host; /* allocator and log, used during the call only; NULL: malloc, no log */
 } ls_picture_options;
 
 /* Decodes the image file in `bytes` and writes one row for ls_model_run.
@@ -37,18 +37,21 @@ typedef struct ls_picture_options {
  * - row, capacity: output buffer and its size in bytes. channels × height × width bytes are needed,
  *   as ls_snapshot_describe reports them. After an error the contents of `row` are undefined.
  *
- * The image is prepared exactly as `trainer predict` and the training on a folder of images do: it
- * is rotated as its EXIF orientation says (reported in the host's log), scaled so that its shorter
- * side fits, and cropped to the centre. Colour becomes grey if the model reads one channel; grey
- * becomes three equal channels if the model reads three. Alpha is ignored, and 16-bit samples are
- * reduced to their upper 8 bits.
+ * The image is prepared exactly as by `trainer predict` and by training on a folder of images:
+ *
+ * - It is rotated as its EXIF orientation says, and the host's log reports the rotation.
+ * - It is scaled so that its shorter side fits, and cropped to the centre.
+ * - Colour becomes grey if the model reads one channel. Grey becomes three equal channels if the
+ *   model reads three.
+ * - Alpha is ignored, and 16-bit samples are reduced to their upper 8 bits.
+ *
  * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
- * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG, which is decoded at a
- * reduced size, may have 65500 pixels per side and 2^30 in total.
+ * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG may have 65500 pixels per
+ * side and 2^30 in total, because it is decoded at a reduced size.
  * Errors: all messages name the image. LS_EDATA (damaged, truncated, not an image, or too large;
  * the message has the offset), LS_EUNSUPPORTED (the model does not read bytes with 1 or 3 channels;
- * an image format that is not supported, which the message names; PNG, JPEG or WebP in a build
- * without the library that decodes it), LS_EINVAL (an argument is NULL, `capacity` is too small, or
+ * the image's format, which the message names, is not supported; or this build lacks the library
+ * that decodes PNG, JPEG or WebP), LS_EINVAL (an argument is NULL, `capacity` is too small, or
  * `options` is of another version), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
 int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,

@@ -6,9 +6,9 @@
  *
  * A function that can fail returns LS_OK (zero) or a negative ls_status. It takes an `ls_error *`
  * as its last parameter; the caller may pass NULL if the status code is enough. The function that
- * detects a failure writes the one-line message; the functions above it at most add where it
- * happened. The caller owns the ls_error, which is written on failure only. There is no global
- * state, so every function of this header may be called from any thread.
+ * detects a failure writes the one-line message; its callers in the library can add where the
+ * failure happened. The caller owns the ls_error, which is written on failure only. There is no
+ * global state. Therefore any thread may call every function of this header.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
@@ -27,9 +27,9 @@ typedef enum ls_status {
     LS_EIO = -4,           /* the operating system failed to read or write */
     LS_EDATA = -5,         /* a data file is damaged or not of the expected kind */
     LS_ECONFIG = -6,       /* a configuration or a model is invalid */
-    LS_EUNSUPPORTED = -7,  /* this library or device cannot do what was asked; another may */
+    LS_EUNSUPPORTED = -7,  /* this library or device cannot do what was asked; another might */
     LS_EDEVICE = -8,       /* a device or its driver failed */
-    LS_EABORTED = -9,      /* another rank of the group failed first */
+    LS_EABORTED = -9,      /* another rank (participant) of a collective operation failed first */
     LS_ETIMEDOUT = -10,    /* a deadline passed */
     LS_ESTALLED = -11,     /* a worker stopped answering and was abandoned */
     LS_ECANCELED = -12,    /* the caller cancelled */

@@ -1,6 +1,8 @@
 /* The trainer: a complete data-parallel training run as one object.
  *
- * ls_trainer_run trains a whole run:
+ * A trainer divides each minibatch (the rows of one training step; a row is one example, such as an
+ * image) among *workers*. A worker is a thread with one device (a GPU, or a share of the CPU cores)
+ * and a copy of the model (a *replica*). ls_trainer_run trains a whole run:
  *
  *     ls_trainer_options o = {.size = sizeof o, .config_path = "examples/fashion_mnist.json"};
  *     ls_trainer *trainer;
@@ -11,8 +13,8 @@
  *         ls_trainer_close(trainer);
  *     }
  *
- * Or the program trains step by step, with data of its own (data_source.h), and predicts on any
- * thread while training continues (snapshot.h):
+ * Alternatively the program trains step by step with rows that it passes (data_source.h). Any
+ * thread can predict while training continues (snapshot.h):
  *
  *     while (collect(images, labels, 256)) {
  *         status = ls_trainer_step(trainer, images, labels, 256, &step, &err);
@@ -21,26 +23,35 @@
  *     }
  *
  * Threads: one thread at a time, the *owner*, calls the functions of a trainer. Any thread and any
- * signal handler may call ls_trainer_interrupt. The callbacks run on the owner's thread. They may
- * call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of snapshot.h,
- * but no other function of the same trainer. Several trainers may exist at the same time, each with
- * devices of its own; trainers that share a pool have one owner. A trainer belongs to the process
- * that opened it: a child made by fork cannot use or close it.
- * Stack: the owner's thread needs 128 KiB.
- * Arithmetic: the owner's floating-point environment does not affect results. All computation, and
- * the callbacks, run in the default environment of a C program; the owner's environment is restored
- * on return.
- * Errors: some errors leave the trainer usable: LS_EINVAL (the call broke a rule, and nothing has
- * happened), LS_ENOENT, LS_EDATA, LS_ECONFIG and LS_EIO. After any other error the trainer does not
- * train any more: each further step, evaluation and load returns that same error. The weights can
- * still be read and saved as long as at least one device works.
- * Every function that returns a status returns LS_EINVAL and does nothing if it is called in a
- * callback of the trainer, during another call, in a job of options.pool, in a forked child, or
- * with too little stack. It returns LS_ECANCELED while options.pool is cancelled (call
- * ls_pool_wait, then ls_pool_clear). A cancel in the middle of a call ends the training with
- * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about the
- * failed device: it calls the `record` callback and writes a line to the metrics file. So any of
- * these functions may also return the record callback's error, or LS_EIO if the metrics file cannot
+ * signal handler may call ls_trainer_interrupt. The callbacks run on the owner's thread. A callback
+ * may call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of
+ * snapshot.h, but no other function of the same trainer. Several trainers may exist at the same
+ * time, each with devices of its own. Trainers that share a pool (options.pool) have one owner. A
+ * trainer belongs to the process that opened it: a child process made by fork cannot use or close
+ * the trainer.
+ * Stack: the owner's thread needs a stack of 128 KiB.
+ * Arithmetic: the owner's floating-point environment (fenv.h) does not affect results. All
+ * computation and all callbacks run in the default environment of a C program. Each function
+ * restores the owner's environment before it returns.
+ * Errors: LS_EINVAL (the call broke a rule, and nothing has happened), LS_ENOENT, LS_EDATA,
+ * LS_ECONFIG and LS_EIO leave the trainer usable. After LS_EINTERRUPTED, further steps and
+ * evaluations return LS_EINTERRUPTED as well. After any other error the trainer does not train any
+ * more: each further step, evaluation and load returns that same error. The weights can still be
+ * read and saved as long as at least one device works.
+ *
+ * Every function that returns a status returns LS_EINVAL and does nothing if it is called
+ *
+ * - in a callback of the trainer,
+ * - while another thread is in a call of the same trainer,
+ * - in a job of options.pool,
+ * - in a forked child process, or
+ * - with too little stack.
+ *
+ * Every such function returns LS_ECANCELED while options.pool is cancelled (then call ls_pool_wait
+ * and ls_pool_clear). If the pool is cancelled in the middle of a call, the training ends with
+ * LS_ECANCELED. If a device fails during a call, the trainer emits a metrics record about that
+ * device: it calls the `record` callback and writes a line to the metrics file. Therefore each of
+ * these functions can also return the record callback's error, or LS_EIO if the metrics file cannot
  * be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
@@ -59,18 +70,19 @@ extern "C" {
 /* A training run. */
 typedef struct ls_trainer ls_trainer;
 
-/* Progress of a run, as the progress callback receives it. */
+/* Progress of a run: the argument of the progress callback. */
 typedef struct ls_progress {
     int epoch, epochs;    /* current epoch, from 1; number of epochs of the run */
-    uint32_t step, steps; /* number of finished steps of this epoch; number of steps of an epoch */
+    uint32_t step, steps; /* number of finished steps of the current epoch; number of steps of each
+                           * epoch */
     double loss;          /* mean loss over this epoch's rows so far */
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
     double images_per_s;  /* training rows per second in this epoch so far */
-    double remaining_s;   /* estimated seconds to the end of the run, without evaluations */
-    int epoch_done;       /* non-zero: the epoch is over. If an evaluation was due after it, the
-                           * evaluation is done as well */
+    double remaining_s;   /* estimated seconds until the end of the run, evaluations not included */
+    int epoch_done;       /* non-zero: the epoch has ended, and its evaluation, if one was due, has
+                           * ended as well */
     int evaluated;        /* non-zero: the fields below are results of this epoch's evaluation */
-    /* mean loss, and share of correct predictions, on the evaluated rows (ls_summary.judged_by) */
+    /* mean loss and share of correct predictions on the evaluated rows (ls_summary.judged_by) */
     double test_loss, test_accuracy;
     const char *metric; /* name of the main metric: "accuracy" if the loss function defines when a
                          * prediction is correct, else "r2", "mae" or "loss" */
@@ -81,46 +93,48 @@ typedef struct ls_progress {
 typedef struct ls_summary {
     const char *name; /* name of the run, from the config */
     const char *data; /* "mnist: 60000 training and 10000 test images of 1×28×28, bytes / 255" */
-    int synthetic;    /* non-zero: the data was generated, not read */
-    const char *devices;                      /* "[cpu(0), cpu(1)]" */
-    const char *device_model, *isa, *library; /* as in ls_device_info of sys/plugin.h */
-    /* numbers of workers, of threads of each CPU worker, and of shards: the parts into which each
-     * minibatch is cut, and which the workers compute */
+    int synthetic;    /* non-zero: the library has generated the data instead of reading files */
+    const char *devices;                      /* names of the devices: "[cpu(0), cpu(1)]" */
+    const char *device_model, *isa, *library; /* as in ls_device_info (sys/plugin.h) */
+    /* number of workers; number of threads of each CPU worker; number of *shards*, the parts of a
+     * minibatch: each worker computes the gradients of some shards */
     int workers, threads, shards;
-    int batch_size;       /* number of rows of a minibatch, over all devices and members */
+    int batch_size;       /* number of rows of a minibatch, over all devices of all processes */
     int batch_per_device; /* largest number of rows of a minibatch that one device computes */
-    size_t parameters, parameter_bytes; /* number of learned parameters, and their size */
-    /* memory of each device for weights, gradients, optimizer state and activations, and for its
-     * copy of the data if it has one, in bytes */
+    size_t parameters, parameter_bytes; /* number of learned floats; their size in bytes */
+    /* memory of each device, in bytes, for weights, gradients, optimizer state and activations, and
+     * for the device's copy of the data if it has one */
     size_t device_bytes;
-    const char *run_dir;      /* the run's directory; "": there is none */
+    const char *run_dir;      /* the directory with the run's files; "": none */
     int epochs;               /* number of epochs that the config asks for */
     const char *resumed_from; /* file of the checkpoint that the run continues; "": a new run */
     uint64_t resumed_steps;   /* number of steps that had been done at that checkpoint */
-    int member, members;      /* this process's number, from 0, and the number of processes */
+    int member, members;      /* number of this process, from 0; number of processes */
     int images;               /* non-zero: rows are bytes, else floats */
     const char *judged_by;    /* name of the rows on which the model is evaluated: "test", or
-                               * "validation" if some training rows are held out for this */
+                               * "validation" if the config holds out training rows for
+                               * evaluation */
 } ls_summary;
 
 /* Result of a run so far. The trainer owns the texts. */
 typedef struct ls_result {
     int epochs;                      /* number of finished epochs */
     uint64_t steps;                  /* number of finished steps */
-    double test_loss, test_accuracy; /* results of the last evaluation; NaN if none */
-    double seconds_per_epoch; /* mean training time of finished epochs; NaN if there was none */
-    /* the devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run those that still worked at the
-     * end of the run, before that those of ls_summary */
+    double test_loss, test_accuracy; /* results of the last evaluation; NaN: none */
+    double seconds_per_epoch;        /* mean training time of the finished epochs; NaN: none */
+    /* names of devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run the devices that still
+     * worked at the end of the run; before that the devices of ls_summary */
     const char *devices;
-    char weights_sha256[65]; /* hash of the weights in hex; "" if they could not be read */
+    char weights_sha256[65]; /* SHA-256 of the weights in hex; "" if the weights could not be
+                              * read */
     const char *checkpoint;  /* file of the newest checkpoint that was saved; "": none */
     int saved;               /* non-zero: that checkpoint contains the run's final state */
     int interrupted;         /* non-zero: ls_trainer_interrupt ended the run */
     const char *metric;      /* name of the main metric, as in ls_progress */
-    double test_metric;      /* value of the last evaluation; NaN if there was none */
+    double test_metric;      /* value of that metric in the last evaluation; NaN: none */
 } ls_result;
 
-/* Callbacks on the owner's thread. Each may be NULL. */
+/* Functions that the trainer calls on the owner's thread. Each may be NULL. */
 typedef struct ls_trainer_callbacks {
     size_t size; /* sizeof(ls_trainer_callbacks) */
     /* Receives each metrics record: one JSON object of `length` bytes, without a newline. A
@@ -128,8 +142,9 @@ typedef struct ls_trainer_callbacks {
     int (*record)(void *user, const char *json, size_t length, ls_error *err);
     /* Receives the progress while ls_trainer_run trains. */
     void (*progress)(void *user, const ls_progress *progress);
-    /* Receives a snapshot after every `snapshot_every_steps` steps while ls_trainer_run trains. The
-     * trainer releases the snapshot when the callback returns; ls_snapshot_retain keeps it. */
+    /* Receives a snapshot (snapshot.h) after every `snapshot_every_steps` steps while
+     * ls_trainer_run trains. The trainer releases the snapshot after the callback. A callback that
+     * needs the snapshot longer calls ls_snapshot_retain. */
     void (*snapshot)(void *user, ls_snapshot *snapshot);
     uint32_t snapshot_every_steps; /* number of steps between two snapshots; 0: none are taken */
     void *user;                    /* first argument of each callback */
@@ -139,59 +154,61 @@ typedef struct ls_trainer_callbacks {
 typedef struct ls_trainer_options {
     size_t size;             /* sizeof(ls_trainer_options) */
     const char *config_path; /* path of the config, a JSON file */
-    const char *config_text; /* the config's text; used if config_path is NULL */
+    const char *config_text; /* the text of a config; used if config_path is NULL */
     const char *const *set;  /* [set_count] assignments such as "optimizer.lr=0.1", which are
                               * applied to the config in order */
     int set_count;
-    /* [data_dir_count] directories in which the data set is searched, in order, if the config has
-     * no data.path. */
+    /* [data_dir_count] directories in which the trainer looks for the data set, in this order, if
+     * the config has no data.path. */
     const char *const *data_dirs;
     int data_dir_count;
-    const char *cache_dir; /* directory in which devices cache their choices of kernels between
-                            * runs; NULL: no cache */
-    /* The run to continue: its directory, or "latest". If a config with a run_dir is given,
-     * "latest" means that directory. Otherwise it means the run below runs/ that began last, among
-     * the runs that have a checkpoint. If a config without a run_dir is given, only runs with the
-     * config's `name` are considered. If no config is given, the run's own config is used. NULL: a
-     * new run. */
+    const char *cache_dir; /* directory in which devices keep their choices of kernels (device
+                            * functions) for later runs; NULL: none */
+    /* The run to continue: its directory, or "latest". NULL: a new run. If a config with the key
+     * run_dir is given, "latest" means that directory. Otherwise "latest" means the run below runs/
+     * that began last, among the runs that have a checkpoint; if a config is given, only runs with
+     * the config's `name` are considered. If no config is given, the trainer uses the config of the
+     * run that it continues. */
     const char *resume;
-    /* The back ends to choose devices from; outlives the trainer and its snapshots. NULL: all
-     * built-in back ends. */
+    /* The back ends (device_pool.h) from which devices are chosen; outlives the trainer and its
+     * snapshots. NULL: all back ends of this library. */
     const ls_registry *registry;
     const ls_trainer_callbacks *callbacks; /* copied; NULL: none */
-    /* File for a timeline of the run, which Perfetto and chrome://tracing open. The file is
-     * complete when the run ends or the trainer is closed; an existing file is replaced. NULL:
-     * none. */
+    /* File to which the trainer writes a timeline of the run, for Perfetto or chrome://tracing. The
+     * file is complete when the run has ended or the trainer is closed. An existing file is
+     * replaced. NULL: no timeline. */
     const char *trace_path;
-    int trace_ops; /* non-zero: the timeline shows each op, not only the phases of a step */
-    /* [source_count] custom datasets that the config's data.name may name. The array and the
-     * datasets outlive the trainer. */
+    int trace_ops; /* non-zero: the timeline shows each operation of the model, not only the phases
+                    * of a step */
+    /* [source_count] datasets of the program, which the config's data.name may select. The array
+     * and the datasets outlive the trainer. */
     const ls_data_source *const *sources;
     int source_count;
     /* [step_row_count] numbers of rows with which ls_trainer_step will be called, besides the
-     * config's batch_size; at most 8 of them. Kernels and memory for steps of these sizes are
-     * prepared while the trainer is opened. */
+     * config's batch_size; at most 8 numbers. ls_trainer_open prepares kernels and memory for steps
+     * of these sizes. */
     const uint32_t *step_rows;
     int step_row_count;
-    /* An existing pool of workers, created by ls_device_pool_create. Its option caller_works must
-     * be 0, because the owner of a trainer waits for the workers and cannot be one of them. The
-     * config's devices, threads and precision are ignored then. The pool outlives the trainer.
-     * Trainers that share a pool use the pool one after another, from one thread. NULL: the trainer
-     * creates its own pool. */
+    /* An existing pool of workers, created by ls_device_pool_create. The pool's option caller_works
+     * must be 0, because the owner of a trainer waits for the workers and cannot be a worker as
+     * well. With a pool the config's devices, threads and precision are ignored. The pool outlives
+     * the trainer. Trainers that share a pool use it one after another, from one thread. NULL: the
+     * trainer creates its own pool. */
     ls_pool *pool;
-    const ls_host *host; /* outlives the trainer and its snapshots; NULL: the defaults */
-    /* The other processes that train together with this one; copied. NULL: as the config says. */
+    const ls_host *host; /* allocator and log (host.h); outlives the trainer and its snapshots;
+                          * NULL: malloc, no log */
+    /* How to find the other processes of the run (cluster.h); copied. NULL: as the config says. */
     const ls_trainer_cluster *cluster;
-    const struct ls_trainer_sys *sys; /* faults to inject in tests (<lockstep/sys/trainer.h>); NULL:
-                                       * none */
+    const struct ls_trainer_sys *sys; /* faults to cause on purpose, for tests
+                                       * (<lockstep/sys/trainer.h>); NULL: none */
 } ls_trainer_options;
 
 /* Opens a trainer: reads the config, opens the data and the devices, builds a replica of the model
  * on each device and creates the run directory. The calling thread is the owner. After an error
- * nothing stays open; the message names file and line where it can.
+ * nothing stays open. The message names the file and the line if the error has them.
  * Errors: LS_ECONFIG, LS_ENOENT, LS_EDATA, LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_EINVAL,
- * LS_EUNSUPPORTED, LS_EAGAIN (another process trains in that directory), LS_ETIMEDOUT, LS_ESTALLED,
- * LS_ESYSTEM. */
+ * LS_EUNSUPPORTED, LS_EAGAIN (another process trains in the run directory), LS_ETIMEDOUT,
+ * LS_ESTALLED, LS_ESYSTEM. */
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err);
 
 /* Returns the description of the run, which is valid until the trainer is closed. Called by the
@@ -199,31 +216,31 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
 const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 
 /* Trains from the trainer's current state to the end of the configured epochs, evaluates, and
- * writes the weights. It may be called once per trainer, and ls_trainer_step must not be called
- * after it. Called by the owner.
+ * writes the weights. The program may call this function once per trainer, and must not call
+ * ls_trainer_step afterwards. Called by the owner.
  * Errors: LS_EINVAL (the trainer has run before, or there are no training rows), LS_EINTERRUPTED
- * (after ls_trainer_interrupt; the steps under way were finished and the weights are written),
- * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
+ * (after ls_trainer_interrupt; the steps that had begun were finished, and the weights are
+ * written), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
  * callback's. */
 int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 
-/* Asks a run to stop. ls_trainer_run finishes and applies the steps that the workers already have,
- * and then ends the run. A call of ls_trainer_step that is under way finishes its step as usual, or
- * returns LS_EINTERRUPTED if the step had not begun; every later call returns LS_EINTERRUPTED and
- * does not train. In a run of several processes all of them stop after the same step. Any thread;
- * async-signal-safe. */
+/* Asks a run to stop. ls_trainer_run finishes the steps that the workers have already received, and
+ * then ends the run. A present call of ls_trainer_step finishes its step, or returns
+ * LS_EINTERRUPTED if the step has not begun. Every later call of ls_trainer_step returns
+ * LS_EINTERRUPTED and does not train. In a run of several processes, all processes stop after the
+ * same step. Any thread; async-signal-safe. */
 void ls_trainer_interrupt(ls_trainer *trainer);
 
-/* Returns the result so far, of ls_trainer_run (interrupted or not) or of ls_trainer_step. It is
- * valid until the trainer is closed. Called by the owner. */
+/* Returns the result of the training so far. The structure is valid until the trainer is closed.
+ * Called by the owner. */
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
-/* Copies the weights into `out`, which has room for `capacity` floats. ls_summary.parameters floats
- * are needed: the parameters one after another in model order, each row-major. Running statistics
- * of batch norm are not included. A device that fails during the call is excluded, as in a step.
- * Called by the owner.
- * Errors: LS_EINVAL (`capacity` is too small), LS_EDIVERGED, LS_EDEVICE (also if no device works
- * any more), LS_ESTALLED, LS_ENOMEM. */
+/* Copies the weights to `out`, which has room for `capacity` floats; ls_summary.parameters floats
+ * are needed. The parameter tensors follow each other in the order of the model's layers, each
+ * row-major. Running statistics of batch norm are not included. If a device fails during the call,
+ * the trainer goes on without it, as in a step. Called by the owner.
+ * Errors: LS_EINVAL (`capacity` is too small), LS_EDIVERGED, LS_EDEVICE (for example if no device
+ * works any more), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
 
 /* ---- training step by step ------------------------------------------------------------------ */
@@ -234,21 +251,21 @@ typedef struct ls_step_result {
     double loss;     /* mean loss over the step's rows */
     double accuracy; /* share of correct predictions among the step's rows */
     double lr;       /* learning rate of the update */
-    int skipped;     /* non-zero: no update, because the loss was not finite and the config's
-                      * on_nonfinite is "skip" */
+    int skipped;     /* non-zero: the step updated nothing, because the loss was not finite and the
+                      * config's on_nonfinite is "skip" */
 } ls_step_result;
 
-/* Trains one step on rows of the caller and waits for it. The config's data must be a streamed data
- * source (data_source.h).
+/* Trains one step on rows that the caller passes, and waits for the end of the step. The config's
+ * data must be a streamed data source (data_source.h).
  *
  * - rows: [n][channels][height][width], uint8_t or float as the data source says
- * - targets: int32_t [n], or float [n][targets], as the data source says
+ * - targets: int32_t [n] (classes), or float [n][k] if the data source's `targets` is k > 0
  * - n: number of rows, either the config's batch_size or one of options.step_rows
  * - out: receives the result of the step; may be NULL
  *
- * Both arrays have been read when the function returns. Learning rate, checkpoints and records are
- * as in ls_trainer_run. An epoch has train_rows / batch_size steps, rounded up; train_rows is the
- * field of the data source. Called by the owner.
+ * The library does not read `rows` and `targets` after the function has returned. Learning rate,
+ * checkpoints and records are as in ls_trainer_run. An epoch has train_rows / batch_size steps,
+ * rounded up, where train_rows is the field of the data source. Called by the owner.
  * Errors: LS_EINVAL, LS_EINTERRUPTED (ls_trainer_interrupt was called; the rows were not trained
  * on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
  * callback's. */
@@ -263,65 +280,68 @@ int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, 
  * LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
-/* Creates a snapshot of the current weights, with which any thread can predict. The caller releases
- * it with ls_snapshot_release. Called by the owner. Errors: LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
- * LS_ENOMEM. */
+/* Creates a snapshot of the current weights. Any thread can predict with the snapshot. The caller
+ * releases it with ls_snapshot_release. Called by the owner. Errors: LS_EDIVERGED, LS_EDEVICE,
+ * LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 
-/* Predicts with the current weights: does the same as ls_trainer_snapshot followed by
- * ls_snapshot_predict, whose arguments it takes. The trainer keeps the snapshot until the weights
+/* Predicts with the current weights, as ls_trainer_snapshot and ls_snapshot_predict do together.
+ * The arguments are those of ls_snapshot_predict. The trainer keeps the snapshot until the weights
  * change. Called by the owner.
  * Errors: those of ls_trainer_snapshot and ls_snapshot_predict. */
 int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
                        size_t capacity, ls_error *err);
 
-/* Saves a checkpoint: all state that training needs to continue with the same bits, as one
- * safetensors file, which is on the disk when the function returns. `path` is created or atomically
- * replaced; its directory must exist. NULL saves into the run directory's checkpoints, where
- * options.resume finds the file. Called by the owner.
+/* Saves a checkpoint: one safetensors file with all state that training needs to continue with
+ * bit-identical results. The file is on the disk when the function returns. The file `path` is
+ * created or atomically replaced; its directory must exist. If `path` is NULL, the file is saved
+ * among the checkpoints of the run directory, where options.resume finds it. Called by the owner.
  * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or `path` is a directory),
  * LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
  * LS_ENOMEM. */
 int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Loads a checkpoint or weights from `path`. A checkpoint restores the weights, the optimizer's
- * state and the position in the schedule. It must come from a run with the same data and the same
- * recipe; the recipe is all keys of a config on which the trained weights depend, such as the
- * model, the optimizer, the batch size, the shards and the seed. Any other safetensors file
+ * state and the position in the schedule. A checkpoint must come from a run with the same data and
+ * the same *recipe*. The recipe is all keys of a config on which the trained weights depend, such
+ * as the model, the optimizer, the batch size, the shards and the seed. Any other safetensors file
  * replaces the weights only: the optimizer's state is reset, and the position in the schedule is
- * kept. Nothing is changed unless the whole file could be read. Called by the owner.
- * Errors: LS_EINVAL (the run has ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (the checkpoint is of
- * another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, LS_ENONFINITE and LS_EDIVERGED (the
- * training had ended with this error). */
+ * kept. If a part of the file cannot be read, nothing is changed. Called by the owner.
+ * Errors: LS_EINVAL (the run has ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (the checkpoint has
+ * another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, and LS_ENONFINITE or LS_EDIVERGED if
+ * the training has ended with that error. */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
-/* Adds a receiver of metrics records. From now on each record is also passed to `record`, in the
- * same way as to ls_trainer_callbacks.record, with `user` as the first argument. Called by the
- * owner. Errors: LS_EINVAL (the run has ended, or there are too many receivers), LS_ENOMEM. */
+/* Adds a receiver of metrics records. After this call the trainer passes each record also to
+ * `record`, in the same way as to ls_trainer_callbacks.record, with `user` as the first argument.
+ * Called by the owner. Errors: LS_EINVAL (the run has ended, or there are too many receivers),
+ * LS_ENOMEM. */
 int ls_trainer_add_sink(ls_trainer *trainer,
                         int (*record)(void *user, const char *json, size_t length, ls_error *err),
                         void *user, ls_error *err);
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* Closes the trainer and frees it. Waits for a checkpoint that is being written. State that was not
- * saved is lost; snapshots stay valid. NULL is allowed. Called by the owner.
+/* Closes the trainer and frees it. If a thread of the trainer is writing a checkpoint, the function
+ * waits for its end. State that was not saved is lost. Snapshots stay valid. NULL is allowed.
+ * Called by the owner.
  * Returns LS_OK, or
  *
- * - LS_EIO, LS_ENONFINITE or LS_ENOMEM: the run's last checkpoint was written in the background and
- *   could not be saved. The error has been logged, and the trainer is freed.
- * - LS_ESTALLED: a worker that stalled has still not returned. Its thread is left running, and the
- *   trainer's memory, which it may still access, is leaked.
- * - LS_EINVAL or LS_ECANCELED, in the cases that the top of this header lists. In these cases alone
+ * - LS_EIO, LS_ENONFINITE or LS_ENOMEM: the run's last checkpoint, which a thread of the trainer
+ *   wrote, could not be saved. The error was logged, and the trainer is freed.
+ * - LS_ESTALLED: a worker that has stopped answering has still not returned from its job. Its
+ *   thread is left running. The trainer's memory, which this thread can still access, is leaked.
+ * - LS_EINVAL or LS_ECANCELED, in the cases that the top of this header lists. Only in these cases
  *   the trainer stays open. */
 int ls_trainer_close(ls_trainer *trainer);
 
-/* Resolves the config, with defaults and options.set applied, and writes it to `out` as indented
- * JSON. Neither data nor devices are opened. The caller frees the text with ls_text_free. Any
- * thread. Errors: LS_EINVAL (no config), LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */
+/* Resolves the config: applies options.set and fills in the defaults. Stores the result in *out as
+ * indented JSON. The function opens no data and no devices. The caller frees the text with
+ * ls_text_free. Any thread. Errors: LS_EINVAL (no config), LS_ECONFIG, LS_ENOENT, LS_EIO,
+ * LS_ENOMEM. */
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err);
-/* Frees a text that ls_config_resolve returned. The text is freed with the allocator of that call's
- * options.host, so that ls_host must still exist. NULL is allowed. Any thread. */
+/* Frees a text that ls_config_resolve returned. The function uses the allocator options.host of
+ * that call, which must still exist. NULL is allowed. Any thread. */
 void ls_text_free(char *text);
 
 #pragma GCC visibility pop

@@ -1,5 +1,5 @@
-/* Fault injection for tests of a trainer, besides <lockstep/trainer.h>. Unstable: any version may
- * change it. */
+/* Faults that a test causes on purpose in a trainer (<lockstep/trainer.h>). This header is
+ * unstable: any version may change it. */
 #ifndef LOCKSTEP_SYS_TRAINER_H
 #define LOCKSTEP_SYS_TRAINER_H
 
@@ -9,17 +9,19 @@
 extern "C" {
 #endif
 
-/* Value of ls_trainer_options.sys, which is read while the trainer is opened. */
+/* The structure to which ls_trainer_options.sys points. It is read while the trainer is opened. */
 typedef struct ls_trainer_sys {
     size_t size; /* sizeof(ls_trainer_sys) */
-    /* Faults to inject, such as "worker=1,step=120,kind=stall,stage=merge,seconds=20". The keys:
+    /* [inject_count] faults to inject, such as
+     * "worker=1,step=120,kind=stall,stage=merge,seconds=20". The keys:
      *
      * - worker: index of the worker, from 0
      * - step: number of the step, from 1
-     * - kind: fail, stall, spin, corrupt or nan
+     * - kind: fail (the device fails), stall (the worker sleeps), spin (the worker runs a loop),
+     *   corrupt (a bit of the weights changes) or nan (the loss becomes NaN)
      * - stage: phase of the step, for fail, stall and spin: start, shard (the default), merge,
      *   apply, report, evaluate or export
-     * - seconds: duration of a stall or spin; absent: it never ends */
+     * - seconds: duration of a stall or spin in seconds; without this key it never ends */
     const char *const *inject;
     int inject_count; /* number of faults, at most 16 */
 } ls_trainer_sys;

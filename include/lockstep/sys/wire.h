@@ -1,11 +1,12 @@
-/* The wire table: the transport between the processes of a run, its *members*, on one or more
- * hosts.
+/* The engine table: how messages travel between the processes of a run (its *members*), which are
+ * on one host or several.
  *
- * Such a transport is called an *engine* (MPI, gloo, a test double). This header is for authors of
- * engines. It is unstable: any version may change it. An engine only moves messages between pairs
- * of members. The library decides which numbers are summed in which order, and when a member counts
- * as lost, in the same way for all engines. A *wire* connects this process with all other members;
- * it is what an engine opens. The life of a wire:
+ * An *engine* is the code that carries the messages, for example over TCP or MPI. It is one table
+ * of functions, ls_wire_type. A *wire* is an open connection of this process to all other members.
+ * The engine's `open` creates a wire. This header is for authors of engines. The header is
+ * unstable: any version may change it. An engine only moves messages between pairs of members. The
+ * library decides, in the same way for all engines, which numbers are summed in which order, and
+ * when a member counts as lost. The life of a wire:
  *
  *     open              joins the other members, on the calling thread
  *     post, post, …     starts transfers
@@ -15,16 +16,17 @@
  *     close             ends the wire, together with the other members
  *     abort             ends the wire at once, without the other members
  *
- * Threads: one thread at a time calls the slots of a wire, from open to close, so an engine need
- * not be thread-safe.
+ * Threads: one thread at a time calls the functions of a wire, from open to close. Therefore an
+ * engine need not be thread-safe.
  * Waiting: only open, close and regroup may wait for another member. post returns at once, and poll
- * at the end of its timeout at the latest. The caller limits the time of open and close, and
- * abandons a thread that does not return from them. Such a thread may go on after the caller has
- * freed its own memory. So an engine allocates from the C library, and does not use memory of the
- * caller.
- * Order: messages on one channel from one member to another arrive in the order in which they were
- * posted, and they are matched with the posted receives in that order. There is no order between
- * channels or between pairs of members.
+ * at the end of its timeout at the latest. If `open` or `close` takes too long, the caller abandons
+ * the thread that is inside the call. This thread can continue after the caller has freed its own
+ * memory. Therefore an engine allocates its memory from the C library (malloc), and does not use
+ * memory of the caller.
+ * Order: between two members there are LS_WIRE_CHANNELS independent *channels*. Messages on one
+ * channel from one member to another arrive in the order in which they were posted. The posted
+ * receives get them in this order. There is no order between messages on different channels or of
+ * different pairs of members.
  */
 #ifndef LOCKSTEP_SYS_WIRE_H
 #define LOCKSTEP_SYS_WIRE_H
@@ -46,22 +48,22 @@ extern "C" {
 typedef struct ls_wire ls_wire;
 typedef struct ls_wire_type ls_wire_type;
 
-/* One message that is sent or received. From post until poll has returned the transfer, the caller
- * must not change or free the structure and its data. If an abort has returned non-zero, the caller
- * must not change or free them until the process ends, because hardware may still write there. */
+/* One message that is sent or received. The caller must not change or free this structure or its
+ * data from post until poll has returned the transfer. If `abort` has returned non-zero, the caller
+ * must not change or free them until the process ends, because hardware can still write there. */
 typedef struct ls_transfer {
     int peer;     /* number of the other member */
     int channel;  /* 0 … LS_WIRE_CHANNELS − 1 */
     int incoming; /* non-zero: this process receives, else it sends */
     void *data;   /* [bytes] the message, or the buffer for it */
-    size_t bytes; /* exact length of the message, at most LS_TRANSFER_MOST; 0 is allowed */
+    size_t bytes; /* exact length of the message in bytes, at most LS_TRANSFER_MOST; 0 is allowed */
 } ls_transfer;
 
 /* A process that waits to be *admitted*: to become a member of a run that has begun. */
 typedef struct ls_arrival {
     char host[64];  /* name of the process's host, zero-terminated */
     uint8_t at[56]; /* address at which the process is reached, in the engine's form */
-    int64_t number; /* number that no other process of the run has ever had */
+    int64_t number; /* identification: a number that no other process of the run has ever had */
 } ls_arrival;
 
 #define LS_FINGERPRINT_MOST 400 /* largest number of bytes of a fingerprint */
@@ -74,45 +76,48 @@ typedef struct ls_wire_options {
      * MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the wire is
      * open. NULL: all processes that the launcher started. */
     const void *comm;
-    int regroups; /* non-zero: the caller may call `regroup` later, so the engine prepares for it */
-    /* Optional; called on the thread that called the slot. While open waits for other members, the
-     * engine calls `alive` several times a second. The caller limits the time between two such
-     * calls; the engine limits the total time of open. */
+    int regroups; /* non-zero: the caller may call `regroup` later, and the engine must prepare for
+                   * this */
+    /* Optional. While `open` waits for other members, the engine calls alive(user) several times a
+     * second, on the thread that called `open`. If the calls stop for too long, the caller gives up
+     * the thread. The engine itself limits the total time of `open`. */
     void (*alive)(void *user);
-    /* Optional; called on the thread that called the slot, from open to close. Receives a log line,
-     * such as what the engine waits for or which connection it refused. `level` is an
-     * ls_log_level. */
+    /* Optional. Receives a log line, such as what the engine waits for or which connection it
+     * refused. The engine calls this function on the thread that called a function of the wire,
+     * from open to close. `level` is an ls_log_level. */
     void (*say)(void *user, int level, const char *text);
     void *user; /* first argument of `alive`, `say` and `refuses` */
-    /* Non-zero: the run may admit processes after it has begun. If the run has begun when this
-     * process calls open, open waits, without a time limit, until the members admit this process.
-     * Needs `regroups`. */
+    /* Non-zero: the run can admit processes after it has begun. If the run has already begun when
+     * this process calls open, open waits, without a time limit, until the members admit this
+     * process. Needs `regroups`. */
     int admits;
-    /* [fingerprint_bytes] data about this process's config, data and build. If this process asks to
-     * be admitted, the members compare the fingerprint with their own. Read during open. NULL: this
-     * process cannot be admitted, but only take part in a run from its beginning. */
+    /* [fingerprint_bytes] *fingerprint*: a summary of this process's config, data set and build. If
+     * this process asks to be admitted, the members compare the fingerprint with their own. The
+     * engine reads it during open. NULL: this process can take part in a run only from the run's
+     * beginning. */
     const void *fingerprint;
     size_t fingerprint_bytes; /* at most LS_FINGERPRINT_MOST */
-    /* Optional; called on the thread that called the slot. Compares the fingerprint of a process
-     * that asks to be admitted with this process's own. Returns 0 if the process may wait to be
-     * admitted. Otherwise returns non-zero and writes the reason to `why`, [size]; the engine then
-     * refuses the process. */
+    /* Optional. The engine calls this function on the thread that called a function of the wire. It
+     * compares the fingerprint of a process that asks to be admitted with this process's own.
+     * Returns 0 if the other process may wait to be admitted. Otherwise returns non-zero and writes
+     * the reason to `why`, [size]; the engine then refuses the other process. */
     int (*refuses)(void *user, const char *host, const void *fingerprint, size_t bytes, char *why,
                    size_t size);
 } ls_wire_options;
 
-/* Arguments of regroup, after members of a wire were lost, or to admit a process. */
+/* Arguments of regroup, which is called after members of a wire were lost, or to admit a
+ * process. */
 typedef struct ls_regroup {
-    size_t size;         /* sizeof(ls_regroup) */
-    const uint8_t *lost; /* [members] non-zero: this member did not answer in time, or has announced
-                          * that it leaves */
-    uint64_t deadline_ns; /* time in nanoseconds after which a member that does not answer counts as
-                           * lost */
-    void (*alive)(void *); /* called with `user` several times within deadline_ns, on the calling
-                            * thread */
+    size_t size;           /* sizeof(ls_regroup) */
+    const uint8_t *lost;   /* [members] non-zero: member i did not answer in time, or has announced
+                            * that it leaves */
+    uint64_t deadline_ns;  /* duration in nanoseconds: a member that does not answer for so long
+                            * counts as lost */
+    void (*alive)(void *); /* the engine calls it with `user` several times within deadline_ns, on
+                            * the thread that called regroup */
     void *user;
-    /* Output, [members + 1]: for each member of the new wire its number on the old wire, or −1 if
-     * it was not on the old wire. */
+    /* Output, [members + 1]: for each member of the new wire, its number on the old wire; −1 for a
+     * member that was not on the old wire. */
     int *origin;
     const ls_arrival *arrival; /* the process to be admitted; all members pass the same one. NULL:
                                 * no process is to be admitted */
@@ -122,54 +127,56 @@ typedef struct ls_regroup {
 struct ls_wire {
     const ls_wire_type *type;
     int member, members; /* number of this process, from 0; number of members, this one included */
-    /* Number of the member that was admitted with this wire; all members have the same value. 0: no
-     * member was admitted. */
+    /* Number of the member that was admitted when this wire was made; all members have the same
+     * value. 0: no member was admitted. */
     int admitted;
-    /* [members] descriptions of all members by their numbers, on the wire of the process that was
-     * admitted; NULL on all other wires. */
+    /* [members] On the wire of the process that was admitted: for each member its host, address and
+     * identification, by member number. NULL on the wires of all other processes. */
     const ls_arrival *place;
 };
 
-/* The table of an engine. All slots are mandatory, except regroup and arrivals. */
+/* The table of an engine. All functions must be set, except regroup and arrivals, which may be
+ * NULL. */
 struct ls_wire_type {
     uint32_t abi;     /* LS_WIRE_ABI */
     uint32_t size;    /* sizeof(ls_wire_type) */
     const char *name; /* name of the engine, which the config key `cluster.engine` selects */
     /* Joins the other members and creates a wire. Collective: every member calls it. Errors:
-     * LS_EUNSUPPORTED (the engine cannot work, or not as it was started; the message says what to
-     * do), LS_ESYSTEM, LS_ENOMEM. */
+     * LS_EUNSUPPORTED (the engine cannot work on this machine, or cannot work in the way in which
+     * the program was started; the message says what to do), LS_ESYSTEM, LS_ENOMEM. */
     int (*open)(ls_wire **out, const ls_wire_options *options, ls_error *err);
     /* Starts a transfer and returns at once. Errors: LS_EIO, LS_ENOMEM. */
     int (*post)(ls_wire *wire, ls_transfer *transfer, ls_error *err);
     /* Makes progress on transfers. Writes up to `most` transfers that have ended to `ended`, and
-     * returns the number written, or a negative status. If none has ended, waits for one, at most
-     * `timeout_ns` nanoseconds. Errors: LS_EIO (a connection broke), LS_EDATA (a message had
-     * another length than the transfer that receives it). */
+     * returns how many it wrote, or a negative status. If no transfer has ended, poll waits for
+     * one, at most `timeout_ns` nanoseconds. Errors: LS_EIO (a connection broke), LS_EDATA (a
+     * message had another length than the transfer that receives it). */
     int (*poll)(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
     /* Closes and frees the wire. Collective: every member calls it, when no transfer is in
      * progress. */
     void (*close)(ls_wire *wire);
     /* Ends the wire at any time, for any reason, instead of close. It does not wait, and does not
-     * free memory that a transfer in progress may still access. Returns non-zero if there may be
-     * such memory. */
+     * free memory that a transfer in progress can still access. Returns non-zero if a transfer can
+     * still access its data, and 0 otherwise. */
     int (*abort)(ls_wire *wire);
     /* Optional. Called after post or poll failed. The members that can reach each other agree on
-     * the group that continues, and every member of that group gets a new wire to the others,
-     * numbered anew without gaps, in the sequence of their numbers on the old wire. Of any two
-     * parts of the run that cannot reach each other, at most one continues: a part with more than
-     * half of the old members, or with exactly half of them, the lowest-numbered member included.
-     * Whatever the result, the caller then aborts the old wire; the abort of an engine with this
-     * slot must return 0. Returns within a few times deadline_ns or within a few seconds, whichever
-     * is less. Errors: LS_ESTALLED (this part does not continue, or there was no agreement in
-     * time), LS_EUNSUPPORTED (the wire was opened without `regroups`), LS_ENOMEM. If how->arrival
-     * is set, regroup may be called although no member was lost, and the new group may contain the
-     * arriving process. It does not contain that process if the process, or a member that knows of
-     * it, is lost during the call. */
+     * the group that continues. Every member of that group gets a new wire to the others. The
+     * members of the group get new numbers without gaps, in the sequence of their old numbers. If
+     * the run falls into parts that cannot reach each other, at most one part continues: the part
+     * with more than half of the old members, or the part with exactly half of them that contains
+     * the member with the lowest old number. After regroup, successful or not, the caller aborts
+     * the old wire. `abort` must return 0 in an engine that has `regroup`. Returns within a few
+     * times deadline_ns or within a few seconds, whichever is less.
+     * If how->arrival is set, the caller can call regroup although no member was lost, and the new
+     * group can contain the arriving process. The new group lacks the arriving process if that
+     * process, or a member that knows of it, is lost during the call.
+     * Errors: LS_ESTALLED (this part does not continue, or there was no agreement in time),
+     * LS_EUNSUPPORTED (the wire was opened without `regroups`), LS_ENOMEM. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
     /* Optional; needs regroup. Returns the number of processes that wait at this member to be
-     * admitted, and writes the one that has waited longest to *out, for ls_regroup.arrival. Always
-     * sets out->number, even if no process waits, to a number that no process of the run has had as
-     * far as this member knows. */
+     * admitted. Writes the process that has waited longest to *out, for ls_regroup.arrival. Always
+     * sets out->number, even if no process waits, to a number that can identify the next process to
+     * be admitted: as far as this member knows, no process of the run has had it. */
     int (*arrivals)(ls_wire *wire, ls_arrival *out);
 };
 
