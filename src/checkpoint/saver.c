@@ -39,11 +39,11 @@ struct ls_saver {
     /* Error of a save that was made while training went on, and has failed; status 0: none. The
      * next save clears this field. */
     ls_error unsaved;
-    /* The run's standing (ls_standing: position and results) as JSON text, at the save that was
-     * begun last. */
-    ls_json_writer standing, saved; /* the same text, at the last save that succeeded */
-    bool saved_any;                 /* `saved` is valid */
-    char path[4200];                /* path of the last checkpoint that was saved; "": none was */
+    /* The run's standing (ls_standing: position and results) as JSON text. `standing` is the text
+     * at the save that was begun last, and `saved` the text at the last save that succeeded. */
+    ls_json_writer standing, saved;
+    bool saved_any;  /* `saved` is valid */
+    char path[4200]; /* path of the last checkpoint that was saved; "": none was */
 };
 
 /* ---- the writing thread --------------------------------------------------------------------- */

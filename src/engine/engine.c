@@ -176,8 +176,7 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
         w->range[slot] = *range;
         w->range[slot].engine = e;
         int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->range[slot], err);
-        if (status) { /* releases workers that have the range and wait in the merge for the others
-                       */
+        if (status) { /* releases the workers that wait in the merge */
             e->group->type->abort(e->group);
             return status;
         }

@@ -156,8 +156,8 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
             status = ls_members_level(t, &cause);
         if (status == LS_OK)
             return LS_OK;
-        if (!ls_members_lost(t) &&
-            !find_cause(t, false)) /* nothing that another round can handle */
+        /* another round can handle only a lost process or a fault of a worker */
+        if (!ls_members_lost(t) && !find_cause(t, false))
             return ls_fail(err, status, "%s", cause.text);
     }
 }

@@ -154,8 +154,7 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     warns(&s, "are 2 different whole numbers, and are learnt as values");
     tell(&s, "a,y", "1.5,%d", 80, keys); /* no warning: all targets are different numbers */
     assert_string_equal(s.warnings, "");
-    tell(&s, "y,a", "%d,%d.5", 80,
-         of_y); /* the target has as many different values as there are rows */
+    tell(&s, "y,a", "%d,%d.5", 80, of_y); /* each row has another target */
     warns(&s, "taken for 80 classes of 80 rows");
 }
 

@@ -431,8 +431,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
     fixture_set(&s.f, run_dir);
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
-    for (int i = 0; i < 3;
-         i++) { /* the first evaluation is the best; two others follow that are not better */
+    for (int i = 0; i < 3; i++) { /* evaluation 0 is the best; the other two are not better */
         assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
         assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
     }
@@ -645,8 +644,7 @@ static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void *
         begin(&s, 1, "devices=ref:2");
         s.data.user = &until_failure;
         ls_trainer *t;
-        int status =
-            ls_trainer_open(&t, &s.f.options, &s.f.err); /* opening reads the test rows (call 1) */
+        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* reads the test rows: call 1 */
         if (call > 1) {
             assert_int_equal(status, LS_OK);
             status = ls_trainer_run(t, &s.f.err);

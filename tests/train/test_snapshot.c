@@ -79,8 +79,7 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     judge(scores, labels, OWN_TEST, &loss, &accuracy);
     assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
     assert_true(fabs(accuracy - ls_trainer_result(t)->test_accuracy) < 1e-9);
-    assert_true(accuracy >
-                0.5); /* the model has learnt, so its predictions differ from row to row */
+    assert_true(accuracy > 0.5); /* the model has learnt, so the test is not trivial */
     for (uint32_t i = 0; i < OWN_TEST; i += 7) {
         assert_int_equal(
             ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, ROOM(one), &s.f.err), LS_OK);
