@@ -92,7 +92,8 @@ int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *co
         status = check_unused(path, err);
     if (status == LS_OK)
         status = ls_dir_lock_take(&files->lock, path, host, err);
-    if (status == LS_OK) /* another run may have begun and ended before the lock was taken */
+    if (status ==
+        LS_OK) /* another run can have begun and ended there before this process took the lock */
         status = check_unused(path, err);
     return status ? status : write_config(files->path, config, host, err);
 }

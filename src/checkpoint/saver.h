@@ -46,7 +46,7 @@ const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
  * and results of the run). Durations in the standing are not compared, because they grow even while
  * nothing is trained.
  *
- * - state: without recipe, metrics and data_crc32, which the saver adds
+ * - state: the run's state; the saver itself sets its recipe, metrics and data_crc32
  * - values: the saver reads these arrays until the save is done (ls_saver_wait)
  * - wait: true: the checkpoint is on the disk on return. False: the checkpoint is written while
  *   training goes on, and a failure is only logged, because the next save may succeed

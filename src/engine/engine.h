@@ -7,9 +7,9 @@
  * QUEUE. One thread, the coordinator, calls all functions below. It cuts an epoch into minibatches.
  * It sends work to the workers in *ranges*: one range is one step or a few consecutive steps. Each
  * worker has an inbox, a bounded lock-free queue with one writer and one reader, and every worker
- * receives the same ranges. At most LS_IN_FLIGHT ranges are outstanding. While a worker runs one
- * range, the next is already in its inbox, so the worker does not wait between two steps. The limit
- * also keeps a worker from getting far ahead of the others.
+ * receives the same ranges. At most LS_IN_FLIGHT ranges are submitted and not collected yet. While
+ * a worker runs one range, the next is already in its inbox, so the worker does not wait between
+ * two steps. The limit also keeps a worker from getting far ahead of the others.
  *
  *     coordinator                          worker                              worker
  *     ls_engine_submit(range) ──inbox──▶   gather, forward, backward           (the same, on
@@ -36,39 +36,40 @@
  * complete is merged while backward computes the rest. The last floats of each gradient are the
  * loss, the number of correct rows and the number of rows; the merge sums these floats too.
  *
- * COMMIT POINT. Each merge has one (merge/group.h): if all workers reach the commit point, every
- * worker gets the complete sum; otherwise no worker does. If a worker fails before that point, the
- * others get no sum, and no worker applies the step. If a worker fails after that point, the others
- * have the sum, and all of them apply the step. After any failure the remaining workers have
- * therefore done the same number of steps. They need no message to find that out, and no replica
- * needs repair. If few partial sums are merged on CPUs, each worker adds the partial sums itself
- * while it applies the update, piece by piece (comm/comm.h). The commit point is then the barrier
- * at which all partial sums are complete. After that barrier every worker can compute the sum even
- * if another worker is lost, because the arrays of a lost worker stay allocated and unchanged. The
- * workers meet at a second barrier after the update, before they overwrite their partial sums. A
- * worker that finds the group aborted at the second barrier has applied the step. It reports the
- * step, but begins no other step. In a run with one worker the commit point is the beginning of the
- * update, because only the update, the last part of a step, changes the weights. If the worker
- * fails before the update, the step was not applied. The gradients that the failed step has
- * computed do no harm, because the next attempt overwrites them. (On a CPU a single worker has no
- * separate array for the total. It adds its partial sums in the array of the first partial sum, or
- * piece by piece in the update.)
+ * COMMIT POINT. Each merge has a commit point (merge/group.h). If all workers reach it, every
+ * worker gets the complete sum; otherwise no worker gets a sum. If a worker fails before that
+ * point, no worker applies the step. If a worker fails after that point, the others have the sum,
+ * and all of them apply the step. Therefore after any failure the remaining workers have done the
+ * same number of steps. They exchange no messages about it, and all replicas are equal. If few
+ * partial sums are merged on CPUs, each worker adds the partial sums itself while it applies the
+ * update, piece by piece (comm/comm.h). The commit point is then the barrier at which all partial
+ * sums are complete. After that barrier every worker can compute the sum even if another worker is
+ * lost, because the arrays of a lost worker stay allocated and unchanged. The workers meet at a
+ * second barrier after the update, before they overwrite their partial sums. A worker that finds
+ * the group aborted at the second barrier has applied the step. It reports the step, but begins no
+ * other step. In a run with one worker the commit point is the beginning of the update, because
+ * only the update, the last part of a step, changes the weights. If the worker fails before the
+ * update, the step was not applied. The gradients that the failed step has computed do no harm,
+ * because the next attempt overwrites them. (On a CPU a single worker has no separate array for the
+ * total. It adds its partial sums in the array of the first partial sum, or piece by piece in the
+ * update.)
  *
  * LOST WORKERS. A worker whose device fails reports the failure and takes no further part. A worker
  * that shows no sign of life for longer than a time limit, the *deadline*, has *stalled*; the
  * coordinator finds this while it waits (wait.c). The thread of a stalled worker cannot be stopped,
- * and may still use memory that it shares with the others. This memory is left to the stalled
+ * and can still use memory that it shares with the others. This memory is left to the stalled
  * worker, and the others get new memory (ls_engine_leave_stalled). After a failed device, and also
  * after a stall, the function in which the coordinator waits for the workers (ls_engine_collect for
  * steps, ls_engine_run_all for other work) returns, and ls_engine_faults then returns the fault of
- * that worker. The coordinator then classifies the faults (train/recover.c), removes the workers
- * whose devices failed (ls_engine_drop), and has the remaining workers form a new group
- * (ls_engine_form), which distributes the shards anew. The tree is unchanged: if the step is
- * submitted again, its sum, and with it the final weights of the run, have the same bits as without
- * the failure. Shards that were dealt in the failed step are computed again, because no worker has
- * got the sum of that step. The new group deals all shards with a new ls_deal (the object from
- * which workers take shards). The old ls_deal is kept with the old group, because a stalled worker
- * that wakes can still take shards from the old ls_deal.
+ * that worker. The coordinator then decides by the faults whether the run goes on
+ * (train/recover.c). If it does, the coordinator removes the workers whose devices failed
+ * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
+ * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
+ * with it the final weights of the run, have the same bits as without the failure. Shards that were
+ * dealt in the failed step are computed again, because no worker has got the sum of that step. The
+ * new group deals all shards with a new ls_deal (the object from which workers take shards). The
+ * old ls_deal is kept with the old group, because a stalled worker that wakes can still take shards
+ * from the old ls_deal.
  *
  * SKIPPED STEPS. If the loss of a step is not finite, all workers skip the step, because all have
  * the same sum. Each worker then computes its shards of this step again, one by one, and reports
@@ -187,8 +188,8 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err);
 
 /* Ends the workers. If the caller passed a pool, the pool is not destroyed: its workers only
  * release what belongs to this engine. Returns LS_ESTALLED if a stalled worker has not come back.
- * Such a worker may still use all memory that it could reach, so the caller must keep the engine
- * and everything that the description points to. NULL is allowed. */
+ * Such a worker can still use the engine and everything that the description points to, so the
+ * caller must keep both. NULL is allowed. */
 int ls_engine_stop(ls_engine *engine);
 /* Frees the engine, which must have been stopped. NULL is allowed. */
 void ls_engine_destroy(ls_engine *engine);
@@ -215,8 +216,8 @@ ls_engine_state *ls_engine_weights(ls_engine *engine);
  * `step` of the faults. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
 /* Compares the checksums of all replicas. If `exports`, also copies the weights and states of one
- * replica to ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
- * replicas differ; those of ls_engine_run_all. */
+ * replica to the arrays of ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each
+ * worker, if the replicas differ; those of ls_engine_run_all. */
 int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -329,8 +330,8 @@ typedef enum ls_presence {
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
 /* If workers have stalled since the last call of ls_engine_drop, leaves the exchange and the feed
  * to the stalled workers, because these workers can still use both. Allocates a new exchange and a
- * new feed for the other workers. After a failure this function must be called before any other.
- * Errors: LS_ENOMEM. */
+ * new feed for the other workers. After a failure the caller must call this function before any
+ * other function of the engine. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
 /* Removes the workers whose devices failed. Writes pointers to the faults of all workers that have
  * failed or stalled since the last call of this function to `out`, [LS_DEVICES_MAX]. Returns the

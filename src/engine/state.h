@@ -62,7 +62,7 @@ typedef struct ls_train_worker {
     ls_comm *comm;       /* its communicator in the group; NULL: it is in no group */
     bool by_pieces;      /* its updates compute the total piece by piece (comm/comm.h) */
     ls_fold fold;        /* its partial sums (comm/comm.h) */
-    ls_old_fold *old_folds; /* list of folds that a stalled member of an old group may still read */
+    ls_old_fold *old_folds; /* list of folds that a stalled worker can still read */
     bool keep_fold;         /* ls_worker_join must move `fold` to old_folds and not free it */
     /* Copies of the ranges that were submitted to the worker. Each worker reads its own copies, so
      * a worker that stalls and wakes late still reads the range that was submitted to it. */

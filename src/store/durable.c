@@ -58,7 +58,7 @@ static bool is_hidden_name(const char *name)
         return false;
     for (const char *at = name; (at = strstr(at, mark)) != NULL; at++)
         p = at + sizeof mark -
-            1; /* the last ".lockstep-" is used, because NAME may also contain this text */
+            1; /* the last ".lockstep-" is used, because NAME can contain this text too */
     p = p ? skip_digits(p) : NULL;
     p = p && *p == '-' ? skip_digits(p + 1) : NULL;
     return p && *p == '\0';

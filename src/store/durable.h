@@ -105,8 +105,8 @@ int ls_make_directory(const char *path, int *made, ls_error *err);
  *     ls_dir_lock_release(&lock);
  *
  * The lock is a flock on the file "lock" in the directory. The file contains the holder's process
- * number, for messages, and is never removed. A symbolic link of that name is refused. Any thread.
- * If a process takes the lock of a directory twice, the second call fails. */
+ * number, for messages, and is never removed. A symbolic link in place of that file is refused. Any
+ * thread. If a process takes the lock of a directory twice, the second call fails. */
 typedef struct ls_dir_lock {
     bool held; /* this structure holds the lock */
     int fd;    /* the open lock file, if `held` is set */

@@ -17,8 +17,8 @@
  * After a loss of power the file contains everything that was flushed before the last sync (fsync).
  * Any part of the bytes that were written after that sync can be lost. If later bytes are on the
  * disk and earlier bytes are lost, the lost bytes read as zeros.
- * Threads: a file belongs to one thread at a time, except that another thread may call
- * ls_log_file_sync at the same time. */
+ * Threads: only one thread at a time may use a file, but another thread may call ls_log_file_sync
+ * at the same time. */
 #ifndef STORE_LOG_FILE_H
 #define STORE_LOG_FILE_H
 

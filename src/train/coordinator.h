@@ -22,10 +22,10 @@ typedef struct ls_coordination {
     /* total number of steps of this epoch up to which ls_train_steps submits in the present call */
     uint32_t limit;
 
-    /* *Due work* is the work between steps: comparing the replicas, saving a checkpoint, passing a
-     * snapshot to the caller. The field is the number of steps that the run had done when that work
-     * was last done, so that the work is not done twice after the same step. Initially it is the
-     * number of steps with which the trainer begins.
+    /* *Due work* is the work between steps: comparing the replicas (the workers' copies of the
+     * model), saving a checkpoint, passing a snapshot to the caller. The field is the number of
+     * steps that the run had done when due work was last done. Due work is not done again after the
+     * same step. Initially the field is the number of steps with which the trainer begins.
      */
     uint64_t due_work_done_at;
     /* Number, from 1, of the last step that was repeated although no worker was lost. A step for

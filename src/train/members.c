@@ -240,7 +240,7 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 void ls_members_note_stop(struct ls_trainer *t, const struct ls_report *r)
 {
     if (r->comm.asked && t->members.stop_after == UINT64_MAX)
-        t->members.stop_after = r->number + 1; /* the next step may already be in progress */
+        t->members.stop_after = r->number + 1; /* the next step can already be in progress */
 }
 
 /* Copies `bytes` bytes from `own` to `packed`, or from `packed` to `own` if `unpack`. Copies

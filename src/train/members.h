@@ -37,10 +37,11 @@ typedef struct ls_member_device {
     int origin;
 } ls_member_device;
 
-/* Fingerprint of a member's run: data that must be the same on all members. The struct is sent as
- * bytes, so it has no pointers. */
+/* Fingerprint of a member's run: data that must be the same on all members. The *recipe* is the
+ * part of the config on which the weights depend. The struct is sent as bytes, so it has no
+ * pointers. */
 typedef struct ls_fingerprint {
-    char version[16];
+    char version[16]; /* version of the library */
     uint64_t train_rows, test_rows;
     uint32_t data_crc32, recipe_crc32;
 } ls_fingerprint;
@@ -119,10 +120,9 @@ void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int 
  * checkpoint is resumed, the first member takes the number from it.) Errors: LS_ECONFIG (the number
  * is 0 or smaller than the number of members). */
 int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
-/* Checks that recipe, library version and data are the same on all members. (The *recipe* is the
- * part of the config on which the weights depend.) It is called before the members exchange data
- * whose size depends on recipe or data. Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, which name
- * the first host that differs. */
+/* Checks that recipe, library version and data are the same on all members. It is called before the
+ * members exchange data whose size depends on recipe or data. Errors: LS_ECONFIG, LS_EDATA,
+ * LS_EUNSUPPORTED, which name the first host that differs. */
 int ls_members_compare(struct ls_trainer *trainer, ls_error *err);
 /* Computes the fingerprint of this process's run with `shards` shards. The data must be open.
  * Errors: LS_ENOMEM. */
@@ -175,9 +175,9 @@ void ls_members_note_stop(struct ls_trainer *trainer, const struct ls_report *re
  * correct rows, and the model's outputs if a metric needs them. Errors: LS_ENOMEM, the
  * cluster's. */
 int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
-/* Called when the trainer is open on this member. Waits until it is open on all members. From then
- * on the run survives the loss of a member, if cluster.on_host_loss is "continue". Errors: the
- * cluster's. */
+/* Called when the trainer is open on this member. If cluster.on_host_loss is "continue", waits
+ * until the trainer is open on all members. From then on the run survives the loss of a member.
+ * Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
 /* Called after the run, which ended with `status`. Compares the final weights of all members, and
  * sets result.saved to whether the first member has saved a checkpoint. If the run failed on this

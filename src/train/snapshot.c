@@ -46,8 +46,8 @@ struct ls_inference {
 struct ls_snapshot {
     atomic_uint references;
     ls_inference *inference;
-    uint64_t id, steps;
-    float *canonical;
+    uint64_t id, steps; /* number of the snapshot, from 1; number of steps done before it */
+    float *canonical;   /* [model->floats] the weights, in canonical layout (nn/model.h) */
 };
 
 /* ---- reference counting ------------------------------------------------------------------------
@@ -150,7 +150,7 @@ typedef struct predictor {
     const ls_inference *inference;
     ls_pool *pool;          /* pool of one worker */
     struct predictor *next; /* next in the list of idle predictors */
-    /* A replica that is never trained, and its input and output. */
+    /* A replica that is never trained; its input and output follow. */
     ls_replica *replica;
     char *images;            /* [PASS_ROWS] */
     int32_t *labels;         /* [PASS_ROWS][targets or 1] unused, always 0 */
@@ -162,11 +162,11 @@ typedef struct predictor {
     uint64_t loaded; /* id of the snapshot whose weights are loaded; 0: none */
     /* The current request and its result. */
     const ls_snapshot *snapshot;
-    const char *rows;
-    uint32_t n;
-    float *scores;
-    int status;
-    ls_error error;
+    const char *rows; /* [n] input rows of the caller */
+    uint32_t n;       /* number of rows */
+    float *scores;    /* [n][classes] outputs */
+    int status;       /* result of the request */
+    ls_error error;   /* message of the result, if it is an error */
 } predictor;
 
 static int start(const ls_worker *w, ls_device *device, void **local, void *user, ls_error *err)

@@ -66,7 +66,8 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
 
 /* Ends the records. If the caller has trained with ls_trainer_step, the run ends here. The status
  * of the run is then the error that ended the training or, if there is none, the status of the last
- * checkpoint. Sets *unsaved to the status of the last checkpoint. */
+ * checkpoint. Sets *unsaved to the status of the last checkpoint. Returns LS_ESTALLED if a save
+ * hangs; the records are then not ended. */
 static int close_records(ls_trainer *t, int *unsaved)
 {
     ls_error err;
@@ -83,14 +84,15 @@ static int close_records(ls_trainer *t, int *unsaved)
     if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->records.trace);
-    ls_saver_destroy(t->dir.saver); /* the last record contains the saver's path */
+    ls_saver_destroy(
+        t->dir.saver); /* destroyed only now, because the last record contains the saver's path */
     t->dir.saver = NULL;
     return LS_OK;
 }
 
-/* Frees the trainer, and returns the error of the last checkpoint. If a worker has stalled, returns
- * LS_ESTALLED and leaves the trainer's memory allocated, because the stalled worker can still use
- * the memory. */
+/* Frees the trainer, and returns the error of the last checkpoint. If a worker has stalled, or a
+ * save hangs, returns LS_ESTALLED and leaves the trainer's memory allocated, because the thread
+ * that hangs can still use the memory. */
 static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;
@@ -212,8 +214,8 @@ int ls_begin(ls_trainer *t, ls_error *err)
 }
 
 /* Compares the final weights with the other members (processes of the run). If a member is lost
- * meanwhile, the others recover, save again and compare again. They save again because another
- * member can have become the first, which saves the run. */
+ * meanwhile, the others recover, save again and compare again. They save again because only the
+ * first member saves the run, and after the loss another member can be the first. */
 static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);
