@@ -84,8 +84,8 @@ static int close_records(ls_trainer *t, int *unsaved)
     if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->records.trace);
-    ls_saver_destroy(
-        t->dir.saver); /* destroyed only now, because the last record contains the saver's path */
+    /* destroyed only now, because the last record contains the saver's path */
+    ls_saver_destroy(t->dir.saver);
     t->dir.saver = NULL;
     return LS_OK;
 }

@@ -149,7 +149,7 @@ static void augmented_runs_evaluate_alike_on_any_number_of_workers(void **state)
     }
 }
 
-/* There are more workers than shards, and more workers than CPU cores. */
+/* Most of the workers have no shard, and no CPU core of their own. */
 static void sixteen_to_256_workers_train_alike(void **state)
 {
     static const int workers[] = {16, 64, 256};

@@ -117,7 +117,8 @@ static void shards_of_one_row_leave_the_others_their_weight(void **state)
     }
 }
 
-/* The training data have 96 rows. The minibatches of each config have shards of one row. */
+/* The training data have 96 rows. cure NULL: no shard has a single row, so there must be no
+ * warning. */
 static void the_log_says_so_once_and_names_a_cure(void **state)
 {
     static const struct {

@@ -267,8 +267,8 @@ static void threads_predict_while_a_run_trains(void **state)
 
 /* ---- a back end that keeps something per thread ---------------------------------------------- */
 
-/* The functions of the reference back end's devices. The wrappers below count calls by any thread
- * other than the one that opened the device. */
+/* The functions of the reference back end's devices. The functions below wrap them, and count calls
+ * by a thread other than the one to which the device is bound. */
 static const ls_device_ops *ref_ops;
 static atomic_int strangers, bound;
 static _Thread_local const ls_device *mine[4];
@@ -479,8 +479,8 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     fixture_end(&s.f);
 }
 
-/* Three threads, one after another: the first opens the predictor, the second uses it for a
- * prediction, and the third only releases the last reference. */
+/* Two threads predict, one after the other: the first opens the predictor, and the second borrows
+ * it later. Then this thread releases the last reference. */
 static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
 {
     scenario s;
