@@ -1,5 +1,5 @@
-/* The exchange: memory that the coordinator and the jobs of the workers share. Internal to the
- * engine, whose terms are explained in engine.h. */
+/* The exchange: memory that the coordinator (the thread that hands out work) and the jobs of the
+ * workers share. Internal to the engine (see engine/engine.h). */
 #ifndef ENGINE_EXCHANGE_H
 #define ENGINE_EXCHANGE_H
 

@@ -1,3 +1,4 @@
+/* Parses and executes the faults of the option --inject. */
 #include "engine/inject.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* Running a job, which is work that all workers do between steps; and the functions that run one
- * certain job. engine.h explains the terms. */
+ * certain job. The coordinator (the thread that hands out work) calls them. The arguments and
+ * results of jobs are in the exchange (exchange.h). */
 #include "base/error.h"
 #include "engine/worker.h"
 

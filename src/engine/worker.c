@@ -1,5 +1,9 @@
-/* The jobs of a worker. They run on the worker's thread, with its device and its replica. engine.h
- * explains the terms. */
+/* The jobs of a worker. A *job* is work of all workers that is not a step. It runs on the worker's
+ * thread, with the worker's device and *replica* (its copy of the model). Other terms (see
+ * engine/engine.h): an *arena* is one array with a value for each parameter of the model; the live
+ * workers form a *group*, which merges (all-reduces) gradients; a *fold* is a worker's partial sums
+ * of gradients; the *exchange* is the memory through which coordinator and jobs pass weights and
+ * results. */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"

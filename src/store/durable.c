@@ -1,3 +1,5 @@
+/* Writes files that are either complete or absent after a crash: the contents go to a file with a
+ * hidden name, which then replaces the old file. */
 #include "store/durable.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* The checks with which each public function of the trainer begins. */
 #include "train/calls.h"
 
 #include "base/error.h"
