@@ -17,8 +17,8 @@
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
-/* Fails if a value is not finite. A checkpoint with such a value would replace a checkpoint from
- * which a run can go on. */
+/* Fails if a value is not finite. Such values are not saved, because the new checkpoint replaces an
+ * older one from which the run can go on. */
 static int check_finite(const float *values, size_t count, ls_error *err)
 {
     for (size_t i = 0; i < count; i++)
@@ -69,8 +69,8 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
         group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
     int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
                                             host, err);
-    /* If the weights are a moving average, the trained weights are stored as well. Both have the
-     * same running statistics, which are stored once. */
+    /* If the saved weights are a moving average, an optimizer state contains the trained weights.
+     * Both have the same running statistics (of batch norm), which are in the file only once. */
     for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)
         memcpy(values->slot[ls_optimizer_average(optimizer)] + model->stat[i]->offset,
                values->weights + model->stat[i]->offset,
@@ -80,9 +80,9 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
-/* Adds labels to the checksum as one byte each. The function is used if all labels fit into a byte:
- * the first versions of Lockstep had only such labels and computed checksums in this way, and the
- * checksum of a data set must not change from version to version. */
+/* Adds labels to the checksum as one byte each. The function is used if all labels fit into a byte.
+ * The first versions of Lockstep had only such labels and computed checksums in this way, and the
+ * checksum of a data set must stay the same in all versions. */
 static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
 {
     uint8_t byte[1024];
@@ -189,7 +189,7 @@ static uint64_t read_count(ls_fields *f, const char *key, double most)
     return (uint64_t)value;
 }
 
-/* Reads a number. A JSON null, which means that there is no number, becomes NaN. */
+/* Reads a number, or NaN if the JSON value is null (there is no number). */
 static double read_optional(ls_fields *f, const char *key)
 {
     double value = NAN;
@@ -355,7 +355,7 @@ static int add(listing *l, uint64_t steps, const ls_host *host)
     return LS_OK;
 }
 
-/* Lists the checkpoints of a directory. A directory that does not exist has none. */
+/* Lists the checkpoints of a directory. If the directory does not exist, the list is empty. */
 static int list(listing *out, const char *directory, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];
@@ -396,8 +396,8 @@ bool ls_checkpoints_exist(const char *directory)
 
 /* ---- the newest complete checkpoint --------------------------------------------------------- */
 
-/* Reads the state of a checkpoint and verifies the file. A file without a state was not saved by a
- * run. */
+/* Reads the state of a checkpoint and verifies the file's SHA-256. Fails if the file has no state,
+ * because then no run has saved it as a checkpoint. */
 static int open_one(char **state, const char *path, const ls_host *host, ls_error *err)
 {
     int status = ls_safetensors_state(state, path, host, err);
@@ -409,9 +409,9 @@ static int open_one(char **state, const char *path, const ls_host *host, ls_erro
     return status;
 }
 
-/* Fails because a directory has no checkpoints. Versions before 0.2 wrote each checkpoint as a
- * directory, "step-000000469" with a manifest.json; if there are such directories, the message says
- * so. */
+/* Called for a directory without checkpoints; returns an error. Versions before 0.2 wrote each
+ * checkpoint as a directory, "step-000000469" with a manifest.json. If there are such directories,
+ * the message says so. */
 static int fail_without_any(const char *directory, ls_error *err)
 {
     char old[LS_CHECKPOINT_NAME] = "", path[LS_PATH_BYTES];

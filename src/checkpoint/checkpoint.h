@@ -3,16 +3,18 @@
  *
  *     <run>/checkpoints/step-000000469.safetensors
  *
- * It contains the weights and running statistics under PyTorch's names, then the optimizer's states
- * ("optimizer/momentum_buffer/conv1.weight"). Its metadata contain the run's state, a JSON text,
- * and a SHA-256 of the file, computed with zeros in place of the SHA-256 itself. A checkpoint is
- * written to a hidden file in the same directory, synced and renamed, and then the directory is
- * synced: after a crash the checkpoint exists completely or not at all.
+ * It contains the weights and running statistics (of batch norm) under PyTorch's names, then the
+ * optimizer's states ("optimizer/momentum_buffer/conv1.weight"). The file's metadata contain the
+ * run's state, a JSON text, and a SHA-256 of the file, computed with zeros in place of the SHA-256
+ * itself. A checkpoint is written to a hidden file in the same directory, synced and renamed, and
+ * then the directory is synced: after a crash the checkpoint exists completely or not at all.
  *
  * Terms: the *position* of a run says how far its training has come (steps, epochs, sums). The
  * *standing* of a run is its position and the results that the API returns (ls_result). The *state*
- * is everything in a checkpoint except weights and optimizer states: the standing, and what must be
- * the same when the run is resumed (data, recipe, shards).
+ * of a run is everything in a checkpoint except weights and optimizer states: the standing, the
+ * length of the metrics file, and data about the run that are checked when the run is resumed (data
+ * set, recipe, number of shards). The *recipe* is the part of the config on which the weights
+ * depend. A *shard* is a part of a minibatch, for which one worker computes the gradient.
  *
  * Threads: any thread; no two threads may use the same file at the same time.
  *
@@ -44,19 +46,20 @@
 /* Weights and optimizer states in canonical layout, [model->floats] each. */
 typedef struct ls_checkpoint_values {
     float *weights;
-    float *const *slot; /* [ls_optimizer_states] */
+    float *const *slot; /* [ls_optimizer_states] arrays of the optimizer's states */
 } ls_checkpoint_values;
 
-/* Writes a checkpoint to `path`, replacing an existing file; the file is durable on return.
- * `state`: the run's state as JSON. Errors: LS_ENONFINITE (a weight is not finite), LS_EIO (nothing
- * has changed), LS_ENOMEM. */
+/* Writes a checkpoint to `path`, replacing an existing file. On return the file survives a loss of
+ * power. `state`: the run's state as JSON. Errors: LS_ENONFINITE (a weight is not finite), LS_EIO,
+ * LS_ENOMEM. After an error an existing file is unchanged (ls_replace_commit in store/durable.h
+ * names one exception). */
 int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
                         const ls_checkpoint_values *values, const char *state, const ls_host *host,
                         ls_error *err);
 
 /* Reads the tensors of a checkpoint into `values`. Verifies the file's SHA-256 again, because the
- * file may have been damaged since its state was read. Errors: LS_EDATA with file and offset,
- * LS_EIO, LS_ENOMEM; the contents of `values` are then undefined. */
+ * file can have been damaged since its state was read. Errors: LS_EDATA with file and offset,
+ * LS_EIO, LS_ENOMEM. After an error the contents of `values` are undefined. */
 int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
                        const ls_optimizer *optimizer, const ls_host *host, ls_error *err);
 
@@ -76,14 +79,15 @@ typedef struct ls_best {
                       * was no evaluation yet */
     uint32_t waited; /* number of evaluations since the best one */
     uint64_t steps;  /* number of steps that the run had done at this evaluation */
-    /* Number of steps that the run had done at the previous best evaluation. The checkpoint after
-     * `kept` steps must not be removed until there is a checkpoint after `steps` steps, because one
-     * of the two must exist. 0: there is no such checkpoint. */
+    /* Number of steps that the run had done at the previous best evaluation; 0: that evaluation has
+     * no checkpoint. The checkpoint after `kept` steps must stay until there is a checkpoint after
+     * `steps` steps, so that at any time a checkpoint of a best evaluation exists. */
     uint64_t kept;
 } ls_best;
 
-/* Position of a run between two steps. If a file of an older version lacks a member, ls_state_read
- * sets the member to 0; if 0 is not suitable, read_position must set another value. */
+/* Position of a run between two steps. If a file of an older version lacks a member of this struct,
+ * ls_state_read sets the member to 0. For a new member for which 0 is not suitable, read_position
+ * must set another value. */
 typedef struct ls_position {
     uint64_t steps; /* number of steps done since the start of training, skipped ones included */
     uint32_t epoch; /* index of the current epoch, from 0; when training has ended, the number of
@@ -97,20 +101,20 @@ typedef struct ls_position {
 } ls_position;
 
 /* The standing of a run: its position and its results so far. A checkpoint stores the standing, a
- * resumed run reads it, and processes of a run send it to each other. It is always copied as a
- * whole (ls_standing_of, ls_take_standing: train/saving.c). */
+ * resumed run reads it, and processes of a run send it to each other. The standing is always copied
+ * as a whole (ls_standing_of, ls_take_standing: train/saving.c). */
 typedef struct ls_standing {
     ls_position position;
     int epochs;                      /* number of finished epochs */
     double test_loss, test_accuracy; /* results of the last evaluation; NaN: there was none */
-    /* The main metric of the run (ls_result.metric), and its value in the last evaluation. The
-     * constant LS_METRIC_CONFUSION, which is no number, stands for "no metric is known yet". */
+    /* The main metric of the run (ls_result.metric). LS_METRIC_CONFUSION means that no metric is
+     * known yet, because the confusion matrix is never the main metric. */
     ls_metric metric;
-    double test_metric;
+    double test_metric; /* value of `metric` in the last evaluation */
 } ls_standing;
 
-/* Version of the state's schema. A new key is optional for readers, and does not change the
- * version. The version is raised if an older program would misread the state. */
+/* Version of the state's schema. A new key that readers can ignore does not change the version. The
+ * version is raised if older programs misread the new state. */
 #define LS_STATE_SCHEMA 2
 
 /* The state, which a checkpoint stores as JSON. */
@@ -118,24 +122,25 @@ typedef struct ls_state {
     ls_standing standing;
     ls_sink_mark metrics; /* end of the records in metrics.jsonl at the time of saving */
     int shards;
-    const char *isa, *library; /* instruction set and library, on which results depend */
+    const char *isa, /* instruction set; results depend on it on some devices */
+        *library;    /* version of the mathematical library, on which results depend */
     uint64_t train_rows, test_rows;
     uint32_t data_crc32; /* checksum of the rows and targets */
-    /* recipe: all keys of the config on which the trained weights depend, as ls_config_write_recipe
-     * writes them */
+    /* all keys of the config on which the trained weights depend, as ls_config_write_recipe writes
+     * them */
     const cJSON *recipe;
 } ls_state;
 
 /* Writes a standing as members of the JSON object of the state. The caller has begun the object and
- * ends it. Different standings give different texts: the saver compares texts to find out whether
- * anything has changed since the last save. */
+ * ends it. Different standings must give different texts, because the saver compares texts to find
+ * out whether anything has changed since the last save. */
 void ls_standing_write(ls_json_writer *w, const ls_standing *standing);
 
 /* Writes a state as JSON. The recipe is made from `config`; state->recipe is not used. */
 void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config);
 
-/* Reads a state. *out is cleared first, so a member whose optional key is missing is 0. Texts and
- * the recipe belong to `doc`. Errors: LS_EDATA with file, line and column. */
+/* Reads a state. *out is zeroed first, so a member whose optional key is missing is 0. The texts
+ * and the recipe in *out belong to `doc`. Errors: LS_EDATA with file, line and column. */
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);
 
 /* Returns the checksum of the rows and targets of all data that are kept in memory; streamed rows
@@ -150,24 +155,23 @@ void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps);
 /* Returns whether the last component of `path` is a name that ls_checkpoint_name writes. */
 bool ls_checkpoint_is_named(const char *path);
 
-/* Returns whether the directory has any checkpoint, complete or not. */
+/* Returns whether the directory has any checkpoint, complete or damaged. */
 bool ls_checkpoints_exist(const char *directory);
 
 /* Finds the newest complete checkpoint, and returns its path and state, which the caller frees. If
- * `warns` is true, each newer checkpoint that is damaged is reported in the log. Errors: LS_ENOENT
- * (there are no checkpoints), LS_EDATA (no checkpoint is complete, or the checkpoints were saved by
- * a version before 0.2, each in a directory of its own), LS_EIO, LS_ENOMEM. */
+ * `warns` is true, logs each newer checkpoint that is damaged. Errors: LS_ENOENT (there are no
+ * checkpoints), LS_EDATA (no checkpoint is complete, or the checkpoints were saved by a version
+ * before 0.2, each in a directory of its own), LS_EIO, LS_ENOMEM. */
 int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
                           const ls_host *host, ls_error *err);
 
-/* Finds the checkpoint of the best evaluation, and returns its path, which the caller frees. Which
- * evaluation was the best is read from the newest complete checkpoint. Errors: LS_ENOENT (nothing
- * was evaluated, or the best evaluation's checkpoint was not kept), those of
- * ls_checkpoints_latest. */
+/* Finds the checkpoint of the best evaluation, and returns its path, which the caller frees. The
+ * newest complete checkpoint contains which evaluation was the best. Errors: LS_ENOENT (nothing was
+ * evaluated, or the best evaluation's checkpoint was not kept), those of ls_checkpoints_latest. */
 int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err);
 
-/* Writes the path of the checkpoint of the best evaluation of the run in `run_dir`. Returns whether
- * that file exists. */
+/* Writes the path that the checkpoint of the best evaluation has in `run_dir`. Returns whether a
+ * file with that path exists. */
 bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best);
 
 /* Removes all checkpoints of the directory except these:

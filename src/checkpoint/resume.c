@@ -1,5 +1,6 @@
-/* Resuming a run after an interrupt, a crash, or a loss of power. checkpoint.h explains the
- * position and the state of a run. */
+/* Resuming a run after an interrupt, a crash, or a loss of power. The *state* of a run is
+ * everything in a checkpoint except weights and optimizer states; it contains the *position*, which
+ * says how far the training has come (checkpoint.h). */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -14,7 +15,7 @@
 
 /* ---- choice of the run ---------------------------------------------------------------------- */
 
-/* Contents of a run's first record. */
+/* Contents of a run's first record, which is the first line of metrics.jsonl. */
 typedef struct beginning {
     ls_json *doc;
     const char *time, *name;
@@ -85,10 +86,11 @@ static struct timespec config_time(const char *run)
     return s.st_mtim;
 }
 
-/* Returns whether run a began later than run b; b_run NULL: there is no run b. Records give the
- * time of the beginning in seconds. If both runs began in the same second, the later run is the one
- * whose config was written later. If both configs were written at the same time too, the later run
- * is the one with the longer name, because names are NAME, NAME-2 … NAME-10. */
+/* Returns whether run a began later than run b; b_run NULL: there is no run b, and the result is
+ * true. The first records of the runs give the times of their beginning, in seconds. If both runs
+ * began in the same second, the later run is the one whose config file was written later. If both
+ * config files were written at the same time too, the later run is the one with the longer name,
+ * because names are NAME, NAME-2 … NAME-10. */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
@@ -105,7 +107,8 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
     return n != m ? n > m : strcmp(a_run, b_run) > 0;
 }
 
-/* Replaces the latest run found so far by this run if this run began later. */
+/* Compares the run in the directory `run` with *latest, the latest run found so far. Replaces
+ * *latest if `run` began later, and if its config has the name `name` (NULL: any name). */
 static void consider(char **latest, beginning *begun, const char *run, const char *name,
                      bool resumable, const ls_host *host)
 {
@@ -195,7 +198,8 @@ static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *e
     return status;
 }
 
-/* Fails if the directory is not a run's directory. Called before anything is written into it. */
+/* Fails if the directory is not a run's directory. Called before anything is written into the
+ * directory. */
 static int check_is_run(const char *path, ls_error *err)
 {
     static const char *const traces[] = {"config.json", "metrics.jsonl", "checkpoints"};
@@ -308,8 +312,8 @@ int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, cons
     return status ? status : check_position(r, run, err);
 }
 
-/* All results depend on the library, and some on the instruction set. They are known when the
- * devices are open. */
+/* The library and the instruction set are known only when the devices are open, so this check is
+ * not a part of ls_resume_load. */
 void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const char *library,
                                  const ls_host *host)
 {

@@ -1,3 +1,4 @@
+/* Creates run directories. A run is not put into a directory that another run has used. */
 #include "checkpoint/run_dir.h"
 
 #include "base/error.h"
@@ -35,7 +36,8 @@ static int make_fresh(char *path, size_t size, const char *name, ls_error *err)
                : ls_fail(err, LS_EIO, "%.300s: is taken, and so are all before it", path);
 }
 
-/* Returns the name of a file that shows that the directory was used by a run, or NULL. */
+/* Returns the name of a file by which one sees that a run has used the directory, or NULL if there
+ * is no such file. */
 static const char *trace_of_a_run(const char *path)
 {
     static const char *const traces[] = {"metrics.jsonl", "weights.safetensors", "config.json"};
@@ -91,7 +93,8 @@ int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *co
         status = check_unused(path, err);
     if (status == LS_OK)
         status = ls_dir_lock_take(&files->lock, path, host, err);
-    if (status == LS_OK) /* another run may have begun and ended before the lock was taken */
+    if (status ==
+        LS_OK) /* another run can have begun and ended there before this process took the lock */
         status = check_unused(path, err);
     return status ? status : write_config(files->path, config, host, err);
 }
@@ -105,8 +108,9 @@ int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *conf
     int n = snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d",
                      config->run_dir ? config->run_dir : "", config->run_dir ? "" : "runs/",
                      config->run_dir ? "" : config->name, member);
-    /* If other members were lost before in this run, this member has already made such a directory.
-     * The new directory then gets a name that ends with -2, -3 and so on. */
+    /* This member can have made such a directory before, after the loss of another member in an
+     * earlier part of the run. The new directory then gets a name that ends with -2, -3 and so
+     * on. */
     for (int i = 2; trace_of_a_run(wanted) && i < MOST_APART; i++)
         snprintf(wanted + n, sizeof wanted - (size_t)n, "-%d", i);
     return ls_run_dir_make(files, wanted, config, host, err);

@@ -1,5 +1,5 @@
-/* The run directory, in which a run writes all its files: its creation (run_dir.c), and resuming
- * the run that it contains (resume.c). */
+/* The run directory, in which a run writes all its files: creating it (run_dir.c), and resuming the
+ * run whose files it contains (resume.c). */
 #ifndef CHECKPOINT_RUN_DIR_H
 #define CHECKPOINT_RUN_DIR_H
 
@@ -13,33 +13,35 @@
 
 /* The checkpoint from which a run is resumed. */
 typedef struct ls_resumed {
-    char *path;
+    char *path;   /* path of the checkpoint file */
     ls_json *doc; /* owner of the texts of `state` */
     ls_state state;
 } ls_resumed;
 
 /* Files of a run. */
 typedef struct ls_run_files {
-    char *path; /* path of the run's directory; NULL: there is none */
-    ls_dir_lock lock;
+    char *path;             /* path of the run's directory; NULL: there is none */
+    ls_dir_lock lock;       /* lock on the directory, held while the run trains in it */
     struct ls_saver *saver; /* writes checkpoints; NULL: nothing is saved */
     ls_resumed *resumed;    /* NULL: the run is new */
 } ls_run_files;
 
-/* Writes the default name of a run's directory, such as runs/20240131-093000-lenet, with the time
- * at which the run began, in UTC. For n ≥ 2, "-n" is appended; callers try n = 1, 2, … until a name
- * is not taken. */
+/* Writes the default name of a run's directory, such as runs/20240131-093000-lenet. It contains
+ * `begun`, the time at which the run began, in UTC. For n ≥ 2 the function appends "-n"; callers
+ * try n = 1, 2, … until no directory has the name. */
 void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, int n);
 
-/* Creates the directory of a new run durably, takes its lock, and writes the config into it.
- * `wanted`: path of the directory, which may exist; NULL: a new runs/<UTC time>-<name>. Errors:
- * LS_EIO (also if the directory already contains a run), LS_EAGAIN (another process trains there),
- * LS_ENOMEM. */
+/* Creates the directory of a new run, which then survives a loss of power; takes the directory's
+ * lock; and writes the config into the directory. `wanted`: path of the directory, which may exist;
+ * NULL: a new runs/<UTC time>-<name>. Errors: LS_EIO (also if the directory already contains a
+ * run), LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *config,
                     const ls_host *host, ls_error *err);
-/* Does the same for a member of a run over several hosts that writes the run's files on the disk of
- * its own host after another host was lost. If the usual path of the run's directory is DIR, the
- * member's directory is DIR.member-N, where N is `member`. */
+/* Does the same as ls_run_dir_make for a *member*, a process of a run over several hosts. After
+ * another host was lost, the member writes the run's files on the disk of its own host. If the
+ * usual path of the run's directory is DIR, the member's directory is DIR.member-N, where N is
+ * `member`. If a run has used that directory, the name is DIR.member-N-2, and so on. Errors: those
+ * of ls_run_dir_make. */
 int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *config,
                           const ls_host *host, ls_error *err);
 
@@ -60,11 +62,13 @@ int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
  * records, and returns its directory, which the caller frees. `name`: only runs whose config has
  * this name; NULL: all runs. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
-/* Finds the run in runs/ that began last, with a checkpoint or without, in the same way. */
+/* Finds the run in runs/ that began last according to its records, with or without a checkpoint,
+ * and returns its directory, which the caller frees. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_run_latest(char **out, const ls_host *host, ls_error *err);
 
-/* Parses `state`, the state of the checkpoint `path`, whose file the caller has verified. The
- * caller must call ls_resumed_fini even after a failure. Errors: LS_EDATA, LS_ENOMEM. */
+/* Parses `state`, the text of the state of the checkpoint file `path`. The caller has verified the
+ * file's SHA-256 before. The caller must call ls_resumed_fini even after a failure. Errors:
+ * LS_EDATA, LS_ENOMEM. */
 int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const ls_host *host,
                     ls_error *err);
 /* Frees the contents. A zeroed struct is allowed. */
@@ -74,20 +78,21 @@ void ls_resumed_fini(ls_resumed *resumed, const ls_host *host);
  * weights depend) and its data must be those of the checkpoint. */
 typedef struct ls_successor {
     const ls_config *config;
-    int shards;
+    int shards;              /* number of shards of a minibatch */
     ls_dataset *const *data; /* [LS_SUBSETS] */
     const ls_model *model;
     const ls_host *host;
 } ls_successor;
 
 /* Checks that the recipe and the data of `run` are those of the checkpoint. Reads weights and
- * optimizer states into `values`. Checks that the run can have the checkpoint's position (its
- * numbers of steps and epochs). After a failure nothing but `values` may have changed. Errors:
- * LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
+ * optimizer states into `values`. Checks that the checkpoint's position is consistent: its numbers
+ * of steps and epochs must fit the number of steps of an epoch of `run`. After a failure only the
+ * contents of `values` can have changed. Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *resumed,
                    const ls_successor *run, ls_error *err);
-/* Writes a warning to the host's log if the library or the instruction set of the devices differs
- * from the one that the checkpoint names, because results depend on both. */
+/* Logs a warning if the library or the instruction set of the devices differs from the one that the
+ * checkpoint names. (Results depend on the library and, on some devices, on the instruction
+ * set.) */
 void ls_resume_compare_libraries(const ls_resumed *resumed, const char *isa, const char *library,
                                  const ls_host *host);
 

@@ -1,9 +1,9 @@
 /* The saver: writes checkpoints (checkpoint.h) while a run goes on.
  *
- * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
- * saver then writes the copy to the file, and training goes on. The copy belongs to that thread
- * until the save is done. So the coordinator waits for the end of a save (ls_saver_wait) before it
- * makes the next copy.
+ * While no worker has work, the coordinator (the thread that runs the training) copies the weights
+ * out of a replica, a worker's copy of the model. A thread of the saver then writes the copy to the
+ * file, and training goes on. The copy belongs to the saver's thread until the save is done. So the
+ * coordinator waits for the end of a save (ls_saver_wait) before it makes the next copy.
  */
 #include "checkpoint/saver.h"
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Time after which a save is considered to hang. */
+/* Time in nanoseconds after which a save is considered to hang. */
 #define LONGEST_SAVE_NS ((uint64_t)600 * 1000000000u)
 
 struct ls_saver {
@@ -35,12 +35,12 @@ struct ls_saver {
     /* Result of the save. */
     int status;
     ls_error error;
-    uint64_t begin_ns, end_ns;
-    /* Error of a save in the background that has failed; status 0: no such error. The next call of
-     * ls_saver_save clears it. */
+    uint64_t begin_ns, end_ns; /* times of ls_now_ns at which the save began and ended */
+    /* Error of a save that was made while training went on, and has failed; status 0: none. The
+     * next save clears this field. */
     ls_error unsaved;
-    /* The run's standing (ls_standing) as JSON text: at the save that was begun last, and at the
-     * last save that succeeded. */
+    /* The run's standing (ls_standing: position and results) as JSON text. `standing` is the text
+     * at the save that was begun last, and `saved` the text at the last save that succeeded. */
     ls_json_writer standing, saved;
     bool saved_any;  /* `saved` is valid */
     char path[4200]; /* path of the last checkpoint that was saved; "": none was */
@@ -48,8 +48,8 @@ struct ls_saver {
 
 /* ---- the writing thread --------------------------------------------------------------------- */
 
-/* Syncs the metrics file, because the checkpoint refers to a length of that file, and then writes
- * the checkpoint. */
+/* Syncs the metrics file, and then writes the checkpoint. The metrics file is synced first because
+ * the checkpoint contains its length. */
 static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer *state,
                       const ls_checkpoint_values *values, ls_error *err)
 {
@@ -61,7 +61,7 @@ static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer
 }
 
 /* The job of the writing thread: writes the checkpoint and removes old checkpoints. If an old
- * checkpoint cannot be removed, the failure is logged, and the save counts as successful. */
+ * checkpoint cannot be removed, that failure is only logged, and the save is still a success. */
 static int save(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -83,8 +83,9 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* Waits until the save in progress, if there is one, has ended. s->status and s->error are then the
- * result of that save; s->status is LS_OK if no save was in progress. */
+/* Waits until the save in progress, if there is one, has ended. The result of that save is then in
+ * s->status and s->error. If no save was in progress, s->status is LS_OK. Errors: LS_ESTALLED (the
+ * save hangs). */
 static int wait_until_idle(struct ls_saver *s, ls_error *err)
 {
     if (!s->busy) {
@@ -147,8 +148,8 @@ static void write_standing(ls_json_writer *out, const ls_standing *standing)
     ls_json_close(out);
 }
 
-/* Sets *same to whether the standing is that of the last save that succeeded, and stores its text
- * in s->standing. Errors: LS_ENOMEM. */
+/* Sets *same to whether the standing is the same as at the last save that succeeded, durations
+ * excepted. Stores the text of the standing in s->standing. Errors: LS_ENOMEM. */
 static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing *standing,
                               ls_error *err)
 {

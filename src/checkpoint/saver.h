@@ -26,7 +26,8 @@ typedef struct ls_saver_desc {
 int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_desc *run,
                     ls_error *err);
 /* Waits for the save in progress and ends the saver's thread. If the save failed, the failure is
- * logged. NULL is allowed. Returns LS_ESTALLED if the save hangs. */
+ * logged. NULL is allowed. Returns LS_ESTALLED if the save hangs (it has taken longer than 600
+ * s). */
 int ls_saver_stop(struct ls_saver *saver);
 /* Stops and frees the saver. Returns LS_ESTALLED if the save hangs; the saver's memory is then
  * kept. */
@@ -36,16 +37,17 @@ int ls_saver_destroy(struct ls_saver *saver);
  * Errors: LS_ESTALLED (the save hangs). */
 int ls_saver_wait(struct ls_saver *saver, ls_error *err);
 
-/* Returns the error of the last save, if the save was made in the background and failed. Returns
- * NULL if the last save succeeded or is in progress, if ls_saver_save has returned its error, or if
- * `saver` is NULL. The error belongs to the saver. */
+/* Returns the error of the last save, if that save was made while training went on (`wait` false)
+ * and has failed. Returns NULL in all other cases: the last save succeeded or is in progress,
+ * ls_saver_save has returned its error, or `saver` is NULL. The error belongs to the saver. */
 const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
-/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same state. (Durations in
- * the state are not compared: they grow even while nothing is trained.)
+/* Saves a checkpoint. Saves nothing if the last saved checkpoint has the same standing (position
+ * and results of the run). Durations in the standing are not compared, because they grow even while
+ * nothing is trained.
  *
- * - state: without recipe, metrics and data_crc32, which the saver adds
- * - values: the saver reads them until the save is done (ls_saver_wait)
+ * - state: the run's state; the saver itself sets its recipe, metrics and data_crc32
+ * - values: the saver reads these arrays until the save is done (ls_saver_wait)
  * - wait: true: the checkpoint is on the disk on return. False: the checkpoint is written while
  *   training goes on, and a failure is only logged, because the next save may succeed
  *
@@ -57,8 +59,8 @@ int ls_saver_save(struct ls_saver *saver, const ls_state *state, const ls_checkp
  * to the saver. */
 const char *ls_saver_path(const struct ls_saver *saver);
 
-/* Declares that weights or position were changed other than by training. The next call of
- * ls_saver_save then saves even if the step is the same. NULL is allowed. */
+/* Called after weights or position were replaced, by loading a file. The next call of ls_saver_save
+ * then saves even if the state is the same as in the last saved checkpoint. NULL is allowed. */
 void ls_saver_forget(struct ls_saver *saver);
 
 /* Saves a checkpoint to the file `path`, without a saver. The file is on the disk on return.

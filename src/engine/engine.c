@@ -1,4 +1,6 @@
-/* Opening and closing of an engine, and ls_engine_submit. */
+/* Opening and closing of an engine, and ls_engine_submit. engine.h explains how an engine works. A
+ * *range* is one step or a few consecutive steps, submitted to all workers at once. A worker is
+ * *stalled* if it has shown no sign of life for longer than a time limit. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -7,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* time for which ls_engine_stop waits for stalled workers */
+/* time in nanoseconds for which ls_engine_stop waits for stalled workers, at most twice */
 #define CLOSE_NS ((uint64_t)2 * 1000000000u)
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -74,7 +76,7 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* Stops this engine if its pool belongs to the caller: the workers only release what belongs to the
+/* Stops an engine whose pool belongs to the caller: the workers only release what belongs to the
  * engine, and the pool continues to run. */
 static int leave_pool(ls_engine *e)
 {
@@ -98,8 +100,8 @@ static int close_pool(ls_engine *e)
     return ls_pool_destroy_within(e->pool, left_behind ? CLOSE_NS : LS_FOREVER, NULL);
 }
 
-/* Waits until no stalled worker can still read the sums of the others, for at most CLOSE_NS.
- * Returns whether one still can. */
+/* Waits until no stalled worker can still read the partial sums of the other workers, for at most
+ * CLOSE_NS. Returns whether a stalled worker still can. */
 static bool readers_stay_asleep(const ls_engine *e)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -116,8 +118,8 @@ int ls_engine_stop(ls_engine *e)
 {
     if (!e)
         return LS_OK;
-    /* If a stalled worker can still read the sums, the workers leave all their memory allocated,
-     * even if that worker returns before the pool is closed. */
+    /* If a stalled worker can still read the partial sums of other workers, no worker frees memory
+     * (ls_worker_close), even if the stalled worker returns before the pool is closed. */
     e->readers_asleep = e->pool && e->worker && readers_stay_asleep(e);
     if (close_pool(e) || e->readers_asleep)
         return LS_ESTALLED;
@@ -157,14 +159,14 @@ ls_engine_state *ls_engine_weights(ls_engine *e)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
-/* Copies the range to a slot of each worker, and submits the copy as a job of the pool. An inbox
- * has room for at least as many ranges as a worker has slots. */
+/* Copies the range to a slot of each worker, and submits the copy as a job of the pool. Each inbox
+ * has room for the copy, because its capacity is at least the number of a worker's slots. */
 int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
 {
     const uint64_t slot = e->ranges++ % LS_IN_FLIGHT;
     const bool at_rest = e->taken == e->sent;
-    /* Reading streamed rows may have taken long; that time must not count as silence of the
-     * workers. */
+    /* The caller can have spent much time reading streamed rows. That time must not count as
+     * silence of the workers. */
     if (at_rest || e->streams)
         ls_watch_begin(&e->watch);
     if (at_rest)
@@ -176,7 +178,7 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
         w->range[slot] = *range;
         w->range[slot].engine = e;
         int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->range[slot], err);
-        if (status) { /* workers that did get the range would wait in the merge for the others */
+        if (status) { /* releases the workers that wait in the merge */
             e->group->type->abort(e->group);
             return status;
         }

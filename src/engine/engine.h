@@ -4,12 +4,12 @@
  * what to do by its caller (train/), in a description (ls_engine_desc); it knows no configuration
  * files, records or checkpoints. This page explains how the engine works; the functions follow.
  *
- * QUEUE. One thread, the coordinator, calls all functions below. It cuts an epoch into minibatches
- * and sends ranges of one or a few consecutive steps to the workers. Each worker has an inbox, a
- * bounded lock-free queue with one writer and one reader, and every worker receives the same
- * ranges. At most LS_IN_FLIGHT ranges are outstanding. While a worker runs one range, the next is
- * already in its inbox, so the worker does not wait between two steps. The limit also keeps a
- * worker from getting far ahead of the others.
+ * QUEUE. One thread, the coordinator, calls all functions below. It cuts an epoch into minibatches.
+ * It sends work to the workers in *ranges*: one range is one step or a few consecutive steps. Each
+ * worker has an inbox, a bounded lock-free queue with one writer and one reader, and every worker
+ * receives the same ranges. At most LS_IN_FLIGHT ranges are submitted and not collected yet. While
+ * a worker runs one range, the next is already in its inbox, so the worker does not wait between
+ * two steps. The limit also keeps a worker from getting far ahead of the others.
  *
  *     coordinator                          worker                              worker
  *     ls_engine_submit(range) ──inbox──▶   gather, forward, backward           (the same, on
@@ -20,58 +20,61 @@
  *
  * STEP. The rows of a minibatch are cut into a fixed number of shards, which does not depend on the
  * number of workers; group.c assigns the shards to workers. A worker computes the gradients of its
- * shards one after another, and adds them in the order that a binary tree over the shards
- * prescribes (the shard tree, <lockstep/sys/communicator.h>). Workers on CPUs are not bound to
- * their assignment: shards are dealt to them while they work (sync/deal.h), so a worker that is
- * slower, or whose CPU is busy, computes fewer shards. The shards of a worker are adjacent in both
- * cases. Which worker computes a shard changes neither the tree nor a bit of the sum. After the
- * all-reduce every worker has the same sum, and applies the same optimizer step to its own replica.
- * Replicas that were equal therefore stay equal, bit for bit, and only gradients are exchanged
- * (worker_step.c).
+ * shards one after another. It adds them in the order that a binary tree over the shards prescribes
+ * (the shard tree, <lockstep/sys/communicator.h>). In a group of CPU workers shards can also be
+ * *dealt*: each worker takes another shard when it has computed the last one (sync/deal.h). A
+ * worker that is slower, or whose CPU is busy, then computes fewer shards. The shards of a worker
+ * are adjacent, whether they are assigned or dealt. Which worker computes a shard changes neither
+ * the tree nor a bit of the sum. After the all-reduce every worker has the same sum, and applies
+ * the same optimizer step to its own replica. Replicas that were equal therefore stay equal, bit
+ * for bit, and only gradients are exchanged (worker_step.c).
  *
- * ALL-REDUCE, also called the merge. Each worker contributes the partial sums of its shards, and
- * every worker receives the total. The additions are those of the tree over all shards, in the
- * tree's order, so the total does not depend on the number of workers. If each worker has exactly
- * one shard, the part of the gradient that is complete is merged while backward computes the rest.
- * The last floats of each gradient are the loss, the number of correct rows and the number of rows;
- * the merge sums these floats too.
+ * ALL-REDUCE, also called the merge. The workers that merge together are a *group*. Each worker
+ * contributes the partial sums of its shards, and every worker receives the total. The additions
+ * are those of the tree over all shards, in the tree's order, so the total does not depend on the
+ * number of workers. If each worker has exactly one shard, the part of the gradient that is
+ * complete is merged while backward computes the rest. The last floats of each gradient are the
+ * loss, the number of correct rows and the number of rows; the merge sums these floats too.
  *
- * COMMIT POINT. Each merge has one (merge/group.h): if all workers reach the commit point, every
- * worker gets the complete sum; otherwise no worker does. If a worker fails before that point, the
- * others get no sum, and no worker applies the step. If a worker fails after that point, the others
- * have the sum, and all of them apply the step. After any failure the remaining workers have
- * therefore done the same number of steps. They need no message to find that out, and no replica
- * needs repair. If few partial sums are merged on CPUs, each worker adds the partial sums itself
- * while it applies the update, piece by piece (comm/comm.h). The commit point is then the barrier
- * at which all partial sums are complete. After that barrier every worker can compute the sum
- * whatever happens to the others, because the arrays of a lost worker stay allocated and unchanged.
- * The workers meet at a second barrier after the update, before they overwrite their partial sums.
- * A worker that finds the group aborted at that barrier has applied the step and reports it, but
- * begins no other step. The same rule holds for a run with one worker: the weights change only in
- * the update, which is the last part of a step. If the worker fails before the update, the step was
- * not applied. The gradients that the step has computed do no harm, because the next attempt
- * overwrites them. (On a CPU a single worker has no separate array for the total. It adds its
- * partial sums in the array of the first partial sum, or piece by piece in the update.)
+ * COMMIT POINT. Each merge has a commit point (merge/group.h). If all workers reach it, every
+ * worker gets the complete sum; otherwise no worker gets a sum. If a worker fails before that
+ * point, no worker applies the step. If a worker fails after that point, the others have the sum,
+ * and all of them apply the step. Therefore after any failure the remaining workers have done the
+ * same number of steps. They exchange no messages about it, and all replicas are equal. If few
+ * partial sums are merged on CPUs, each worker adds the partial sums itself while it applies the
+ * update, piece by piece (comm/comm.h). The commit point is then the barrier at which all partial
+ * sums are complete. After that barrier every worker can compute the sum even if another worker is
+ * lost, because the arrays of a lost worker stay allocated and unchanged. The workers meet at a
+ * second barrier after the update, before they overwrite their partial sums. A worker that finds
+ * the group aborted at the second barrier has applied the step. It reports the step, but begins no
+ * other step. In a run with one worker the commit point is the beginning of the update, because
+ * only the update, the last part of a step, changes the weights. If the worker fails before the
+ * update, the step was not applied. The gradients that the failed step has computed do no harm,
+ * because the next attempt overwrites them. (On a CPU a single worker has no separate array for the
+ * total. It adds its partial sums in the array of the first partial sum, or piece by piece in the
+ * update.)
  *
  * LOST WORKERS. A worker whose device fails reports the failure and takes no further part. A worker
- * that shows no sign of life for longer than a time limit, the deadline, has stalled; wait.c
- * decides this. The thread of a stalled worker cannot be stopped, and may still use memory that it
- * shares with the others. This memory is left to the stalled worker, and the others get new memory
- * (ls_engine_leave_stalled). After a failed device as after a stall, the function in which the
- * coordinator waits for the workers (ls_engine_collect for steps, ls_engine_run_all for other work)
- * returns, and ls_engine_faults then returns the fault of that worker. The coordinator then
- * classifies the faults (train/recover.c), removes the workers whose devices failed
+ * that shows no sign of life for longer than a time limit, the *deadline*, has *stalled*; the
+ * coordinator finds this while it waits (wait.c). The thread of a stalled worker cannot be stopped,
+ * and can still use memory that it shares with the others. This memory is left to the stalled
+ * worker, and the others get new memory (ls_engine_leave_stalled). After a failed device, and also
+ * after a stall, the function in which the coordinator waits for the workers (ls_engine_collect for
+ * steps, ls_engine_run_all for other work) returns, and ls_engine_faults then returns the fault of
+ * that worker. The coordinator then decides by the faults whether the run goes on
+ * (train/recover.c). If it does, the coordinator removes the workers whose devices failed
  * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
  * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
  * with it the final weights of the run, have the same bits as without the failure. Shards that were
- * dealt in the failed step count for nothing, because no worker gets the sum of that step. The new
- * group deals all shards again, with a new ls_deal. The old ls_deal is kept with the old group: a
- * stalled worker that wakes may still take shards from it, and no other worker uses it.
+ * dealt in the failed step are computed again, because no worker has got the sum of that step. The
+ * new group deals all shards with a new ls_deal (the object from which workers take shards). The
+ * old ls_deal is kept with the old group, because a stalled worker that wakes can still take shards
+ * from the old ls_deal.
  *
  * SKIPPED STEPS. If the loss of a step is not finite, all workers skip the step, because all have
  * the same sum. Each worker then computes its shards of this step again, one by one, and reports
- * the first shard whose loss is not finite. Every shard belongs to exactly one worker, so no shard
- * is searched twice and no shard is left out.
+ * the first shard whose loss is not finite. Together the workers compute every shard exactly once,
+ * because every shard belongs to exactly one worker.
  *
  * WORDS. An *arena* is one array of floats with all parameters of the model, or with one value for
  * each parameter (gradient, optimizer state), always in the same order. The gradient of a shard is
@@ -125,13 +128,15 @@ struct ls_cluster;
 
 /* ---- the description ------------------------------------------------------------------------ */
 
-/* Description of the work. Everything that it points to must outlive the engine, except `devices`,
- * which is only read by ls_engine_open, and `class_weight`, which the engine frees. */
+/* Description of the work. Everything that it points to must outlive the engine, with two
+ * exceptions: `devices`, which only ls_engine_open reads, and `class_weight`, which the engine
+ * frees. */
 typedef struct ls_engine_desc {
-    /* Pool whose threads become the workers. NULL: the engine creates a pool with the options
-     * `devices`. In these options the engine sets `inbox`, and sets `stop` to a hook that frees the
-     * worker's replica. */
+    /* Pool whose threads become the workers; NULL: the engine creates a pool with the options
+     * `devices`. */
     ls_pool *pool;
+    /* Options of the pool that the engine creates. In its copy of them the engine sets `inbox`, and
+     * sets `stop` to a hook that frees the worker's replica. */
     const ls_device_pool_options *devices;
     /* Model and training method. */
     const ls_model *model;
@@ -142,8 +147,8 @@ typedef struct ls_engine_desc {
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
     uint64_t seed; /* seed of the run's random numbers */
-    /* true: the sum of a minibatch's gradients is divided by batch_size, even if the minibatch has
-     * fewer rows; false: the sum is divided by the minibatch's number of rows */
+    /* divisor of the sum of a minibatch's gradients; true: batch_size, even if the minibatch has
+     * fewer rows; false: the minibatch's number of rows */
     bool divides_by_batch_size;
     /* A step whose loss is not finite is never applied. true: training goes on after such a step;
      * false: no further step is begun. */
@@ -151,7 +156,7 @@ typedef struct ls_engine_desc {
     /* Data. Training rows that are not resident in memory are streamed through ls_engine_feed. */
     ls_dataset *const *data; /* [LS_SUBSETS] */
     uint32_t batch_size;     /* number of rows of a full minibatch */
-    /* [step_row_count] numbers of rows that a minibatch may have besides batch_size */
+    /* [step_row_count] other numbers of rows that a minibatch may have, besides batch_size */
     const uint32_t *step_rows;
     int step_row_count;
     bool scores;            /* an evaluation also returns the scores of every row */
@@ -160,14 +165,14 @@ typedef struct ls_engine_desc {
     int shards;                 /* number of shards of a minibatch; 0: one per worker */
     const double *capacity;     /* [workers] relative speed of each worker; NULL: all equal */
     struct ls_cluster *cluster; /* the other processes of the run; NULL: none */
-    /* Supervision. `deadline_s`: time in seconds without a sign of life after which a worker is
-     * declared stalled; 0: the engine derives the time from the longest step. */
+    /* Supervision. Time in seconds without a sign of life after which a worker is declared stalled;
+     * 0: the engine computes the time from the duration of the longest step. */
     double deadline_s;
     ls_injections injections;
-    /* Callbacks; each receives `user` and may be NULL. `idle` is called on the coordinator's
-     * thread, now and then while it waits and after each job. `opened` is called on each worker's
-     * thread before its device computes anything. */
+    /* Callbacks; each receives `user` and may be NULL. The coordinator calls `idle` from time to
+     * time while it waits for workers, and after each job. */
     void (*idle)(void *user);
+    /* called once on each worker's thread, before the worker's device computes anything */
     void (*opened)(void *user, int worker, ls_device *device);
     void *user;
     const ls_host *host;
@@ -183,34 +188,36 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err);
 
 /* Ends the workers. If the caller passed a pool, the pool is not destroyed: its workers only
  * release what belongs to this engine. Returns LS_ESTALLED if a stalled worker has not come back.
- * Such a worker may still use all memory that it could reach, so the caller must keep the engine
- * and everything that the description points to. NULL is allowed. */
+ * Such a worker can still use the engine and everything that the description points to, so the
+ * caller must keep both. NULL is allowed. */
 int ls_engine_stop(ls_engine *engine);
 /* Frees the engine, which must have been stopped. NULL is allowed. */
 void ls_engine_destroy(ls_engine *engine);
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-/* Weights and optimizer states in canonical layout (nn/model.h): the values with which workers
- * start, and the values that are read back from workers. */
+/* Weights and optimizer states in canonical layout (nn/model.h). Workers load them when they are
+ * opened; ls_engine_read_back overwrites them with the values of a worker. */
 typedef struct ls_engine_state {
     /* [model->floats] the weights, or the moving average of the weights if the optimizer keeps
      * one */
     float *canonical;
-    /* [model->floats] each: the optimizer's states; NULL: there is no such state. If the optimizer
-     * keeps a moving average, one of these arrays contains the weights that are trained. */
+    /* [model->floats] each: the optimizer's states; NULL: the optimizer has fewer states. If the
+     * optimizer keeps a moving average, one of these arrays contains the weights that are
+     * trained. */
     float *slot[LS_STATES];
     bool has_slots; /* ls_worker_open loads `slot` too; false at the beginning of a run */
 } ls_engine_state;
 
-/* Returns the engine's weights and states. ls_engine_leave_stalled may replace the object. */
+/* Returns the engine's weights and states. The pointer is valid until the next
+ * ls_engine_leave_stalled, which can replace the object. */
 ls_engine_state *ls_engine_weights(ls_engine *engine);
-/* Copies ls_engine_weights to all replicas. `steps_done`: number of completed steps, for the
- * faults' member `step`. Errors: those of ls_engine_run_all. */
+/* Copies ls_engine_weights to all replicas. `steps_done`: number of completed steps, for the field
+ * `step` of the faults. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
 /* Compares the checksums of all replicas. If `exports`, also copies the weights and states of one
- * replica to ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
- * replicas differ; those of ls_engine_run_all. */
+ * replica to the arrays of ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each
+ * worker, if the replicas differ; those of ls_engine_run_all. */
 int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -242,12 +249,11 @@ typedef struct ls_report {
     /* Norm of the summed gradient before clipping; equal on all workers. NaN: unknown. */
     float gradient_norm;
     /* Time of ls_now_ns at the end of the step, if steps are so short that the worker wakes the
-     * coordinator only once for several steps. Otherwise 0: the report is sent when the step
-     * ends. */
+     * coordinator only once for several steps. 0: the step ended when the report was sent. */
     uint64_t ended_ns;
-    /* Number of reports of the same launch that have not been sent before this one, this one
-     * included. A device may run several steps as one launch; these steps end together, and their
-     * reports follow each other. 1 for a step that was not part of such a launch. */
+    /* A device can run several steps as one launch; these steps end together, and their reports
+     * follow each other. The field is the number of reports that the launch still has to send, this
+     * report included. 1: the step was the last of its launch, or was not part of a launch. */
     int steps_left;
     ls_replica_times times; /* durations of the parts of the step */
     ls_comm_times comm;     /* durations of the merge; request to stop */
@@ -260,17 +266,18 @@ int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
 
 /* Result of a step. */
 typedef struct ls_outcome {
-    /* Report of a worker that completed the step: it applied the step or skipped it, and all
-     * remaining workers did the same. NULL: the step failed, and no worker applied it. */
+    /* Report of a worker that completed the step. That worker applied the step or skipped it, and
+     * all remaining workers did the same. NULL: the step failed, and no worker applied the step. */
     const ls_report *report;
     bool failed; /* there are faults, see ls_engine_faults */
-    /* If the step was skipped: number of a shard whose loss was not finite, and index of the worker
-     * that computed it. −1: no such shard was found in this process. */
+    /* If the step was skipped: index of the worker that computed `bad_shard`, and number of a shard
+     * whose loss was not finite. −1: no such shard was found in this process. */
     int bad_worker, bad_shard;
 } ls_outcome;
 
 /* Waits until every worker has reported the next step or has stalled. After a failure workers begin
- * no further step; the steps in flight must be collected before anything else is done. */
+ * no further step. The caller must then collect all steps in flight before it calls another
+ * function of the engine. */
 void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -283,18 +290,18 @@ struct ls_exchange;     /* memory shared by the coordinator and all workers (eng
 typedef int ls_worker_job(struct ls_train_worker *worker, const struct ls_exchange *e);
 
 /* Runs a job on every worker that is not stalled, and waits until all of them have ended it.
- * `steps_done`: number of completed steps, for the faults' member `step`. Returns LS_OK if all live
- * workers did the job, otherwise the error of the first worker that failed; ls_engine_faults
+ * `steps_done`: number of completed steps, for the field `step` of the faults. Returns LS_OK if all
+ * live workers did the job, otherwise the error of the first worker that failed; ls_engine_faults
  * returns the faults of all workers. */
 int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t steps_done, ls_error *err);
 
 /* Reads the description of the worker's device. */
 ls_worker_job ls_worker_describe;
-/* Worker 0 writes the text of its device's choices among kernels (which kernel runs which op) to
- * ls_engine_choices. */
+/* Worker 0 writes the text of its device's choices among kernels (which kernel, that is, which
+ * code, runs which op of the model) to ls_engine_choices. */
 ls_worker_job ls_worker_choices;
-/* Builds the replica from ls_engine_weights, with the choices among kernels if ls_engine_choices
- * has any. */
+/* Builds the replica from ls_engine_weights. If ls_engine_choices has a text, the device uses the
+ * kernels that the text names. */
 ls_worker_job ls_worker_open;
 /* The first live worker computes the gradient of the rows of the first shard and the checksum of
  * that gradient (ls_engine_worker). The rows are in the order in which the data set stores them.
@@ -316,22 +323,24 @@ typedef enum ls_presence {
 } ls_presence;
 
 /* Writes pointers to all faults that the coordinator has to deal with to `out`, [LS_DEVICES_MAX],
- * and returns their number. The fault of a live worker is written until the next ls_engine_run_all
- * or ls_engine_form clears it. The fault of a lost or stalled worker is written until
- * ls_engine_drop has returned it. A worker has at most one fault, its first. */
+ * and returns their number. The fault of a live worker is among them until the next
+ * ls_engine_run_all or ls_engine_form clears that fault. The fault of a lost or stalled worker is
+ * among them until ls_engine_drop has returned that fault. A worker has at most one fault, its
+ * first. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
 /* If workers have stalled since the last call of ls_engine_drop, leaves the exchange and the feed
- * to the stalled workers, which may still use them, and allocates a new exchange and a new feed for
- * the others. After a failure this function must be called before any other. Errors: LS_ENOMEM. */
+ * to the stalled workers, because these workers can still use both. Allocates a new exchange and a
+ * new feed for the other workers. After a failure the caller must call this function before any
+ * other function of the engine. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Removes the workers whose devices failed. Writes pointers to the faults of the workers whose
- * devices failed or which stalled since the last call to `out`, [LS_DEVICES_MAX], and returns the
+/* Removes the workers whose devices failed. Writes pointers to the faults of all workers that have
+ * failed or stalled since the last call of this function to `out`, [LS_DEVICES_MAX]. Returns the
  * number of these workers. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
 /* Creates a group of the live workers and distributes the shards anew. The workers join the group
- * and check it. `merge`: type of communicator that merges the gradients; NULL: the type of the
- * previous group. `steps_done`: number of completed steps, for the faults. Errors: those of the
- * communicator and of ls_engine_run_all. */
+ * and check that it adds numbers correctly. `merge`: type of communicator that merges the
+ * gradients; NULL: the type of the previous group. `steps_done`: number of completed steps, for the
+ * faults. Errors: those of the communicator and of ls_engine_run_all. */
 int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t steps_done,
                    ls_error *err);
 

@@ -1,3 +1,4 @@
+/* Allocates and frees the memory that the coordinator and the jobs of the workers share. */
 #include "engine/exchange.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* A failure as one value, which is passed from the function that detects it to the record that
- * reports it. */
+/* A *fault* is one failure of a worker or process, as a value. It is passed from the function that
+ * detects the failure to the record that reports it. */
 #ifndef ENGINE_FAULT_H
 #define ENGINE_FAULT_H
 
@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 typedef struct ls_fault {
-    /* index of the worker that failed; −1: a worker of another process, or a process */
+    /* index of the worker of this process that failed; −1: another process failed, or a worker of
+     * it */
     int worker;
     uint64_t step;    /* number, from 1, of the step in which or after which the failure happened */
     ls_error error;   /* the cause; its status is LS_OK if there is no fault */

@@ -1,3 +1,4 @@
+/* The buffer for training rows that are read shortly before their step. */
 #include "engine/feed.h"
 
 #include "base/error.h"

@@ -1,22 +1,22 @@
-/* The feed: buffers for streamed training rows, from the time when a row is read until its step has
- * ended. */
+/* The feed: buffers for *streamed* training rows, which are read shortly before their step. The
+ * feed contains a row from the time when the row is read until its step has ended. */
 #ifndef ENGINE_FEED_H
 #define ENGINE_FEED_H
 
 #include "data/dataset.h"
 #include "engine/engine.h"
 
-/* Contains LS_IN_FLIGHT slots, one for each range in flight (engine.h), with up to `batch` rows
- * each. If a worker stalls, the feed is left to that worker, which may still read rows, and the
- * other workers get a new feed. */
+/* Contains LS_IN_FLIGHT slots with up to `batch` rows each. A slot holds the rows of one range (a
+ * step that was submitted and not yet collected, see engine/engine.h). If a worker stalls, the feed
+ * is left to that worker, which can still read rows, and the other workers get a new feed. */
 typedef struct ls_feed {
     const ls_host *host;
     uint32_t batch; /* largest number of rows of a slot */
-    /* size in bytes of a row's values, and of its label or target */
+    /* size in bytes of a row's values, and size in bytes of its label or target */
     size_t image_bytes, label_bytes;
-    char *images, *labels; /* [LS_IN_FLIGHT · batch] */
-    uint32_t *index;       /* [LS_IN_FLIGHT · batch] 0, 1, 2, …: the row indices of all slots */
-    struct ls_feed *next;  /* next in the list of feeds that were left to stalled workers */
+    char *images, *labels; /* [LS_IN_FLIGHT · batch] values, and labels or targets, of the rows */
+    uint32_t *index; /* [LS_IN_FLIGHT · batch] 0, 1, 2, …: indices of all rows of the feed */
+    struct ls_feed *next; /* next in the list of feeds that were left to stalled workers */
 } ls_feed;
 
 /* Creates a feed for minibatches of up to `batch` rows of `data`. Errors: LS_ENOMEM. */
@@ -28,7 +28,7 @@ void ls_feed_destroy(ls_feed *feed);
 /* Returns the rows of all slots together, as the training data of a replica. */
 ls_replica_data ls_feed_data(const ls_feed *feed);
 
-/* Returns the row indices of a slot, [batch], for ls_range.rows. */
+/* Returns the indices of a slot's rows within the feed, [batch], for ls_range.rows. */
 const uint32_t *ls_feed_rows(const ls_feed *feed, uint32_t slot);
 
 /* Reads n rows of the dataset, those with the indices `rows`, into a slot. No range in flight may

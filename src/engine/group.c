@@ -1,13 +1,16 @@
 /* Groups: the assignment of shards to workers, the creation of a group, and the removal of workers
- * after a failure. engine.h explains the terms.
+ * after a failure. A *group* is the set of workers that merge (all-reduce) their gradients.
+ * engine.h explains the other terms.
  *
- * After a group has lost a member it is not used again: a new group is created, and the shards are
- * distributed anew among the remaining workers. The result of a step depends on its shards and not
- * on the workers that compute them, so the final weights are those of an undisturbed run.
+ * After a group has lost a worker it is not used again: a new group is created, and the shards are
+ * distributed anew among the remaining workers. The result of a step depends only on its shards.
+ * Which worker computes a shard does not matter, so the final weights are those of an undisturbed
+ * run.
  *
- * A stalled worker cannot be stopped. All memory that a stalled worker may still use (its replica,
- * the exchange, the feed, the group) is left to it, and the other workers continue with new memory.
- * If a stalled worker wakes, it finds its group aborted and does nothing more.
+ * A stalled worker (one without a sign of life) cannot be stopped. All memory that a stalled worker
+ * can still use (its replica, the exchange, the feed, the group) is left to it, and the other
+ * workers continue with new memory. If a stalled worker wakes, it finds its group aborted and does
+ * nothing more.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -56,10 +59,13 @@ void ls_assign_shards(ls_engine *e)
     }
 }
 
-/* Returns whether shards are dealt to the workers while they compute. This is so if there are at
- * least two live workers and more shards than live workers, sums are merged in the tree's order,
- * and each live worker adds its own partial sums in host memory with one thread
- * (ls_worker_spreads). */
+/* Returns whether shards are dealt to the workers while they compute. They are dealt if all of
+ * these hold:
+ *
+ * - there are at least two live workers, and this process has more shards than live workers
+ * - sums are merged in the tree's order
+ * - each live worker adds its own partial sums in host memory with one thread
+ * (ls_worker_spreads) */
 static bool is_dealt(const ls_engine *e)
 {
     int lo, hi;
@@ -71,9 +77,9 @@ static bool is_dealt(const ls_engine *e)
     return can && hi - lo > e->live;
 }
 
-/* Creates the deal (sync/deal.h) of a new group. A worker begins with the first of the shards that
- * are assigned to it. The last worker begins with its last shard, because the deal must end with
- * the last shard of this process. */
+/* Creates the *deal* of a new group, the object from which workers take shards (sync/deal.h). A
+ * worker begins with the first of the shards that are assigned to it. The last worker begins with
+ * its last shard, because a deal needs a worker that begins with the last shard of this process. */
 static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
 {
     int first[LS_DEVICES_MAX];
@@ -89,8 +95,8 @@ static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
 }
 
 /* Returns whether each worker computes the total itself, piece by piece in its update. This takes
- * less time than a merge before the update if there are two workers with one partial sum each, or
- * one worker with several. */
+ * less time than a merge before the update in two cases: two workers with one shard each, or one
+ * worker with several shards. */
 static bool is_by_pieces(const ls_engine *e)
 {
     bool can = e->merge == &ls_comm_ordered && !e->desc.cluster;
@@ -115,7 +121,7 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
         .param_offsets = ls_replica_param_offsets(replica, &params),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        /* The coordinator finds a hung worker and aborts the group (wait.c). */
+        /* No time limit here: the coordinator finds a hung worker and aborts the group (wait.c). */
         .timeout_ns = UINT64_MAX,
         .spins = ls_spins_for(e->live, ls_allowed_cpus()),
         .host = e->desc.host,
@@ -131,27 +137,30 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
     e->sums_in_place = chosen && e->live == 1;
     e->total = one_total ? ls_host_group_total(*out) : NULL;
     /* If there is no memory for a common total, each worker allocates its own total when it joins.
-     * If that fails too, the caller of ls_engine_form may try once more (train/recover.c). */
+     * If that allocation fails too, the caller of ls_engine_form can try once more
+     * (train/recover.c). */
     if (one_total && !e->total)
         ls_log(e->desc.host, LS_LOG_WARNING,
                "out of memory for a total that all workers share: each worker gets its own");
     return status;
 }
 
-/* Returns whether the worker has stalled and may still use `group`: it was a member of the group,
+/* Returns whether the worker has stalled and can still use `group`: it was told to join the group,
  * or ls_engine_drop has not returned its fault yet. */
 static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
 {
     return w->presence == LS_STALLED && (w->member_of == group || !w->fault_returned);
 }
 
-/* Returns whether a stalled worker may still read the arrays that the other workers have shown to
- * the old group (merge/group.h). Waits up to 0.1 s for such workers, because a worker that is
- * merely slow stops reading within microseconds of the abort. Once may_read has returned 0 for a
- * worker, that worker reads nothing more. A worker that sleeps in the middle of a merge reads the
- * shown arrays when it wakes, whatever they contain then. It writes the sums to its own memory or
- * to the old group's total, which no other worker reads any more. These reads are harmless as long
- * as the arrays exist, so the caller keeps the arrays if this function returns true. */
+/* Returns whether a stalled worker can still read the arrays that the other workers have shown to
+ * (shared with) the old group (merge/group.h). If a stalled worker can, waits for it up to 0.1 s,
+ * because a worker that is only slow stops reading within microseconds of the abort. Once may_read
+ * has returned 0 for a worker, that worker reads nothing more.
+ *
+ * A worker that sleeps in the middle of a merge reads the shown arrays when it wakes, whatever they
+ * contain then. It writes the sums to its own memory or to the old group's total, and no other
+ * worker reads either of them any more. The reads are therefore harmless as long as the arrays
+ * exist. So the caller keeps the arrays if this function returns true. */
 static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};
@@ -178,8 +187,8 @@ bool ls_readers_asleep(const ls_engine *e)
     return false;
 }
 
-/* Destroys the old group and its deal. If a stalled worker may still use them, keeps both in a list
- * instead. */
+/* Destroys the old group and its deal. If a stalled worker can still use them, keeps both in the
+ * list e->old_groups instead. */
 static int retire_group(ls_engine *e, ls_comm_group *group, ls_deal *deal, ls_error *err)
 {
     bool kept = false;
@@ -249,13 +258,13 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
     for (int i = 0; i < e->workers; i++)
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
-    /* in this job every worker also leaves the old group */
+    /* in the job ls_worker_join every worker also leaves the old group */
     status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
     int retire_status = old ? retire_group(e, old, old_deal, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
-    /* The cluster may free the memory of earlier sums: no old group is kept and no worker is
-     * stalled. */
+    /* The cluster can free the memory of earlier sums, because no old group is kept and no worker
+     * is stalled. */
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
         ls_cluster_free_old(e->desc.cluster);
     return status ? status : ls_engine_run_all(e, ls_worker_check, steps_done, err);
@@ -274,7 +283,7 @@ int ls_engine_faults(const ls_engine *e, const ls_fault **out)
     return count;
 }
 
-/* Replaces the exchange, and copies the order of the current epoch's rows to the new one. */
+/* Replaces the exchange, and copies the orders of the epochs' rows to the new exchange. */
 static int renew_exchange(ls_engine *e, ls_error *err)
 {
     ls_exchange *fresh, *old = e->exchange;
@@ -290,7 +299,8 @@ static int renew_exchange(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-/* Replaces the feed, if there is one. The caller must read the rows of the repeated step again. */
+/* Replaces the feed, if there is one. The coordinator must then read the rows of the repeated step
+ * again. */
 static int renew_feed(ls_engine *e, ls_error *err)
 {
     ls_feed *fresh, *old = e->feed;

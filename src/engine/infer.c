@@ -1,3 +1,4 @@
+/* The forward pass over rows of the test subset, and the conversion of a model's outputs. */
 #include "engine/infer.h"
 
 #include "base/error.h"

@@ -18,30 +18,32 @@
 
 /* ---- rows of a data set, over any number of workers ------------------------------------------ */
 
-/* Sums over the rows of one shard, or over all rows: of the loss, and of the number of correct
- * rows. */
+/* Sums over the rows of one shard, or over all rows. */
 typedef struct ls_tally {
-    double loss, correct;
+    double loss, /* sum of the rows' losses */
+        correct; /* number of correct rows */
 } ls_tally;
 
-/* The rows of the test subset. They are cut as in training: the rows into minibatches of `batch`
- * rows, and each minibatch into `shards` shards. The results do not depend on which worker
- * evaluates which shard. */
+/* The rows of the test subset, and the results of their evaluation. The rows are cut as in
+ * training: into minibatches of `batch` rows, and each minibatch into `shards` shards. The results
+ * do not depend on which worker evaluates which shard. */
 typedef struct ls_sharded_rows {
-    /* number of all rows, number of rows of a minibatch, number of shards of a minibatch */
-    uint32_t rows, batch, shards;
+    uint32_t rows,   /* number of all rows */
+        batch,       /* number of rows of a minibatch */
+        shards;      /* number of shards of a minibatch */
     uint32_t *row;   /* [rows] indices of the rows, from 0 to rows − 1 */
-    ls_tally *tally; /* [minibatch][shard] */
-    /* [rows][classes] outputs of the model, before the loss; NULL: only tallies are wanted */
+    ls_tally *tally; /* [minibatch][shard] results of the shards */
+    /* [rows][classes] outputs of the model, before the loss; NULL: outputs are not stored */
     float *scores;
     int classes; /* number of scores of a row */
-    /* if *stop is not 0, evaluation ends early and the results are void; NULL: never */
+    /* if *stop is not 0, the evaluation ends early and its results are invalid; NULL: it never
+     * does */
     const atomic_int *stop;
 } ls_sharded_rows;
 
 /* Returns the number of rows of a minibatch in an evaluation, if training uses minibatches of
  * `batch` rows. The number is `batch`, but at least LS_EVALUATED rows per shard, because small
- * minibatches would make the evaluation slow. */
+ * minibatches make an evaluation slow. */
 enum { LS_EVALUATED = 64 };
 uint32_t ls_evaluation_batch(uint32_t batch, uint32_t shards);
 
@@ -73,9 +75,9 @@ void ls_softmax(float *out, const float *logits, int classes);
 /* Returns the index of the largest logit of a row, and writes the softmax of that logit to
  * *probability. If several logits are equally large, the first of them counts, as in training. */
 int ls_best_class(const float *logits, int classes, double *probability);
-/* Returns what one output of a model without classes means. If the loss takes each output as the
- * logit of a yes/no label ("bce"), the value is the probability of yes; otherwise it is the output
- * itself. */
+/* Converts one output of a model without classes to the predicted value. If the loss takes each
+ * output as the logit of a yes/no label ("bce"), the value is the probability of yes. Otherwise the
+ * value is the output itself. */
 double ls_output_value(const ls_loss *loss, float output);
 
 #endif

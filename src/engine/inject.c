@@ -1,3 +1,4 @@
+/* Parses and executes the faults of the option --inject. */
 #include "engine/inject.h"
 
 #include "base/clock.h"
@@ -14,8 +15,7 @@ static const char *const stages[] = {"start",  "shard",    "merge",  "apply",
     "expected worker=N,step=N,kind=fail|stall|spin|corrupt|nan, and if need be "                   \
     "stage=start|shard|merge|apply|report|evaluate|export and seconds=X"
 
-/* Parses a decimal integer of at most `most`. The parser reads only digits and "." so that the
- * result does not depend on the locale's decimal separator. */
+/* Parses a decimal integer of at most `most`. */
 static bool read_number(const char *text, size_t length, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
@@ -39,7 +39,8 @@ static bool read_word(const char *text, size_t length, const char *const *words,
     return false;
 }
 
-/* Parses a number of seconds such as "2" or "0.25", with at most 6 decimals. */
+/* Parses a number of seconds such as "2" or "0.25", with at most 6 decimals. The decimal point is
+ * "." in any locale. */
 static bool read_seconds(const char *text, size_t length, double *out)
 {
     const char *point = memchr(text, '.', length);
@@ -62,8 +63,8 @@ static bool read_seconds(const char *text, size_t length, double *out)
 static const char *const keys[] = {"worker", "step", "kind", "stage", "seconds", NULL};
 enum { WORKER, STEP, KIND, STAGE, SECONDS };
 
-/* Parses one key=value into `out`, and sets the bit of the key in *seen. Returns false if `pair` is
- * malformed or the bit was set already. */
+/* Parses one key=value into `out`, and sets the bit 1 << key in *seen. Returns false if `pair` is
+ * malformed or the key has occurred before. */
 static bool read_pair(ls_injection *out, const char *pair, size_t length, unsigned *seen)
 {
     const char *value = memchr(pair, '=', length);

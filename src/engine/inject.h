@@ -5,18 +5,27 @@
  * | key     | meaning                                                                    |
  * |---------|----------------------------------------------------------------------------|
  * | worker  | index of the worker, from 0                                                |
- * | step    | number of the step, from 1; at the stages evaluate and export the fault    |
- * |         | fires at the first occasion in this step or a later one                    |
- * | kind    | fail: the device fails; stall: the worker's thread sleeps; spin: it runs   |
- * |         | in a loop and uses its CPU; corrupt: a bit of the worker's weights flips;  |
- * |         | nan: the loss of a shard becomes NaN                                       |
- * | stage   | start, shard (before the last shard; of dealt shards, after the first),    |
- * |         | merge, apply, report, evaluate, export; default shard; only for fail,      |
- * |         | stall and spin                                                             |
+ * | step    | number of the step, from 1                                                 |
+ * | kind    | fail: the device fails; stall: the worker's thread sleeps; spin: the       |
+ * |         | thread runs in a loop and uses its CPU; corrupt: a bit of the worker's     |
+ * |         | weights flips; nan: the loss of a shard becomes NaN                        |
+ * | stage   | the time of the fault (see below), only for fail, stall and spin;          |
+ * |         | default: shard                                                             |
  * | seconds | duration of a stall or spin; default: for ever                             |
  *
- * Each injection fires once. The command line's option --inject adds injections; without it there
- * are none.
+ * | stage    | time of the fault                                                         |
+ * |----------|---------------------------------------------------------------------------|
+ * | start    | at the beginning of the step                                              |
+ * | shard    | before the worker's last shard of the step; if shards are dealt           |
+ * |          | (sync/deal.h), after the worker's first shard                             |
+ * | merge    | before the worker begins the all-reduce                                   |
+ * | apply    | before the worker applies the update                                      |
+ * | report   | before the worker sends its report of the step                            |
+ * | evaluate | before the first evaluation after `step` or more steps                    |
+ * | export   | before the first export of weights after `step` or more steps             |
+ *
+ * Each *injection* (one planned fault) fires once. The command line's option --inject adds
+ * injections; without that option there are none.
  */
 #ifndef ENGINE_INJECT_H
 #define ENGINE_INJECT_H
@@ -35,7 +44,8 @@ typedef enum ls_inject_kind {
     LS_INJECT_NAN
 } ls_inject_kind;
 
-/* Stage of a worker's work. LS_STAGE_EVALUATE and LS_STAGE_EXPORT are not part of a step. */
+/* Stage of a worker's work, as in the table above. LS_STAGE_EVALUATE and LS_STAGE_EXPORT are
+ * between steps. */
 typedef enum ls_stage {
     LS_STAGE_START,
     LS_STAGE_SHARD,
@@ -64,16 +74,17 @@ typedef struct ls_injections {
 /* Parses `text` and adds the injection to `out`. Errors: LS_EINVAL, with the expected form. */
 int ls_inject_parse(ls_injections *out, const char *text, ls_error *err);
 
-/* Executes the injections for this worker, step (from 1) and stage: sleeps, spins, or returns
- * LS_EDEVICE. Returns LS_OK if there are none. The worker's thread. */
+/* Executes the injections for this worker, step and stage: sleeps, spins, or returns LS_EDEVICE.
+ * `step`: number of the step, from 1; at the stages evaluate and export, number of completed steps.
+ * Returns LS_OK if there are no such injections. Called by the worker's thread. */
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err);
 
 /* Returns whether an injection of this kind (corrupt or nan) is due for the worker in this step,
- * and marks it as fired. The worker's thread. */
+ * and marks the injection as fired. Called by the worker's thread. */
 bool ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind);
 
-/* Returns whether an injection that has not fired is due for the worker within this step. The
- * worker's thread. */
+/* Returns whether an injection that has not fired is due for the worker within this step. Called by
+ * the worker's thread. */
 bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step);
 
 #endif

@@ -1,5 +1,6 @@
-/* Running a job, which is work that all workers do between steps, and the functions that are one
- * job each. */
+/* Running a job, which is work that all workers do between steps; and the functions that run one
+ * certain job. The coordinator (the thread that hands out work) calls them. The arguments and
+ * results of jobs are in the exchange (exchange.h). */
 #include "base/error.h"
 #include "engine/worker.h"
 
@@ -27,8 +28,8 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
         if (e->worker[i].presence == LS_STALLED)
             continue;
         e->worker[i].job = job;
-        /* run_job overwrites this error, unless the caller cancels its pool before the job
-         * begins. */
+        /* The error for the case that the caller cancels its pool before the job begins. In all
+         * other cases run_job overwrites this error. */
         if (e->worker[i].presence == LS_LIVE)
             ls_fail(&e->worker[i].error, LS_ECANCELED,
                     "its job was dropped: the pool was cancelled");
@@ -64,9 +65,9 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 
 /* ---- reading back --------------------------------------------------------------------------- */
 
-/* Returns LS_EDIVERGED with all checksums if they differ. The message lists all checksums, so with
- * three or more workers its reader sees which worker differs from the others. With two workers this
- * cannot be decided. */
+/* Returns LS_EDIVERGED if the workers' checksums differ. The message lists all checksums. With
+ * three or more workers its reader sees which worker differs from the others; with two workers
+ * nobody can decide which worker is wrong. */
 static int compare_checksums(const ls_engine *e, uint64_t steps_done, ls_error *err)
 {
     const int first = ls_first_live(e);

@@ -1,5 +1,8 @@
-/* Data structures of the engine, shared by the files of this folder only. engine.h explains the
- * terms. */
+/* Data structures of the engine, shared by the files of this folder only. Terms (see
+ * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
+ * few consecutive steps, a *job* is other work of all workers; the live workers form a *group*,
+ * which merges (all-reduces) gradients; a *fold* is a worker's partial sums of gradients; a *deal*
+ * is the object from which workers take shards. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -36,24 +39,25 @@ typedef struct ls_launch {
     int status; /* status of enqueueing the launch; later, once known, status of its execution */
 } ls_launch;
 
-/* A fold (the partial sums of a worker) that a stalled member of an old group may still read. */
+/* A fold (the partial sums of a worker) that a stalled worker of an old group can still read. */
 typedef struct ls_old_fold {
     ls_fold fold;
     struct ls_old_fold *next;
 } ls_old_fold;
 
-/* A worker's data. The members down to `heartbeat` belong to the worker's thread while a job or
- * range runs, and to the coordinator at other times. If the worker has stalled, these members
- * belong to its thread for ever. */
+/* A worker's data. The fields down to `heartbeat` belong to the worker's thread while a job or
+ * range runs, and to the coordinator at other times. If the worker has stalled, these fields belong
+ * to its thread for ever. */
 typedef struct ls_train_worker {
     ls_engine *engine;
     int index;
-    /* its device has failed, so its jobs do nothing, except leaving its group */
+    /* Its device has failed. Its jobs then do nothing, except ls_worker_join, in which it leaves
+     * its group. */
     bool device_failed;
     int rank;               /* rank in the group, among the live workers */
     int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to it */
-    /* the shards of this step that it has taken from the deal (sync/deal.h); hand.deal NULL: shards
-     * are not dealt, and it computes shard_lo … shard_hi − 1 */
+    /* the shards of this step that it has taken from the group's deal (sync/deal.h); hand.deal
+     * NULL: shards are not dealt, and it computes shard_lo … shard_hi − 1 */
     ls_hand hand;
     ls_device *device;   /* NULL before the first job */
     ls_replica *replica; /* NULL before ls_worker_open */
@@ -61,15 +65,15 @@ typedef struct ls_train_worker {
     ls_comm *comm;       /* its communicator in the group; NULL: it is in no group */
     bool by_pieces;      /* its updates compute the total piece by piece (comm/comm.h) */
     ls_fold fold;        /* its partial sums (comm/comm.h) */
-    ls_old_fold *old_folds; /* list of folds that a stalled member of an old group may still read */
+    ls_old_fold *old_folds; /* list of folds that a stalled worker can still read */
     bool keep_fold;         /* ls_worker_join must move `fold` to old_folds and not free it */
-    /* Copies of the ranges that were submitted to the worker. The worker reads its own copies, so a
-     * worker that wakes late still reads the range that was submitted to it. */
+    /* Copies of the ranges that were submitted to the worker. Each worker reads its own copies, so
+     * a worker that stalls and wakes late still reads the range that was submitted to it. */
     ls_range range[LS_IN_FLIGHT];
     ls_device_info info;
     ls_error error; /* error of its last job, or of the first step that failed */
-    /* There are no other workers or processes and the steps are short, so the worker wakes the
-     * coordinator once for all steps of a range. */
+    /* There are no other workers or processes, and steps are shorter than waking a thread takes.
+     * The worker then wakes the coordinator once for all steps of a range. */
     bool quick;
     /* the minibatch has one shard, which is assigned to this worker */
     bool has_only_shard;
@@ -77,8 +81,8 @@ typedef struct ls_train_worker {
     ls_launch launch[LS_IN_FLIGHT]; /* [launches] launches in progress, oldest first */
     int launches;
     int next_slot; /* result slot of the next launch */
-    /* True while the gradient of a step is computed whose complete parts are passed to the
-     * communicator (worker_step.c). */
+    /* True while the replica computes a gradient whose complete parts are to be merged at once,
+     * during backward (worker_step.c). */
     bool merging_early;
     bool failed;        /* a step has failed, so the worker begins no further step in this group */
     ls_worker_job *job; /* the most recent job */
@@ -90,8 +94,8 @@ typedef struct ls_train_worker {
     /* The fields below belong to the coordinator at all times. */
     ls_presence presence;
     ls_report report; /* report of the step being collected */
-    /* Live worker: its first fault since the last job or since the group was formed; status LS_OK:
-     * none. Lost or stalled worker: the reason. */
+    /* Of a live worker: its first fault since the last job or since the group was formed; status
+     * LS_OK: none. Of a lost or stalled worker: the fault by which it was lost. */
     ls_fault fault;
     /* ls_engine_drop has returned the fault of this lost or stalled worker */
     bool fault_returned;
@@ -100,7 +104,7 @@ typedef struct ls_train_worker {
     char own_cache_line[64];
 } ls_train_worker;
 
-/* An old group with a stalled member, kept because that member might still use it. */
+/* An old group with a stalled worker, kept because that worker can still use it. */
 typedef struct ls_old_group {
     ls_comm_group *group;
     ls_deal *deal;
@@ -110,8 +114,8 @@ typedef struct ls_old_group {
 /* The coordinator's data about the signs of life of the workers for which it waits (wait.c). */
 typedef struct ls_watch {
     uint64_t seen_ns; /* time of the last check */
-    /* the coordinator's own thread: its state and its time without a CPU, read while a worker is
-     * suspected */
+    /* State of the coordinator's own thread, and its time without a CPU. They are read only while a
+     * worker is suspected to hang (ls_silence_look). */
     ls_thread_use coordinator;
     ls_silence silence[LS_DEVICES_MAX];
 } ls_watch;
@@ -137,23 +141,27 @@ struct ls_engine {
     bool sums_in_place;
     bool by_pieces;       /* updates compute the total piece by piece (comm/comm.h) */
     ls_comm_group *group; /* the present group; NULL before the first */
-    /* deals the group's shards to workers; NULL: each worker computes the shards assigned to it */
+    /* object from which the group's workers take shards; NULL: each worker computes the shards
+     * assigned to it */
     ls_deal *deal;
     ls_exchange *exchange; /* arguments and results of jobs (exchange.h) */
 
     /* The fields below belong to the coordinator. */
-    /* park word (sync/park.h) on which the coordinator sleeps until a report comes */
+    /* park word (an atomic word on which a thread sleeps, sync/park.h) of the coordinator, which
+     * sleeps there until a report comes */
     ls_park parking;
-    /* number of ranges submitted; modulo LS_IN_FLIGHT it is the slot of the next range */
+    /* number of ranges submitted so far; this number modulo LS_IN_FLIGHT is the slot of the next
+     * range */
     uint64_t ranges;
-    uint64_t sent, taken;        /* number of steps submitted, and number of steps collected */
+    uint64_t sent,               /* number of steps submitted so far */
+        taken;                   /* number of steps collected so far */
     uint64_t ends[LS_IN_FLIGHT]; /* slot i is free once `taken` is at least ends[i] */
     uint64_t next_number;        /* number, from 1, of the step that is collected next */
     ls_watch watch;              /* restarted when workers get work after a time without work */
     uint64_t deadline_ns;        /* a worker that is silent for longer is declared stalled */
     uint64_t paused_ns; /* time for which the process was stopped while the coordinator waited */
-    /* Total time for which the coordinator's thread had been waiting for a CPU when it was last
-     * read. */
+    /* Total time, since the coordinator's thread began, for which the thread has waited for a CPU.
+     * record_pause (wait.c) updates this field. */
     uint64_t queued_ns;
     ls_old_group *old_groups;
     /* Feed of streamed training rows; NULL: rows are resident. Workers start to use a new feed in
@@ -161,8 +169,8 @@ struct ls_engine {
     ls_feed *feed;
     ls_feed *old_feeds;
     ls_exchange *old_exchanges;
-    /* Set by ls_engine_stop if a stalled worker may still read the partial sums of other workers,
-     * which are then not freed. */
+    /* Set by ls_engine_stop if a stalled worker can still read the partial sums of other workers.
+     * These partial sums are then not freed. */
     bool readers_asleep;
     bool lacks_scores; /* creating an exchange failed because there was no memory for scores */
 };
@@ -195,15 +203,15 @@ static inline bool ls_has_fault(const ls_train_worker *w)
 /* Restarts the watch. It is called when workers get work after a time without work. */
 void ls_watch_begin(ls_watch *watch);
 /* Waits until every worker has ended its job or has stalled. `steps_done`: number of completed
- * steps, for the faults' member `step`. */
+ * steps, for the field `step` of the faults. */
 void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
 /* ---- group.c -------------------------------------------------------------------------------- */
 
 /* Assigns a rank and shards to each live worker. */
 void ls_assign_shards(ls_engine *engine);
-/* Returns whether a stalled worker may still read arrays that other workers have shown to their
- * common group (merge/group.h). */
+/* Returns whether a stalled worker can still read arrays that other workers have shown to (shared
+ * with) their common group (merge/group.h). */
 bool ls_readers_asleep(const ls_engine *engine);
 /* Frees the current group and all old groups. */
 void ls_free_groups(ls_engine *engine);

@@ -1,6 +1,9 @@
-/* Observation of an engine: no function in this file changes what is computed. engine.h explains
- * the terms. Only the coordinator calls these functions, and it may do so at any time unless a
- * comment says otherwise. */
+/* Observation of an engine: no function in this file changes what is computed. Terms (see
+ * engine/engine.h): the *coordinator* is the thread that hands out work; a *range* is one step or a
+ * few consecutive steps; a *job* is other work of all workers; rows are *resident* if the devices
+ * hold them during the whole run, or *streamed* if they are read shortly before their step. Only
+ * the coordinator calls these functions. It may call them at any time unless a comment says
+ * otherwise. */
 #ifndef ENGINE_VIEW_H
 #define ENGINE_VIEW_H
 
@@ -13,9 +16,9 @@ bool ls_engine_has_room(const ls_engine *engine);
 /* Returns the number of steps that were submitted and not yet collected. */
 uint64_t ls_engine_in_flight(const ls_engine *engine);
 /* Returns how many steps the next range should have, if the epoch has that many steps left. The
- * number is greater than 1 only if there is one live worker, its rows are resident, and either its
- * device runs several steps as one launch, or its steps are shorter than waking the coordinator
- * takes. */
+ * number is greater than 1 only if there is one live worker, its rows are resident, and its steps
+ * are short. (Either its device runs several steps as one launch, or a step takes less time than
+ * waking the coordinator.) */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
 
 /* ---- data of jobs and steps, for use while no worker has work -------------------------------- */
@@ -28,15 +31,16 @@ uint32_t *ls_engine_order(ls_engine *engine, uint32_t epoch);
 /* Returns the feed, which has the streamed training rows of the steps in flight; NULL: the rows are
  * resident. */
 struct ls_feed *ls_engine_feed(ls_engine *engine);
-/* Returns the address of the engine's pointer to the text of a device's choices among kernels. The
- * pointer is NULL if there is no text. The engine frees the text. */
+/* Returns the address of the engine's pointer to the text of a device's choices among kernels
+ * (which kernel runs which op of the model). The pointer is NULL if there is no text. The engine
+ * frees the text. */
 char **ls_engine_choices(ls_engine *engine);
 
 /* ---- workers -------------------------------------------------------------------------------- */
 
 /* State of a worker while no job runs. Ranges may be running, because they write none of these
- * fields. A stalled worker may still run a job that writes its device, replica and checksum; for
- * such a worker these fields are 0 here, and so is `report`. */
+ * fields. A stalled worker can still be running a job that writes its device, replica and checksum.
+ * Therefore the fields device, replica, checksum and report of a stalled worker are 0. */
 typedef struct ls_worker_view {
     ls_presence presence;
     int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to the worker */
@@ -58,17 +62,19 @@ int ls_engine_workers(const ls_engine *engine);
 int ls_engine_live(const ls_engine *engine);
 /* Returns the number of shards of a minibatch. */
 int ls_engine_shards(const ls_engine *engine);
-/* Return the name of a worker's device, and the number of floats of an arena, which is the same for
- * all workers. Both are written by ls_worker_open and never again. After that job they may be read
- * at any time, even if the worker has stalled. */
+/* Returns the name of a worker's device. ls_worker_open writes the name, and no later job changes
+ * it. After that job the function may be called at any time, even if the worker has stalled. */
 const char *ls_engine_device_name(const ls_engine *engine, int worker);
+/* Returns the number of floats of an arena, which is the same for all workers. May be called after
+ * ls_worker_open, at any time, even if worker 0 has stalled. */
 size_t ls_engine_floats(const ls_engine *engine);
-/* Return the size in bytes of the total that all workers share (0: each worker has its own), and
- * the size in bytes of a worker's partial sums. */
+/* Returns the size in bytes of the total that all workers share; 0: each worker has its own
+ * total. */
 size_t ls_engine_total_bytes(const ls_engine *engine);
+/* Returns the size in bytes of a worker's partial sums. */
 size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
-/* Returns whether the last LS_ENOMEM, of ls_engine_open or of a later function, was due to a lack
- * of memory for the scores of an evaluation. */
+/* Returns whether the last LS_ENOMEM of an engine function was due to a lack of memory for the
+ * scores of an evaluation. */
 bool ls_engine_lacks_scores(const ls_engine *engine);
 
 /* ---- the watch ------------------------------------------------------------------------------ */
@@ -80,12 +86,12 @@ void ls_engine_set_marks(ls_engine *engine, int worker, ls_marks *marks);
  * the pointer to find the names of ops. The worker sets the pointer before it records the first
  * mark of an op. */
 const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worker);
-/* Sets the deadline of silent workers. If the description has no deadline, derives it from
- * `longest_step_s`, the duration in seconds of the longest step so far; 0: no step was measured
- * yet. */
+/* Sets the deadline: the time without a sign of life after which a worker is declared stalled. If
+ * the description (ls_engine_desc) has no deadline, computes it from `longest_step_s`, the duration
+ * in seconds of the longest step so far; 0: no step was measured yet. */
 void ls_engine_set_deadline(ls_engine *engine, double longest_step_s);
 /* Returns the run's time in nanoseconds, which is ls_now_ns minus the time during which the process
- * was stopped. A stop is noticed only if it began while the coordinator slept; the coordinator
+ * was stopped. Only stops that begin while the coordinator sleeps are noticed; the coordinator
  * sleeps most of the time. */
 uint64_t ls_engine_ns(const ls_engine *engine);
 /* Converts a recent value of ls_now_ns to the run's time. */

@@ -1,13 +1,16 @@
 /* Waiting: the coordinator waits for the reports of a step, or for the end of a job, and watches
- * the workers' signs of life meanwhile. engine.h explains the terms.
+ * the workers' signs of life meanwhile. Terms (see engine/engine.h): a *range* is one step or a few
+ * consecutive steps, sent to a worker at once; a *merge* is an all-reduce, in which the workers of
+ * a *group* add their gradients; a *job* is other work of all workers, such as an evaluation.
  *
  * A worker is *awaited* if it has not yet sent the report or ended the job for which the
  * coordinator waits. While it waits, the coordinator reads the heartbeat of each awaited worker
- * every LS_NAP_NS. A worker that shows no sign of life for longer than deadline_ns is declared
- * stalled. Time during which the worker could not run (the process was stopped, or no CPU was free)
- * does not count (sync/heartbeat.h). A worker that waits for other workers in a merge cannot show
- * signs of life; its silence is therefore taken to be the shortest silence of all awaited workers.
- * All functions run on the coordinator's thread.
+ * every LS_NAP_NS. A heartbeat is a counter that the worker increments, together with the *place*,
+ * the number of the phase of its work. A worker that shows no sign of life for longer than
+ * deadline_ns is declared stalled. Time during which the worker could not run (the process was
+ * stopped, or no CPU was free) does not count (sync/heartbeat.h). A worker that waits for other
+ * workers in a merge cannot show signs of life. Its silence is therefore taken to be the shortest
+ * silence of all awaited workers. All functions run on the coordinator's thread.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,13 +21,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define START_NS ((uint64_t)300 * 1000000000u) /* deadline before a step was measured */
-/* Shortest deadline that is derived from measured steps. */
+/* deadline in nanoseconds until the first step has been measured */
+#define START_NS ((uint64_t)300 * 1000000000u)
+/* Shortest deadline in nanoseconds, if it is computed from the duration of the longest step. */
 #define LEAST_NS ((uint64_t)10 * 1000000000u)
-/* A derived deadline is this many times the longest step. */
+/* A computed deadline is this many times the duration of the longest step. */
 #define TIMES_LONGEST 20
-#define GRACE_NS 500000000u /* time for a worker to leave a merge after the group was aborted */
-#define PAUSE_NS 500000000u /* shorter stops of the process are ignored */
+/* time in nanoseconds for a worker to leave a merge after the group was aborted */
+#define GRACE_NS 500000000u
+#define PAUSE_NS 500000000u /* shorter stops of the process, in nanoseconds, are ignored */
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
 
@@ -39,8 +44,9 @@ uint64_t ls_engine_ns(const ls_engine *e)
 }
 
 /* Called after a short sleep of the coordinator that began at `begin_ns`. If the coordinator woke
- * late, the process was stopped. The time in which the coordinator's thread waited for a CPU is
- * subtracted, because the process was not stopped then. */
+ * much later than planned, the process was stopped (by SIGSTOP, for example). The function adds the
+ * time of the stop to e->paused_ns. The time in which the coordinator's thread waited for a CPU is
+ * not added, because the process was not stopped then. */
 static void record_pause(ls_engine *e, uint64_t begin_ns)
 {
     const uint64_t away = ls_now_ns() - begin_ns, before = e->queued_ns;
@@ -79,11 +85,15 @@ void ls_watch_begin(ls_watch *watch)
     *watch = (ls_watch){.seen_ns = ls_now_ns()};
 }
 
-/* Returns the time in nanoseconds for which the coordinator's thread itself had no CPU since its
- * last check of the workers. Returns 0 as long as no worker is suspected, because reading that time
- * costs system calls. ls_attended_ns counts the returned time as attended. Otherwise a coordinator
- * that lacked a CPU would take its own absence for a stop of the whole process, during which no
- * silence counts, and would find a hung worker later on a busy machine than on an idle one. */
+/* Returns the time in nanoseconds for which the coordinator's thread waited for a CPU since its
+ * last check of the workers. Returns 0 if the time is unknown. The time is read only while a worker
+ * is suspected (silent for almost deadline_ns / 8), because reading it costs system calls.
+ *
+ * The caller passes the result to ls_attended_ns (see base/clock.h), which returns the time since
+ * the last check that counts as silence of a worker. A long time between two checks usually means
+ * that the whole process was stopped; it does not count. If only the coordinator had no CPU, the
+ * workers were not stopped, so that time does count. Therefore a hung worker is found as early on a
+ * busy machine as on an idle one. */
 static uint64_t own_queued_ns(ls_watch *watch, const ls_engine *e)
 {
     const ls_thread_use before = watch->coordinator;
@@ -101,7 +111,7 @@ static void update_silences(ls_watch *watch, const ls_engine *e)
     const uint64_t attended = ls_attended_ns(&watch->seen_ns, own_queued_ns(watch, e));
     for (int w = 0; w < e->workers; w++)
         if (e->worker[w].presence == LS_STALLED || ls_pool_busy(e->pool, w) == 0)
-            watch->silence[w] = (ls_silence){0}; /* it has no work or has stalled */
+            watch->silence[w] = (ls_silence){0}; /* the worker has no work, or has stalled */
         else
             ls_silence_look(&watch->silence[w], &e->worker[w].heartbeat,
                             ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);
@@ -142,8 +152,9 @@ static const char *name_activity(int place)
     }
 }
 
-/* Formats what the worker was doing when it last beat. Once there is a group, all workers have been
- * opened and their replicas may be read. Before that, a worker may be creating its replica. */
+/* Formats what the worker was doing at its last heartbeat. Once there is a group, every worker has
+ * created its replica, so the replica can be read. Before the first group, a worker can be in the
+ * middle of creating its replica. */
 static void format_activity(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
 {
     const int place = ls_heartbeat_place(&w->heartbeat);
@@ -152,8 +163,8 @@ static void format_activity(char *out, size_t size, const ls_engine *e, const ls
     snprintf(out, size, "%s", e->group ? name_activity(place) : "opening");
 }
 
-/* Formats how long the worker was silent. Time during which it was stopped or had no CPU is
- * reported separately if it exceeds 0.5 s. */
+/* Formats how long the worker was silent. The time during which the worker was stopped or had no
+ * CPU is reported separately if that time exceeds 0.5 s. */
 static void format_silence(char *out, size_t size, const ls_silence *silence)
 {
     const double held_s = (double)silence->held_ns * 1e-9;
@@ -165,8 +176,9 @@ static void format_silence(char *out, size_t size, const ls_silence *silence)
                  all_s - held_s);
 }
 
-/* Declares a worker stalled in or after step number `step`: records its fault, abandons its thread
- * in the pool, and aborts the group. */
+/* Declares a worker stalled: records its fault, abandons its thread in the pool, and aborts the
+ * group. `step`: number for the fault: the step whose report is awaited, or, during a job, the
+ * number of completed steps. */
 static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
 {
     ls_train_worker *w = &e->worker[worker];
@@ -183,11 +195,11 @@ static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_si
         e->group->type->abort(e->group);
 }
 
-/* Checks the awaited workers. Called every LS_NAP_NS. A worker whose silence exceeds the deadline
- * is declared stalled, in or after step number `step`. A worker that is in a merge gets a grace
- * period, because it may only be waiting there for a hung worker: at the deadline the group is
- * aborted, which releases all workers that only wait. A worker that shows no sign of life during
- * the grace period is the one that hangs. */
+/* Checks the awaited workers. The coordinator calls it every LS_NAP_NS. A worker whose silence
+ * exceeds the deadline is declared stalled (`step`: see declare_stalled). A worker that is in a
+ * merge gets a grace period of GRACE_NS after the deadline, because it might only wait there for a
+ * hung worker. At the deadline the group is aborted, which releases all workers that only wait.
+ * Therefore a worker that shows no sign of life during the grace period is the one that hangs. */
 static void check_workers(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
 {
     update_silences(watch, e);
@@ -212,8 +224,8 @@ static void call_idle(const ls_engine *e)
         e->desc.idle(e->desc.user);
 }
 
-/* Checks all workers whose job has not ended. Jobs of a lost worker do nothing, but the coordinator
- * waits for them as well. */
+/* Checks all workers whose job has not ended. A worker whose device failed earlier (LS_LOST) also
+ * gets jobs, which do nothing; the coordinator waits for them as well. */
 static void check_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
 {
     bool awaited[LS_DEVICES_MAX];
@@ -231,8 +243,8 @@ static int wait_briefly(ls_engine *e)
     return status;
 }
 
-/* Uses the engine's watch. The watch is otherwise for steps, but no step is in flight now. A second
- * watch on the stack would be too large for a small stack. */
+/* Uses e->watch, which is also used for steps. This is possible because no step is in flight during
+ * a job. A second watch on the stack would need too much stack. */
 void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
     ls_watch_begin(&e->watch);
@@ -284,16 +296,16 @@ static void store_report(awaited *a, ls_engine *e, const ls_report *report, int 
     remove_awaited(a, index);
 }
 
-/* Returns whether the caller has cancelled its pool before the worker began the range. The worker
- * then sends no report. */
+/* Returns whether the worker's range was dropped: the program that embeds the library has cancelled
+ * its own pool before the worker began the range. The worker then sends no report. */
 static bool was_dropped(const ls_engine *e, int worker)
 {
     return e->desc.pool && ls_pool_busy(e->pool, worker) == 0 &&
            ls_ring_length(&e->worker[worker].reports) == 0;
 }
 
-/* Records a fault for a range that the pool dropped. Aborts the group, because other workers may
- * wait for this worker in a merge. */
+/* Records a fault for a range that the pool dropped. Aborts the group, because other workers can be
+ * waiting for this worker in a merge. */
 static void record_dropped(ls_engine *e, int worker, uint64_t step)
 {
     ls_train_worker *w = &e->worker[worker];
@@ -307,10 +319,10 @@ static void record_dropped(ls_engine *e, int worker, uint64_t step)
 /* Checks the awaited workers, and removes those that have stalled or whose range was dropped. */
 static void check_awaited(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
 {
-    bool out[LS_DEVICES_MAX] = {false};
+    bool is_awaited[LS_DEVICES_MAX] = {false};
     for (int i = 0; i < a->count; i++)
-        out[a->worker[i]] = true;
-    check_workers(watch, e, out, step);
+        is_awaited[a->worker[i]] = true;
+    check_workers(watch, e, is_awaited, step);
     for (int i = a->count - 1; i >= 0; i--) {
         const int w = a->worker[i];
         const bool dropped = e->worker[w].presence != LS_STALLED && was_dropped(e, w);
@@ -321,8 +333,8 @@ static void check_awaited(awaited *a, ls_engine *e, uint64_t step, ls_watch *wat
     }
 }
 
-/* Takes all reports that have arrived. If steps are short, several reports arrive together. Waiting
- * for each of them separately would take longer, because each wait reads the clock. */
+/* Takes all reports that have arrived. If steps are short, several reports arrive together. Taking
+ * them all at once is faster than a wait for each, because each wait reads the clock. */
 static void take_ready(awaited *a, ls_engine *e)
 {
     ls_report report;

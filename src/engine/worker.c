@@ -1,5 +1,9 @@
-/* The jobs of a worker. They run on the worker's thread, with its device and its replica. engine.h
- * explains the terms. */
+/* The jobs of a worker. A *job* is work of all workers that is not a step. It runs on the worker's
+ * thread, with the worker's device and *replica* (its copy of the model). Other terms (see
+ * engine/engine.h): an *arena* is one array with a value for each parameter of the model; the live
+ * workers form a *group*, which merges (all-reduces) gradients; a *fold* is a worker's partial sums
+ * of gradients; the *exchange* is the memory through which coordinator and jobs pass weights and
+ * results. */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -14,8 +18,9 @@
 /* Largest number of different shard sizes (numbers of rows) in a run. */
 enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 
-/* Writes the different numbers of rows that shards can have, and returns how many there are. The
- * first *trained entries occur in training. */
+/* Writes the different numbers of rows that shards can have to `sizes`, and returns how many there
+ * are. The first *trained of these numbers occur in training; the others occur only in
+ * evaluations. */
 static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine *e)
 {
     const ls_engine_desc *d = &e->desc;
@@ -32,11 +37,11 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
                               ls_evaluation_batch(batch, shards), shards);
 }
 
-/* Returns the arena of the replica whose values the exchange has as state `i`. These are the states
- * of the optimizer, with one exception. If a moving average of the weights is kept, the exchange
- * has the average as its canonical weights, and has the trained weights as state number `average`.
- * In the replica it is the other way round: the trained weights are in the weight arena, and the
- * average is in slot `average`. */
+/* Returns the arena of the replica whose values the exchange has as state `i`. Usually this is the
+ * replica's slot `i`. There is one exception, if a moving average of the weights is kept. In the
+ * exchange the average is in `canonical`, and the trained weights are in state number `average`. In
+ * the replica the trained weights are in the weight arena, and the average is in slot `average`. So
+ * the result for state `average` is the weight arena. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;
@@ -44,7 +49,8 @@ static float *arena_of(const ls_train_worker *w, int i)
     return i == average ? ls_replica_weight_arena(r) : ls_replica_slot_arena(r, i);
 }
 
-/* Copies the exchange's weights to the replica, and if `slots`, its optimizer states. */
+/* Copies the exchange's weights to the replica. If `slots`, also copies the exchange's optimizer
+ * states. */
 static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
 {
     ls_replica *r = w->replica;
@@ -59,10 +65,10 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Returns whether the replica gets the memory of its total when it joins a group. If false, it
- * allocates the total when it is created. A replica that keeps a moving average needs its own
- * total: while the average is evaluated, the replica keeps its trained weights in the total
- * (ls_replica_use_average). */
+/* Returns whether the replica gets the memory of its total when it joins a group. If false, the
+ * replica allocates its own total when it is created. A replica that keeps a moving average needs
+ * its own total: while the average is evaluated, the replica keeps its trained weights in that
+ * memory (ls_replica_use_average). */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;
@@ -161,10 +167,10 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
-/* Moves the fold to the list of old folds, because a stalled member of the old group may still read
- * this worker's partial sums. If the total was computed by pieces, that member can have stalled
- * anywhere in its update, and the partial sum of a single shard is in the gradient arena. The
- * worker then gets a new gradient arena too. */
+/* Moves the fold (the worker's partial sums) to the list of old folds, because a stalled worker of
+ * the old group can still read these partial sums. If the total was computed by pieces, the stalled
+ * worker can have stalled anywhere in its update, and can still read the partial sum of a single
+ * shard, which is in the gradient arena. The worker then gets a new gradient arena too. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
@@ -192,7 +198,7 @@ static int take_feed(ls_train_worker *w)
     return ls_replica_data_at(w->replica, LS_TRAIN, &data, &w->error);
 }
 
-/* The worker's shards may differ from its shards in the old group, so everything that belongs to
+/* The worker's shards can differ from its shards in the old group, so everything that belongs to
  * the old group is released first. */
 int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
 {
@@ -204,8 +210,8 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     w->comm = NULL;
     w->hand = (ls_hand){0};
     w->failed = false;
-    /* The gradient and the total may lie in memory of the fold and of the group, which are freed
-     * below. */
+    /* The gradient and the total can lie in memory of the fold and of the group, and that memory is
+     * freed below. */
     ls_replica_own_arenas(w->replica);
     int status = w->keep_fold ? put_fold_away(w) : LS_OK;
     if (status || w->device_failed)
@@ -241,8 +247,8 @@ int ls_worker_check(ls_train_worker *w, const ls_exchange *x)
                                   .total = ls_replica_total_arena(r),
                                   .host = e->desc.host};
     int status = ls_merge_check_group(&check, &w->error);
-    /* sets the gradient arena to zero after the check has used it; the gradient of no rows is
-     * zero */
+    /* Sets the gradient arena to zero, because the check has used it. (The gradient of no rows is
+     * zero.) */
     if (status == LS_OK)
         status = ls_replica_gradient(r, NULL, 0, 0, NULL, &w->error);
     return status;
@@ -321,8 +327,8 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
         status = ls_replica_use_average(w->replica, true, &w->error);
     if (status)
         return status;
-    /* If the run is asked to stop, ls_infer_shards ends early and the coordinator discards the
-     * result. */
+    /* If the run is asked to stop, ls_infer_shards ends early, and the coordinator discards the
+     * results. */
     status = ls_infer_shards(&x->test, w->replica, w->shard_lo, w->shard_hi, &w->error);
     const int reset_status = ls_replica_use_average(w->replica, false, status ? NULL : &w->error);
     return status ? status : reset_status;
@@ -341,8 +347,8 @@ static int compute_checksum(ls_train_worker *w)
     return status;
 }
 
-/* Copies the weights that are evaluated to `canonical`. If a moving average is kept, these are the
- * average. */
+/* Copies the weights with which the run is evaluated to `canonical`: the moving average if one is
+ * kept, or the trained weights. */
 static int export_weights(ls_train_worker *w, float *canonical)
 {
     ls_replica *r = w->replica;

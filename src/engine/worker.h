@@ -1,4 +1,7 @@
-/* Declarations for the files whose functions run on a worker's thread. engine.h explains the terms.
+/* Declarations for the files whose functions run on a worker's thread. Terms (see engine/engine.h):
+ * a *job* is work of all workers that is not a step; a *range* is one step or a few consecutive
+ * steps; the live workers form a *group*, which merges (all-reduces) gradients; the *exchange* is
+ * the memory through which coordinator and jobs pass weights and results.
  *
  *     worker.c         jobs other than training: opening, joining, evaluation, reading back
  *     worker_step.c    steps: in parts together with other workers, or whole as device launches
@@ -8,18 +11,21 @@
 
 #include "engine/state.h"
 
-/* Returns whether the replica's gradient and total may be moved to other arrays, so that the ops
- * write directly into the arrays of the fold. This needs a device that works in host memory, allows
- * ops to be bound to other addresses, and does not record ops with their addresses. */
+/* Returns whether the replica's gradient and total can be moved to other arrays. Then the ops write
+ * directly into the arrays of the fold (the worker's partial sums). This needs a device that works
+ * in host memory, allows the addresses in its ops to be changed later, and does not record ops with
+ * their addresses. */
 static inline bool ls_worker_rebinds(const ls_train_worker *w)
 {
     const unsigned both = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
     return (w->info.flags & both) == both && !w->device->ops->record_begin;
 }
 
-/* Returns whether the worker's fold is in spread mode (comm/comm.h). It is if sums are merged in
- * the tree's order and the worker's device computes with one thread. A device with several threads
- * adds each leaf as soon as it is computed, and uses all its threads for the addition. */
+/* Returns whether the worker's fold is in spread mode: gradients are added late, not when each is
+ * computed (comm/comm.h). It is in that mode if sums are merged in the tree's order,
+ * ls_worker_rebinds holds, and the worker's device computes with one thread. A device with several
+ * threads adds each gradient as soon as it is computed, and uses all its threads for the
+ * addition. */
 static inline bool ls_worker_spreads(const ls_train_worker *w)
 {
     return w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;
@@ -38,14 +44,14 @@ static inline int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage s
 ls_worker_job ls_worker_join;
 /* Runs the start-up check of the group (ls_merge_check_group). */
 ls_worker_job ls_worker_check;
-/* Computes the checksum of the replica. If this worker is the exporter, it also copies its weights
- * and optimizer states to the exchange. */
+/* Computes the checksum of the replica. If this worker is the exporter (ls_exchange.exporter), it
+ * also copies its weights and optimizer states to the exchange. */
 ls_worker_job ls_worker_snapshot;
 /* Copies weights and optimizer states from the exchange to the replica. */
 ls_worker_job ls_worker_load;
 
-/* Calls ls_worker_close on a worker of the caller's pool, which is not destroyed. `arg` is the
- * engine. */
+/* A job of the pool, for an engine whose pool belongs to the caller: calls ls_worker_close. The
+ * pool continues to run. `arg` is the engine. */
 int ls_worker_leave(const ls_worker *thread, void *arg, ls_error *err);
 /* The stop hook of the pool: undoes ls_worker_open and ls_worker_join, as far as they were done.
  * `user` is the engine. */
@@ -54,12 +60,12 @@ void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, vo
 /* ---- worker_step.c -------------------------------------------------------------------------- */
 
 /* Chooses how this worker runs steps in the group that it has joined: with a merge during backward,
- * with a merge after backward, or as whole steps without a merge. All workers of a group make the
- * same choice. */
+ * with a merge after backward, or as whole steps without a merge. All workers of a group choose the
+ * same. Errors: those of the replica. */
 int ls_worker_choose_steps(ls_train_worker *worker);
 
-/* Runs the steps of a range, and sends one report per step. `arg` is an entry of the worker's own
- * copies of ranges. */
+/* Runs the steps of a range, and sends one report per step. `arg` is the range, one of the worker's
+ * own copies (ls_train_worker.range). */
 int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err);
 
 #endif

@@ -1,20 +1,24 @@
-/* The steps of a worker, which it runs in one of two ways. engine.h explains the terms; a *launch*
+/* The steps of a worker, which it runs in one of two ways. Terms (see engine/engine.h): a *range*
+ * is one step or a few consecutive steps, sent to a worker at once; a *group* is the set of workers
+ * that merge (all-reduce) their gradients; a *fold* is the set of partial sums of a worker's
+ * shards; the *tail* of a gradient is its last floats, with loss, correct rows and rows. A *launch*
  * is work that a device executes as a unit (nn/replica.h).
  *
- * In parts: the worker computes the gradients of its shards, merges them with those of the other
- * workers, and applies the update. If there are no other workers, and the model is so small that a
- * step takes less time than waking a thread, the coordinator sends several steps in a range. The
- * worker then wakes the coordinator only with the report of the range's last step.
+ * In parts: the worker computes the gradients of its shards, merges them with the gradients of the
+ * other workers, and applies the update. A range then usually has one step. If there are no other
+ * workers, and the model is so small that a step takes less time than waking a thread, a range has
+ * several steps. The worker then wakes the coordinator only with the report of the range's last
+ * step.
  *
  * Whole: if the minibatch has one shard and there is one worker, the worker enqueues a whole step
  * (gradient and update) on its device as one launch. It enqueues the next step before the result of
- * the first is known, so the device never waits for the host. For a small model one launch has
- * LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. When a launch has ended, its
- * steps are reported in order. If the loss of a step is not finite, the device applies neither that
- * step nor the steps that are enqueued after it. The worker notices this when it reads the result
- * of the launch. It handles the step as any other skipped step, and then, if the run continues,
- * enqueues the later steps again. The results are therefore the same as if each step had been
- * enqueued after the end of the step before.
+ * the step before is known, so the device never waits for the host. For a small model one launch
+ * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. When a launch has ended,
+ * its steps are reported in order. If the loss of a step is not finite, the device applies neither
+ * that step nor the steps that are enqueued after it. The worker sees the loss when it reads the
+ * result of the launch. It handles the step as any other skipped step. If the run continues, the
+ * worker then enqueues the later steps again. The results are therefore the same as if each step
+ * had been enqueued after the end of the step before.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -30,9 +34,9 @@ _Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot 
 
 /* ---- choosing how steps are run ------------------------------------------------------------- */
 
-/* The replica calls this function when the first `floats` floats of the worker's only gradient are
- * complete. The function passes these floats to the communicator. Outside a step it does nothing,
- * because gradients are computed for other purposes as well. */
+/* The replica calls this function during backward, when the first `floats` floats of the worker's
+ * only gradient are complete. The function passes these floats to the communicator. It does nothing
+ * if the gradient is not for a step (w->merging_early is false). */
 static int merge_complete_part(void *user, size_t floats, ls_error *err)
 {
     ls_train_worker *w = user;
@@ -45,7 +49,7 @@ static int merge_complete_part(void *user, size_t floats, ls_error *err)
 /* Number of multiply-adds in a step that takes some tens of microseconds, which is about as long as
  * waking a thread takes. */
 #define QUICK_PRODUCTS 4e6
-/* Number of steps in a range of quick steps. */
+/* Number of steps in a range, if steps are quick (is_quick). */
 enum { QUICK_STEPS = 8 };
 
 /* Estimates whether a step is so short that the steps of a range should be reported together. */
@@ -62,8 +66,9 @@ static bool is_quick(const ls_engine_desc *d)
 }
 
 /* If each worker has one shard, the gradient of that shard is the worker's only partial sum, so its
- * complete parts can be merged during backward. If there is only one worker with one shard, and no
- * other process, nothing is merged: the gradient is the total, and steps can be whole. */
+ * complete parts can be merged during backward. The group's field `ahead` says whether its
+ * communicator can do that. If there is only one worker with one shard, and no other process,
+ * nothing is merged. The gradient is then the total, and steps can be whole. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
     const ls_engine *e = w->engine;
@@ -79,8 +84,8 @@ int ls_worker_choose_steps(ls_train_worker *w)
     }
     w->quick = ranks == 1 && !e->desc.cluster && whole == 0 && is_quick(&e->desc);
     w->length = w->quick ? QUICK_STEPS : whole > 1 ? LS_UNROLLED : 1;
-    /* After a skipped step the device applies no further update. The old group may have failed in
-     * this state, so the state is ended here. */
+    /* After a skipped step the device refuses all updates until ls_replica_resume_updates is
+     * called. The worker's old group can have failed before that call, so it is made here. */
     return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
@@ -108,8 +113,8 @@ static int spoil_weight(ls_train_worker *w)
     return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
 }
 
-/* If rows are streamed, copies `count` rows of the step, from row `first` on, to the device. These
- * rows are consecutive in the feed. */
+/* If rows are streamed, copies `count` rows of the step, from row `first` on, to the device. The
+ * rows are consecutive in the feed, which is the host's buffer for streamed rows. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
     if (!w->engine->streams || count == 0)
@@ -117,7 +122,8 @@ static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, ui
     return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
 }
 
-/* Computes the gradient of one shard, as the next leaf of the fold. */
+/* Computes the gradient of one shard. The gradient is written where the fold expects the next
+ * gradient (ls_fold_leaf). */
 static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
@@ -134,12 +140,13 @@ static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_t
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
-/* Computes the gradient of a shard, and adds it to the worker's fold. `on_left`: the shard is left
- * of all shards that are in the fold already; if false, it is right of them. */
+/* Computes the gradient of a shard, and adds the gradient to the worker's fold. `on_left`: the
+ * shard's number is smaller than the numbers of all shards that are in the fold already; if false,
+ * it is larger. */
 static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
 {
-    /* An injected NaN is written after the gradient is complete, so no part of the gradient may be
-     * merged before. */
+    /* An injected NaN is written after the gradient is complete. Therefore no part of such a
+     * gradient may be merged during backward. */
     w->merging_early = s->spoilt < 0;
     int status = compute_shard(w, s, shard, &s->report.times);
     w->merging_early = false;
@@ -151,9 +158,9 @@ static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
     return status;
 }
 
-/* Computes the shards that are dealt to this worker (sync/deal.h): first the shard with which it
- * begins, then shards next to those that it has computed, until the deal has no more shard for
- * it. */
+/* Computes the shards that are dealt to this worker (sync/deal.h). It begins with a fixed shard of
+ * its own. It then takes shards next to those that it has computed, until the deal has no more
+ * shard for it. */
 static int compute_dealt_shards(ls_train_worker *w, ls_step *s)
 {
     int status = LS_OK;
@@ -198,8 +205,7 @@ static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL]
 }
 
 /* Finds the first of this worker's shards whose loss is not finite, by computing its shards again.
- * The worker has skipped the step, so its weights are still the weights with which the step
- * began. */
+ * The worker has skipped the step, so it still has the weights with which the step began. */
 static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
     float tail[LS_TAIL];
@@ -288,9 +294,10 @@ static int apply(ls_train_worker *w, ls_step *s)
     return status;
 }
 
-/* Ends the use of the total if it is computed by pieces. `status` is the result of the update. If
- * the update succeeded, the step counts. A failure of another worker then only prevents this worker
- * from beginning the next step. */
+/* Called after the update, whose result is `status`. If this worker computes the total by pieces,
+ * tells the other workers that it no longer reads their partial sums. Returns `status`: if the
+ * update succeeded, this worker reports the step as done. If another worker has failed meanwhile,
+ * this worker only begins no further step. */
 static int end_pieces(ls_train_worker *w, ls_step *s, int status)
 {
     if (!w->by_pieces)
@@ -336,9 +343,9 @@ static int compute_step(ls_train_worker *w, ls_step *s)
 /* ---- reports -------------------------------------------------------------------------------- */
 
 /* Sends the report of a step. If the step failed, aborts the group, which releases the workers that
- * wait for this worker, and lets this worker begin no further step. A skipped step has the second
- * effect too, unless the description says skip_nonfinite. `more`: another report follows at once,
- * so this report need not wake the coordinator. */
+ * wait for this worker. After a failed step this worker begins no further step. After a skipped
+ * step it begins no further step either, unless ls_engine_desc.skip_nonfinite is set. `more`:
+ * another report follows at once, so this report need not wake the coordinator. */
 static void send_report(ls_train_worker *w, ls_step *s, bool more)
 {
     ls_report *report = &s->report;
@@ -380,8 +387,8 @@ static bool is_planned(const ls_train_worker *w, uint64_t number)
 }
 
 /* Returns how many steps of a range, from step `index` of the range on, can be enqueued as one
- * launch. Returns 0 if step `index` must be run in parts, because whole steps are not possible in
- * this group or a fault is to be injected. */
+ * launch. Returns 0 if step `index` must be run in parts. It must if whole steps are not possible
+ * in this group, or if a fault is to be injected in that step. */
 static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     const uint32_t batch = w->engine->desc.batch_size;
@@ -400,7 +407,7 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
 }
 
 /* Enqueues `count` steps of the launch `f`, from step k of the launch on. An error is stored in
- * f->status, and reported with the steps. */
+ * f->status, and is reported with the steps. */
 static void enqueue(ls_train_worker *w, ls_launch *f, int k, int count)
 {
     ls_replica_step how[LS_UNROLLED];
@@ -422,9 +429,9 @@ static void enqueue(ls_train_worker *w, ls_launch *f, int k, int count)
 
 enum { SPINS = 2000, NAP_NS = 20000 };
 
-/* Waits a little before the next look at a launch. The first looks follow each other quickly,
- * because a step of a small model takes some tens of microseconds; later ones are separated by
- * sleeps. */
+/* Waits a little before the worker checks again whether a launch has ended. `look`: number of
+ * checks so far. The first checks follow each other quickly, because a step of a small model takes
+ * some tens of microseconds. Later checks are separated by sleeps. */
 static void pause_before(unsigned look)
 {
     const struct timespec nap = {0, NAP_NS};
@@ -434,8 +441,8 @@ static void pause_before(unsigned look)
         nanosleep(&nap, NULL);
 }
 
-/* Waits for the end of a launch. `may_leave`: stop waiting when the worker has another range or job
- * in its inbox. Returns whether the launch has ended. */
+/* Waits for the end of the launch `f`. `may_leave`: stop waiting when the worker has another range
+ * or job in its inbox. Returns whether the launch has ended. */
 static bool await_launch(ls_train_worker *w, ls_launch *f, bool may_leave)
 {
     bool arrived = false;
@@ -452,8 +459,8 @@ static bool await_launch(ls_train_worker *w, ls_launch *f, bool may_leave)
 
 /* ---- the end of a launch -------------------------------------------------------------------- */
 
-/* Handles a step whose loss is not finite. The device has applied neither this step nor the steps
- * that were enqueued after it. */
+/* Handles a step of a launch whose loss is not finite. The device has applied neither this step nor
+ * the steps that were enqueued after it. */
 static int skip_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_replica_sync(w->replica, &w->error);
@@ -464,24 +471,24 @@ static int skip_step(ls_train_worker *w, ls_step *s)
     return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
-/* Reports a step of a launch that has ended. Returns whether the step was skipped, so that the
- * device has applied no step that was enqueued after it. */
+/* Reports a step of a launch that has ended. Returns whether the step was skipped. If it was, the
+ * device has applied no step that was enqueued after it either. */
 static bool end_step(ls_train_worker *w, const ls_launch *f, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
-    bool held = false;
+    bool skipped = false;
     report->status = w->failed ? LS_EABORTED : f->status;
     if (report->status == LS_OK)
         report->status = copy_tail(w, s, tail);
     if (report->status == LS_OK && !isfinite(report->loss)) {
         report->status = skip_step(w, s);
-        held = true;
+        skipped = true;
     }
     if (report->status != LS_OK && !w->failed)
         /* the device has no work left when the failure is reported */
         ls_replica_sync(w->replica, NULL);
     send_report(w, s, false);
-    return held;
+    return skipped;
 }
 
 /* Reports the steps of the oldest launch, which has ended. If a step was skipped, enqueues the
@@ -513,9 +520,10 @@ static void retire_down_to(ls_train_worker *w, int most)
 }
 
 /* Enqueues `count` steps of a range, from step `index` of the range on, as one launch. Then waits
- * for the earlier launch, if there is one, and reports its steps. The steps of the new launch are
- * reported when a later launch is enqueued; if the worker gets no other work, they are reported
- * here, at the end of the launch. */
+ * for the earlier launch, if there is one, and reports its steps. If the range has more steps, or
+ * other work arrives before the new launch ends, the steps of the new launch are reported later
+ * (when the next launch has been enqueued, or before the next step in parts). Otherwise the
+ * function waits for the new launch and reports its steps. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;
@@ -526,8 +534,7 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
     latest->slot = w->next_slot;
     w->next_slot = (w->next_slot + 1) % LS_RESULT_SLOTS;
     enqueue(w, latest, 0, latest->count);
-    /* Report the steps of all launches but the newest. The newest launch is reported here as well,
-     * unless the range has more steps to enqueue or other work arrives. */
+    /* Report the steps of all launches but the newest. */
     retire_down_to(w, 1);
     if (more && !w->failed && w->launch[0].status == LS_OK)
         return;
@@ -537,9 +544,10 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
 
 /* ---- a range of steps ----------------------------------------------------------------------- */
 
-/* Runs one step in parts. After a failed step no step is begun, because `error` belongs to the
- * coordinator once the report of the failed step has been sent. Such steps were submitted before
- * the failure was known. */
+/* Runs one step in parts. If an earlier step has failed, only reports the step as aborted. (The
+ * coordinator submitted the step before it knew of the failure.) The step is not begun, because a
+ * second failure would overwrite w->error, which the coordinator reads once it has the report of
+ * the failed step. */
 static void run_in_parts(ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     ls_step s = step_of(range, index);
@@ -556,7 +564,7 @@ int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
     (void)err;
     const ls_range *range = arg;
     ls_train_worker *w = &range->engine->worker[thread->index];
-    /* When the coordinator has the report of the range's last step, it may overwrite *range. The
+    /* When the coordinator has the report of the range's last step, it can overwrite *range. The
      * number of steps is therefore copied first. */
     const uint32_t steps = range->steps;
     for (uint32_t i = 0; i < steps;) {

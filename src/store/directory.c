@@ -26,9 +26,10 @@ int ls_sync_parent(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync its directory", error) : LS_OK;
 }
 
-/* Replaces the open directory *fd by its parent. Returns non-zero, and leaves *fd as it is, if the
- * directory is the root of its file system, or if its parent cannot be read. A parent that this
- * process cannot read need not be synced, because the process cannot have created entries in it. */
+/* Replaces the open directory *fd by its parent and returns 0. Returns non-zero, and leaves *fd as
+ * it is, in two cases: the directory is the root of its file system, or its parent cannot be read.
+ * (A parent that this process cannot read need not be synced. The process cannot have created
+ * entries there.) */
 static int go_up(int *fd)
 {
     struct stat here, there;
@@ -43,8 +44,8 @@ static int go_up(int *fd)
     return last;
 }
 
-/* Syncs the directory and its parents. Errors of a parent that is read-only are ignored, because
- * nothing was written there. */
+/* Syncs the directory and all directories above it. Errors of a read-only directory above it are
+ * ignored, because nothing was written there. */
 static int sync_upwards(int *fd)
 {
     int error = ls_io_sync_folder(*fd);
@@ -106,7 +107,7 @@ int ls_make_directory(const char *path, int *made, ls_error *err)
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
-/* Returns the process number that the holder has written, or 0. */
+/* Returns the process number that the lock's holder has written to the lock file, or 0. */
 static long holder(int fd)
 {
     char text[32];
@@ -138,8 +139,8 @@ static void write_holder(int fd)
         (void)ls_io_write(fd, text, (size_t)n);
 }
 
-/* Takes the lock. The lock only prevents a second run in the directory; without a lock, all files
- * are still complete. So the run goes on if the file system has no locks. */
+/* Takes the lock. If the file system has no locks, only logs a warning: the lock prevents a second
+ * run in the directory, but files are complete without it. */
 static int lock_file(int fd, const char *directory, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];

@@ -1,3 +1,5 @@
+/* Writes files that are either complete or absent after a crash: the contents go to a file with a
+ * hidden name, which then replaces the old file. */
 #include "store/durable.h"
 
 #include "base/error.h"
@@ -14,9 +16,10 @@
 /* ---- hidden names of incomplete files --------------------------------------------------------
  *
  * While the file NAME is being written, it has the hidden name ".NAME.lockstep-PID-N" in the same
- * directory, and the writing process holds a lock on it. A file with such a name that no process
- * has locked belongs to a process that was killed, and can be removed. These functions return error
- * numbers of the operating system, 0 on success. */
+ * directory, and the writing process holds a lock on it. If no process has locked a file with such
+ * a name, the process that created it was killed, and the file can be removed. The functions of
+ * this section with the result type int that open or lock files return error numbers of the
+ * operating system, 0 on success. */
 
 #define HIDDEN_NAME 256 /* capacity for a hidden name in bytes, the zero included */
 
@@ -24,8 +27,8 @@ static const char mark[] = ".lockstep-";
 
 enum { BASE = 128 /* largest number of bytes of NAME in a hidden name */, TRIES = 100000 };
 
-/* Returns how many bytes of `base` a hidden name contains: at most BASE, and only whole UTF-8
- * characters. */
+/* Returns how many bytes of the file name `base` are part of its hidden name: at most BASE, and
+ * only whole UTF-8 characters. */
 static int base_length(const char *base)
 {
     size_t n = strlen(base);
@@ -57,7 +60,7 @@ static bool is_hidden_name(const char *name)
         return false;
     for (const char *at = name; (at = strstr(at, mark)) != NULL; at++)
         p = at + sizeof mark -
-            1; /* the last ".lockstep-" is used, because NAME may also contain this text */
+            1; /* the last ".lockstep-" is used, because NAME can contain this text too */
     p = p ? skip_digits(p) : NULL;
     p = p && *p == '-' ? skip_digits(p + 1) : NULL;
     return p && *p == '\0';
@@ -71,14 +74,14 @@ static bool still_there(int parent, const char *name, int fd)
            there.st_dev == open_one.st_dev && there.st_ino == open_one.st_ino;
 }
 
-/* Locks a file that was just created. Before the lock was taken, another process may have mistaken
- * the file for that of a killed process and removed it. The function then returns EEXIST, and the
+/* Locks a file that was just created. Between creation and lock, another process can have taken the
+ * file for that of a killed process and removed it. The function then returns EEXIST, and the
  * caller tries another name. */
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
-    /* Any error but EWOULDBLOCK means that the file system has no locks. No other process can then
-     * remove the file, because sweep_one removes only a file that it has locked. */
+    /* An error other than EWOULDBLOCK means that the file system has no locks. Then no other
+     * process removes the file, because sweep_one removes only a file that it has locked. */
     if (error && error != EWOULDBLOCK)
         return 0;
     return !error && still_there(parent, name, fd) ? 0 : EEXIST;
@@ -124,7 +127,7 @@ static DIR *open_stream(int fd)
     return stream;
 }
 
-/* Removes a hidden file unless its writer is alive. */
+/* Removes a hidden file if its writer is dead (if this process can lock the file). */
 static void sweep_one(int parent, const char *name)
 {
     int fd;
@@ -135,7 +138,7 @@ static void sweep_one(int parent, const char *name)
     (void)ls_io_close(fd);
 }
 
-/* Removes all hidden files of killed processes in the directory. Ignores those that cannot be
+/* Removes all hidden files of killed processes in the directory. Ignores files that cannot be
  * removed. */
 static void sweep_temporaries(int parent)
 {
@@ -167,7 +170,8 @@ static void release(ls_file_writer *w)
     w->fd = w->lock = -1;
 }
 
-/* Fails with the writer's first failure, which is `error` if there was no failure before. */
+/* Returns the writer's first failure. If there was no failure before, `error` becomes the first
+ * failure. */
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)
@@ -200,7 +204,7 @@ int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, 
     return error ? fail(w, "write", error, err) : LS_OK;
 }
 
-/* Syncs and closes the file. After a failure it calls ls_file_writer_abandon. */
+/* Syncs and closes the hidden file. After a failure calls ls_file_writer_abandon. */
 static int settle(ls_file_writer *w, ls_error *err)
 {
     const char *operation = "sync";
@@ -229,9 +233,8 @@ void ls_file_writer_abandon(ls_file_writer *w)
 
 /* ---- replacing a file ------------------------------------------------------------------------ */
 
-/* Returns the path of the hidden file `name`, which is in the directory of `path`. The directory's
- * part of the result serves only for messages, because system calls use the descriptor
- * w->folder. */
+/* Returns the path of the hidden file `name`, which is in the directory of `path`. The directory in
+ * that path is only for messages, because system calls use the descriptor w->folder. */
 static char *hidden_path(const char *path, const char *name, const ls_host *host)
 {
     const size_t folder = (size_t)(ls_io_base(path) - path), bytes = folder + strlen(name) + 1;
@@ -255,8 +258,8 @@ static int create_hidden(ls_file_writer *w, ls_error *err)
         (void)ls_io_remove(w->folder, name);
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(w->target));
     }
-    /* w->lock is a duplicate of w->fd, so both descriptors have the same lock. It lasts until both
-     * are closed: w->fd before the rename, and w->lock after it. */
+    /* w->lock is a duplicate of w->fd, so both descriptors have the same lock. The lock lasts until
+     * both are closed: w->fd is closed before the rename, and w->lock after the rename. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
     return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->hidden, "open", errno);
 }

@@ -1,4 +1,5 @@
 /* Durable files: a file is either complete or absent, and a complete file survives a loss of power.
+ * To *sync* a file or directory is to wait until its contents are on the disk (fsync).
  *
  *     ls_file_writer w;
  *     int status = ls_replace_begin(&w, "runs/x/weights.safetensors", host, &err);
@@ -10,8 +11,8 @@
  *
  * Method: the new contents are written to a file with a hidden name in the same directory, synced,
  * and renamed over the old file; then the directory is synced. The writing process holds a lock on
- * the hidden file. A hidden file that no process has locked therefore belongs to a process that was
- * killed, and the next writer removes it.
+ * the hidden file. If no process has locked a hidden file, the process that created it was killed.
+ * The next writer in that directory removes such a file.
  *
  * Interrupted system calls and short writes are retried. Files are created with mode 0666 and
  * directories with 0777, minus the process's umask. Descriptors are closed on exec. Every failure
@@ -26,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A file that is being written. The structure belongs to the caller, who may read only the field
- * `bytes`. */
+/* A file that is being written. The structure is the caller's, but the caller may read only the
+ * field `bytes`. */
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* bytes written so far */
@@ -36,8 +37,8 @@ typedef struct ls_file_writer {
     char *target;   /* path of the final file, which the hidden file replaces */
     int folder;     /* descriptor of the directory that contains both files */
     int fd;
-    /* descriptor with the lock on the hidden file, by which other processes see that the writer is
-     * alive; -1: none */
+    /* descriptor with the lock on the hidden file; -1: none. By the lock other processes see that
+     * the writer is alive. */
     int lock;
     ls_error failure; /* the first failure; status 0: none */
 } ls_file_writer;
@@ -50,8 +51,9 @@ int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_
 int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, size_t count,
                              ls_error *err);
 
-/* Closes and removes a file that was not committed. Does nothing after ls_replace_commit, after an
- * earlier ls_file_writer_abandon, after a failed ls_replace_begin, or for a zeroed writer. */
+/* Closes and removes the hidden file, if the writer has one. It has none after ls_replace_commit,
+ * after an earlier ls_file_writer_abandon, after a failed ls_replace_begin, or if the struct is
+ * zeroed. */
 void ls_file_writer_abandon(ls_file_writer *w);
 
 /* Creates a file with a hidden name in the directory of `path`, and removes the hidden files that
@@ -59,19 +61,20 @@ void ls_file_writer_abandon(ls_file_writer *w);
  * ends with ls_replace_commit or ls_file_writer_abandon. Errors: LS_EIO, LS_ENOMEM. */
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
 
-/* Syncs the contents, renames the file to the path given to ls_replace_begin, and syncs the
- * directory. After a failure the new file has been removed, and the old file is unchanged. There is
- * one exception: if the rename succeeded and only syncing the directory fails, the new file has
- * replaced the old one, but after a loss of power the old one may be back. Errors: LS_EIO. */
+/* Syncs the contents, renames the hidden file to the path given to ls_replace_begin, and syncs the
+ * directory. After a failure the hidden file has been removed, and the old file is unchanged. There
+ * is one exception: if the rename succeeded and only syncing the directory fails, the new file has
+ * replaced the old file, but a loss of power can bring the old file back. Errors: LS_EIO. */
 int ls_replace_commit(ls_file_writer *w, ls_error *err);
 
-/* Replaces a file as the functions above do, in one call. Errors: LS_EIO, LS_ENOMEM. */
+/* Replaces a file in one call: ls_replace_begin, ls_file_writer_write, ls_replace_commit. Errors:
+ * LS_EIO, LS_ENOMEM. */
 int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                     ls_error *err);
 
-/* Writes a file whose path a user has given, as ls_replace_file does. If the path is an existing
- * file that is not a regular file (a terminal, a pipe, a symbolic link), the function does not
- * replace that file but writes the bytes to it. Errors: LS_EIO, LS_ENOMEM. */
+/* Writes a file whose path a user has given, as ls_replace_file does. There is one difference: if
+ * the path is an existing file that is not a regular file (a terminal, a pipe, a symbolic link),
+ * the function writes the bytes to that file and does not replace it. Errors: LS_EIO, LS_ENOMEM. */
 int ls_write_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                   ls_error *err);
 
@@ -87,8 +90,9 @@ int ls_sync_parent(const char *path, ls_error *err);
 int ls_sync_path(const char *path, ls_error *err);
 
 /* Creates the directory `path` and the missing directories above it, and calls ls_sync_path.
- * Directories that existed before are synced as well, because the process that created them may not
- * have synced them. Sets *made to 1 if `path` did not exist before, else to 0. Errors: LS_EIO. */
+ * Directories that existed before are synced as well, because perhaps the process that created them
+ * has not synced them. Sets *made to 1 if `path` did not exist before, else to 0. Errors:
+ * LS_EIO. */
 int ls_make_directory(const char *path, int *made, ls_error *err);
 
 /* ---- locks: one process per directory -------------------------------------------------------- */
@@ -101,8 +105,8 @@ int ls_make_directory(const char *path, int *made, ls_error *err);
  *     ls_dir_lock_release(&lock);
  *
  * The lock is a flock on the file "lock" in the directory. The file contains the holder's process
- * number, for messages, and is never removed. A symbolic link of that name is refused. Any thread.
- * If a process takes the lock twice, the second call fails. */
+ * number, for messages, and is never removed. A symbolic link in place of that file is refused. Any
+ * thread. If a process takes the lock of a directory twice, the second call fails. */
 typedef struct ls_dir_lock {
     bool held; /* this structure holds the lock */
     int fd;    /* the open lock file, if `held` is set */

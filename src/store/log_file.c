@@ -1,4 +1,4 @@
-/* Appends records to a file through a buffer that is written once a second. */
+/* Appends records to a file through a buffer that is written about once a second. */
 #include "store/log_file.h"
 
 #include "base/clock.h"
@@ -30,8 +30,8 @@ struct ls_log_file {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Returns how many of the first `written` bytes of `data` form whole records. `data` must begin
- * with a record. */
+/* Returns how many of the first `written` bytes of `data` belong to whole records. `data` must
+ * begin with a record. If records are not lines, the result is 0. */
 static size_t whole_records(const ls_log_file *f, const char *data, size_t written)
 {
     if (!f->kind->lines)
@@ -41,7 +41,7 @@ static size_t whole_records(const ls_log_file *f, const char *data, size_t writt
     return written;
 }
 
-/* Returns the stored failure. */
+/* Copies the stored failure to `err`, and returns its status. */
 static int pass_on(const ls_log_file *f, ls_error *err)
 {
     if (f->failure.status && err)
@@ -70,7 +70,7 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
     return pass_on(f, err);
 }
 
-/* Writes the buffer to the file and empties it. */
+/* Writes the buffer to the file and empties the buffer. */
 static int write_out(ls_log_file *f, ls_error *err)
 {
     const size_t count = f->used;
@@ -131,8 +131,8 @@ int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Removes everything after the first `keep` bytes and syncs the file. Without this sync, a loss of
- * power could leave a mixture of removed records and new ones in the file. */
+/* Removes everything after the first `keep` bytes. Then syncs the file, because otherwise a loss of
+ * power can leave a mixture of removed and new records in the file. */
 static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;

@@ -1,5 +1,6 @@
-/* Accounting for a completed step: updates the position and totals of the run, emits the step's
- * record, and shares with the other members which shard was bad. */
+/* Accounting for a completed step: updates the position and totals of the run, and emits the step's
+ * record. In a run of several processes the members (the processes) also exchange which shard had a
+ * loss that is not finite. */
 #include "train/coordinator.h"
 
 #include "base/error.h"
@@ -8,8 +9,9 @@
 #include "train/saving.h"
 
 /* Records a step whose loss was not finite. If the run ends because of this step, no other step is
- * in flight, and the processes exchange which of their shards was bad. If the run goes on, they
- * exchange nothing, and the record names a bad shard of this process only. */
+ * in progress, and the processes exchange which of their shards was bad. If the run goes on
+ * (skip_nonfinite), the processes exchange nothing, and the record names a bad shard of this
+ * process only. */
 static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *err)
 {
     ls_bad_shard bad = {o->bad_shard < 0 ? -1 : t->members.member, o->bad_worker, o->bad_shard};
@@ -68,8 +70,9 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     return status;
 }
 
-/* Returns the time at which the step ended, in the run's time (ls_engine_ns). If the report was
- * sent later than the step ended, the report contains this time; otherwise the time is now. */
+/* Returns the time at which the step ended, in the run's time (ls_engine_ns). If the report
+ * contains a time, because the step ended before the report was sent, the result is that time.
+ * Otherwise the result is the present time. */
 static uint64_t end_of(const ls_coordination *c, const ls_report *r)
 {
     const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;

@@ -1,24 +1,28 @@
 /* Admission of hosts to a run that has begun (docs/faults.md, "A host that comes"; the model is
  * tests/models/admission.pml).
  *
- * Terms: a *newcomer* is a host that wants to join the run. It *waits at* a member if it has
- * connected to that member. The *old* members are the members before the admission.
+ * Terms: a *member* is a process of the run, and the members together are a *group*. A *newcomer*
+ * is a host that wants to join the run. It *waits at* a member if it has connected to that member.
+ * The *old* members are the members before the admission. An *exchange* is a transfer of data in
+ * which all members take part, in the same order on all of them.
  *
- * At the end of an epoch all members exchange whether a newcomer waits at one of them. If one does,
- * all end their group, so that a group with the newcomer follows (ls_cluster_admit), and recover as
- * after a loss. The members of a group with a newcomer do not compare their progress, because all
- * old members are at the end of the same epoch. Instead the old members and the newcomer do the
- * exchanges of a start. The newcomer opens its run in the same way as a host of a resumed run.
+ * At the end of an epoch all members exchange whether a newcomer waits at one of them. If a
+ * newcomer waits, all members end their group (ls_cluster_admit). They then form a group with the
+ * newcomer, as the remaining members do after a loss (ls_recover). The old members need not compare
+ * their progress, because all of them are at the end of the same epoch. Instead the old members and
+ * the newcomer repeat the exchanges of the start of a run. The newcomer opens its run in the same
+ * way as a host of a resumed run.
  *
- * If a member is lost during these exchanges, the next group has no newcomer. The newcomer has
- * noticed the loss, votes with the others, and then leaves, because it may lack a part of the
- * state. The last exchange of an admission is the exchange of ls_members_begin. After it the
- * newcomer is a member like the others.
+ * If a member is lost during these exchanges, the next group has no newcomer. The newcomer notices
+ * the loss too. It votes on the next group with the others, and then leaves, because it can lack a
+ * part of the state. The last exchange of an admission is the exchange of ls_members_begin. After
+ * that exchange the newcomer is a member like the others.
  *
  * After an exchange all members must do the same. So they decide only by data that all of them
- * have: the table of the exchange, and the group, which says which of its members is new. If a
- * member is lost, another member may not receive the last exchange of an admission. It then adopts
- * from the others that the admissions at this end of an epoch are over (`rounds`). */
+ * have: the table that the exchange has gathered, and the group, which says which of its members is
+ * new. If a member is lost, the last exchange of an admission can succeed on some members and fail
+ * on others. A member on which it failed then adopts from the others that the admissions at this
+ * end of an epoch are over (ls_members.rounds). */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -30,15 +34,15 @@
 
 enum { TRIES = 4 }; /* largest number of failed admissions at one end of an epoch */
 
-/* The newcomers that wait at a member, and the number of failed admissions that the member has
- * counted. */
+/* A member's data for an admission: the newcomers that wait at it, and the failed admissions. */
 typedef struct admission_table {
     ls_arrival arrival; /* the newcomer that has waited longest at this member */
-    int32_t waiting, tries;
+    int32_t waiting,    /* number of newcomers that wait at this member */
+        tries;          /* number of failed admissions at this end of an epoch */
 } admission_table;
 
-/* Chooses the newcomer to admit from the table of all members, and gives it a number that no host
- * of the run has had. Returns false if no host is to be admitted. */
+/* Chooses the newcomer to admit from the tables of all members, and gives it a number that no host
+ * of the run has had. Returns false if no newcomer is to be admitted. */
 static bool choose_newcomer(ls_arrival *out, const struct ls_trainer *t, const admission_table *all)
 {
     const int count = t->members.count;
@@ -57,8 +61,8 @@ static bool choose_newcomer(ls_arrival *out, const struct ls_trainer *t, const a
     return any && tries < TRIES && number < LS_MEMBERS_MAX && count < ls_engine_shards(t->engine);
 }
 
-/* Gathers the tables of all members. *any becomes whether a host is to be admitted; *out becomes
- * that host. */
+/* Gathers the tables of all members. *any becomes whether a newcomer is to be admitted; *out
+ * becomes that newcomer. */
 static int exchange_tables(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
                            ls_error *err)
 {
@@ -106,9 +110,9 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
 
 /* ---- welcoming ------------------------------------------------------------------------------ */
 
-/* Returns whether the error means that the newcomer's run differs from this one. The newcomer has
- * the same tables, finds the same error and leaves. The next exchange then fails, and the old
- * members continue without the newcomer. */
+/* Returns whether the error means that the newcomer's run differs from the run of the old members.
+ * The newcomer has the same data, finds the same error and leaves. The next exchange then fails,
+ * and the old members continue without the newcomer. */
 static bool newcomer_differs(const struct ls_trainer *t, int status, const ls_error *why)
 {
     if (ls_members_lost(t) ||
@@ -118,7 +122,8 @@ static bool newcomer_differs(const struct ls_trainer *t, int status, const ls_er
     return true;
 }
 
-/* Does the exchanges of a start, in the order in which the newcomer opens its run (open.c). */
+/* Repeats the exchanges of the start of a run, in the order in which the newcomer makes them
+ * (open.c). */
 static int exchange_start(struct ls_trainer *t, ls_error *err)
 {
     int status = ls_members_share_shards(t, err);
@@ -143,7 +148,7 @@ int ls_members_welcome(struct ls_trainer *t, ls_error *err)
     const char *host = ls_cluster_host(m->cluster, ls_cluster_newcomer(m->cluster));
     int status = exchange_start(t, &why);
     if (status && newcomer_differs(t, status, &why)) {
-        /* fails when the newcomer has left */
+        /* this exchange fails when the newcomer has left */
         const int left = ls_cluster_share(m->cluster, NULL, 0, &why);
         status = left ? left : LS_EINTERNAL;
     }

@@ -1,3 +1,4 @@
+/* The checks with which each public function of the trainer begins. */
 #include "train/calls.h"
 
 #include "base/error.h"
@@ -17,9 +18,9 @@ static int check_process(const ls_trainer *t, const char *function, ls_error *er
     return LS_OK;
 }
 
-/* Checks the caller's pool, if the trainer uses one: it must not be cancelled, and the calling
- * thread must not run one of its jobs. A pool that the trainer has created needs no check, because
- * the caller cannot cancel it or run jobs in it. */
+/* Checks the caller's pool, if the trainer uses one: the pool must not be cancelled, and the
+ * calling thread must not be running a job of the pool. A pool that the trainer has created needs
+ * no check, because the caller cannot cancel such a pool or run jobs in it. */
 static int check_pool(const ls_trainer *t, ls_error *err)
 {
     const ls_pool *pool = t->options.pool;
@@ -32,11 +33,12 @@ static int check_pool(const ls_trainer *t, ls_error *err)
 /* Marks the trainer as used by this call. */
 static int mark_in_use(ls_trainer *t, const char *function, ls_error *err)
 {
-    /* Memory order. Only ls_call_end stores 0. Its store has release order and follows everything
-     * that its call did. An exchange that returns 0 has read such a store or the initial value. In
-     * the first case the store synchronizes with the exchange, because the exchange has acquire
-     * order. So everything that the earlier call did happens before this call. An exchange that
-     * returns 1 has replaced 1 by 1, and this call is refused. */
+    /* Memory order. Only ls_call_end stores 0. That store has release order and follows everything
+     * that the ending call did. An exchange that returns 0 has read such a store or the initial
+     * value. If the exchange has read such a store, the store synchronizes with the exchange,
+     * because the exchange has acquire order. So everything that the earlier call did happens
+     * before this call. An exchange that returns 1 has replaced 1 by 1, and this call is
+     * refused. */
     if (!atomic_exchange_explicit(&t->in_call, 1, memory_order_acquire))
         return LS_OK;
     return ls_fail(err, LS_EINVAL,

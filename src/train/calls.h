@@ -5,8 +5,9 @@
 #include <lockstep/trainer.h>
 #include <stddef.h>
 
-/* Free stack that the calling thread needs, in bytes: for a step, a save or a recovery, and for
- * ls_trainer_open. The sizes are about twice the measured need (tests/embed/test_stack.c). */
+/* Free stack in bytes that the calling thread needs: LS_OPEN_STACK_BYTES for ls_trainer_open,
+ * LS_CALL_STACK_BYTES for all other functions. The sizes are about twice the measured need
+ * (tests/embed/test_stack.c). */
 #define LS_CALL_STACK_BYTES ((size_t)48 << 10)
 #define LS_OPEN_STACK_BYTES ((size_t)80 << 10)
 
@@ -17,12 +18,15 @@ typedef struct ls_call {
 } ls_call;
 
 /* Begins a call of the public function called `function`. After an error the trainer is unchanged.
- * Errors: LS_EINVAL (the trainer is NULL; it was inherited by fork; another call is in progress,
- * and this call comes from a callback or from a second thread; the calling thread has too little
- * stack; the caller is a job of options.pool), LS_ECANCELED (options.pool was cancelled). */
+ * Errors:
+ *
+ * - LS_EINVAL: the trainer is NULL, or was created in the parent process before a fork
+ * - LS_EINVAL: another call is in progress; this call comes from a callback or from a second thread
+ * - LS_EINVAL: the calling thread has too little stack, or runs a job of options.pool
+ * - LS_ECANCELED: options.pool was cancelled */
 ls_call ls_call_begin(ls_trainer *trainer, const char *function, ls_error *err);
 
-/* Begins the call that closes a trainer, as ls_call_begin does, but without a check of the
+/* Begins the call that closes a trainer. Does the same as ls_call_begin, except the check of the
  * stack. */
 ls_call ls_call_begin_last(ls_trainer *trainer, const char *function, ls_error *err);
 

@@ -1,12 +1,16 @@
-/* The coordinator's loop: draws the order of the rows of each epoch, submits ranges of steps to the
- * engine, and collects the steps. account.c accounts for a completed step, and recover.c handles
- * faults. engine/engine.h explains the terms.
+/* The coordinator's loop: draws the order of the rows of each epoch, submits steps to the engine,
+ * and collects the steps. account.c accounts for a completed step, and recover.c handles faults.
+ *
+ * Terms (see engine/engine.h): a *range* is one step or a few consecutive steps, submitted at once.
+ * A step is *in flight* from its submission until its reports are collected. Rows are *resident* if
+ * the devices hold them during the whole run, or *streamed* if they are read before each step. The
+ * *feed* is the buffer for streamed rows. A *replica* is a worker's copy of the model.
  *
  * Saving a checkpoint, comparing the replicas and taking a snapshot read the replicas, so they can
- * be done only while no worker has work. The coordinator submits ranges as long as the engine has
- * room for them, but no step beyond the next step after which such work is due, and no step beyond
- * the end of the epoch. It then collects the steps in flight, does the work that is due
- * (do_due_work), and submits the next ranges.
+ * be done only while no worker has work. They are called *due work*. The coordinator submits ranges
+ * as long as the engine has room for them. It stops at the next step after which work is due, and
+ * at the end of the epoch. It then collects the steps in flight, does the due work (do_due_work),
+ * and submits the next ranges.
  */
 #include "train/coordinator.h"
 #include "base/clock.h"
@@ -47,11 +51,11 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
 }
 
-/* Copies the streamed rows of a range of one step to the feed, from the dataset or from the caller.
- * The random numbers of a streamed row are drawn with the row's index in the feed. (For a resident
- * row they are drawn with its index in the data set.) If a step is repeated, its rows must get the
- * same random numbers, and so the same indices. The slot of the feed therefore depends on the
- * number of the step. */
+/* Copies the streamed rows of a range, which has one step, to the feed, from the dataset or from
+ * the caller. The random numbers of a streamed row depend on the row's index in the feed. (Those of
+ * a resident row depend on its index in the data set.) If a step is repeated, its rows must get the
+ * same random numbers, and so the same indices. Therefore the number of the step determines the
+ * slot of the feed. */
 static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
 {
     const struct ls_trainer *t = c->t;
@@ -100,8 +104,7 @@ static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
     return ls_checkpoint_due(t, &(ls_moment){.occasion = LS_STEP_DONE, .steps = steps});
 }
 
-/* Returns whether work that reads the replicas is due when the run has done `steps` steps. No
- * worker may have work at that time. */
+/* Returns whether work that reads the replicas is due when the run has done `steps` steps. */
 static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
@@ -115,7 +118,7 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-/* Passes a snapshot to the caller. The weights must have been read back before. */
+/* Passes a snapshot to the caller. The weights must have been read back (ls_read_back) before. */
 static int pass_snapshot(struct ls_trainer *t, ls_error *err)
 {
     ls_snapshot *snapshot;
@@ -144,8 +147,8 @@ static int do_due_work(ls_coordination *c, ls_due due, ls_error *err)
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
-/* Returns the number of steps of the next range. It is one, unless the engine prefers several and
- * no work is due before the last of these. */
+/* Returns the number of steps of the next range: the number that the engine prefers, but fewer if
+ * work is due earlier or the limit is reached earlier; at least 1. */
 static uint32_t range_length(const ls_coordination *c)
 {
     const uint32_t most = ls_engine_steps_at_once(c->t->engine);
@@ -182,17 +185,18 @@ static int submit_next(ls_coordination *c, ls_error *err)
 
 /* ---- collecting ----------------------------------------------------------------------------- */
 
-/* Makes the first step that is not done the next step to be submitted. No worker may have work. */
+/* Makes the first step that is not done the next step to be submitted. The workers must have no
+ * work. */
 static void send_from_here(ls_coordination *c)
 {
     c->sent = c->t->position.step;
     c->last_ns = ls_engine_ns(c->t->engine);
 }
 
-/* Collects all steps that are in flight, so that no worker has work. Called after a failure. If a
- * worker has failed, no worker has applied these steps. After another failure, such as a full disk,
- * the workers have applied them. These steps then count as steps of the run, but no records of them
- * are written. */
+/* Collects all steps that are in flight. Afterwards no worker has work. Called after a failure. If
+ * a worker has failed, no worker has applied these steps. After another failure, such as a full
+ * disk, the workers have applied these steps. They then count as steps of the run, but no records
+ * of them are written. */
 static void collect_rest(ls_coordination *c)
 {
     ls_outcome o;
@@ -203,8 +207,8 @@ static void collect_rest(ls_coordination *c)
     }
 }
 
-/* Recovers after a worker has failed in step `number`. Either no worker or every remaining worker
- * has applied that step. */
+/* Recovers after a worker has failed in step `number`. (Either no worker has applied that step, or
+ * every remaining worker has.) */
 static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
 {
     char when[64];
@@ -252,7 +256,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else
             return LS_OK;
     }
-    collect_rest(c); /* the caller may rely on workers without work */
+    collect_rest(c); /* so that no worker has work when the function returns */
     return status;
 }
 
@@ -261,8 +265,8 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
-    /* ls_account_step adds the time of each step to totals->seconds. Time for saving and snapshots
-     * after the last step is not part of the epoch's time. */
+    /* ls_account_step adds the time of each step to totals->seconds. So the time for saving and
+     * snapshots after the last step is not part of the epoch's time. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     return train_to_limit(c, err);
 }
@@ -294,8 +298,8 @@ static int measure(struct ls_trainer *t, ls_error *err)
 }
 
 /* Fails if the run needs a best evaluation but the monitored metric has no value (NaN) on the test
- * rows: it will have no value in later evaluations either. If the test loss is not finite,
- * take_evaluation reports that instead. */
+ * rows. (The metric will have no value in later evaluations either.) If the test loss is not
+ * finite, this function does not fail, because take_evaluation then reports the loss. */
 static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -311,9 +315,9 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         ls_metric_names[c->monitor]);
 }
 
-/* Compares the last evaluation with the best evaluation so far. If it is better, it becomes the
- * best. Of equal evaluations the first is the best. If it is not better, counts it for `patience`,
- * unless there is no best evaluation yet. */
+/* Compares the last evaluation with the best evaluation so far. If the last evaluation is better,
+ * it becomes the best. (Of equal evaluations the first is the best.) If it is not better,
+ * increments the number of evaluations since the best one, for the config's `patience`. */
 static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
@@ -333,8 +337,8 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
 }
 
 /* Computes the results of an evaluation, compares them with the best results, and writes their
- * record. If this process has adopted the results from another process (members.evaluated), it does
- * not compute them. */
+ * record. If this process has adopted the results from another process (members.evaluated), the
+ * results are not computed. */
 static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const ls_best before = t->position.best;
@@ -351,7 +355,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
         !t->config.loss->vectors && ls_members_first(t))
         ls_warn_of_accuracy(t->data[LS_TEST], t->reported.result.test_accuracy, t->host);
-    if (status) /* the evaluation will be repeated after a resume, and must not count twice */
+    if (status) /* after a resume the evaluation is repeated, and it must count only once */
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->reported.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
@@ -362,9 +366,9 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 }
 
 /* Evaluates this process's shards, and then gathers the results of all processes. If a worker or
- * another process is lost meanwhile, recovers and repeats both. If another process had completed
- * this evaluation before the loss, the recovery adopts the results of that process and sets
- * members.evaluated (regroup.c); the evaluation is then not repeated. */
+ * another process is lost meanwhile, recovers and begins again. There is one exception: another
+ * process had completed this evaluation before the loss. The recovery then adopts the results of
+ * that process and sets members.evaluated (regroup.c), and the evaluation is not repeated. */
 static int evaluate_shards(struct ls_trainer *t, ls_error *err)
 {
     char when[64];
@@ -435,8 +439,8 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-/* Returns whether `patience` evaluations in a row were not better than the best. The best
- * evaluation is part of a checkpoint, so a resumed run knows it. */
+/* Returns whether `patience` evaluations in a row were not better than the best. The number of
+ * these evaluations is part of a checkpoint, so a resumed run continues to count. */
 static bool patience_is_used_up(const struct ls_trainer *t)
 {
     return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
@@ -457,9 +461,9 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     t->position.step = 0;
     t->position.recorded = false;
     t->position.totals = (ls_epoch_totals){0};
-    /* ls_trainer_run passes may_evaluate. It saves a final checkpoint after the last epoch, so no
-     * checkpoint is saved here. A trainer that its caller drives may go on after the last epoch, so
-     * its checkpoint is saved here. */
+    /* `may_evaluate` is true in ls_trainer_run, which saves a final checkpoint after the last
+     * epoch, so no checkpoint is saved here. It is false in ls_trainer_step, whose caller can go on
+     * after the last epoch, so the checkpoint is saved here. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || patience_is_used_up(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
@@ -504,8 +508,8 @@ static void say_early(struct ls_trainer *t)
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
     const uint32_t epochs = (uint32_t)t->config.epochs;
-    /* The others are at the end of an epoch when a host is admitted, so the new host begins
-     * there. */
+    /* This process was admitted at the end of an epoch, where the other members are, so it begins
+     * with the admissions at that end. */
     int status = t->members.arrived ? ls_members_admit(t, err) : LS_OK;
     t->members.arrived = false;
     while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) &&

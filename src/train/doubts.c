@@ -1,3 +1,5 @@
+/* Log messages about the data of a run: a description, and warnings about data that look like a
+ * mistake. */
 #include "train/doubts.h"
 
 #include "base/host.h"

@@ -1,6 +1,6 @@
 /* Log messages about the data of a run. At the start of the run: a description of the columns, and
- * warnings about data that look like a mistake. At its end: a warning if the model has learnt
- * nothing. Each warning names the config key that changes what it warns about. */
+ * warnings about data that look like a mistake. At the end of the run: a warning if the model has
+ * learnt nothing. Each warning names the config key that avoids the mistake. */
 #ifndef TRAIN_DOUBTS_H
 #define TRAIN_DOUBTS_H
 
@@ -8,11 +8,17 @@
 #include "data/dataset.h"
 
 /* Logs the columns of a table, and how inputs and targets are scaled, with LS_LOG_INFO. Logs
- * warnings about the training rows. It warns of a class without rows; of a column that only numbers
- * the rows, or has a different text in nearly every row; of a column of numbers that is read as
- * texts because a few of its values are texts; of large inputs that are not scaled; and of targets
- * that look like classes but are learnt as values, or the reverse. Reads the rows once. `judged`:
- * the rows that are evaluated. */
+ * warnings about the training rows, if there are any of these:
+ *
+ * - a class without rows
+ * - a column that only numbers the rows, or has a different text in nearly every row
+ * - a column of numbers that is read as texts because a few of its values are texts
+ * - large inputs that are not scaled
+ * - targets that look like classes but are learnt as values, or look like values but are learnt as
+ *   classes
+ * - several targets of which always one is 1 and the others are 0
+ *
+ * `judged`: the rows that are evaluated. */
 void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
                         const ls_host *host);
 

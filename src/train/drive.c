@@ -1,10 +1,10 @@
-/* A trainer that its caller drives one step at a time: the function for a step, and the functions
- * that may be called between steps.
+/* A trainer that its caller drives one step at a time: the function that trains one step, and the
+ * functions that may be called between steps.
  *
  * Each function first checks that the trainer can still do the work, and begins the run's records
  * if necessary. An error that leaves the trainer unchanged (is_harmless) is only returned. Any
- * other error ends the training: the error is stored in trainer->broken, and later calls that need
- * the training return it again.
+ * other error ends the training. It is stored in trainer->broken, and later calls that train,
+ * evaluate or load return the same error.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -30,7 +30,8 @@ static bool is_harmless(int status)
            status == LS_ECONFIG || status == LS_EIO || status == LS_EINTERRUPTED;
 }
 
-/* Stores an error that ended the training, for later calls. Copies the error to `err`. */
+/* If the error ends the training, stores it for later calls. Copies the error to `err`, and returns
+ * its status. */
 static int remember_error(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
     if (!is_harmless(status) && t->broken.status == LS_OK)
@@ -56,6 +57,7 @@ static int check_training(const ls_trainer *t, const char *function, ls_error *e
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
+/* Returns whether the trainer has prepared its devices for steps of n rows. */
 static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
 {
     bool prepared = n == (uint32_t)t->config.batch_size;
@@ -256,7 +258,8 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-/* Reads a file of weights to ls_engine_weights, and resets the optimizer's states. */
+/* Reads a file of weights into the arrays of ls_engine_weights, and sets the optimizer's states to
+ * their initial values. */
 static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
@@ -280,8 +283,8 @@ static int read_checkpoint(ls_trainer *t, const char *path, const char *state, l
     return status;
 }
 
-/* Reads a checkpoint or a file of weights. A file with a state (position and recipe of a run) is a
- * checkpoint. */
+/* Reads a checkpoint or a file of weights. A file with a state (how far a run is, and the part of
+ * its config on which the weights depend) is a checkpoint. */
 static int read_from(ls_trainer *t, const char *path, ls_error *err)
 {
     char *state;
@@ -301,7 +304,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_coordination *c = t->coordination;
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
-    /* a save that is running may read the arrays of ls_engine_weights */
+    /* waits, because a save in progress reads the arrays of ls_engine_weights */
     if (status == LS_OK && ls_saver_wait(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)

@@ -1,3 +1,6 @@
+/* Runs of several processes, the *members*: joining, the data that members exchange, and the end.
+ * An *exchange* is a transfer of data in which all members take part, in the same order on all of
+ * them. */
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -8,8 +11,8 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* Time in seconds without a sign of life after which a member is lost, if cluster.deadline_s is
- * 0. */
+/* Time in seconds without a sign of life after which a member counts as lost, if cluster.deadline_s
+ * is 0. */
 #define SILENCE_S 30
 #define OPEN_NS 120000000000u /* time in nanoseconds for the other members to connect */
 
@@ -49,8 +52,8 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            /* a member without a config receives the config later, so it assumes
-                             * that the run may survive losses */
+                            /* A member without a config receives the config later. Until then it
+                             * assumes that the run can continue after a loss. */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .admits = t->config.cluster.admits,
                             .fingerprint = t->members.has_print ? &t->members.print : NULL,
@@ -174,14 +177,16 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
                           t->config.shards == 0 ? "; \"devices\" is for one host" : "");
 }
 
+/* State that the first member sends to the others (ls_members_share_start). */
 typedef struct beginning {
     ls_standing standing;
-    uint64_t evaluations, rounds; /* copies of the members of ls_members; 0 at a start */
-    bool resumed;
+    uint64_t evaluations, rounds; /* copies of the fields of ls_members; 0 at the start of a run */
+    bool resumed;                 /* the optimizer's states follow the weights */
 } beginning;
 
-/* Called in a run that has begun. Prepares the arrays of weights and states for their transfer from
- * the first member to the others. First waits until no save reads these arrays. */
+/* Called during an admission, in a run that has begun. Prepares the arrays of weights and states
+ * for their transfer from the first member to the others: waits until no save reads these arrays.
+ * The first member also copies its weights and states to them. */
 static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
@@ -199,7 +204,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     beginning b;
     if (!c)
         return LS_OK;
-    memset(&b, 0, sizeof b); /* also zeroes the padding, which is sent */
+    memset(&b, 0, sizeof b); /* also zeroes the padding, because it is sent too */
     ls_standing_of(&b.standing, t);
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
@@ -238,11 +243,11 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 void ls_members_note_stop(struct ls_trainer *t, const struct ls_report *r)
 {
     if (r->comm.asked && t->members.stop_after == UINT64_MAX)
-        t->members.stop_after = r->number + 1; /* the next step may already be in progress */
+        t->members.stop_after = r->number + 1; /* the next step can already be in progress */
 }
 
-/* Copies `bytes` bytes from `own` to `packed`; if `unpack`, from `packed` to `own`. `packed` NULL:
- * copies nothing. Returns `bytes`. */
+/* Copies `bytes` bytes from `own` to `packed`, or from `packed` to `own` if `unpack`. Copies
+ * nothing if `packed` is NULL. Returns `bytes`. */
 static size_t copy_either_way(void *own, char *packed, size_t bytes, bool unpack)
 {
     if (packed && unpack)
@@ -252,9 +257,10 @@ static size_t copy_either_way(void *own, char *packed, size_t bytes, bool unpack
     return bytes;
 }
 
-/* Packs the results of the shards lo … hi − 1 of an evaluation, or unpacks them if `unpack`. The
- * packed form has, for each minibatch, the tallies, and then the scores if they are wanted.
- * `packed` NULL: copies nothing. Returns the number of bytes of the packed form. */
+/* Packs the results of the shards lo … hi − 1 of an evaluation into `packed`, or unpacks them from
+ * `packed` if `unpack`. For each minibatch the packed form has the tallies (sums over the rows of
+ * each shard), and then the scores (the model's outputs) if r->scores is set. Copies nothing if
+ * `packed` is NULL. Returns the number of bytes of the packed form. */
 static size_t pack_results(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;
@@ -329,9 +335,10 @@ int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+/* Data that the members compare at the end of a run. */
 typedef struct ending {
-    char weights[LS_SHA256_HEX];
-    int32_t saved;
+    char weights[LS_SHA256_HEX]; /* hash of the final weights */
+    int32_t saved;               /* ls_result.saved */
 } ending;
 
 static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *err)
@@ -348,8 +355,9 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
     return LS_OK;
 }
 
-/* Compares the final weights of all members, which have stopped after the same step. If the run of
- * this member ended with another error, the member leaves instead. */
+/* The final weights are compared if the run ended well, was interrupted, or had a loss that is not
+ * finite: all members have then stopped after the same step. After any other error this member
+ * leaves instead. */
 int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -364,7 +372,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     }
     int end_status;
     ending own;
-    memset(&own, 0, sizeof own); /* also zeroes the padding, which is sent */
+    memset(&own, 0, sizeof own); /* also zeroes the padding, because it is sent too */
     own.saved = t->reported.result.saved;
     memcpy(own.weights, t->reported.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);

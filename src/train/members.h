@@ -2,17 +2,23 @@
  * process these functions do nothing.
  *
  * Every member goes through the same steps, epochs and evaluations, on its own copy of the data,
- * with the same rows and the same random numbers; only the shards are divided among the members.
- * The first member has the run directory: it writes records and checkpoints, and sends the other
- * members what it resumes from.
+ * with the same rows and the same random numbers. Only the *shards*, the parts of a minibatch, are
+ * divided among the members. The first member has the run directory: it writes records and
+ * checkpoints. If the run is resumed, it sends the other members the state that it has read from
+ * the checkpoint.
  *
- * All members stop after the same step. If the user stops one member, this member sends the request
- * to stop together with its part of a sum, and all members receive the request together with the
- * total. All then do one more step, because the next step may already be in progress.
+ * All members stop after the same step. If the user stops one member, this member adds the request
+ * to its next message: its part of the sum of gradients in a step. All members receive the request
+ * with the total of that step. They then do one more step, because the next step can already be in
+ * progress.
  *
  * If a member is lost, the run ends on all members. If cluster.on_host_loss is "continue", the
- * remaining members continue instead (regroup.c); the remaining member with the lowest number is
- * the first member from then on.
+ * remaining members continue instead (regroup.c). The remaining member with the lowest number is
+ * then the first member.
+ *
+ * Terms: the members of the present time are a *group*. A *newcomer* is a host that asks to be
+ * admitted to a run that has begun (admit.c). An *exchange* is a transfer of data in which all
+ * members take part, in the same order on all of them.
  */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
@@ -27,14 +33,15 @@ struct ls_report;
 /* One device of a member. */
 typedef struct ls_member_device {
     char name[LS_MEMBER_NAME + 64]; /* host and device, such as "a: cpu(0)" */
-    /* number of its member at the start of the run (ls_cluster_origin) */
+    /* number that its member had at the start of the run (ls_cluster_origin); it never changes */
     int origin;
 } ls_member_device;
 
-/* Fingerprint of a member's run: data that must be the same on all members. The struct is sent as
- * bytes, so it has no pointers. */
+/* Fingerprint of a member's run: data that must be the same on all members. The *recipe* is the
+ * part of the config on which the weights depend. The struct is sent as bytes, so it has no
+ * pointers. */
 typedef struct ls_fingerprint {
-    char version[16];
+    char version[16]; /* version of the library */
     uint64_t train_rows, test_rows;
     uint32_t data_crc32, recipe_crc32;
 } ls_fingerprint;
@@ -42,63 +49,68 @@ typedef struct ls_fingerprint {
 /* The state of this process as a member of the run. Zeroed: a run of one process. */
 typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: the run has one process */
-    int member, count;          /* index of this member, and number of members */
-    /* Number of the step, from 1, after which all members stop; UINT64_MAX: no member has asked to
+    int member,                 /* number of this member, from 0; it changes if members are lost */
+        count;                  /* number of members */
+    /* Number, from 1, of the step after which all members stop; UINT64_MAX: no member has asked to
      * stop. */
     uint64_t stop_after;
-    /* [devices] devices of all members, ordered by member. The devices of this member begin at
+    /* [devices] the devices of all members, ordered by member. The devices of this member begin at
      * index `own`. */
     ls_member_device *device;
-    int devices, own, devices_at_start;
-    /* Fields for runs that go on without lost members (regroup.c). */
+    int devices,          /* number of devices in `device` */
+        own,              /* index of this member's first device in `device` */
+        devices_at_start; /* number of devices when the list was last made */
+    /* Fields for runs that continue after the loss of members (regroup.c). */
     int origin;           /* number of this member at the start of the run */
     uint64_t evaluations; /* number of evaluations completed by all members */
-    /* a member was lost, and ls_members_level has not brought the members to the same state
-     * since */
+    /* a member was lost, and since then ls_members_level has not brought the remaining members to
+     * the same state */
     bool unlevelled;
-    /* this member has adopted the results of the evaluation in progress from a member that had
-     * completed the evaluation before a loss (regroup.c) */
+    /* The evaluation in progress need not be repeated: after a loss this member has adopted its
+     * results from another member, which had completed it (regroup.c). */
     bool evaluated;
-    /* this member has become the first after a loss, and has created a run directory */
+    /* this member has become the first after a loss, and has created a run directory of its own */
     bool took_over;
     /* this member has become the first, and its run directory has no checkpoint yet */
     bool lacks_checkpoint;
-    char lost[200]; /* names of the hosts that were lost last */
+    char lost[200]; /* names of the hosts that were lost since the last levelling */
     /* Fields for runs that admit hosts (admit.c). */
     ls_fingerprint print; /* fingerprint of this process; constant once the run has begun */
     bool has_print;       /* `print` is set */
-    /* this process is being admitted to a run, and has not begun its own part yet */
+    /* this process is being admitted to a run that had begun before, and does not train yet */
     bool arrived;
     bool begun; /* ls_members_begin has succeeded: the run is open on all members */
-    /* the group has a new member, which has not received the state of the run yet */
+    /* the group has a newcomer, which has not received the state of the run yet */
     bool has_newcomer;
-    uint64_t rounds; /* number of epochs at whose ends all admissions have been completed */
+    /* number of ends of epochs at which this member has completed the admissions (of any number of
+     * hosts, also 0) */
+    uint64_t rounds;
 } ls_members;
 
 /* Joins the other members, if the options or the config describe a run of several processes.
  * Errors: those of the transport, LS_ECONFIG, LS_EUNSUPPORTED. */
 int ls_members_open(struct ls_trainer *trainer, ls_error *err);
-/* Leaves the run. If the run has not started, informs the other members. `used`: a stalled worker
- * may still use the memory of sums and the list of devices, which are then not freed. Returns the
- * result of ls_cluster_close. */
+/* Leaves the run. If the run has not started, tells the other members that this member leaves.
+ * `used`: a stalled worker can still use the buffers of the cluster and the list of devices, so
+ * they are not freed. Returns the result of ls_cluster_close. */
 int ls_members_close(struct ls_trainer *trainer, bool used);
 
-/* Gathers `size` bytes from every member. Returns an array with the bytes `own` of each member,
- * ordered by member, which the caller frees. All members must call the function at the same point.
- * Returns NULL on failure, with the status of the error in *status. Errors: LS_ENOMEM, the
- * cluster's. */
+/* Gathers `size` bytes, `own`, from every member. Returns an array with the bytes of all members,
+ * ordered by member, which the caller frees. This is an exchange: all members must call the
+ * function at the same point. Returns NULL on failure, with the status of the error in *status.
+ * Errors: LS_ENOMEM, the cluster's. */
 void *ls_members_gather(int *status, struct ls_trainer *trainer, const void *own, size_t size,
                         ls_error *err);
 
-/* Returns whether the run is to stop after the steps that are done: the caller has asked for it,
- * or, if there are several members, all have agreed on it. */
+/* Returns whether the run is to stop after the steps that are done. In a run of one process: the
+ * caller has asked to stop. In a run of several: the step after which all members stop is done. */
 bool ls_stopping(const struct ls_trainer *trainer);
 
 /* Returns whether this process is the first member, which has the run directory. */
 bool ls_members_first(const struct ls_trainer *trainer);
-/* Sends a text of the first member to the others. On the first member *text is the text. On the
- * others *text becomes a copy of the text, which the caller frees with ls_free. Errors: LS_ENOMEM,
- * the cluster's. */
+/* Sends a text of the first member to the others. On the first member *text is the text. On each
+ * other member *text becomes a copy of the text, which the caller frees with ls_free. Errors:
+ * LS_ENOMEM, the cluster's. */
 int ls_members_share_text(char **text, struct ls_trainer *trainer, ls_error *err);
 /* Writes the range lo … hi − 1 of shards, out of `shards`, that belongs to this process. If there
  * is no other process, the range is all shards. */
@@ -108,92 +120,98 @@ void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int 
  * checkpoint is resumed, the first member takes the number from it.) Errors: LS_ECONFIG (the number
  * is 0 or smaller than the number of members). */
 int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
-/* Checks that recipe, library version and data are the same on all members. It is called before
- * they exchange data whose size depends on these. (The recipe is the part of the config on which
- * the weights depend.) Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, which name the first host
- * that differs. */
+/* Checks that recipe, library version and data are the same on all members. It is called before the
+ * members exchange data whose size depends on recipe or data. Errors: LS_ECONFIG, LS_EDATA,
+ * LS_EUNSUPPORTED, which name the first host that differs. */
 int ls_members_compare(struct ls_trainer *trainer, ls_error *err);
 /* Computes the fingerprint of this process's run with `shards` shards. The data must be open.
  * Errors: LS_ENOMEM. */
 int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *trainer, int shards,
                            ls_error *err);
-/* ls_cluster_options.refuses: compares the fingerprint of a newcomer (a host that asks to be
- * admitted) with this member's. Any thread. */
+/* The callback ls_cluster_options.refuses: compares the fingerprint `print` of a newcomer with the
+ * fingerprint of this member. Returns 0 if they are equal. Otherwise writes the reason to `why`,
+ * [size], and returns 1. `trainer`: the ls_trainer. Any thread. */
 int ls_members_refuse(void *trainer, const char *host, const void *print, size_t bytes, char *why,
                       size_t size);
 /* Opens the workers, and compares the kinds of devices of all members. If results depend on the
- * kind of device, all members must have devices of the same kind. If results depend on a device's
- * choices among kernels, the first member opens its workers before the others, and the others use
- * its choices. Errors: those of ls_worker_open, LS_EUNSUPPORTED, which names the first host that
- * differs. */
+ * kind of device, all members must have devices of the same kind. Some devices choose among several
+ * kernels (pieces of device code) for an op, and results depend on the choices. The first member
+ * then opens its workers before the others, and the others use its choices. Errors: those of
+ * ls_worker_open; LS_EUNSUPPORTED, which names the first host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
-/* Called by old members during an admission: compares the kinds of devices of all members, and
- * sends the first member's choices among kernels to the new member. The workers must be open.
- * Errors: as above. */
+/* Called during an admission by the members of the former group: compares the kinds of devices of
+ * all members, and sends the first member's choices among kernels to the newcomer. The workers must
+ * be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the first host that differs. */
 int ls_members_welcome_devices(struct ls_trainer *trainer, ls_error *err);
-/* Compares the gradient of one shard over all members, and writes the list of all devices. Errors:
+/* Checks that the gradient of one shard is the same on all members, and that no two members use the
+ * same devices. Sets ls_members.device, the list of all devices. Errors: LS_ENOMEM, the cluster's;
  * LS_EUNSUPPORTED, which names the first host that differs. */
 int ls_members_compare_hosts(struct ls_trainer *trainer, ls_error *err);
 /* Sends the first member's position, results, weights and optimizer states to the other members. At
- * a start all of them adopt these data. In an admission only the new member adopts them; the others
- * keep their own. Errors: the cluster's. */
+ * the start of a run all other members adopt these data. In an admission only the newcomer adopts
+ * them, because the others have the same data already. Errors: the cluster's. */
 int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
-/* The start-up check. Checks that the gradient of one shard is the same on all members, and that no
- * two members use the same devices. The workers must be open and have no work. Errors: LS_ECONFIG,
- * LS_EUNSUPPORTED, which name the first host that differs; those of ls_cluster_prepare. */
+/* The check at the start of a run: ls_members_compare_hosts, and a check that the communicator
+ * `merge` works over several processes. Then prepares the cluster for sums of gradients. The
+ * workers must be open and have no work. Errors: LS_ECONFIG (`merge` works within one process
+ * only); those of ls_members_compare_hosts and ls_cluster_prepare. */
 int ls_members_check(struct ls_trainer *trainer, const ls_comm_type *merge, ls_error *err);
 
-/* A shard whose loss is not finite. `shard` −1: none was found. */
+/* A shard whose loss is not finite: its number, the worker that computed it, and the member of that
+ * worker. `shard` −1: no such shard was found. */
 typedef struct ls_bad_shard {
     int member, worker, shard;
 } ls_bad_shard;
 
 /* Each member passes the bad shard that it has found in *bad. On all members *bad becomes the bad
- * shard of the lowest member that has found one. All members call it at the same step, while their
- * workers have no work. Errors: LS_ENOMEM, the cluster's. */
+ * shard of the member with the lowest number that has found one. All members call the function
+ * after the same step, while their workers have no work. Errors: LS_ENOMEM, the cluster's. */
 int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *trainer, ls_error *err);
 
-/* Called when a step is done. If a member has asked to stop, sets the step after which all members
- * stop. */
+/* Called when a step is done. If the report says that a member has asked to stop, sets
+ * `stop_after`. */
 void ls_members_note_stop(struct ls_trainer *trainer, const struct ls_report *report);
-/* Gathers the tallies of all members' shards, and the scores if they are wanted. Errors: LS_ENOMEM,
- * the cluster's. */
-int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
-/* Called when the trainer is open on this member. Waits until it is open on all members. From then
- * on the run survives the loss of a member, if cluster.on_host_loss is "continue". Errors: the
+/* Called after an evaluation. Gathers the results of all members' shards: sums of losses and of
+ * correct rows, and the model's outputs if a metric needs them. Errors: LS_ENOMEM, the
  * cluster's. */
+int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
+/* Called when the trainer is open on this member. If cluster.on_host_loss is "continue", waits
+ * until the trainer is open on all members. From then on the run survives the loss of a member.
+ * Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
 /* Called after the run, which ended with `status`. Compares the final weights of all members, and
  * sets result.saved to whether the first member has saved a checkpoint. If the run failed on this
- * member, the member leaves the cluster instead. After LS_EDIVERGED it ends the run on all members,
- * if these would otherwise continue without it. Errors: LS_EDIVERGED, LS_ENOMEM, the cluster's. */
+ * member (another status than LS_OK, LS_EINTERRUPTED and LS_ENONFINITE), only makes this member
+ * leave the cluster. In one case it ends the run on all members instead: the status is
+ * LS_EDIVERGED, and cluster.on_host_loss is "continue". Errors: LS_EDIVERGED, LS_ENOMEM, the
+ * cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 
 /* ---- admit.c -------------------------------------------------------------------------------- */
 
-/* Called on all members at the end of an epoch, before the next epoch begins. Admits the hosts that
- * wait, one after another. Returns LS_OK at once if the run admits no hosts. Errors: the cluster's,
- * those of ls_recover. */
+/* Called on all members at the end of an epoch, before the next epoch begins. Admits the newcomers
+ * that wait, one after another. Returns LS_OK at once if the run admits no hosts. Errors: the
+ * cluster's, those of ls_recover. */
 int ls_members_admit(struct ls_trainer *trainer, ls_error *err);
-/* Called by the old members of a group that has a new member. Does the exchanges of a start
- * together with the new member, in the order in which that member opens its run, and records its
- * arrival. Errors: the cluster's. */
+/* Called by the members of the former group, when the new group has a newcomer. Repeats the
+ * exchanges of the start of a run together with the newcomer, in the order in which the newcomer
+ * makes them when it opens its run. Records the arrival of the newcomer. Errors: the cluster's. */
 int ls_members_welcome(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- regroup.c ------------------------------------------------------------------------------ */
 
-/* Returns whether the last exchange failed because members were lost, and the remaining members may
+/* Returns whether the last exchange failed because members were lost, and the remaining members can
  * continue the run. */
 bool ls_members_lost(const struct ls_trainer *trainer);
-/* Makes the remaining processes the members of the run. No worker may have work. Errors:
- * LS_ESTALLED (this process is not a remaining member), LS_ENOMEM. */
+/* Makes the remaining processes the members of the run. The workers must have no work. Errors:
+ * LS_ESTALLED (this process is not among the remaining members), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has completed the largest number of steps and
- * evaluations, and records the loss. If the group has a new member, welcomes that member instead
- * (ls_members_welcome). Does nothing if no member was lost and none is new. The workers must have
- * joined a new group before. If another member is lost meanwhile, the cluster's error is returned,
- * and the function may be called again after ls_members_regroup. After any other error this member
- * leaves the run. */
+ * evaluations, and records the loss. If the group has a newcomer, welcomes the newcomer instead
+ * (ls_members_welcome). Does nothing if no member was lost and none is new. Before the call, this
+ * process's workers must have joined a new group of workers (ls_engine_form). If another member is
+ * lost meanwhile, the cluster's error is returned, and the function may be called again after
+ * ls_members_regroup. After any other error this member leaves the run. */
 int ls_members_level(struct ls_trainer *trainer, ls_error *err);
 
 #endif

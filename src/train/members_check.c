@@ -1,6 +1,8 @@
-/* The start-up comparison of several hosts, before the first step. Their runs must be the same,
- * their devices must be of the same kind if results depend on the kind, and one shard must have the
- * same gradient on all hosts.
+/* The comparison of several hosts, before the first step of a run, and when a host is admitted to a
+ * run. A *member* is a process of the run, usually one per host. The members must have the same
+ * recipe (the part of the config on which the weights depend) and the same data. Their devices must
+ * be of the same kind if results depend on the kind. One shard (a part of a minibatch) must have
+ * the same gradient on all hosts.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -18,16 +20,17 @@
 
 /* ---- the start-up check --------------------------------------------------------------------- */
 
-/* Data about a member that are compared with the other members. */
+/* Data about a member's host that are compared with the other members. */
 typedef struct host_facts {
     char isa[48], library[160], devices[1024], machine[128];
     uint32_t gradient_crc32;
-    int32_t chosen, threads;
+    int32_t chosen, /* 1: the config or the caller names the devices */
+        threads;    /* threads of one worker */
 } host_facts;
 
-/* Computes a checksum of the settings that must be the same on all members: those on which the
- * weights depend; those that determine when members exchange which data; and those that determine
- * when members stop. */
+/* Computes a checksum of the settings that must be the same on all members. The weights depend on
+ * the recipe; the numbers in `common` determine when members exchange which data, and when they
+ * stop. */
 static int hash_recipe(uint32_t *out, const struct ls_trainer *t, int shards, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -55,8 +58,9 @@ int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *t, int 
     return hash_recipe(&out->recipe_crc32, t, shards, err);
 }
 
-/* Compares the fingerprint `b` of `host` with the fingerprint `a` of the host `first`. If several
- * data differ, reports the most likely cause. */
+/* Compares the fingerprint `b` of `host` with the fingerprint `a` of the host `first`. Reports only
+ * the first difference, in the order version, recipe, data, because a different version can cause
+ * the others. */
 static int compare_prints(const ls_fingerprint *a, const char *first, const ls_fingerprint *b,
                           const char *host, ls_error *err)
 {
@@ -110,14 +114,16 @@ static int compare_all(struct ls_trainer *t, ls_error *err)
     int status = ls_members_fingerprint(&own, t, ls_engine_shards(t->engine), err);
     if (status)
         return status;
-    /* The progress thread reads the fingerprint only after ls_cluster_regroups, or after a join
-     * before which it was set. So no other thread reads it while it is written here. */
+    /* The cluster's progress thread reads t->members.print only after ls_cluster_regroups, or after
+     * a join before which the print was set (has_print). So no other thread reads the print while
+     * it is written here. */
     if (!t->members.has_print)
         t->members.print = own;
     t->members.has_print = true;
     ls_fingerprint *all = ls_members_gather(&status, t, &own, sizeof own, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++) {
-        all[m].version[sizeof all->version - 1] = '\0'; /* the text comes from another process */
+        /* ends the text, because it comes from another process */
+        all[m].version[sizeof all->version - 1] = '\0';
         status =
             compare_prints(&all[0], ls_cluster_host(c, 0), &all[m], ls_cluster_host(c, m), err);
     }
@@ -152,7 +158,7 @@ static const ls_device_info *info_of(const struct ls_trainer *t, int worker)
 }
 
 /* Writes a text with the properties of a device on which results depend. All CPUs get the same
- * text, because their gradients are compared later. */
+ * text, because their gradients are compared later instead. */
 static void describe(char *out, size_t size, const ls_device_info *info)
 {
     const bool own = !(info->flags & LS_DEVICE_HOST_MEMORY);
@@ -185,7 +191,7 @@ static int compare_kinds(struct ls_trainer *t, ls_error *err)
         return status;
     char(*all)[KIND] = ls_members_gather(&status, t, own, sizeof own, err);
     for (int m = 0; m < t->members.count && status == LS_OK; m++) {
-        all[m][KIND - 1] = '\0'; /* the text comes from another process */
+        all[m][KIND - 1] = '\0'; /* ends the text, because it comes from another process */
         if (strcmp(all[m], all[0]) != 0)
             status =
                 ls_fail(err, LS_EUNSUPPORTED,
@@ -258,8 +264,10 @@ static void read_machine(char *out, size_t size)
     strcat(out, boot);
 }
 
-/* Zeroes the rows of the feed on which gradients are compared. At a start these rows are zero, so
- * the gradients are the same. No step may be in flight. */
+/* If rows are streamed, the gradient of the feed's rows is compared (the feed is the buffer for
+ * streamed rows). At the start of a run these rows are zero. When a host is admitted, they are not
+ * zero on the old members, so this function zeroes them. Thus all members compute the gradient of
+ * the same rows. No step may be in progress. */
 static void clear_feed(struct ls_trainer *t)
 {
     ls_feed *feed = ls_engine_feed(t->engine);
@@ -269,7 +277,8 @@ static void clear_feed(struct ls_trainer *t)
     memset(feed->labels, 0, feed->batch * feed->label_bytes);
 }
 
-/* Returns the checksum of the gradient that the first live worker has computed. */
+/* Returns the checksum of the gradient that the first live worker has computed
+ * (ls_worker_probe). */
 static uint32_t probed_checksum(const struct ls_trainer *t)
 {
     int w = 0;
@@ -283,8 +292,8 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
 {
     memset(mine, 0, sizeof *mine);
     const ls_device_info *info = info_of(t, 0);
-    /* If results do not depend on the instruction set, `isa` is empty, and the instruction set is a
-     * part of the model's name. */
+    /* If results do not depend on the instruction set, info->isa is empty. The instruction set is
+     * then taken from the device model's name, where it follows the last comma. */
     const char *named = strrchr(info->model, ',');
     snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
     snprintf(mine->library, sizeof mine->library, "%s", info->library);
@@ -312,8 +321,8 @@ static int compare_gradients(const struct ls_trainer *t, const host_facts *all, 
                    b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
 }
 
-/* Fails if two processes run on one machine and their configs name no devices, because both would
- * use the same CPUs. */
+/* Fails if two processes run on one machine and the config of one of them names no devices, because
+ * they then use the same CPUs. */
 static int check_places(const struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     const struct ls_cluster *c = t->members.cluster;
@@ -338,8 +347,8 @@ static void say_devices(struct ls_trainer *t, const host_facts *all)
     snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
 }
 
-/* Appends a member's devices, given as a text such as "cpu(0), cpu(1)", to the list of devices. If
- * the list is not allocated yet, only counts the devices. */
+/* Appends a member's devices, given as a text such as "cpu(0), cpu(1)", to the list m->device. If
+ * the list is not allocated yet, only counts the devices in m->devices. */
 static void add_devices(ls_members *m, int member, const char *names)
 {
     for (const char *at = names; *at; m->devices++) {
@@ -357,7 +366,7 @@ static void add_devices(ls_members *m, int member, const char *names)
 static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     ls_members *m = &t->members;
-    ls_free(t->host, m->device); /* the list of the former group, if a host was admitted */
+    ls_free(t->host, m->device); /* the list from before a host was admitted, if there is one */
     m->device = NULL;
     m->devices = 0;
     for (int i = 0; i < m->count; i++)
@@ -379,7 +388,7 @@ static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 
 static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
 {
-    /* the text comes from another process */
+    /* ends each text, because it comes from another process */
     for (host_facts *c = all; c < all + t->members.count; c++)
         c->isa[sizeof c->isa - 1] = c->library[sizeof c->library - 1] =
             c->devices[sizeof c->devices - 1] = c->machine[sizeof c->machine - 1] = '\0';
@@ -392,7 +401,8 @@ static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
     return list_all(t, all, err);
 }
 
-/* Warns if the number of shards makes members send more bytes than necessary. */
+/* Logs a better number of shards if the present number makes members send more bytes than
+ * necessary. */
 static void warn_of_traffic(const struct ls_trainer *t)
 {
     const double factor = ls_cluster_bytes_factor(t->members.cluster);
@@ -406,8 +416,8 @@ static void warn_of_traffic(const struct ls_trainer *t)
                ls_engine_shards(t->engine), t->members.count, factor, better);
 }
 
-/* Warns if this process is bound to one CPU. Open MPI binds each process to one CPU by default if
- * there are few processes. */
+/* Warns if this process is bound to one CPU. (Open MPI binds each process to one CPU by default if
+ * there are few processes.) */
 static void warn_of_binding(const struct ls_trainer *t)
 {
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,9 +1,11 @@
-/* Opening a run: creates its parts, in an order in which a part depends only on earlier parts.
+/* Opening a run: creates the parts of the run. Each part depends only on parts that are created
+ * before it.
  *
- * The array `stages` lists the steps of opening. After a failure the remaining stages are skipped,
- * and ls_trainer_close frees the parts that exist. In a run of several processes all members go
- * through the same stages, some of which exchange data. A member that fails therefore leaves the
- * cluster, which tells the others the reason.
+ * The array `stages` (at the end of this file) lists the functions that create the parts, in order.
+ * After a failure the remaining stages are skipped, and closing the trainer frees the parts that
+ * exist. In a run of several processes, the *members*, all members go through the same stages, and
+ * in some stages they exchange data. A member that fails therefore leaves the cluster, which tells
+ * the others the reason.
  */
 #include "base/error.h"
 #include "base/host.h"
@@ -40,7 +42,8 @@ static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error
     return status;
 }
 
-/* Copies the caller's data sources, whose struct may have another version's size. */
+/* Copies the caller's data sources. (If the caller was compiled with another version of the
+ * headers, its structs can have another size.) */
 static int take_sources(ls_trainer *t, ls_error *err)
 {
     const int count = t->options.source_count;
@@ -98,7 +101,7 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
                        : LS_OK;
 }
 
-/* Fails if the run makes no evaluations, but the config has patience or checkpoint.best. */
+/* Fails if the config has patience or checkpoint.best, but the run makes no evaluations. */
 static int check_monitor(const ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -111,7 +114,7 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
         "least 1, and provide test rows or set data.validation");
 }
 
-/* Returns the name of the set of rows on which the run is evaluated. */
+/* Returns the name of the set of rows on which the run is evaluated: "validation" or "test". */
 static const char *judged_by(const ls_trainer *t)
 {
     const char *split = ls_dataset_describe(t->data[LS_TEST])->split;
@@ -154,8 +157,9 @@ static int check_schedule(ls_trainer *t, ls_error *err)
                           "without warm-up");
 }
 
-/* Writes the model's card. The class names come from the data or, if the data has none, from the
- * built-in data set that data.name selects. */
+/* Writes the model's *card*, the description that is saved with its weights (config/card.h). The
+ * class names come from the data or, if the data has none, from the built-in data set that
+ * data.name selects. */
 static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -199,7 +203,8 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
-/* Returns the number of shards of this process, at least 1: more devices would have no work. */
+/* Returns the largest number of devices that have work, which is the number of shards of this
+ * process, at least 1. (A *shard* is a part of a minibatch that one device computes.) */
 static int most_devices(const ls_trainer *t)
 {
     int lo, hi;
@@ -207,8 +212,9 @@ static int most_devices(const ls_trainer *t)
     return hi > lo ? hi - lo : 1;
 }
 
-/* Called by the engine while it waits for workers. Writes the workers' new marks to the timeline,
- * and has the sinks write records that they have buffered for a second. */
+/* Called by the engine while it waits for workers. Writes the workers' new marks (times at which
+ * they began an activity) to the timeline. Has the sinks write records that they have buffered for
+ * more than a second. */
 static void be_idle(void *user)
 {
     ls_trainer *t = user;
@@ -269,8 +275,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
         .max_devices = c->shards ? most_devices(t) : 0,
-        /* LS_TEAMS_OF_THE_REST: if there are fewer workers than CPUs, each worker computes with an
-         * equal share of all CPUs */
+        /* LS_TEAMS_OF_THE_REST: if there are fewer workers than CPUs, each worker computes with
+         * several threads, an equal share of all CPUs */
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
@@ -420,7 +426,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
         .judged_by = judged_by(t),
     };
-    if (!t->reported.result.metric) /* a resumed run has its metric already */
+    if (!t->reported.result.metric) /* a resumed run has taken its metric from the checkpoint */
         ls_report_metric(t, NULL);
     t->reported.result.devices = t->reported.text.devices;
     if (t->dir.resumed)
@@ -429,7 +435,8 @@ static int summarise(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Warns if shards are so small that adding their gradients takes more time than they save. On CPUs,
+/* Warns if the number of shards is larger than the default, and shards have fewer than
+ * LS_SHARD_ROWS rows: adding their gradients then takes more time than more shards save. On CPUs,
  * also warns if the rows of a shard use less than three quarters of the vector units. */
 static void warn_of_rows(const ls_trainer *t, bool on_host)
 {
@@ -451,8 +458,8 @@ static void warn_of_rows(const ls_trainer *t, bool on_host)
             most, places, LS_SHARD_ROWS, places * shards);
 }
 
-/* Warns of workers without a shard. Such a worker computes no gradients. It only adds its chunk of
- * the sum, and gets shards when a device is lost. */
+/* Warns of workers without a shard. Such a worker computes no gradients. It only adds a part of the
+ * sum of gradients, and it can get shards when a device is lost. */
 static void warn_of_idle(const ls_trainer *t)
 {
     const int workers = ls_engine_workers(t->engine), shards = ls_engine_shards(t->engine);
@@ -464,8 +471,8 @@ static void warn_of_idle(const ls_trainer *t)
             workers - shards, workers, shards);
 }
 
-/* Returns the first batch norm whose rows have one value per channel and that is not frozen, that
- * is, it or a layer before it has parameters that are trained. NULL: there is none. */
+/* Returns the first batch norm with one value per channel and row (height and width 1) that has
+ * trained parameters, or follows a layer with trained parameters. NULL: there is none. */
 static const ls_layer *find_norm_of_vectors(const ls_model *model)
 {
     bool learns = false;
@@ -478,14 +485,14 @@ static const ls_layer *find_norm_of_vectors(const ls_model *model)
     return NULL;
 }
 
-/* Returns whether a shard of a minibatch of `rows` rows has a single row. */
+/* Returns whether a minibatch of `rows` rows has a shard of a single row. */
 static bool has_single_row(uint32_t rows, int shards)
 {
     return rows > 0 && rows < 2 * (uint32_t)shards;
 }
 
-/* Writes an advice with a smaller batch_size with which the last minibatch of an epoch has no shard
- * of a single row. Writes "" if there is no such batch_size. */
+/* Writes an advice: a smaller batch_size with which the last minibatch of an epoch has no shard of
+ * a single row. Writes "" if the search finds no such batch_size. */
 static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t batch, int shards)
 {
     uint32_t other = batch;
@@ -497,8 +504,8 @@ static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t b
                  (unsigned)other);
 }
 
-/* Warns if a batch norm with one value per channel gets shards of a single row. ls_batchnorm in
- * plugin.h explains what a batch norm does with such shards. */
+/* Warns if a batch norm with one value per channel gets shards of a single row. (ls_batchnorm in
+ * plugin.h explains what a batch norm does with such shards.) */
 static void warn_of_single_rows(const ls_trainer *t)
 {
     const ls_layer *norm = find_norm_of_vectors(t->model);
@@ -573,8 +580,8 @@ static int check_step_rows(const ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Reads the config of the run that is resumed. Only the first member has the file; the other
- * members receive its text. */
+/* Reads the config of the run that is resumed. Only the first member has the file `path`; the other
+ * members receive the text of the file. */
 static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_trainer_options options = t->options;
@@ -595,8 +602,8 @@ static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-/* Returns whether this process opens its data before it joins the others. It does so if it may be
- * admitted to a run that has begun: the members can then compare its data before they admit it, and
+/* Returns whether this process opens its data before it joins the other members. It does if it can
+ * be admitted to a run that has begun: the members then compare its data before they admit it, and
  * need not wait while it reads the data. */
 static bool joins_late(const ls_trainer *t)
 {
@@ -613,8 +620,8 @@ static int join_late(ls_trainer *t, ls_error *err)
     return status ? status : ls_members_open(t, err);
 }
 
-/* Last stage of a process that is admitted to a run. After it the process is a member like the
- * others. */
+/* The last stage of a process that is admitted to a run. After this stage the process is a member
+ * like the others. */
 static int begin_late(ls_trainer *t, ls_error *err)
 {
     return t->members.arrived ? ls_members_begin(t, err) : LS_OK;
@@ -647,8 +654,9 @@ static int read_config(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Finds the communicator that the key `allreduce` names, among those of the devices' back end. If
- * that has none, searches the communicators that merge in host memory. */
+/* Finds the communicator (the code that sums gradients over workers) that the config's key
+ * `allreduce` names, among the communicators of the devices' back end. If the back end has no
+ * communicators, searches those that sum in host memory. */
 static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error *err)
 {
     const ls_worker_view first = ls_engine_worker(t->engine, 0);
@@ -662,8 +670,8 @@ static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error 
                           first.info->name, t->config.allreduce, why);
 }
 
-/* Has the workers join the group that merges gradients, after all processes have agreed on the
- * communicator. */
+/* Checks the communicator and the other members (ls_members_check). Then has the workers join the
+ * group that sums gradients. */
 static int open_group(ls_trainer *t, ls_error *err)
 {
     const ls_comm_type *merge;

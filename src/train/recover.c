@@ -1,10 +1,11 @@
-/* Recovery after the failure of a worker or of another process: the functions find the cause and
- * decide whether the run goes on.
+/* Recovery after the failure of a worker of this process, or of another process of the run. The
+ * functions find the cause and decide whether the run goes on.
  *
- * The engine reports each failure as a fault, and has the remaining workers form a new group
- * (engine/engine.h, engine/group.c). This file selects the cause among the faults, decides by the
- * config what is done, and records the decision. If another process is lost, this process first
- * regroups with the remaining ones (regroup.c).
+ * The engine reports each failure of a worker as a *fault*. This file selects the cause among the
+ * faults, decides by the config what is done, and records the decision. The engine then has the
+ * remaining workers form a new *group*, the set of workers that add their gradients together
+ * (engine/group.c). If another process is lost, this process first regroups with the remaining
+ * processes (regroup.c).
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,8 +19,9 @@
 
 /* ---- deciding ------------------------------------------------------------------------------- */
 
-/* Returns how likely the fault is the cause of the failure; a larger number is more likely. Aborts
- * and time-outs are less likely, because usually the failure of another worker has caused them. */
+/* Returns how likely it is that the fault is the cause of the failure; a larger number is more
+ * likely. Aborts and time-outs are less likely, because the failure of another worker causes them
+ * in most cases. */
 static int likelihood_of_cause(const ls_fault *fault)
 {
     switch (fault->error.status) {
@@ -29,8 +31,8 @@ static int likelihood_of_cause(const ls_fault *fault)
     }
 }
 
-/* Returns whether the worker has not failed itself: it is live, and only waited until its group was
- * aborted, or for another process that was lost. */
+/* Returns whether the worker is live and only waited: until its group was aborted, or for another
+ * process that was lost. Such a worker has not failed itself. */
 static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
 {
     const int status = fault->error.status;
@@ -38,8 +40,8 @@ static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
            (status == LS_ESTALLED || status == LS_EABORTED);
 }
 
-/* Returns the fault that caused the failure; NULL: no worker has failed. The fault of a worker that
- * only waited is the cause only if there is no other fault and no other process was lost. */
+/* Returns the fault that most likely caused the failure; NULL: no worker has failed. If another
+ * process was lost, the faults of workers that only waited are ignored. */
 static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
 {
     const ls_fault *fault[LS_DEVICES_MAX], *cause = NULL;
@@ -90,8 +92,8 @@ static int decide_on_losses(struct ls_trainer *t, const ls_fault *cause, const c
     return status;
 }
 
-/* Handles a failure after which all devices still work. If the error may not occur again, the work
- * is repeated, but only once. */
+/* Handles a failure after which all devices still work. If the error is possibly temporary, the
+ * work is repeated, but only once per step. */
 static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
                              ls_error *err)
 {
@@ -137,9 +139,9 @@ static int decide_on_all(struct ls_trainer *t, const char *when, ls_error *err)
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
-/* If forming the new group fails, the loop handles that failure in another round. The loop ends: in
- * each round except the last, a further worker or process is lost, or the only repetition is
- * used. */
+/* If forming the new group fails, the loop handles that failure in another round. The loop ends,
+ * because each round except the last loses a worker or a process, or uses the one repetition of the
+ * step. */
 int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;
@@ -154,7 +156,8 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
             status = ls_members_level(t, &cause);
         if (status == LS_OK)
             return LS_OK;
-        if (!ls_members_lost(t) && !find_cause(t, false)) /* no worker has failed */
+        /* another round can handle only a lost process or a fault of a worker */
+        if (!ls_members_lost(t) && !find_cause(t, false))
             return ls_fail(err, status, "%s", cause.text);
     }
 }

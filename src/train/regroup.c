@@ -1,24 +1,26 @@
-/* Regrouping: members (processes of the run) are lost, and the remaining members continue the run.
- * cluster/cluster.h explains how the remaining members find each other.
+/* Regrouping: *members* (processes of the run) are lost, and the remaining members continue the
+ * run. cluster/cluster.h explains how the remaining members find each other. An *exchange* is a
+ * transfer of data in which all members take part, in the same order on all of them.
  *
- * The remaining members may have completed different numbers of steps. The sum of a step is
- * complete only when the partial sums of every member have arrived. A member that has applied the
- * sum of step n therefore waits in step n + 1 for all others, so the numbers of steps of two
- * members differ by at most one. Their numbers of evaluations differ by at most one as well,
- * because an evaluation ends with an exchange of all members' results.
+ * The remaining members can have completed different numbers of steps. The numbers differ by at
+ * most one: a member completes step n + 1 only with the gradients of step n + 1 from every member,
+ * and a member computes these only after it has completed step n. The numbers of completed
+ * evaluations differ by at most one as well, because an evaluation ends with an exchange of all
+ * members' results.
  *
- * *Levelling* brings all members to the same state. All members first exchange their progress: how
- * many steps and evaluations each has completed, the report or the results of the last one, and the
- * state of the run at the moment when it was completed (ls_standing). The *newest* member is the
- * one with the most steps; of members with equally many steps, the one with the most evaluations;
- * of members that are equal in both, the one with the lowest number. If a member lacks a step, the
- * newest member sends its weights and optimizer states to all, and the member that lacks the step
- * accounts for it as if it had run the step. If a member lacks an evaluation, it adopts the results
- * of the newest member.
+ * *Levelling* brings all members to the same state. All members first exchange their progress: the
+ * numbers of steps and evaluations that each has completed, the report of its last step, the
+ * results of its last evaluation, and its standing (ls_standing: the position and results of the
+ * run) at that moment. The *newest* member is the one with the most steps. Of members with equally
+ * many steps it is the one with the most evaluations; then the one with the most completed
+ * admissions (ls_members.rounds); then the one with the lowest number. If a member lacks a step,
+ * the newest member sends its weights and optimizer states to all. The member that lacks the step
+ * loads them, and accounts for the step as if it had run the step itself. If a member lacks an
+ * evaluation, it adopts the results of the newest member.
  *
- * If no remaining member has applied a step, the step is repeated. A lost member may have applied
- * it, but the remaining members need not know: the sum depends only on the shards, so the repeated
- * step gives the same weights.
+ * A step that no remaining member has applied is repeated. It does not matter whether a lost member
+ * has applied that step: the sum of gradients depends only on the shards (the parts of the
+ * minibatch), so the repeated step gives the same weights.
  *
  * A member adopts nothing before the last exchange of a levelling has succeeded. After a loss
  * during a levelling, the members therefore still differ by at most one step, and the next
@@ -48,10 +50,10 @@ bool ls_members_lost(const struct ls_trainer *t)
 
 /* ---- remaining members ---------------------------------------------------------------------- */
 
-/* A member before the regrouping. After it, the members that are missing are found by these
- * data. */
+/* Data about a member before the regrouping. After the regrouping the lost members are found by
+ * these data. */
 typedef struct former_member {
-    int origin;
+    int origin; /* number of the member at the start of the run */
     char host[LS_MEMBER_NAME];
 } former_member;
 
@@ -63,9 +65,9 @@ static bool is_remaining(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Writes the hosts of the lost members to t->members.lost, and logs them. If members->unlevelled,
- * an earlier loss has not been recorded yet; its hosts stay in the list, and the new ones are
- * added. */
+/* Writes the hosts of the lost members to t->members.lost, and logs them. If t->members.unlevelled
+ * is set, an earlier loss has not been recorded yet. The hosts of that loss then stay in the list,
+ * and the hosts of the new loss are added. */
 static void list_lost_hosts(struct ls_trainer *t, const former_member *before, int count,
                             const char *why)
 {
@@ -129,18 +131,17 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 /* ---- comparing progress --------------------------------------------------------------------- */
 
-/* The progress of a member, with all data that another member needs to make up for a step or an
- * evaluation. `completed` is the whole state of the run at the moment when the step or evaluation
- * was completed. A member that adopts it has the same values in all members of the struct. Each
- * member itself does the work that follows a step or evaluation, such as the record of an epoch. */
+/* The progress of a member, with all data that another member needs to adopt a step or an
+ * evaluation from it. Each member then itself does the work that follows a step or evaluation, such
+ * as the record of an epoch. */
 typedef struct progress {
-    uint64_t steps, evaluations;
-    uint64_t rounds; /* ls_members.rounds */
-    /* state of the run immediately after the member's last step or evaluation */
+    uint64_t steps, evaluations; /* numbers of completed steps and evaluations */
+    uint64_t rounds;             /* ls_members.rounds */
+    /* position and results of the run immediately after the member's last step or evaluation */
     ls_standing completed;
     ls_report last;           /* report of the member's last step */
     double value[LS_METRICS]; /* [LS_METRICS] results of the member's last evaluation */
-    int32_t classes;
+    int32_t classes;          /* ls_measured.classes of that evaluation */
 } progress;
 
 static void describe_progress(progress *out, const struct ls_trainer *t)
@@ -188,7 +189,7 @@ static int check_spread(const progress *all, int count, int newest, ls_error *er
 /* ---- levelling ------------------------------------------------------------------------------ */
 
 /* Copies the weights and optimizer states of the newest member to the arrays of ls_engine_weights
- * on every member. First waits until no save reads these arrays. */
+ * on every member. Before the copy, waits until no save reads these arrays. */
 static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -222,7 +223,7 @@ static int adopt_progress(struct ls_trainer *t, const progress *mine, const prog
 {
     ls_standing completed = newest->completed;
     completed.position.best.kept =
-        t->position.best.kept; /* belongs to this member's own run directory */
+        t->position.best.kept; /* `kept` is about this member's own run directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
@@ -235,14 +236,14 @@ static int adopt_progress(struct ls_trainer *t, const progress *mine, const prog
 }
 
 /* Returns whether this member has become the first one, because the former first member was lost,
- * and has not taken over the tasks of the first member yet. */
+ * and take_over has not succeeded on this member yet. */
 static bool is_new_first(const struct ls_trainer *t)
 {
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
 }
 
-/* Saves a checkpoint on the new first member, so that its disk has a checkpoint that is no older
- * than the loss. */
+/* Called on the new first member: saves a checkpoint, so that its disk has one of the run as it is
+ * after the loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
@@ -261,7 +262,7 @@ static int take_over(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Brings all members to the state of the newest member. Every member has the same table `all`, so
+/* Brings all members to the state of the newest member. Every member has the same array `all`, so
  * all members decide on the same transfers. */
 static int level_members(struct ls_trainer *t, const progress *all, ls_error *err)
 {
@@ -296,8 +297,8 @@ static uint32_t live_checksum(const ls_engine *e)
     return ls_engine_worker(e, w).checksum;
 }
 
-/* Checks that all members have the same weights. All members have done the same number of steps
- * when they call it. */
+/* Checks that all members have the same weights. All members call this function after the same
+ * number of steps. */
 static int compare_weights(struct ls_trainer *t, ls_error *err)
 {
     const ls_members *m = &t->members;

@@ -1,3 +1,5 @@
+/* Opens the run's directory, the sinks (receivers of records) and the saver (writer of
+ * checkpoints). *Apart* means on this host's own disk, after other hosts were lost. */
 #include "train/run_files.h"
 
 #include "base/error.h"
@@ -11,8 +13,8 @@
 
 /* ---- at the start --------------------------------------------------------------------------- */
 
-/* A run that is resumed may have been killed before the names of the files in its directory were
- * durable, so the directory is synced again. */
+/* A run that is resumed can have been killed before the names of its files were on the disk, so the
+ * directory is synced again. */
 int ls_open_run_dir(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -106,8 +108,8 @@ int ls_take_over(struct ls_trainer *t, ls_error *err)
 
 /* ---- from a checkpoint ---------------------------------------------------------------------- */
 
-/* Removes the best evaluation from the position if another metric was monitored when it was
- * measured. */
+/* Removes the best evaluation from the position if it was the best by another metric than the one
+ * that the config's `monitor` now names. */
 static void compare_monitor(struct ls_trainer *t)
 {
     const ls_metric before = t->position.best.metric;

@@ -1,14 +1,15 @@
-/* The files of a run: its directory, the sinks of its records, and the saver of its checkpoints.
- * The config decides which files there are, and only the first member of a run has them. This file
- * also loads a checkpoint. */
+/* The files of a run: its directory, the sinks of its records (a *sink* receives records, for
+ * example to write them to a file), and the saver of its checkpoints. The config decides which
+ * files there are. In a run of several processes, the *members*, only the first member has these
+ * files. The last function of this header loads a checkpoint. */
 #ifndef TRAIN_RUN_FILES_H
 #define TRAIN_RUN_FILES_H
 
 #include "train/trainer.h"
 
-/* Creates and locks the run's directory and writes its config. If the run is resumed, the directory
- * exists and is only synced. Does nothing if the run has no directory, or if this process is not
- * the first member. Errors: those of ls_run_dir_make, of ls_sync_path. */
+/* Creates and locks the run's directory and writes the config into the directory. If the run is
+ * resumed, the directory exists and is only synced. Does nothing if the run has no directory, or if
+ * this process is not the first member. Errors: those of ls_run_dir_make, of ls_sync_path. */
 int ls_open_run_dir(struct ls_trainer *trainer, ls_error *err);
 /* Opens the sinks in the run's directory, and the sink that calls the caller's callback. Errors:
  * those of sink.h. */
@@ -20,15 +21,16 @@ int ls_open_saver(struct ls_trainer *trainer, ls_error *err);
 /* Called by a member that can no longer reach the other members. If the member has no run
  * directory, creates RUN_DIR.member-N, so that the member can save the run. RUN_DIR is the run
  * directory of the config, and N is the member's number at the start of the run. Errors: those of
- * the three functions above. */
+ * ls_run_dir_make_apart, ls_open_saver, ls_open_sinks and ls_record_start. */
 int ls_open_apart(struct ls_trainer *trainer, ls_error *err);
-/* Called by a member that has become the first. Creates RUN_DIR.member-N, as ls_open_apart does,
- * and opens all sinks that the first member has. Errors: as ls_open_apart. */
+/* Called by a member that has become the first, because the former first member was lost. Creates
+ * RUN_DIR.member-N, as ls_open_apart does, and opens all sinks that the first member has. Errors:
+ * those of ls_open_apart. */
 int ls_take_over(struct ls_trainer *trainer, ls_error *err);
 
-/* Loads a checkpoint: copies weights and optimizer states to ls_engine_weights, and the position to
- * the trainer. After an error only the contents of ls_engine_weights have changed. Errors: those of
- * ls_resume_load. */
+/* Loads a checkpoint: copies weights and optimizer states to the arrays of ls_engine_weights, and
+ * position and results of the run to the trainer. After an error only the contents of these arrays
+ * have changed. Errors: those of ls_resume_load. */
 int ls_go_on_from(struct ls_trainer *trainer, const ls_resumed *resumed, ls_error *err);
 
 #endif

@@ -1,3 +1,5 @@
+/* Composes the records of a run (the lines of metrics.jsonl), and the progress and results for the
+ * caller, from the trainer's state. */
 #include "train/run_records.h"
 
 #include "base/host.h"
@@ -11,14 +13,14 @@
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* Returns a record with the names of the devices that take part. */
+/* Returns a record with the names of the devices that still take part in the run. */
 static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
 {
     ls_record r = {.type = type, .device = t->records.device};
     const ls_members *m = &t->members;
     const int workers = ls_engine_workers(t->engine);
     for (int i = 0; i < m->devices; i++) {
-        /* index among this process's workers; outside their range, the device belongs to another
+        /* index among this process's workers; < 0 or ≥ workers: the device belongs to another
          * process */
         const int own = i - m->own;
         if (own < 0 || own >= workers || ls_engine_worker(t->engine, own).presence == LS_LIVE)
@@ -104,7 +106,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .gradient_norm = r->gradient_norm,
         .worker = t->records.times,
     };
-    /* Workers may already run the next range. That does not change the reports of this step. */
+    /* Workers can already be running later steps. That does not change the reports of this step. */
     for (int i = 0; i < ls_engine_workers(t->engine); i++) {
         const ls_worker_view w = ls_engine_worker(t->engine, i);
         if (w.report)
@@ -197,8 +199,8 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
 
 /* ---- the caller ----------------------------------------------------------------------------- */
 
-/* Writes "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]" for several hosts: a host's name
- * precedes the first of its devices. */
+/* Writes "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]" for several hosts. The host's name
+ * is written only before the first of its devices. */
 void ls_report_devices(struct ls_trainer *t)
 {
     const ls_record r = with_devices(t, LS_RECORD_RUN_END);

@@ -1,3 +1,5 @@
+/* Decides when a checkpoint is due and saves it. The *standing* of a run is its position and its
+ * results so far (checkpoint/checkpoint.h). */
 #include "train/saving.h"
 #include "engine/view.h"
 

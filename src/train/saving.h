@@ -1,5 +1,6 @@
-/* Checkpoints of a run: the functions decide when a checkpoint is due, and in which way it is
- * saved, and save it. */
+/* Checkpoints of a run: these functions decide when a checkpoint is due and how it is saved, and
+ * save it. A checkpoint contains weights, optimizer states, and the *standing* of the run: its
+ * position and results so far (checkpoint/checkpoint.h). */
 #ifndef TRAIN_SAVING_H
 #define TRAIN_SAVING_H
 
@@ -8,9 +9,8 @@
 
 /* An occasion at which a checkpoint may be due. */
 typedef enum ls_occasion {
-    LS_STEP_DONE, /* `steps` steps are done, or will be done */
-    /* An epoch is done and the next has begun. `evaluated`: there was an evaluation at the end of
-     * the epoch. */
+    LS_STEP_DONE, /* a step is done, or will be done */
+    /* an epoch is done and the next has begun */
     LS_EPOCH_DONE,
     LS_TAKEN_OVER, /* the first member was lost, and this member has become the first one */
     LS_RUN_ENDED,  /* the run has ended with `status` */
@@ -20,15 +20,15 @@ typedef enum ls_occasion {
 /* An occasion with its data. */
 typedef struct ls_moment {
     ls_occasion occasion;
-    uint64_t steps; /* for LS_STEP_DONE */
-    bool evaluated; /* for LS_EPOCH_DONE */
-    int status;     /* for LS_RUN_ENDED */
+    uint64_t steps; /* for LS_STEP_DONE: number of steps that are done, or will be done */
+    bool evaluated; /* for LS_EPOCH_DONE: there was an evaluation at the end of the epoch */
+    int status;     /* for LS_RUN_ENDED: how the run ended */
 } ls_moment;
 
 /* Whether a checkpoint is due, and how it is saved. */
 typedef enum ls_due {
     LS_DUE_NOTHING,
-    /* a checkpoint is due and is written while training goes on; a failure is only logged */
+    /* a checkpoint is due, and is written while training goes on; a failure is only logged */
     LS_DUE_MEANWHILE,
     /* a checkpoint is due and is on the disk before ls_save returns; a failure is an error */
     LS_DUE_NOW
@@ -38,10 +38,10 @@ typedef enum ls_due {
  * directory. */
 ls_due ls_checkpoint_due(const struct ls_trainer *trainer, const ls_moment *moment);
 
-/* ls_standing_of copies the run's position and results to `out`. ls_take_standing copies a position
- * and results from `standing` to the trainer; if `standing` has no main metric, the trainer's
- * metric stays unchanged. */
+/* Copies the run's position and results to `out`. */
 void ls_standing_of(ls_standing *out, const struct ls_trainer *trainer);
+/* Copies a position and results from `standing` to the trainer. If `standing` has no main metric
+ * (ls_result.metric), the trainer's main metric stays unchanged. */
 void ls_take_standing(struct ls_trainer *trainer, const ls_standing *standing);
 
 /* Returns the arrays of ls_engine_weights that a checkpoint contains. */
@@ -50,14 +50,14 @@ ls_checkpoint_values ls_values(const struct ls_trainer *trainer);
 /* Returns the description of the run for its saver. */
 ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 
-/* Compares the replicas. If `exports`, first waits until no save reads ls_engine_weights, and then
- * copies the weights and optimizer states of one replica to ls_engine_weights. No worker may have
- * work. Errors: LS_EDIVERGED, which names the checksums; those of ls_engine_read_back;
- * LS_ESTALLED. */
+/* Compares the replicas (the workers' copies of the model). If `exports`, first waits until no save
+ * reads the arrays of ls_engine_weights, and then also copies the weights and optimizer states of
+ * one replica to these arrays. The workers must have no work. Errors: LS_EDIVERGED, which names the
+ * checksums; those of ls_engine_read_back; LS_ESTALLED (the save does not end). */
 int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
-/* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says.
- * Errors: those of ls_saver_save. */
+/* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says
+ * (nothing, if it is LS_DUE_NOTHING). Errors: those of ls_saver_save. */
 int ls_save(struct ls_trainer *trainer, ls_due due, ls_error *err);
 /* Saves a checkpoint with the weights and states in ls_engine_weights to the file `path`. Errors:
  * those of ls_save_to_file. */
@@ -66,8 +66,9 @@ int ls_save_at(struct ls_trainer *trainer, const char *path, ls_error *err);
 /* Returns the path of the checkpoint of the best evaluation, or NULL if there is no such
  * checkpoint. The path is valid until the next call. */
 const char *ls_best_checkpoint(struct ls_trainer *trainer);
-/* Called before another evaluation becomes the best: marks the checkpoint of the present best
- * evaluation to be kept until the new best evaluation has a checkpoint. Errors: LS_ESTALLED. */
+/* Called before another evaluation becomes the best. If the present best evaluation has a
+ * checkpoint, marks that checkpoint (ls_best.kept): it is kept until the new best evaluation has a
+ * checkpoint. Errors: LS_ESTALLED (a save does not end). */
 int ls_displace_best(struct ls_trainer *trainer, ls_error *err);
 
 /* Returns whether `count` is a multiple of `every`; `every` 0 means never. */

@@ -1,11 +1,12 @@
 /* Snapshots, and the predictors that compute predictions with the weights of snapshots.
  *
- * A predictor has a device, a replica and a thread of the library. It serves one caller at a time:
- * a caller *borrows* the predictor from the list of idle predictors, and gives it back after the
- * prediction. The thread is needed because a back end may keep state per thread (such as a current
- * device), and that state must not change on the caller's thread. The built-in CPU back end keeps
- * no such state, so with it the caller's thread computes the prediction itself. Passing the work to
- * another thread would need a second CPU, which a process with several callers may not have.
+ * A *predictor* has a device, a replica (a copy of the model) and a thread of the library. It
+ * serves one caller at a time: a caller *borrows* the predictor from the list of idle predictors,
+ * and gives it back after the prediction. The predictor has its own thread because a back end can
+ * keep state per thread (such as a current device), and that state must not change on the caller's
+ * thread. The built-in CPU back end keeps no such state. With that back end the caller's thread
+ * computes the prediction itself, because passing the work to another thread takes longer if few
+ * CPUs are free.
  */
 #include "train/snapshot.h"
 #include "base/error.h"
@@ -45,19 +46,19 @@ struct ls_inference {
 struct ls_snapshot {
     atomic_uint references;
     ls_inference *inference;
-    uint64_t id, steps;
-    float *canonical;
+    uint64_t id, steps; /* number of the snapshot, from 1; number of steps done before it */
+    float *canonical;   /* [model->floats] the weights, in canonical layout (nn/model.h) */
 };
 
 /* ---- reference counting ------------------------------------------------------------------------
  *
- * Memory order. Only a thread that has a reference adds another one, so the count cannot reach 0
- * meanwhile, and an increment needs no order. All changes of the count are read-modify-writes. Each
- * decrement has release order, and heads a release sequence that all later changes continue. The
- * last decrement, which finds 1, also has acquire order. It reads a value of the release sequence
- * of every earlier decrement, so every earlier decrement synchronizes with it. Therefore everything
- * that a thread did with the object before it dropped its reference happens before the object is
- * freed.
+ * Memory order. Only a thread that has a reference adds another reference, so the count cannot
+ * reach 0 meanwhile, and an increment needs no order. All changes of the count are
+ * read-modify-writes. Each decrement has release order, and heads a release sequence that all later
+ * changes continue. The last decrement, which finds 1, also has acquire order. It reads a value of
+ * the release sequence of every earlier decrement, so every earlier decrement synchronizes with the
+ * last decrement. Therefore everything that a thread did with the object before it dropped its
+ * reference happens before the object is freed.
  */
 
 static void retain(atomic_uint *references)
@@ -124,8 +125,8 @@ void ls_inference_use_kind_of(ls_inference *i, const char *device)
     snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, b && b->counted ? 1 : number);
 }
 
-/* Sets the device of predictors, in the form of a device list, such as "cuda:3". Must be called
- * before the first snapshot is created. */
+/* Sets the device of predictors, in the form of the config's key `devices`, such as "cuda:3". Must
+ * be called before the first snapshot is created. */
 static int predict_on(ls_inference *i, const char *device, ls_error *err)
 {
     const int n = snprintf(i->device, sizeof i->device, "%s", device);
@@ -137,9 +138,11 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 
 /* ---- predictors ----------------------------------------------------------------------------- */
 
-/* Numbers of rows for which a predictor has plans. Other numbers are padded to the next larger
- * number in the array. On the CPU, each number up to eight has a plan of its own, so that a
- * prediction of few rows takes time in proportion to their number. */
+/* Numbers of rows for which a predictor has plans (prepared ops for that number of rows). Other
+ * numbers of rows are padded to the next larger number in the array. Predictors of the CPU back end
+ * use the whole array: each number up to eight has a plan of its own, so the time of a prediction
+ * of few rows is in proportion to their number. Other predictors use the first COMMON_SIZES
+ * entries. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
 enum { PASS_ROWS = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
@@ -147,7 +150,7 @@ typedef struct predictor {
     const ls_inference *inference;
     ls_pool *pool;          /* pool of one worker */
     struct predictor *next; /* next in the list of idle predictors */
-    /* A replica that is never trained, and its input and output. */
+    /* A replica that is never trained; its input and output follow. */
     ls_replica *replica;
     char *images;            /* [PASS_ROWS] */
     int32_t *labels;         /* [PASS_ROWS][targets or 1] unused, always 0 */
@@ -159,11 +162,11 @@ typedef struct predictor {
     uint64_t loaded; /* id of the snapshot whose weights are loaded; 0: none */
     /* The current request and its result. */
     const ls_snapshot *snapshot;
-    const char *rows;
-    uint32_t n;
-    float *scores;
-    int status;
-    ls_error error;
+    const char *rows; /* [n] input rows of the caller */
+    uint32_t n;       /* number of rows */
+    float *scores;    /* [n][classes] outputs */
+    int status;       /* result of the request */
+    ls_error error;   /* message of the result, if it is an error */
 } predictor;
 
 static int start(const ls_worker *w, ls_device *device, void **local, void *user, ls_error *err)
@@ -195,8 +198,8 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
 }
 
 /* Returns the number of rows of the next forward pass, if `left` rows have not been predicted yet.
- * 17 to 48 rows take less time in passes of 16 rows than in one pass that is padded to PASS_ROWS
- * rows. */
+ * 17 to 48 rows are predicted in passes of up to 16 rows, because that takes less time than one
+ * pass that is padded to PASS_ROWS rows. */
 static uint32_t next_pass_rows(uint32_t left)
 {
     if (left >= PASS_ROWS)
@@ -259,7 +262,7 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
 }
 
 /* Runs the current request. Allocates no memory. The result is stored in the predictor and not
- * returned, because the pool would keep a returned error for ever. */
+ * returned, because a pool keeps an error that a job returns for ever. */
 static int predict(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -320,12 +323,12 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
     p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
-    /* The public API requires that the owner of a pool with caller_works is always the same thread.
-     * Here the thread that has borrowed the predictor acts as the owner, which may be another
-     * thread each time. This is allowed inside the library for two reasons. Devices of the built-in
-     * CPU back end belong to no thread. And everything that one borrower does happens before
-     * everything that the next borrower does: the first unlocks i->lock in give_back, and the next
-     * locks it in borrow. */
+    /* With `caller_works` the owner of the pool runs its jobs. The public API requires that this
+     * owner is always the same thread. Here the thread that has borrowed the predictor acts as the
+     * owner, which can be another thread each time. This is allowed inside the library for two
+     * reasons. Devices of the built-in CPU back end belong to no thread. And everything that one
+     * borrower does happens before everything that the next borrower does: the first borrower
+     * unlocks i->lock in give_back, and the next borrower locks i->lock in borrow. */
     int status = make_room(p, err);
     if (status == LS_OK)
         status = ls_device_pool_create(&p->pool, &o, err);
@@ -490,7 +493,7 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
         status = predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
-    /* a prediction of no rows opens the device, so its errors are returned here */
+    /* a prediction of no rows opens the device, so errors of opening are returned here */
     if (status == LS_OK)
         status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
     ls_inference_release(inference);
@@ -545,7 +548,8 @@ const char *ls_model_card(const ls_snapshot *model)
     return model->inference->model->card;
 }
 
-/* Fails if the row has no field for a column of the model. */
+/* Fails if the row has no field for a column of the model. `seen`: whether each column has a
+ * field. */
 static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
 {
     for (int i = 0; i < prep->columns; i++)

@@ -18,9 +18,10 @@
 static int close_trainer(ls_trainer *t);
 
 /* Opens a trainer. *again becomes true if this host was being admitted to a run and another host
- * was lost meanwhile; this host may then ask once more. It leaves the run only after it has voted
- * with the others. If it left before, the lost host and this host together could be so many that
- * the others are no majority. */
+ * was lost meanwhile. The caller then calls the function once more, to ask for another admission.
+ * After such a loss this host first votes with the others on the next group (ls_cluster_regroup),
+ * and then leaves. It does not leave before the vote, because the lost host and this host together
+ * can be so many that the others are no majority. */
 static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again, ls_error *err)
 {
     ls_error why = {0};
@@ -63,9 +64,10 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return status;
 }
 
-/* Ends the records. A run that its caller drove ends here. Its status is the error that ended the
- * training or, if there is none, the status of the last checkpoint. Sets *unsaved to the status of
- * the last checkpoint. */
+/* Ends the records. If the caller has trained with ls_trainer_step, the run ends here. The status
+ * of the run is then the error that ended the training or, if there is none, the status of the last
+ * checkpoint. Sets *unsaved to the status of the last checkpoint. Returns LS_ESTALLED if a save
+ * hangs; the records are then not ended. */
 static int close_records(ls_trainer *t, int *unsaved)
 {
     ls_error err;
@@ -82,20 +84,21 @@ static int close_records(ls_trainer *t, int *unsaved)
     if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->records.trace);
-    ls_saver_destroy(t->dir.saver); /* the last record contains the saver's path */
+    /* destroyed only now, because the last record contains the saver's path */
+    ls_saver_destroy(t->dir.saver);
     t->dir.saver = NULL;
     return LS_OK;
 }
 
-/* Frees the trainer, and returns the error of the last checkpoint. A stalled worker may still use
- * all memory that it could reach. If a worker has stalled, this memory is not freed, so the process
- * can continue. */
+/* Frees the trainer, and returns the error of the last checkpoint. If a worker has stalled, or a
+ * save hangs, returns LS_ESTALLED and leaves the trainer's memory allocated, because the thread
+ * that hangs can still use the memory. */
 static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;
     int unsaved = LS_OK, status = close_records(t, &unsaved);
-    /* A group may have pinned memory of the members, so the engine is stopped before that memory is
-     * freed. */
+    /* A group of workers can have pinned (locked in RAM, for a device) memory of the cluster. So
+     * the engine is stopped before that memory is freed. */
     if (ls_engine_stop(t->engine))
         status = LS_ESTALLED;
     if (ls_members_close(t, status != LS_OK))
@@ -130,7 +133,7 @@ int ls_trainer_close(ls_trainer *t)
     if (!t)
         return LS_OK;
     const ls_call call = ls_call_begin_last(t, "ls_trainer_close", NULL);
-    /* the call is not ended, so no other call can begin */
+    /* The call is never ended, so no other call of this trainer can begin. */
     return call.status ? call.status : close_trainer(t);
 }
 
@@ -169,8 +172,8 @@ static int write_weights(ls_trainer *t, ls_error *err)
                                ls_engine_weights(t->engine)->canonical, t->host, err);
 }
 
-/* Reads the weights back, saves a checkpoint if one is due, and writes the file of weights.
- * `status`: how the run ended. */
+/* Reads the weights back from a worker, saves a checkpoint if one is due, and writes the file of
+ * weights. `status`: how the run ended. */
 static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
@@ -188,9 +191,9 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     return save_status ? save_status : weights_status;
 }
 
-/* Keeps the first of two errors: if there is no error in *status and *first yet, copies the later
- * error to them. An interrupt does not count as an error. The caller must compute `later_status` in
- * a statement before the call, because that computation writes `later` and reads *status. */
+/* Keeps the first of two errors: if *status is not an error yet, or only an interrupt, copies the
+ * later error to *status and *first. The caller must compute `later_status` in a statement before
+ * the call, because that computation writes `later` and reads *status. */
 static void keep_first_error(int *status, ls_error *first, int later_status, const ls_error *later)
 {
     if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
@@ -210,8 +213,9 @@ int ls_begin(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Compares the final weights with the other members. If a member is lost meanwhile, the others
- * recover, save again and compare again, because another member may be the first then. */
+/* Compares the final weights with the other members (processes of the run). If a member is lost
+ * meanwhile, the others recover, save again and compare again. They save again because only the
+ * first member saves the run, and after the loss another member can be the first. */
 static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);
@@ -222,8 +226,8 @@ static int compare_ends(ls_trainer *t, int status, ls_error *err)
         if (part_status == LS_OK)
             part_status = ls_members_end(t, status, err);
     }
-    /* The member with the run directory is lost, which is the error of the run. This member tries
-     * to save the run; the error stays the same if that fails. */
+    /* The member with the run directory is lost; this loss is the error of the run. This member
+     * tries to save the run on its own disk. If it fails, the error of the run stays the same. */
     if (part_status == LS_ESTALLED && !t->dir.saver)
         save_all(t, part_status, NULL);
     return part_status;
@@ -245,7 +249,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->records.trace, &later);
     keep_first_error(status, first, later_status, &later);
-    /* a save that is running syncs the metrics file */
+    /* Waits, because a save in progress syncs the metrics file. */
     if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
         later_status = ls_sinks_close(&t->records.sinks, &later);
         keep_first_error(status, first, later_status, &later);

@@ -1,7 +1,8 @@
 /* The trainer: the state of a training run.
  *
- * Threads: one thread of the caller at a time, which calls.h checks. This thread is the coordinator
- * of the workers (engine/engine.h). Only `stop` may be set from any thread at any time.
+ * Threads: one thread of the caller at a time, which calls.h checks. This thread is the
+ * *coordinator*, which hands out work to the workers (engine/engine.h). Only `stop` may be set from
+ * any thread at any time.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -26,20 +27,21 @@ typedef enum ls_stage_of_life {
     LS_ENDED   /* the last record was written */
 } ls_stage_of_life;
 
-/* The sinks of a run's records, and arrays that one record needs. */
+/* The sinks of a run's records (a sink receives records, for example to write them to a file), and
+ * arrays for composing a record. */
 typedef struct ls_record_room {
     ls_sinks sinks;
     ls_worker_times *times; /* [workers] */
-    const char **device;
-    ls_trace *trace; /* the run's timeline; NULL: no timeline is written */
+    const char **device;    /* names of devices; room for all devices of the run */
+    ls_trace *trace;        /* the run's timeline; NULL: no timeline is written */
 } ls_record_room;
 
 /* Results of the run for its caller. */
 typedef struct ls_run_reported {
     ls_summary summary;
     ls_result result;
-    /* the metric whose name is result.metric. LS_METRIC_CONFUSION, which is never reported here,
-     * means that the metric is not known yet */
+    /* the metric whose name is result.metric. LS_METRIC_CONFUSION means that the metric is not
+     * known yet, because the confusion matrix is never this metric. */
     ls_metric metric;
     /* results of the last evaluation, except loss and accuracy, which are in `result` */
     ls_measured measured;
@@ -53,8 +55,8 @@ typedef struct ls_run_reported {
 
 struct ls_trainer {
     /* Constant from the first step on. */
-    /* options of the caller; the members `callbacks`, `cluster` and `sources` below replace those
-     * of `options` */
+    /* options of the caller; the fields `callbacks`, `cluster` and `sources` below replace those of
+     * `options` */
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: the config decides */
@@ -80,25 +82,27 @@ struct ls_trainer {
     ls_snapshot *last;     /* newest snapshot that ls_trainer_predict has taken; NULL: none */
     ls_stage_of_life life; /* which records were written */
     bool ran;              /* ls_trainer_run was called */
-    ls_error broken;       /* the error that ended the training; status LS_OK: training can go on */
+    ls_error broken;       /* the error that ended the training; status LS_OK: there was none */
     ls_run_reported reported;
 };
 
 /* ---- open.c --------------------------------------------------------------------------------- */
 
-/* Creates all parts of a run: data, model, workers, connections and files. After a failure
- * ls_trainer_close frees the parts that were created. Errors: those of ls_trainer_open. */
+/* Creates all parts of a run: data, model, workers, connections and files. After a failure the
+ * caller closes the trainer, which frees the parts that were created. Errors: those of
+ * ls_trainer_open. */
 int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- drive.c -------------------------------------------------------------------------------- */
 
-/* Adds a sink. The trainer closes the sink at the end of the run. If the function fails, it closes
- * the sink itself. Errors: LS_EINVAL (too many sinks). */
+/* Adds a sink. The trainer closes the sink at the end of the run, or this function closes it if it
+ * fails. Errors: LS_EINVAL (too many sinks). */
 int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
 
-/* Copies the current weights to ls_engine_weights. Recovers if a device fails meanwhile.
- * `function`: name of the calling public function, for messages. Errors: LS_EDEVICE (no device is
- * left), or the error that ended the training; LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM. */
+/* Copies the current weights to the arrays of ls_engine_weights. If a device fails meanwhile,
+ * recovers and repeats the copy. `function`: name of the calling public function, for messages.
+ * Errors: LS_EDEVICE (no device is left), or the error that ended the training; LS_EDIVERGED,
+ * LS_ESTALLED, LS_ENOMEM. */
 int ls_take_weights(struct ls_trainer *trainer, const char *function, ls_error *err);
 
 /* ---- trainer.c ------------------------------------------------------------------------------ */

@@ -98,8 +98,8 @@ static void count(void *user, ls_log_level level, const char *text)
     ++*(int *)user;
 }
 
-/* Fails the test unless the newest complete checkpoint has this state, and this many were passed
- * over. */
+/* Fails the test unless the newest complete checkpoint has the state `text`, and `passed_over`
+ * newer checkpoints, which are damaged, were skipped. */
 static void assert_latest(place *p, const char *text, int passed_over)
 {
     char *path, *state;
@@ -128,7 +128,7 @@ static void all_values_come_back_bit_for_bit(void **state)
         wanted[k] = calloc(p->model->floats + 1, sizeof(float));
         memcpy(wanted[k], p->values[k], p->model->floats * sizeof(float));
     }
-    save(p, 5, "{}"); /* a layer is called as a slot is, and that is no matter */
+    save(p, 5, "{}"); /* a layer and an optimizer state have the same name */
     for (int k = 0; k < 3; k++)
         memset(p->values[k], 0, p->model->floats * sizeof(float));
     if (ls_checkpoint_read(&values, file_of(p, 5), p->model, &p->optimizer, NULL, &err) != LS_OK)
@@ -139,7 +139,8 @@ static void all_values_come_back_bit_for_bit(void **state)
     }
 }
 
-/* A bit of the last tensor changes after the state was read, so all spans are still right. */
+/* A bit of the last tensor changes after the state was read. The positions of all tensors in the
+ * file are still right, so only the SHA-256 shows the damage. */
 static void damage_after_the_state_was_read_is_found(void **state)
 {
     place *p = *state;
@@ -164,7 +165,7 @@ static void the_newest_that_is_whole_is_found(void **state)
 {
     place *p = *state;
     save(p, 999999999, "old");
-    save(p, 1000000000, "new"); /* one digit more */
+    save(p, 1000000000, "new"); /* its name has one digit more */
     save(p, 7, "oldest");
     scratch_file(&p->files, "step-9.safetensors", "not a name of ours", 18);
     scratch_file(&p->files, "step-000000009.safetensors.old", "nor this", 8);
@@ -193,7 +194,7 @@ static void without_a_whole_one_it_is_said_what_is_there(void **state)
     damage(p, 3);
     assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "no checkpoint is whole; the oldest: "));
-    /* Weights alone are no checkpoint, whatever they are called. */
+    /* A file of weights is not a checkpoint, even if it has a checkpoint's name. */
     assert_int_equal(ls_safetensors_save(file_of(p, 3), p->model, p->values[0], NULL, NULL), LS_OK);
     assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "expected a run's state in its metadata"));
@@ -206,7 +207,7 @@ static void all_but_the_newest_and_the_one_just_saved_go(void **state)
     ls_error err = {0};
     for (uint64_t steps = 1; steps <= 6; steps++)
         save(p, steps, "x");
-    ls_checkpoint_name(name, 2); /* a run that went back to an older one */
+    ls_checkpoint_name(name, 2); /* the run was resumed from an older checkpoint */
     assert_int_equal(ls_checkpoints_prune(p->files.directory, 2, name, NULL, NULL, &err), LS_OK);
     for (uint64_t steps = 1; steps <= 6; steps++)
         assert_int_equal(access(file_of(p, steps), F_OK) == 0,
@@ -215,7 +216,8 @@ static void all_but_the_newest_and_the_one_just_saved_go(void **state)
     assert_int_equal(access(file_of(p, 2), F_OK), 0);
 }
 
-/* One before the first step, too: a trainer that is driven may evaluate what it starts from. */
+/* The best evaluation can be one before the first step, because a program that uses ls_trainer_step
+ * can evaluate the initial weights. */
 static void the_best_stays_whatever_step_it_is_of(void **state)
 {
     place *p = *state;
@@ -271,7 +273,7 @@ static void a_key_that_an_older_state_lacks_leaves_zero(void **state)
     if (ls_state_read(&read, doc, &err) != LS_OK)
         fail_msg("%s", err.text);
     assert_int_equal(read.standing.position.steps, 16);
-    assert_int_equal(read.standing.position.best.kept, 0); /* younger than the others */
+    assert_int_equal(read.standing.position.best.kept, 0); /* key that older files lack */
     assert_true(read.standing.test_metric == 0);
     ls_json_destroy(doc);
 }

@@ -4,7 +4,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* The names under which glibc has the original functions, which are replaced here. */
+/* glibc's names for the original functions. The functions with the usual names are defined in this
+ * file. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);

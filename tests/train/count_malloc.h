@@ -1,5 +1,5 @@
-/* Counts all calls of the C library's allocator, from any thread and any library of the process, by
- * replacing the allocator's functions. Needs glibc. */
+/* Counts all calls of the C library's allocator, from any thread and any library of the process.
+ * Replaces the allocator's functions by functions that count. Needs glibc. */
 #ifndef TESTS_TRAIN_COUNT_MALLOC_H
 #define TESTS_TRAIN_COUNT_MALLOC_H
 

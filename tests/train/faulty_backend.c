@@ -11,8 +11,8 @@
 
 faults fault;
 
-/* The table of the reference back end's devices. All devices share one table. The first open writes
- * the pointer, before any use. */
+/* The functions of the reference back end's devices. All devices share one table of functions. The
+ * first opening of a device sets this pointer. */
 static const ls_device_ops *real;
 
 void fault_reset(void)
@@ -24,7 +24,7 @@ static int is_faulty(const ls_device *device)
 {
     ls_device_info info;
     real->describe(device, &info);
-    return info.name[4] - '0' == fault.device; /* "ref(1)" */
+    return info.name[4] - '0' == fault.device; /* the number in a name such as "ref(1)" */
 }
 
 static int due(const ls_device *device, atomic_int *calls, int at)
@@ -37,9 +37,9 @@ static int gone(ls_error *err, const char *what)
     return ls_fail(err, LS_EDEVICE, "the device fell off the bus in %s", what);
 }
 
-/* Counts the shards of the devices. On the slow device, the first shard waits until the others have
- * computed `wait_for` shards. After half a minute it waits no longer, and the test that uses the
- * slow device fails. */
+/* Counts the shards of the other devices. On the slow device, the first shard waits until the other
+ * devices have computed `wait_for` shards. The wait ends after half a minute; others_in_time then
+ * stays 0, and the test fails. */
 static void be_slow(const ls_device *device)
 {
     const struct timespec pause = {.tv_nsec = 1000000};

@@ -1,4 +1,5 @@
-/* The description of the CPU back end's kernels. */
+/* The description of the CPU back end's kernels (the code of its ops), which depend on the
+ * instruction set. */
 #ifndef TESTS_TRAIN_KERNELS_H
 #define TESTS_TRAIN_KERNELS_H
 

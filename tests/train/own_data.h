@@ -1,5 +1,5 @@
-/* A data source of the caller (ls_data_source): 96 training and 40 test images of 1 × 28 × 28,
- * which a small network can learn. */
+/* A data source as a program passes it to the library (ls_data_source): 96 training and 40 test
+ * images of 1 × 28 × 28 bytes, which a small network can learn. */
 #ifndef TESTS_OWN_DATA_H
 #define TESTS_OWN_DATA_H
 
@@ -10,11 +10,12 @@
 #define OWN_CLASSES 10
 #define OWN_PIXELS (28 * 28)
 
-/* Returns a data source called "own". The member `user` may point to an int, the number, from 1, of
- * the call of `read` that fails. */
+/* Returns a data source called "own". The caller may set its member `user` to a pointer to an int:
+ * the number, from 1, of the call of `read` that fails. */
 ls_data_source own_data(int streamed);
 
-/* Fills row `row` with the values that the callback `read` gives. */
+/* Writes the image and the label of row `row`, the same as the data source's callback `read`.
+ * `test`: 1 for a test row, 0 for a training row. */
 void own_row(int test, uint32_t row, uint8_t *image, int32_t *label);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define FIRST_COUNTED 3 /* allocations are counted from this step on */
 
-#ifdef LS_EMULATED /* emulated, ResNet-18 takes more than twenty minutes */
+#ifdef LS_EMULATED /* in an emulator ResNet-18 takes more than twenty minutes */
 #define NETS 1
 #else
 #define NETS 2
@@ -19,10 +19,10 @@
 typedef struct counts {
     ls_host host;
     atomic_long host_calls; /* allocations through the host's hooks */
-    /* `host_calls` at step FIRST_COUNTED, and at the epoch's last step */
+    /* Values of `host_calls` at step FIRST_COUNTED and at the epoch's last step. */
     long host_begin, host_end;
     long malloc_begin, malloc_end;
-    long evaluated_malloc; /* count after the evaluation */
+    long evaluated_malloc; /* calls of the allocator until the end of the evaluation */
 } counts;
 
 static void *counting_alloc(void *user, size_t bytes, size_t align)
@@ -51,8 +51,8 @@ static void on_progress(void *user, const ls_progress *p)
     }
 }
 
-/* The config of ResNet-18 with a few images: evaluating the built-in data's test split would take
- * many times as long as the steps. */
+/* The config of ResNet-18, changed to a few images. With all test images of the built-in data the
+ * evaluation takes many times as long as the steps. */
 static char resnet[16384];
 
 static void use_resnet(fixture *f)
@@ -124,7 +124,7 @@ static void steps_on_the_cpu_allocate_nothing(void **state)
     }
 }
 
-/* Tests that the counter counts. */
+/* Tests that count_malloc_calls counts a call of malloc. */
 static void the_counter_sees_an_allocation(void **state)
 {
     (void)state;

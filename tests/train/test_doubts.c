@@ -26,8 +26,8 @@ static void keep(void *user, ls_log_level level, const char *text)
     strcat(to, "\n");
 }
 
-/* Opens a table of `rows` rows with the given header, whose lines are made by the format `line`,
- * and collects the messages about it. */
+/* Opens a table of `rows` rows, and collects the messages about the table. `header`: its first
+ * line. `line`: format of all other lines. */
 static void tell(said *s, const char *header, const char *line, int rows, ls_data_keys keys)
 {
     scratch dir;
@@ -92,7 +92,7 @@ static void columns_that_say_nothing_are_named(void **state)
     warns(&s, "column \"at\" goes down evenly from row to row");
     tell(&s, "at,y", "%d00,%d", 60, of_y); /* no warning: there is no other column to learn from */
     assert_string_equal(s.warnings, "");
-    /* no warning: the numbers are not whole, as positions of a measurement */
+    /* no warning: the numbers are not whole, so the column can be a measured position */
     tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y);
     assert_string_equal(s.warnings, "");
     tell(&s, "who,y", "name %d,%d", 60, of_y);
@@ -152,9 +152,9 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     keys.standardize_target = 1;
     tell(&s, "a,y", "%d.5,%d", 80, keys);
     warns(&s, "are 2 different whole numbers, and are learnt as values");
-    tell(&s, "a,y", "1.5,%d", 80, keys); /* all targets are different numbers */
+    tell(&s, "a,y", "1.5,%d", 80, keys); /* no warning: all targets are different numbers */
     assert_string_equal(s.warnings, "");
-    tell(&s, "y,a", "%d,%d.5", 80, of_y); /* as many different values as rows */
+    tell(&s, "y,a", "%d,%d.5", 80, of_y); /* each row has another target */
     warns(&s, "taken for 80 classes of 80 rows");
 }
 

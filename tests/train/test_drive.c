@@ -15,7 +15,8 @@
 #define BATCH 32
 #define STEPS 3 /* number of steps of an epoch */
 
-/* A trainer whose steps depend on all kinds of state, with the caller's data. */
+/* A trainer with the test's own data. Its steps depend on weights, momentum and running
+ * statistics. */
 typedef struct scenario {
     fixture f;
     ls_data_source data;
@@ -51,7 +52,8 @@ static void end(scenario *s)
     fixture_end(&s->f);
 }
 
-/* Chooses the rows that step `step` (from 0) has in a run with seed 5. */
+/* Fills images and labels with the rows that step number `step` (from 0) has in a run with seed
+ * 5. */
 static void choose(scenario *s, uint64_t step)
 {
     uint32_t order[OWN_TRAIN];
@@ -246,7 +248,8 @@ static void loading_goes_back_in_the_same_trainer(void **state)
     scratch_end(&files);
 }
 
-/* The checkpoint of a step is written again if the trainer has reached that step anew. */
+/* A trainer loads an older checkpoint and reaches the same step a second time, with other weights.
+ * The checkpoint of that step must be written again. */
 static void a_step_that_was_reached_anew_is_saved_anew(void **state)
 {
     (void)state;
@@ -354,8 +357,8 @@ static int is_saved(const char *run, int steps)
     return access(path, F_OK) == 0;
 }
 
-/* After step 4 no checkpoint is saved. The best of the saved checkpoints is kept, also after a
- * resume. */
+/* The best evaluation is after step 4, where no checkpoint is saved. The checkpoint of the previous
+ * best evaluation, after step 3, must be kept, also after a resume. */
 static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **state)
 {
     (void)state;
@@ -386,8 +389,8 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
     scratch_end(&files);
 }
 
-/* The model learns nothing, so `patience` is used up after the second evaluation. The last epoch is
- * saved too. */
+/* The model learns nothing, so `patience` is used up after the second evaluation. A checkpoint must
+ * be saved after each epoch all the same, also after the last. */
 static void each_epoch_is_saved_when_patience_has_run_out(void **state)
 {
     (void)state;
@@ -428,7 +431,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
     fixture_set(&s.f, run_dir);
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
-    for (int i = 0; i < 3; i++) { /* the first is the best; the others count for patience */
+    for (int i = 0; i < 3; i++) { /* evaluation 0 is the best; the other two are not better */
         assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
         assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
     }
@@ -641,7 +644,7 @@ static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void *
         begin(&s, 1, "devices=ref:2");
         s.data.user = &until_failure;
         ls_trainer *t;
-        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* the open reads the test rows */
+        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* reads the test rows: call 1 */
         if (call > 1) {
             assert_int_equal(status, LS_OK);
             status = ls_trainer_run(t, &s.f.err);
@@ -665,7 +668,8 @@ static void a_label_that_is_no_class_is_refused_by_its_row(void **state)
     end(&s);
 }
 
-/* Labels above 255 must reach the loss: all 300 biases change, those of the labels most. */
+/* Labels above 255 must not be cut to a byte. All 300 biases change in a step, and the biases of
+ * the rows' labels change most. */
 static void labels_need_more_than_a_byte(void **state)
 {
     (void)state;
@@ -695,7 +699,8 @@ static void labels_need_more_than_a_byte(void **state)
     }
 }
 
-/* Rows that are held out are only evaluated, so their contents have no influence on the weights. */
+/* Reads rows, and overwrites those that `held` marks as held out. Held-out rows are only evaluated,
+ * so the change must not change the weights. */
 static int read_marked(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *err)
 {
@@ -763,7 +768,7 @@ static void a_sink_that_is_added_gets_what_follows(void **state)
     step(&s, t, 1);
     assert_int_equal(seen, 1);
     ls_trainer_close(t);
-    assert_int_equal(seen, 2); /* the second one at the end */
+    assert_int_equal(seen, 2); /* the second record is run_end */
     assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"finished\""));
     end(&s);
 }

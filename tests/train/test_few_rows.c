@@ -1,7 +1,6 @@
-/* Tests that the prediction for a row has the same bits whatever other rows are predicted together
- * with it. Rows are predicted one at a time, a few at a time and sixteen at a time. The networks
- * come from a generator of random networks, or have layers that are wide enough for Winograd's
- * algorithm.
+/* Tests that the prediction for a row has the same bits, with any other rows in the same call. Rows
+ * are predicted one at a time, a few at a time and sixteen at a time. The networks come from a
+ * generator of random networks, or have layers that are wide enough for Winograd's algorithm.
  *
  *     few_rows NETS WIDE     NETS: number of random networks; WIDE: number of wide networks */
 #include "campaigns/swarm.h"
@@ -22,14 +21,14 @@ enum { ROWS = 48, MOST = 40 };
 #define END "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}"
 
 static const char *const wide[] = {
-    /* A LeNet: small windows, 5 × 5 windows that are computed in two halves, and a dense layer
-     * whose number of outputs is no multiple of 16. */
+    /* A LeNet: small kernel windows, 5 × 5 windows that are computed in two halves, and a dense
+     * layer whose number of outputs is no multiple of 16. */
     CONV("\"out\":20,\"kernel\":3") "," RELU "," POOL "," CONV(
         "\"out\":50,\"kernel\":5") "," RELU "," POOL
                                    ",{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":150}," RELU
                                    ",{\"type\":\"dense\",\"out\":10}",
-    /* Windows of 3 × 3 whose tiles extend over the edge of the image, with pooling; more channels
-     * than are summed at a time. */
+    /* Windows of 3 × 3 with pooling. The blocks of outputs that are computed at once (tiles) extend
+     * over the edge of the image, and there are more channels than are summed at once. */
     CONV("\"out\":18,\"kernel\":3,\"stride\":3") "," CONV(
         "\"out\":72,\"kernel\":3,\"padding\":1") "," RELU
                                                  "," CONV(
@@ -44,8 +43,8 @@ static const char *const wide[] = {
                                                                                 "\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
 };
 
-/* Returns network `net`: the first `drawn` networks come from the generator, the others are those
- * above. */
+/* Returns the text of network number `net`. The first `drawn` networks come from the generator of
+ * random networks; the others are in the array above. */
 static char *text_of(int net, int drawn, const ls_data_source *data)
 {
     static char text[65536];
@@ -68,7 +67,7 @@ typedef struct scenario {
     const ls_data_source *sources[1];
 } scenario;
 
-/* Trains the model for a few steps, so that its weights have no special values, and returns a
+/* Trains the model for a few steps, so that no weight has a special value such as 0. Returns a
  * snapshot. The caller closes *t. */
 static ls_snapshot *trained(ls_trainer **t, scenario *s, const char *model)
 {
@@ -105,7 +104,7 @@ static void check(const char *model, const uint8_t *images)
     ls_snapshot *net = trained(&t, &s, model);
     predict(net, images, ROWS, all, model); /* three groups of sixteen */
     for (uint32_t n = 1; n <= MOST; n++) {
-        /* the row gets another position among the sixteen lanes */
+        /* the row gets another position among the sixteen rows that a vector register holds */
         const uint32_t first = n * 5 % (ROWS - n + 1);
         predict(net, images + first * OWN_PIXELS, n, some, model);
         for (uint32_t i = 0; i < n; i++)

@@ -1,6 +1,6 @@
-/* Tests clipping, frozen parameters, learning rates by name, and a moving average of the weights:
- * the effect of each on a step, and that the weights are bit-identical with any number of workers
- * and after a stop and resume. */
+/* Tests clipping, frozen parameters, learning rates by name, class weights, and a moving average of
+ * the weights: the effect of each on a step, and that the weights are bit-identical with any number
+ * of workers and after a stop and resume. */
 #include "data/scratch.h"
 #include "nn/replica_impl.h"
 #include "runner.h"
@@ -23,9 +23,10 @@ typedef struct scenario {
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_behind; /* the run stops after this step; 0: it does not stop */
-    int is_killed;        /* the run is stopped by SIGKILL; if 0, by ls_trainer_interrupt */
+    int is_killed;        /* 1: the run is stopped by SIGKILL; 0: by ls_trainer_interrupt */
     int steps;            /* number of step records, if keep_norm receives the records */
-    /* gradient norms of these records as they were written, each followed by a comma */
+    /* gradient norms of the step records, in the text form of the records, each followed by a
+     * comma */
     char norms[800];
 } scenario;
 
@@ -39,7 +40,8 @@ static void on_progress(void *user, const ls_progress *p)
     ls_trainer_interrupt(s->trainer);
 }
 
-/* Receives records: appends the gradient norm of a step to `norms`. */
+/* A callback that receives records: counts the step records, and appends their gradient norms to
+ * `norms`. */
 static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
 {
     static const char key[] = "\"grad_norm\":";
@@ -95,7 +97,7 @@ static float *weights_of(ls_trainer *t)
     return weights;
 }
 
-/* Parameters before and after one step with plain gradient descent at a rate of 1. */
+/* Parameters before and after one step of plain gradient descent with a learning rate of 1. */
 typedef struct one_step {
     float *before, *after;
     const ls_model *model;
@@ -144,7 +146,9 @@ static const char *const backends[] = {"ref", "cpu"};
 static int is_there(int b)
 {
 #if defined(__SANITIZE_THREAD__)
-    return b == 0; /* ThreadSanitizer does not see accesses of code that was compiled without it */
+    /* ThreadSanitizer does not see memory accesses of the CPU kernels, which are built without it
+     */
+    return b == 0;
 #else
     return b == 0 || has_backend(backends[b]);
 #endif
@@ -153,8 +157,8 @@ static int is_there(int b)
 /* Parameters: c1.weight c1.bias n1.weight n1.bias c2.weight c2.bias fc.weight fc.bias. */
 enum { PARAMS = 8, C2 = 4, FC = 6 };
 
-/* Checks that there is one step record, with this gradient norm. NAN: the record must have no
- * norm. */
+/* Checks that there is one step record, with the gradient norm `wanted`. NAN: the record must have
+ * no norm. */
 static void expect_norm(const scenario *s, double wanted)
 {
     assert_int_equal(s->steps, 1);
@@ -170,8 +174,8 @@ static void a_clipped_step_is_as_long_as_the_norm(void **state)
     for (int b = 0; b < 2 && is_there(b); b++) {
         double free_length = 0, without_c2 = 0;
         for (int form = 0; form < 4; form++) {
-            /* In the third case frozen parameters do not count for the norm; in the fourth case
-             * gradients are not clipped. */
+            /* form 2: some parameters are frozen, and do not count for the norm; form 3: the limit
+             * is so large that gradients are not clipped */
             static const char *const optimizer[] = {
                 plain, "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
                 "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
@@ -241,10 +245,10 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
         const ls_plan *plan = o.trainer->engine->worker[0].replica->plan[0];
         for (int k = 0; k < plan->nodes; k++)
             computed += plan->node[k].backward;
-        assert_int_equal(computed, 1); /* fc */
+        assert_int_equal(computed, 1); /* only the backward pass of fc */
         assert_false(plan->node[plan->nodes - 1].needs_dx);
         assert_true(distance(&o, 0, FC) == 0 && distance(&o, FC, PARAMS) > 0);
-        /* Its running statistics do not change either. */
+        /* The running statistics of n1 do not change either. */
         assert_memory_equal(o.after + o.model->stat[0]->offset, o.before + o.model->stat[0]->offset,
                             2 * o.model->stat[0]->count * sizeof(float));
         drop(&o);
@@ -252,9 +256,9 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
     }
 }
 
-/* No layer before n1 has parameters that are trained, but p, whose output is added to the output of
- * n1, has. Whether batch norm and addition are one op or two, the statistics of n1 do not change,
- * and the step is the same. */
+/* All layers before n1 are frozen. The layer p, whose output is added to the output of n1, is
+ * trained. The statistics of n1 must not change. A back end can compute batch norm and addition as
+ * one op or as two; the step must be the same. */
 static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns(void **state)
 {
     double length[2] = {0, 0};
@@ -329,7 +333,7 @@ static void classes_weigh_as_they_are_told(void **state)
     for (int b = 0; b < 2 && is_there(b); b++) {
         double length[3];
         for (int form = 0; form < 3; form++) {
-            /* In the third case rows of odd classes have the weight 0. */
+            /* weights[2]: rows of odd classes have the weight 0 */
             static const char *const weights[] = {
                 "ema=0", "class_weights=[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]",
                 "class_weights=[1,0,1,0,1,0,1,0,1,0]"};
@@ -348,7 +352,8 @@ static void classes_weigh_as_they_are_told(void **state)
     }
 }
 
-/* 96 rows of ten classes: 9 or 10 rows of each class. */
+/* The 96 training rows have ten classes, with 9 or 10 rows of each class. "balanced" must give the
+ * same weights as the list that is computed from these numbers. */
 static void balanced_weights_are_those_of_the_training_rows(void **state)
 {
     char list[300] = "class_weights=[", hash[2][65];
@@ -490,7 +495,7 @@ static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_work
         }
 }
 
-/* Runs in a process of its own, which is killed. */
+/* Called in a child process, which is killed during the run. */
 static void train_until_killed(scenario *s)
 {
     char hash[65];

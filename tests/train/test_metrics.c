@@ -25,8 +25,8 @@ static uint32_t next(uint32_t *state)
     return *state >> 8;
 }
 
-/* Rows whose scores have few different values, so that many are equal. `row` lists the rows in
- * another order than that in memory. */
+/* Rows whose scores (outputs of a model) have few different values, so that many scores are equal.
+ * `row` lists the rows in another order than the order in memory. */
 typedef struct rows {
     float scores[ROWS * OUTPUTS], targets[ROWS * OUTPUTS];
     int32_t labels[ROWS];
@@ -73,7 +73,7 @@ static void classes_are_counted_as_by_hand(void **state)
             const int32_t label = r.labels[r.row[i]];
             int before = 0, best = OUTPUTS - 1;
             for (int k = OUTPUTS - 1; k >= 0; k--) {
-                best = s[k] >= s[best] ? k : best; /* the first of equal scores */
+                best = s[k] >= s[best] ? k : best; /* of equal scores the first counts */
                 before += s[k] > s[label] || (s[k] == s[label] && k < label);
             }
             count[label][best]++;
@@ -134,7 +134,8 @@ static void r2_and_mae_are_those_of_float64(void **state)
     double absolute = 0, squares = 0, spread = 0;
     (void)state;
     draw_rows(&r, 3);
-    /* The targets are far from 0, so sums in float would lose all digits. */
+    /* The targets are far from 0. Sums in float lose all digits then, so this tests that sums are
+     * computed in double. */
     for (uint32_t i = 0; i < ROWS * 2; i++)
         r.targets[i] = 1e4f + (float)(i % 17) / 16;
     for (uint32_t i = 0; i < ROWS * 2; i++)
@@ -233,7 +234,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
             all += m->confusion[k];
             hits += k % (OWN_CLASSES + 1) == 0 ? m->confusion[k] : 0;
         }
-        /* The number that the kernels of the loss have counted. */
+        /* The number of correct rows must be the one that the op of the loss has counted. */
         assert_int_equal(all, OWN_TEST);
         assert_true(hits > 8 && (double)hits / OWN_TEST == ls_trainer_result(t)->test_accuracy);
         ls_trainer_close(t);
@@ -298,8 +299,8 @@ static int read_many(void *user, int test, const uint32_t *which, uint32_t count
     return LS_OK;
 }
 
-/* A host that refuses allocations of more than LS_SCORES_BYTES unless `large`, and counts the log
- * messages about metrics that are not computed. */
+/* A host (the allocator and log of a program) that refuses allocations of more than LS_SCORES_BYTES
+ * unless `large` is set. It counts the log messages about metrics that are not computed. */
 typedef struct small_host {
     ls_host host;
     int said;
@@ -381,7 +382,7 @@ static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
 
 /* ---- the best, and patience ---- */
 
-/* Begins a run that learns nothing, so the first evaluation stays the best. */
+/* Begins a run that learns nothing. Therefore its first evaluation stays the best. */
 static void begin_idle(scenario *s, const char *devices, const char *run_dir)
 {
     begin(s, devices);
@@ -429,7 +430,8 @@ static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
     scratch_end(&place);
 }
 
-/* A host that allows a given number of allocations, and counts the blocks that were not freed. */
+/* A host (the allocator of a program) that allows a given number of allocations, and counts the
+ * blocks that were not freed. */
 typedef struct poor_host {
     ls_host host;
     int left, live;
@@ -598,8 +600,9 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
     scratch_end(&place);
 }
 
-/* The sink refuses the record of the evaluation after the first or second epoch. The fourth
- * evaluation must be the last one, as in a run without that failure. */
+/* The sink refuses the record of the evaluation after the first or second epoch, which ends the
+ * run. The resumed run repeats that evaluation, which must count for `patience` only once. So the
+ * fourth evaluation must be the last one, as in a run without that failure. */
 static void an_evaluation_that_failed_counts_once(void **state)
 {
     scratch place;

@@ -1,5 +1,5 @@
-/* Tests models that are opened from files of weights: their predictions, their use by several
- * threads, and invalid files. */
+/* Tests models that are opened from files of weights (ls_model_open): their predictions, their use
+ * by several threads, and invalid files. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
@@ -26,7 +26,7 @@ typedef struct scenario {
     const char *path;
     ls_model_options options;
     uint8_t images[ROWS * OWN_PIXELS];
-    float scores[ROWS * OWN_CLASSES]; /* scores that the trainer has computed */
+    float scores[ROWS * OWN_CLASSES]; /* scores that the trainer has computed for the same rows */
 } scenario;
 
 static void begin(scenario *s)
@@ -117,7 +117,7 @@ static void classes_have_the_names_of_the_data(void **state)
     if (ls_trainer_open(&t, &s.f.options, &s.f.err) != LS_OK) {
         scratch_end(&s.dir);
         fixture_end(&s.f);
-        skip(); /* the data is not installed */
+        skip(); /* nothing to test: the data is not installed */
     }
     /* a checkpoint is a file of weights too */
     assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
@@ -327,7 +327,8 @@ static void files_that_are_cut_off_are_refused(void **state)
     end(&s);
 }
 
-/* Writes a safetensors file without tensors, whose metadata contain this card. */
+/* Writes a safetensors file without tensors, whose metadata contain `card`, the description of a
+ * model (config/card.h). */
 static void put_card(scenario *s, const char *card)
 {
     char header[3000], bytes[3100];
@@ -410,7 +411,8 @@ static void flipped_bytes_never_crash(void **state)
 /* ---- memory --------------------------------------------------------------------------------- */
 
 typedef struct tight {
-    /* number of allocations that still succeed, and number of blocks that are not freed */
+    /* left: number of allocations that still succeed; held: number of blocks that are allocated
+     * now */
     atomic_long left, held;
 } tight;
 

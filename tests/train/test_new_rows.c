@@ -1,5 +1,5 @@
-/* Tests predictions for new rows. Rows that are read from a file of the user must give the same
- * results as in the evaluation of the run. */
+/* Tests predictions for new rows. The rows are read from a file of the user. If they are the rows
+ * of the evaluation, they must give the same results. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/train_fixture.h"
@@ -54,7 +54,7 @@ static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
     return model;
 }
 
-/* Runs a training on the table, and opens the file of its weights. */
+/* Trains on the table, and opens the file of the trained weights. */
 static void begin(scenario *s, const char *more)
 {
     char test[512];
@@ -104,7 +104,7 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     assert_int_equal(
         ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, ROOM(logits), &s.f.err), LS_OK);
-    /* for a model of values the logits are the values */
+    /* if a model predicts values, the logits are the values */
     assert_memory_equal(logits, value, sizeof value);
     assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, ROOM(logits), &s.f.err),
                      LS_OK);
@@ -191,8 +191,8 @@ static const char *wide_data(char out[1024], scratch *dir)
     return out;
 }
 
-/* Tests as many columns as a table of genes has. The file of weights contains the scale of each
- * column. */
+/* Tests a table with very many columns, as tables of genes have. The file of weights contains the
+ * scale of each column. */
 static void a_wide_table_is_standardised_too(void **state)
 {
     enum { WIDE = 17000 };
@@ -220,7 +220,7 @@ static void a_wide_table_is_standardised_too(void **state)
     assert_int_equal(ls_model_predict(model, rows, 2, values, ROOM(values), &f.err), LS_OK);
     const double found =
         ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
-    /* a loss of 0.5 means that nothing was learnt */
+    /* a model that has learnt nothing has a loss of 0.5 */
     if (!(loss < 0.4 && fabs(found - loss) < 1e-5))
         fail_msg("loss %g in the training, %g of the file", loss, found);
     ls_snapshot_release(model);

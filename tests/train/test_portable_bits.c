@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Version of the kernels that have these hashes. A change of the bits of any op or key, also of one
- * that no hash covers, must increase the number. A resumed run compares the number. The hashes must
- * not change without it. */
+/* Version of the CPU back end's kernels (the code of its ops) that give the hashes in this file. A
+ * change of the result bits of any op or config key must increase the number, even if no hash in
+ * this file changes. A resumed run compares the number with that of its checkpoint. */
 #define KERNELS "portable kernels 5,"
 
 #define LENET "00e0f49d67d1c52f5a2e375ee4673b41fbbd41c31801f10fa6db9d388c628ea4"
@@ -26,7 +26,8 @@
 
 static char text[16384];
 
-/* Layer types that the other three models lack. Shards of 48 rows are processed in blocks. */
+/* Layer types that the other three models lack. Shards have 48 rows; the kernels compute a shard of
+ * that size in several blocks of rows. */
 static const char layers[] =
     "{\"data\": {\"name\": \"synthetic\", \"limit\": 192}, \"batch_size\": 96, \"shards\": 2, \"epochs\": 2,"
     "\"run_dir\": null, \"init\": {\"name\": \"kaiming\"}, \"ema\": 0.9, \"label_smoothing\": 0.1,"

@@ -1,6 +1,6 @@
-/* Tests the smaller last minibatch with the real Fashion-MNIST. Of the training rows it has 96 with
- * minibatches of 256 and of 512 rows; of the test rows it has 16 or 272. Skipped if the data is not
- * installed. */
+/* Tests the last minibatch of an epoch, which is smaller, with the real Fashion-MNIST. With
+ * minibatches of 256 or 512 rows the last minibatch has 96 training rows, and 16 or 272 test rows.
+ * Skipped if the data is not installed. */
 #include "runner.h"
 #include "train/train_fixture.h"
 
@@ -49,7 +49,7 @@ static void check_epoch(const char *batch, int steps, double rows)
     assert_non_null(strstr(fixture_record(&f, "run_start", 0), "\"payload\":\"published\""));
     double hits = ls_trainer_result(t)->test_accuracy * 10000;
     assert_true(fabs(hits - round(hits)) < 1e-6);
-    /* the model has learnt: a linear model reaches an accuracy of about 0.8 */
+    /* a linear model reaches an accuracy of about 0.8, so this model has learnt */
     assert_true(hits > 7000);
     ls_trainer_close(t);
     fixture_end(&f);

@@ -1,6 +1,7 @@
-/* Tests how often `bind` of a back end's ops is called. If the device does not declare
- * LS_DEVICE_REBINDS, or records ops, each op must be bound once. If it declares LS_DEVICE_REBINDS,
- * the results must have the same bits. */
+/* Tests how often `bind` of a back end's ops is called (bind: set the addresses of an op's
+ * buffers). If the device does not declare LS_DEVICE_REBINDS, or if it records ops, each op must be
+ * bound exactly once. Otherwise ops can be bound again to other addresses, and the results must
+ * have the same bits. */
 #include "base/error.h"
 #include "engine/view.h"
 #include "ref/ref.h"
@@ -17,8 +18,9 @@ static struct {
     atomic_int ops, binds;
 } declared;
 
-/* The reference back end's table, and functions of its ops that also count the calls of `bind`.
- * Devices are opened one at a time. */
+/* The functions of the reference back end's devices, the functions of its ops, and copies of the
+ * latter that also count the calls of `bind`. `lock` protects them, because several workers open
+ * their devices at the same time. */
 static const ls_device_ops *real;
 static const ls_op_impl *real_impl[4];
 static ls_op_impl counting[4];
@@ -78,7 +80,7 @@ static int open_device(ls_device **out, const ls_device_request *request, ls_err
     if (status != LS_OK)
         return status;
     pthread_mutex_lock(&lock);
-    if (!real) { /* other devices may already use these functions */
+    if (!real) { /* set only once, because other devices can already be using these functions */
         real = (*out)->ops;
         plain = *real;
         plain.describe = describe;
@@ -103,8 +105,8 @@ static const ls_backend counted = {.abi = LS_PLUGIN_ABI,
                                    .probe = probe,
                                    .open = open_device};
 
-/* Runs three steps of six shards. *again becomes the number of calls of `bind` beyond the first
- * call of each op. */
+/* Runs three steps of six shards. *again becomes the number of calls of `bind`, without the first
+ * call for each op. */
 static const char *run(bool rebinds, bool records, const char *devices, int *again)
 {
     static char hash[65];
@@ -140,8 +142,8 @@ static void ops_are_bound_again_only_where_the_device_says_so(void **state)
     }
 }
 
-/* Returns the size in bytes of a device's memory. With one shard per worker a fold has no
- * arenas. */
+/* Returns the size in bytes of a device's memory, as the record run_start reports it. The callers
+ * use one shard per worker, so that a worker needs no extra memory for partial sums. */
 static double device_bytes(bool rebinds, const char *devices, const char *shards)
 {
     fixture f;
@@ -164,8 +166,8 @@ static void the_total_is_counted_wherever_it_lies(void **state)
     assert_true(own > 0 && own == device_bytes(true, "devices=counted:3", "shards=3"));
 }
 
-/* A single worker computes the sum in the arena of its gradient, so it has one arena less: the
- * total. */
+/* A single worker computes the sum of gradients in the array of its gradient. So it has no array
+ * for the total. */
 static void a_single_worker_has_no_total(void **state)
 {
     fixture f;
@@ -192,8 +194,9 @@ static void train_step(fixture *f, ls_trainer *t, int step)
         fail_msg("%s", f->err.text);
 }
 
-/* Drives a trainer of two devices. The second device stalls in step 2, and its worker wakes while
- * steps continue. `weights` receives the weights after COMPARED_STEP steps. */
+/* Drives a trainer of two devices. The second device stalls in step 2 (its worker sleeps). The
+ * worker wakes while the other worker continues with later steps. `weights` receives the weights
+ * after COMPARED_STEP steps. */
 static void leave_behind(float *weights, size_t room)
 {
     static const char *const faults[] = {"worker=1,step=2,kind=stall,stage=shard,seconds=1"};
@@ -224,9 +227,9 @@ static void leave_behind(float *weights, size_t room)
     fixture_end(&f);
 }
 
-/* The streamed rows that a stalled worker may still read are left to it, and the others get a new
- * feed. A worker that wakes while steps continue therefore reads the rows that it was sent.
- * ThreadSanitizer detects a write to these rows. */
+/* A stalled worker can still read the buffer of streamed rows (the feed). So this buffer is left to
+ * it, and the other workers get a new feed. If the stalled worker wakes while steps continue, it
+ * must read the rows of its own step. ThreadSanitizer detects a write to these rows. */
 static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
 {
     static float weights[2][1 << 16];

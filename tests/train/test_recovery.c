@@ -1,7 +1,7 @@
-/* Tests that no step is lost with a device. Whichever worker fails or stalls, at whichever stage of
- * a step, the other workers must finish the run with weights that are bit-identical to those of a
- * run without faults. tests/campaigns/worker_faults.c tests the same with thousands of random
- * sequences of faults. */
+/* Tests that no step is lost if a device is lost. Any worker can fail or stall (show no sign of
+ * life), at any stage of a step. The other workers must then finish the run with weights that are
+ * bit-identical to those of a run without faults. tests/campaigns/worker_faults.c tests the same
+ * with thousands of random sequences of faults. */
 #include "runner.h"
 #include "train/train_fixture.h"
 
@@ -28,8 +28,8 @@ static const char *undisturbed(void)
     return hash;
 }
 
-/* Runs the recipe on three workers with these faults. Returns the trainer, which the caller
- * closes. */
+/* Runs the recipe on three workers with the injected faults `faults`. Returns the trainer, which
+ * the caller closes. */
 static ls_trainer *run_with(fixture *f, const char *const *faults, int count)
 {
     recipe(f, "devices=ref:3");
@@ -55,8 +55,8 @@ static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
     (void)state;
     memcpy(hash, undisturbed(), sizeof hash);
     for (size_t s = 0; s < sizeof stages / sizeof *stages; s++) {
-        /* The short form of the test lets one of the three workers fail at each stage, the long
-         * form (nightly) lets each of them fail. */
+        /* In the short form of the test one of the three workers fails at each stage. In the long
+         * form (nightly) each of the three workers fails at each stage, in a run of its own. */
         for (unsigned w = ls_tests_rounds(s % 3, 0); w < 3; w += ls_tests_rounds(3, 1)) {
             const int worker = (int)w;
             const int step = 1 + (int)(s + (size_t)worker) % STEPS;
@@ -78,16 +78,16 @@ static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
     }
 }
 
-/* A stalled worker may still read the partial sum that the other worker showed. It must then be in
- * memory that the other worker no longer uses. */
+/* A stalled worker can still read the partial sum that the worker `other` has shared with it. In
+ * that case the sum must be in memory that `other` no longer uses. */
 static void expect_shown_sum_left_alone(const ls_train_worker *other)
 {
     if (other->old_folds)
         assert_ptr_not_equal(other->old_folds->fold.leaf, other->fold.leaf);
 }
 
-/* Two workers with one shard each compute the sum piece by piece in their updates. The commit point
- * is before the update. */
+/* Two workers with one shard each compute the sum piece by piece in their updates. The commit
+ * point, after which a step counts as done, is before the update. */
 static void a_device_that_fails_among_two_costs_no_step(void **state)
 {
     static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
@@ -99,8 +99,8 @@ static void a_device_that_fails_among_two_costs_no_step(void **state)
         const int step = 1 + (int)s % STEPS, worker = (int)(s / 2) % 2;
         const char *faults[] = {fault};
         fixture f;
-        /* With the longer deadline a worker that stalls in a report may return before it is given
-         * up. */
+        /* In slow builds the deadline is longer, so a worker that stalls before its report can
+         * return before the deadline. Such cases are not tested in slow builds. */
         if (SLOW_BUILD && stalls && strcmp(stages[s / 2], "report") == 0)
             continue;
         recipe(&f, "devices=ref:1");
@@ -165,8 +165,8 @@ static void devices_may_fail_one_after_another_until_one_is_left(void **state)
     fixture_end(&f);
 }
 
-/* Eight shards on ten workers: two workers have no shard. When other workers are lost, these two
- * get shards, and one of the two is lost later. */
+/* Ten workers share eight shards: two workers have no shard. When other workers are lost, these two
+ * get shards. One of the two is lost later. */
 static void a_worker_without_a_shard_takes_over(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=fail",
@@ -210,8 +210,9 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
     char hash[65], fault[100];
     (void)state;
     memcpy(hash, undisturbed(), sizeof hash);
-    /* The short form tests "shard", "apply" and "evaluate": one stage before the point at which all
-     * workers have the sum of the step, and two after it. The long form tests all stages. */
+    /* The short form tests the stages "shard", "apply" and "evaluate". At "shard" the workers do
+     * not have the sum of the step yet, at the other two they have it. The long form tests all
+     * stages. */
     for (size_t s = ls_tests_rounds(1, 0); s < sizeof stages / sizeof *stages;
          s += ls_tests_rounds(2, 1)) {
         const int worker = (int)s % 3;
@@ -262,7 +263,7 @@ static void replicas_that_differ_are_an_error(void **state)
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_non_null(strstr(f.err.text, "after step 2 the replicas are no longer equal"));
-    /* no worker is left whose weights could be hashed */
+    /* no worker is left, so there are no weights and no hash */
     assert_string_equal(ls_trainer_result(t)->weights_sha256, "");
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
@@ -289,10 +290,9 @@ static void a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so(voi
     fixture_end(&f);
 }
 
-/* A single worker sums its gradients in place, in the memory in which its first shard's gradient
- * was computed. The search for the shard with the bad loss computes shards again and thereby
- * overwrites that sum. The skipped step must have the same effect all the same as with two or three
- * workers. */
+/* A single worker sums its gradients in the memory of its first shard's gradient. The search for
+ * the shard with the bad loss computes shards again and overwrites that sum. Nevertheless a skipped
+ * step must have the same effect as with two or three workers. */
 static void a_single_worker_skips_a_step_like_several(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=nan"};

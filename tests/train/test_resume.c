@@ -1,6 +1,6 @@
-/* Tests that a run that is stopped at any point and resumed has the same results as a run that was
- * never stopped: the same weights, optimizer state, running statistics and records, on the same or
- * on another number of devices. */
+/* Tests runs that are stopped at any point and resumed, on the same or on another number of
+ * devices. Their results must be the same as in a run that was never stopped: weights, optimizer
+ * state, running statistics and records. */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "records/record.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STEPS 9 /* three epochs of 3 */
+#define STEPS 9 /* number of steps of the run: three epochs of 3 */
 
 /* Events of a run. */
 typedef struct scenario {
@@ -43,8 +43,8 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Sets a recipe with momentum, batch norm, augmentation, dropout and a schedule, so that a step
- * depends on all kinds of state. */
+/* Sets a config with momentum, batch norm, augmentation, dropout and a schedule. Each of them is
+ * state, or depends on state, that a checkpoint must restore. */
 static void recipe(fixture *f, scenario *s, const char *devices, char run_dir[400])
 {
     fixture_begin(f);
@@ -129,8 +129,9 @@ static void expect_same_records(const char *run, const char *reference)
 
 /* ---- the last checkpoint -------------- */
 
-/* Returns the state in the last checkpoint as text, without times, without `kept`, which names a
- * file of this directory, and without the length of the records, because records contain times. */
+/* Returns the state in the last checkpoint as text. Three parts that differ between runs are left
+ * out: times; `kept`, which is about the files of one directory; and the length of the records,
+ * because records contain times. */
 static char *read_state(const char *run)
 {
     char directory[500], *path, *text;

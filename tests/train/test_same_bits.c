@@ -1,8 +1,8 @@
 /* Tests that with a fixed number of shards the final weights are bit-identical on any number of
  * workers.
  *
- * Another order of additions would make these tests fail: tests/comm/test_allreduce.c shows that
- * another order gives another sum, and `the_bits_change_with_the_tree` below shows the same for
+ * These tests can detect another order of additions, because another order gives other bits:
+ * tests/comm/test_allreduce.c shows this for one sum, and `the_bits_change_with_the_tree` below for
  * whole runs. */
 #include "runner.h"
 #include "train/faulty_backend.h"
@@ -149,7 +149,7 @@ static void augmented_runs_evaluate_alike_on_any_number_of_workers(void **state)
     }
 }
 
-/* Most of the workers have no shard and no core of their own. */
+/* Most of the workers have no shard, and no CPU core of their own. */
 static void sixteen_to_256_workers_train_alike(void **state)
 {
     static const int workers[] = {16, 64, 256};
@@ -189,8 +189,8 @@ static void evaluation_knows_nothing_of_augmentation(void **state)
     assert_memory_equal(&accuracy[0], &accuracy[1], sizeof *accuracy);
 }
 
-/* Another number of shards gives another tree, and `naive` adds in the order of the workers, so the
- * bits differ. */
+/* Another number of shards gives another order of additions, and so does the communicator `naive`,
+ * which adds in the order of the workers. So the bits differ. */
 static void the_bits_change_with_the_tree(void **state)
 {
     char tree[65], other[65];

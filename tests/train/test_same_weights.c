@@ -1,8 +1,8 @@
-/* Workers derive data from the weights for the first shard of a step, and use the data again for
- * the later shards of the step (LS_RUN_SAME). Tests that they use no data of an earlier step after
- * the weights have been written by the update, the moving average, a checkpoint, a file of weights,
- * or a new group after a loss. The results are compared with a run that opens a new trainer before
- * every step, and so has no data of an earlier step. */
+/* For the first shard of a step, workers convert the weights to other forms, and use these forms
+ * again for the later shards of the step (LS_RUN_SAME). Tests that no worker uses forms of outdated
+ * weights, after the weights were changed by the update, the moving average, a checkpoint, a file
+ * of weights, or a new group after a loss. The results are compared with a run that opens a new
+ * trainer before every step, so that nothing of an earlier step can be used. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
@@ -87,8 +87,8 @@ static void save_weights(scenario *s, const char *name)
     ls_snapshot_release(snapshot);
 }
 
-/* Runs a step and reads the weights back. Reading replaces the weights by their moving average for
- * a short time. */
+/* Runs a step and reads the weights back. (While they are read, the replicas have the moving
+ * average in place of the weights.) */
 static void take_step(scenario *s, uint32_t number)
 {
     static uint8_t images[BATCH * OWN_PIXELS];

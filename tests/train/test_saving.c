@@ -18,8 +18,8 @@
 
 static ls_trainer trainer;
 
-/* Prepares a trainer whose run seems to have a directory, because its saver is not NULL. The saver
- * is never used. */
+/* Prepares a trainer whose saver is not NULL, so that the functions take it for a run with a
+ * directory. The saver is never used. */
 static void begin(void)
 {
     static char saver;
@@ -66,7 +66,7 @@ static void the_best_evaluation_is_saved_once(void **state)
                      LS_DUE_MEANWHILE);
     assert_int_equal(due((ls_moment){.occasion = LS_EPOCH_DONE, .evaluated = false}),
                      LS_DUE_NOTHING);
-    trainer.position.steps = 16; /* steps after another evaluation that was not better */
+    trainer.position.steps = 16; /* after another evaluation, which was not better */
     assert_int_equal(due((ls_moment){.occasion = LS_EPOCH_DONE, .evaluated = true}),
                      LS_DUE_NOTHING);
 }
@@ -166,8 +166,7 @@ static void train_one_step(ls_trainer *t)
         fail_msg("%s", err.text);
 }
 
-/* The actions of the caller between a save that fails in the background and the close of the
- * trainer. */
+/* What the caller does between a save that fails in the background and ls_trainer_close. */
 typedef enum afterwards { CLOSES_AT_ONCE, READS_WEIGHTS, SAVES_AGAIN } afterwards;
 
 /* Drives two steps, and renames the directory of checkpoints before the second. Returns the result

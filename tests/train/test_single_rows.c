@@ -1,5 +1,6 @@
 /* Tests batch norm over a shard of one row. A single value has no variance, so the running
- * statistics must not change. The log must warn once, with a cure that works. */
+ * statistics must not change. The log must contain one warning, and the config change that it
+ * advises must help. */
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
@@ -41,7 +42,7 @@ static void begin(scenario *s, int streamed, const char *devices, const char *sh
     fixture_set(&s->f, shards);
     fixture_set(&s->f, batch);
     fixture_set(&s->f, "epochs=1");
-    fixture_set(&s->f, "optimizer.lr=1e-30"); /* the weights keep their bits */
+    fixture_set(&s->f, "optimizer.lr=1e-30"); /* so small that no bit of a weight changes */
     fixture_set(&s->f, "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":6},"
                        "{\"type\":\"batch_norm\",\"name\":\"bn\",\"momentum\":0.5},"
                        "{\"type\":\"dense\",\"out\":10}]}");
@@ -58,8 +59,8 @@ static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
     ls_snapshot_release(now);
 }
 
-/* Returns by how much a step on `rows` rows changes the predictions. The weights do not change, so
- * only the running statistics can change them. */
+/* Returns by how much a step on `rows` rows changes the predictions. The learning rate is so small
+ * that no weight changes. So only the running statistics can change the predictions. */
 static float moved_by(scenario *s, ls_trainer *t, uint32_t rows)
 {
     float before[8 * OWN_CLASSES], after[8 * OWN_CLASSES], most = 0;
@@ -116,7 +117,8 @@ static void shards_of_one_row_leave_the_others_their_weight(void **state)
     }
 }
 
-/* The data have 96 rows. */
+/* The training data have 96 rows. cure NULL: no shard has a single row, so there must be no
+ * warning. */
 static void the_log_says_so_once_and_names_a_cure(void **state)
 {
     static const struct {

@@ -79,7 +79,7 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     judge(scores, labels, OWN_TEST, &loss, &accuracy);
     assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
     assert_true(fabs(accuracy - ls_trainer_result(t)->test_accuracy) < 1e-9);
-    assert_true(accuracy > 0.5); /* the model has learnt, so the comparison means something */
+    assert_true(accuracy > 0.5); /* the model has learnt, so the test is not trivial */
     for (uint32_t i = 0; i < OWN_TEST; i += 7) {
         assert_int_equal(
             ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, ROOM(one), &s.f.err), LS_OK);
@@ -175,8 +175,8 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
 
 /* ---- many threads ---- */
 
-/* The newest snapshot, as in a service: one thread publishes snapshots, and other threads use the
- * newest. */
+/* A place for the newest snapshot, as a prediction service has it: one thread publishes snapshots,
+ * and other threads use the newest. */
 typedef struct board {
     pthread_mutex_t lock;
     ls_snapshot *current;
@@ -267,8 +267,8 @@ static void threads_predict_while_a_run_trains(void **state)
 
 /* ---- a back end that keeps something per thread ---------------------------------------------- */
 
-/* The table of the reference back end. Calls by another thread than the one to which a device is
- * bound are counted. */
+/* The functions of the reference back end's devices. The functions below wrap them, and count calls
+ * by a thread other than the one to which the device is bound. */
 static const ls_device_ops *ref_ops;
 static atomic_int strangers, bound;
 static _Thread_local const ls_device *mine[4];
@@ -281,8 +281,8 @@ static void check_thread(const ls_device *device)
     atomic_fetch_add(&strangers, k == sizeof mine / sizeof *mine);
 }
 
-/* The device whose next download waits until the test releases it: none, the trainer's, or a
- * predictor's. */
+/* `holds`: the device whose next download waits until the test changes `holds`: none, the
+ * trainer's, or a predictor's. `held`: 1: a download has begun to wait. */
 enum { NOBODY, TRAINER, PREDICTOR };
 static const ls_device *trainers;
 static atomic_int holds, held;
@@ -363,7 +363,7 @@ static int open_strict(ls_device **out, const ls_device_request *request, ls_err
     if (!ref_ops) { /* the first device belongs to the trainer's only worker */
         ref_ops = (*out)->ops;
         ops = *ref_ops;
-        /* predictors use the kind of device that `describe` reports */
+        /* predictors use devices of the kind that `describe` reports */
         ops.describe = describe_strict;
         ops.bind = bind_here;
         ops.close = close_here;
@@ -479,8 +479,8 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     fixture_end(&s.f);
 }
 
-/* The first of three callers opens the predictor, the second borrows it later, and the third only
- * releases the last reference. */
+/* Two threads predict, one after the other: the first opens the predictor, and the second borrows
+ * it later. Then this thread releases the last reference. */
 static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
 {
     scenario s;

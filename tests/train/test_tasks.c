@@ -42,7 +42,7 @@ static void table_row(int bits, int test, uint32_t row, float *values, float *su
         sums[j] = sums[j] > 0;
 }
 
-/* ALIKE: numbers as in NUMBERS, but the targets of all test rows are 3. */
+/* The kind of target. ALIKE: numbers as in NUMBERS, but the targets of all test rows are 3. */
 typedef enum task { CLASSES, NUMBERS, BITS, ALIKE } task;
 
 static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
@@ -133,8 +133,8 @@ static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
         }
 }
 
-/* Trains more epochs, so that the loss falls below a bound. The two back ends differ only by
- * rounding. */
+/* Trains so many epochs that the loss falls below a bound. The losses of the two back ends differ
+ * only by rounding. */
 static void each_task_is_learned(void **state)
 {
     /* upper bounds of the final loss; the first loss is ln 3, ⅔ and ln 2 */

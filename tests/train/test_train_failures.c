@@ -14,8 +14,8 @@
 
 /* ---- interrupts ---- */
 
-/* Checks that the result is that of the steps that were done, and that every replica has done
- * them. */
+/* Checks that the result reports the steps that were done, and that every replica has done these
+ * steps. */
 static void check_interrupted(fixture *f, ls_trainer *t, int status)
 {
     const ls_result *r = ls_trainer_result(t);
@@ -107,9 +107,9 @@ static ls_trainer *interrupted_at_four(fixture *f, const char *devices)
     return t;
 }
 
-/* Steps in flight are completed after an interrupt. With several workers this is one more step. A
- * single worker gets ranges of several short steps, so it completes the steps up to the end of the
- * epoch. */
+/* After an interrupt the steps that were already submitted are completed. With several workers this
+ * is one more step. A single worker gets several short steps at once, so it completes the steps up
+ * to the end of the epoch. */
 static void an_interrupt_at_a_given_step_gives_the_same_bits(void **state)
 {
     char hash[65] = "";
@@ -297,7 +297,7 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
     fixture_set(&f, "optimizer.lr=1e6");
     fixture_set(&f, "epochs=5");
     assert_int_equal(status_of_run(&f, &t), LS_ENONFINITE);
-    /* The last step with a finite loss has the last step record. */
+    /* The last step record is that of the last step with a finite loss. */
     int steps = fixture_count(&f, "step");
     assert_int_equal(ls_trainer_result(t)->steps, steps);
     int shard = (int)strtol(strstr(f.err.text, "shard ") + 6, &end, 10);
@@ -313,7 +313,8 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
     fixture_end(&f);
 }
 
-/* The run has one step, so only the evaluation can notice that the weights are not finite. */
+/* The run has one step, so the first loss that is computed with the weights that are not finite is
+ * that of the evaluation. */
 static void a_test_loss_that_is_not_finite_names_the_epoch(void **state)
 {
     fixture f;
@@ -341,8 +342,8 @@ typedef struct failing_host {
     long fail_at;
     atomic_size_t fail_bytes; /* the next allocation of this size fails; 0: none */
     size_t fail_later;        /* when a device is lost, fail_bytes is set to this value */
-    /* not 0: a warning was logged: a checkpoint could not be saved, an old checkpoint could not be
-     * removed, or workers could not share a total */
+    /* not 0: one of these warnings was logged: a checkpoint could not be saved, an old checkpoint
+     * could not be removed, or workers could not share one array for the total */
     int warned;
 } failing_host;
 
@@ -377,8 +378,8 @@ static void failing_log(void *user, ls_log_level level, const char *text)
 }
 
 /* Opens, runs and closes a trainer, and lets the nth allocation fail. Returns whether there were n
- * allocations. A failed checkpoint during the run may cause a warning only; every other failure
- * ends the run. */
+ * allocations. If the failure is logged as one of the warnings above, the run may succeed; every
+ * other failure must end the run. */
 static int run_with_failure(long nth, const char *run_dir)
 {
     failing_host h = {.fail_at = nth};
@@ -409,7 +410,8 @@ static int run_with_failure(long nth, const char *run_dir)
     return reached;
 }
 
-/* After the loss, the total of the new group is the first allocation of its size. */
+/* After the loss of a device, the first allocation of a gradient's size is the new group's array
+ * for the total. */
 static void recovering_goes_on_without_memory_for_one_total(void **state)
 {
     static const char *const losses[] = {"worker=1,step=2,kind=fail"};

@@ -1,6 +1,6 @@
 /* Tests a trainer through its public functions. It must behave as the trainer in the book "Dive
- * into Deep Learning". The comment of a section begins with the number of a behaviour in the list
- * of these behaviours ("row 4"). */
+ * into Deep Learning". The behaviours of the book's trainer are numbered; the title of a section
+ * begins with the numbers of the behaviours that it tests ("row 4"). */
 #include "train/train_fixture.h"
 
 #include "base/clock.h"
@@ -122,8 +122,8 @@ static int compute_whole(const ls_worker *w, void *arg, ls_error *err)
                : ls_replica_export(replica, job->gradient, ls_replica_gradient_arena(replica), err);
 }
 
-/* Returns the weights before the step and the sum of the gradients, computed by a separate
- * trainer. */
+/* Returns the weights before the step, and the sum of the gradients of all rows. Another trainer
+ * computes both. */
 static void reference_gradient(float **before, float **gradient)
 {
     fixture f;
@@ -140,8 +140,8 @@ static void reference_gradient(float **before, float **gradient)
     fixture_end(&f);
 }
 
-/* Checks a step of 96 rows with batch_size `batch`: the epoch has one minibatch, which is smaller
- * than `batch`. */
+/* Checks a step of 96 rows with the batch_size in `batch`. The epoch has one minibatch, which has
+ * fewer rows than batch_size. */
 static void check_step(const char *batch, const char *gradient_scale, double divisor)
 {
     fixture f;
@@ -193,7 +193,8 @@ static void the_loss_of_a_step_is_the_mean_over_its_rows(void **state)
     fixture_begin(&f);
     fixture_set(&f, "init={\"name\": \"normal\", \"std\": 0.0001}");
     ls_trainer *t = fixture_run(&f);
-    /* The logits of the 10 classes are nearly equal. */
+    /* At the beginning the logits of the 10 classes are nearly equal, so the loss is about ln
+     * 10. */
     assert_true(fabs(record_number(fixture_record(&f, "step", 0), "loss") - log(10)) < 0.01);
     ls_trainer_close(t);
     fixture_end(&f);
@@ -325,7 +326,8 @@ static void evaluation_on_many_devices_equals_that_on_one(void **state)
         }
         assert_true(r->test_loss == loss);
         assert_true(r->test_accuracy == accuracy);
-        /* The number of correct rows is a whole number of the 1000 test images. */
+        /* The accuracy times the number of test images, the number of correct images, must be a
+         * whole number. */
         double hits = r->test_accuracy * ls_dataset_rows(t->data[LS_TEST]);
         assert_true(fabs(hits - round(hits)) < 1e-9 && hits > 0);
         ls_trainer_close(t);
@@ -333,7 +335,7 @@ static void evaluation_on_many_devices_equals_that_on_one(void **state)
     }
 }
 
-/* Row 11: each test image counts once, whatever the size of the last minibatch. */
+/* Row 11: each test image counts once, for any size of the last minibatch. */
 static void evaluation_does_not_depend_on_the_minibatch(void **state)
 {
     static const char *const batch[] = {"batch_size=256", "batch_size=512", "batch_size=999",

@@ -1,5 +1,6 @@
-/* Tests the registry of back ends in a build without the CPU back end: the entry of that back end
- * must report that it is missing. This test compiles builtin.c as such a build does. */
+/* Tests the registry of back ends (their list) in a build without the CPU back end. The entry of
+ * the CPU back end must report that this build has none. This test compiles src/train/builtin.c in
+ * the same way as such a build. */
 #include "device/registry.h"
 #include "runner.h"
 

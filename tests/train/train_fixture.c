@@ -92,13 +92,15 @@ void fixture_use_lenet(fixture *f)
 
 void fixture_use_source(fixture *f, const ls_data_source *source, const ls_data_source *pointers[1])
 {
-    static char name[64]; /* one scenario at a time, or several with the same data */
+    /* The name is static, so fixtures that exist at the same time must use the same data. */
+    static char name[64];
     char wanted[sizeof name];
     pointers[0] = source;
     f->options.sources = pointers;
     f->options.source_count = 1;
     snprintf(wanted, sizeof wanted, "data.name=%s", source->name);
-    if (strcmp(name, wanted) != 0) /* other threads may read the name */
+    /* The name is written only if it differs, because other threads can be reading it. */
+    if (strcmp(name, wanted) != 0)
         memcpy(name, wanted, sizeof name);
     fixture_set(f, name);
     fixture_set(f, "data.limit=0");

@@ -1,5 +1,6 @@
-/* Functions that the tests of src/train share: they make small recipes and a registry with the
- * reference back end, and store the records of a run. */
+/* A fixture that the tests of src/train share: the options of a trainer with a small config, a
+ * registry (list of back ends) with the reference back end, and the records that a run has
+ * emitted. */
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* Sanitizer builds and emulated ones train on less data. */
+/* Builds with a sanitizer, and builds that run in an emulator, train on less data. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(LS_EMULATED)
 #define SLOW_BUILD 1
 #else
@@ -28,14 +29,15 @@
 #define FIXTURE_RECORDS 4096
 
 typedef struct fixture {
-    /* the options; fixture_begin sets the registry, `callbacks` and the two members after it */
+    /* options for ls_trainer_open; fixture_begin makes them point to `callbacks`, `cluster`, `sys`
+     * and `registry` below */
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* fixture_begin sets `record` and `user` */
     ls_trainer_cluster cluster;
     ls_trainer_sys sys;
     ls_registry *registry;
-    const char *set[FIXTURE_SETS];
-    int records;
+    const char *set[FIXTURE_SETS]; /* assignments of config keys, "key=value" */
+    int records;                   /* number of entries of `record` */
     /* the records received so far, allocated by malloc, freed by fixture_end */
     char *record[FIXTURE_RECORDS];
     /* number, from 1, of the record that the callback refuses; 0: none */
@@ -43,7 +45,7 @@ typedef struct fixture {
     ls_error err;
 } fixture;
 
-/* Sets a recipe with synthetic data, a network of one convolution and one dense layer, the devices
+/* Sets a config with synthetic data, a network of one convolution and one dense layer, the devices
  * `ref:2`, and no run directory. */
 void fixture_begin(fixture *f);
 void fixture_end(fixture *f);
@@ -59,22 +61,23 @@ void fixture_use_source(fixture *f, const ls_data_source *source,
 /* Adds an assignment of a config key ("key=value"), which must live as long as the fixture. */
 void fixture_set(fixture *f, const char *assignment);
 
-/* Open a trainer, or open and run a trainer. They fail the test unless that succeeds. The caller
- * closes the trainer with ls_trainer_close. */
+/* Opens a trainer, which the caller closes with ls_trainer_close. Fails the test if that fails. */
 ls_trainer *fixture_open(fixture *f);
+/* Opens and runs a trainer, which the caller closes. Fails the test if opening or running fails. */
 ls_trainer *fixture_run(fixture *f);
 
 /* Opens, runs and closes a trainer. Returns the hash of its weights, which is valid until the next
  * call. */
 const char *fixture_hash(fixture *f);
 
-/* Returns the number of a key in a record; NaN if the key is missing or null. */
+/* Returns the number that a record has for `key`; NaN if the key is missing or null. */
 double record_number(const char *record, const char *key);
 /* Returns the nth record (from 0) of a type, or NULL. */
 const char *fixture_record(const fixture *f, const char *type, int nth);
 int fixture_count(const fixture *f, const char *type);
 
-/* Fails the test unless the weight arenas of all replicas have the same bits. */
+/* Fails the test unless the weights of all replicas (the workers' copies of the model) have the
+ * same bits. */
 void replicas_are_equal(const ls_trainer *t);
 
 /* Returns whether the library's registry has this back end, and the back end has a device. */
