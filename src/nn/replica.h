@@ -390,8 +390,9 @@ bool ls_replica_takes_pieces(const ls_replica *replica);
 /* Prepares updates by pieces. A second call does nothing. Must not be called during a step. Errors:
  * LS_ENOMEM, those of the back end. */
 int ls_replica_prepare_pieces(ls_replica *replica, ls_error *err);
-/* Runs one update as ls_replica_apply does, but with the total that the function `sum` computes
- * piece by piece, and at once instead of enqueued. */
+/* Runs one update as ls_replica_apply does, with two differences. The function `sum` computes the
+ * total piece by piece. The loss is not checked, so the caller must call the function only for a
+ * step whose loss is finite. */
 int ls_replica_apply_pieces(ls_replica *replica, const ls_replica_step *step, ls_piece_fn *sum,
                             void *user, ls_replica_times *times, ls_error *err);
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 
 /* Downloads a block's loss and number of correct rows, and its scores unless `scores` is NULL. When
- * the function returns, also with an error, all downloads to the caller's memory are complete. */
+ * the function returns, also with an error, no download to the caller's memory is in progress. */
 static int download_results(ls_replica *r, ls_plan *plan, float *scores, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
