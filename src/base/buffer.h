@@ -20,7 +20,7 @@ typedef struct ls_buffer {
     bool failed;             /* memory has run out */
 } ls_buffer;
 
-/* Initialises an empty buffer. `host` may be NULL and outlives the buffer. */
+/* Initialises an empty buffer. `host` may be NULL; it must outlive the buffer. */
 void ls_buffer_init(ls_buffer *b, const ls_host *host);
 
 /* Frees the contents. Afterwards the buffer is empty and can be used again. */

@@ -116,11 +116,11 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     ls_merge_rank *rank = &group->rank[comm->rank];
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
-    /* This function overwrites the pointers that the rank has shown in its previous merge, so no
-     * other rank may still read them. If the previous merge was completed, all ranks have arrived
-     * at its last meeting, and read nothing of that merge after their arrival. If the previous
-     * merge failed, other ranks can still be inside that merge. The group is then aborted, and this
-     * check finds the abort. */
+    /* This function overwrites the pointers that the rank has shown in its previous merge. That is
+     * allowed only after the other ranks have finished reading these pointers. If the previous
+     * merge was completed, all ranks have arrived at its last meeting, and read nothing of that
+     * merge after their arrival. If the previous merge failed, other ranks can still be inside that
+     * merge. The group is then aborted, and this check finds the abort. */
     if (ls_merge_aborted(group))
         return ls_fail(err, LS_EABORTED, "the group was aborted");
     for (int i = 0; i < count; i++)
@@ -328,7 +328,7 @@ int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_erro
 #define REST_PIECE 256
 
 /* Computes out = left + right. The two loops are separate because compilers vectorise each of them,
- * but not a single loop in which `out` may be `left`. */
+ * but not a single loop in which `out` can be equal to `left`. */
 static void add(float *out, const float *left, const float *right, size_t count)
 {
     if (out == left)
@@ -511,7 +511,8 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
         status = merge(c, err); /* sets `total` to 0; succeeds on all ranks or on none */
     ls_free(c->host, piece);
     if (status)
-        type->abort(group); /* no rank may train with this group; others may still be checking */
+        type->abort(group); /* no rank may train with this group; other ranks are possibly still
+                             * checking */
     else
         ls_merge_group_of(c->comm)->rank[c->comm->rank].in_startup_check = false;
     return status;

@@ -129,18 +129,18 @@ int ls_merge_may_read(const ls_comm_group *base, int rank);
 typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
 
 /* Runs a merge: shows `count` partial sums and `total`, waits for the first meeting, calls `work`,
- * waits for the last meeting. Adds the times of the merge to `times`. After an error other threads
- * must assume that the rank is still reading (ls_merge_may_read) until it calls
- * ls_merge_stop_reading.
+ * and waits for the last meeting. Adds the times of the merge to `times`. After an error the rank
+ * counts as reading (ls_merge_may_read) until it calls ls_merge_stop_reading.
  * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, and those of `work`. */
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
-/* ls_merge_begin and ls_merge_end are the parts of ls_merge_run before and after `work`. They serve
- * a merge whose work continues after the communicator has returned to its caller. ls_merge_begin
- * shows the rank's arrays and waits for the first meeting. ls_merge_end declares the end of reading
- * and waits for the last meeting. Errors: as ls_merge_run, without those of `work`. */
+/* The part of ls_merge_run before `work`, for a merge whose work continues after the communicator
+ * has returned to its caller: shows the rank's arrays and waits for the first meeting. Errors: as
+ * ls_merge_run, without those of `work`. */
 int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
                    ls_comm_times *times, ls_error *err);
+/* The part of ls_merge_run after `work`: declares that the rank has stopped reading, and waits for
+ * the last meeting. Errors: LS_EABORTED, LS_ETIMEDOUT. */
 int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Declares that the rank and its device have finished reading the arrays that other ranks show. */
 void ls_merge_stop_reading(const ls_comm *comm);
@@ -168,7 +168,7 @@ int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *e
 void ls_merge_committed(const ls_comm *comm, int status);
 
 /* Returns whether the group is aborted. A rank calls it between two pieces of work: after an abort
- * the remaining work is useless, and arrays that other ranks have shown may soon be freed. Any
+ * the remaining work is useless, and arrays that other ranks have shown can soon be freed. Any
  * thread. */
 bool ls_merge_aborted(const ls_merge_group *group);
 

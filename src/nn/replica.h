@@ -235,12 +235,14 @@ int ls_replica_place(char *out, size_t size, const ls_replica *replica, int plac
  * average. If `on` is false, copies the weights back from the total arena. Must be called between
  * steps. Does nothing if the optimizer keeps no average. Waits for the device. */
 int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
-/* ls_replica_import copies a host array in canonical layout (model.h), [model->floats], to an
- * arena. ls_replica_export copies an arena to a host array in canonical layout. `arena` may be the
- * weights, a gradient or a slot, because all arenas have the same layout. The tail is not copied.
- * The running statistics in the canonical array correspond to the arena's section for running
- * statistics, also if the arena is a gradient or a slot. Both functions wait for the device. */
+/* Copies the host array `canonical`, [model->floats] in canonical layout (model.h), to `arena`: the
+ * weights, a gradient or a slot, which all have the same layout. The tail of the arena stays as it
+ * is. The running statistics of the canonical array are copied to the section for running
+ * statistics, also in a gradient or a slot. Waits for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
+/* Copies `arena` to the host array `canonical`, [model->floats] in canonical layout. The tail is
+ * not copied. The section for running statistics is copied to the positions of the running
+ * statistics, also from a gradient or a slot. Waits for the device. */
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
 /* Computes the gradient of one shard, tail included: enqueues gather, forward, loss and backward.

@@ -138,7 +138,7 @@ struct ls_replica {
     uint32_t most_rows;    /* largest number of rows of one call */
     uint32_t *staged_rows; /* [most_rows · ls_replica_most_calls()] */
     /* The tail while it is copied to or from the device. It is a member of this struct because the
-     * copy may end after the function that enqueues it has returned. */
+     * copy can end after the function that enqueues it has returned. */
     float staged_tail[LS_TAIL];
     void *allocation[LS_ALLOCATIONS]; /* all device memory; freed with the replica */
     int allocations;
@@ -158,9 +158,9 @@ void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls
  * Allocates nothing on a device that computes in host memory. */
 int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err);
 
-/* ls_replica_plan_for returns the plan for exactly `rows` rows, or NULL. ls_replica_block_rows
- * returns the number of rows in the block that begins at row `done` of a shard of n rows. */
+/* Returns the plan for exactly `rows` rows, or NULL. */
 ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows);
+/* Returns the number of rows in the block that begins at row `done` of a shard of n rows. */
 uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done);
 /* Returns the largest number of steps whose row indices can be staged at the same time:
  * LS_UNROLLED, or 1 if the device cannot record several steps. */
@@ -203,11 +203,11 @@ bool ls_replica_updates_read_shadows(const ls_replica *r);
 
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 
-/* ls_replica_stage_rows checks the row indices of `calls` steps of n rows each, and copies the
- * indices to the memory from which the gather ops read them. ls_replica_staged returns the address
- * of index number `done` in that memory. */
+/* Checks the row indices of `calls` steps of n rows each, and copies the indices to the memory from
+ * which the gather ops read them. */
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           uint32_t calls, ls_error *err);
+/* Returns the address of index number `done` in the memory that ls_replica_stage_rows fills. */
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 
 /* Sets the arguments of an update. */

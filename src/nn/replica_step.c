@@ -212,8 +212,9 @@ static bool can_record(const ls_replica *r)
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
 }
 
-/* Runs each op once before recording begins; all row indices are 0. A device loads a kernel when
- * the kernel runs for the first time, and it must not load kernels while it records. */
+/* Runs each op once before recording begins; all row indices are 0. A device loads a kernel (a
+ * function that runs on the device) when the kernel runs for the first time. It must not load
+ * kernels while it records. */
 static int run_once(ls_replica *r, ls_error *err)
 {
     ls_replica_times unused = {0};

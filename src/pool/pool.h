@@ -77,7 +77,7 @@ void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root);
 /* Confines the calling thread to `cpus`. Errors: LS_ESYSTEM. */
 int ls_pin_thread(const ls_cpus *cpus, ls_error *err);
 
-/* Returns the CPU that the calling thread runs on, which may change at any time. */
+/* Returns the CPU that the calling thread runs on. The kernel can move the thread at any time. */
 int ls_this_cpu(void);
 
 /* Moves the calling thread from `cpu` to another CPU of its affinity mask, if there is one. The
@@ -129,8 +129,8 @@ bool ls_inside_of(const ls_pool *pool);
 
 /* ---- the first error of several threads ------------------------------------------------------ */
 
-/* A latch keeps the first of several errors. Any thread may call its functions, except init and
- * fini, which only one thread may call while no other uses the latch. */
+/* A latch keeps the first of several errors. Any thread may call its functions, except
+ * ls_latch_init and ls_latch_fini: no other thread may use the latch during these two calls. */
 typedef struct ls_latch {
     pthread_mutex_t lock; /* protects all fields; errors are rare, so contention is no concern */
     int worker;           /* worker that failed; −1: none */
@@ -207,8 +207,8 @@ struct ls_pool_worker {
     /* the worker runs no further jobs, and its errors are ignored, because ls_pool_abandon was
      * called or the pool is being destroyed; set by ls_latch_set_mute */
     atomic_bool abandoned;
-    /* the destruction of the pool did not wait for the worker's thread, which still runs and may
-     * access the pool's memory */
+    /* the destruction of the pool did not wait for the worker's thread. The thread still runs and
+     * can access the pool's memory */
     bool left_running;
     /* Written by the worker. */
     alignas(64) _Atomic uint64_t finished; /* number of jobs that were run or dropped */

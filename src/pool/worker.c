@@ -203,9 +203,9 @@ void *ls_pool_thread(void *worker)
     }
     ls_pool_enter_phase(w, LS_PHASE_RUNNING);
     ls_pool_work(w);
-    /* If the pool was destroyed and this thread was left running, the caller may have freed its
-     * data. So no code of the caller may run here, the stop hook included. The part of the pool
-     * that this thread still accesses is never freed. */
+    /* If the pool was destroyed and this thread was left running, the pool's user has possibly
+     * freed the data of its jobs and hooks. So no code of the user may run here, the stop hook
+     * included. The part of the pool that this thread still accesses is never freed. */
     if (!ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_STOPPING))
         return NULL;
     ls_pool_stop_hook(w);

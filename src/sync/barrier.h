@@ -93,7 +93,7 @@ void ls_barrier_abort(ls_barrier *barrier);
 
 /* Returns whether the barrier is aborted. If the result is true, the caller sees everything that
  * each rank wrote before the rank's last accepted arrival. (An arrival after the abort is refused;
- * what the rank wrote before a refused arrival may be invisible.) The reason: an accepted arrival
+ * what the rank wrote before a refused arrival can be invisible.) The reason: an accepted arrival
  * precedes the abort in the modification order of the word, so the abort belongs to the release
  * sequence of the arrival, and the word is loaded with acquire order. Any thread. */
 bool ls_barrier_aborted(const ls_barrier *barrier);

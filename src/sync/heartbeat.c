@@ -105,7 +105,7 @@ int ls_marks_take(ls_marks *marks, ls_mark *out)
 /* ---- states of threads ----------------------------------------------------------------------- */
 
 /* The link reads "12/task/34". Its last part is the thread's number in the PID namespace of this
- * /proc, which may differ from the number that gettid returns. */
+ * /proc. It can differ from the number that gettid returns. */
 int ls_thread_self(void)
 {
     char link[64];

@@ -5,10 +5,10 @@
  *
  * A *park word* is a 32-bit atomic on which threads sleep with the futex system call. It does not
  * contain the condition that the threads wait for; that condition is in atomics of the caller. Bit
- * 0 of the word is the *announcement* that a thread may be asleep. The other bits count wake-ups.
- * Any number of threads may wait on one word, and any number of threads may wake them; a wake-up
- * wakes all waiters. If no thread waits, ls_park_wake costs one atomic read-modify-write and no
- * system call.
+ * 0 of the word is the *announcement* that a thread is possibly asleep. The other bits count
+ * wake-ups. Any number of threads may wait on one word, and any number of threads may wake them; a
+ * wake-up wakes all waiters. If no thread waits, ls_park_wake costs one atomic read-modify-write
+ * and no system call.
  *
  * Why no wake-up is lost. A waiter first sets the announcement (operation A) and then checks the
  * condition (C). If the condition does not hold, the waiter asks the kernel to sleep as long as the
