@@ -7,7 +7,8 @@
  * In a merge each rank *shows* its partial sums and its total to the other ranks: it writes the
  * pointers to these arrays into the group's memory. A *meeting* is one round of the group's
  * barrier: all ranks wait for each other. A communicator builds on this file as a derived class
- * does on a base class. The communicator adds only the computation of the sums:
+ * does on a base class. The communicator adds only the computation of the sums. It fills the
+ * *slots* (function pointers) of its ls_comm_type as follows:
  *
  *     struct my_group { ls_merge_group merge; … };       its first member
  *     ls_merge_group_init(&mine->merge, desc, &err)      in the slot group_create
@@ -39,9 +40,9 @@
  * 1. Let B be the modification of the barrier's word that sets the abort bit. The word never
  *    changes after B, and every arrival after B is refused.
  * 2. Let k be the last merge at whose first meeting R's arrival was accepted, and let A be that
- *    arrival. If there is none, R has never read anything. A precedes B in the modification order
- *    of the word, because of 1. In every merge after k, R is refused at the first meeting and reads
- *    nothing.
+ *    arrival. If there is no such merge, R has never read anything. A precedes B in the
+ *    modification order of the word, because of 1. In every merge after k, R is refused at the
+ *    first meeting and reads nothing.
  * 3. R sets its flag for merge k, and then A follows in the same thread. A has release order. All
  *    modifications of the word are read-modify-writes, so B belongs to the release sequence headed
  *    by A. Q's load of the word finds the abort bit, so because of 1 the load has read the value of
@@ -145,8 +146,8 @@ int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Declares that the rank and its device have finished reading the arrays that other ranks show. */
 void ls_merge_stop_reading(const ls_comm *comm);
 
-/* Waits until every rank is at this meeting, and adds the time of the wait to times->wait. Errors:
- * LS_EABORTED, LS_ETIMEDOUT. */
+/* Waits until every rank has called the function for this meeting, and adds the time of the wait to
+ * times->wait. Errors: LS_EABORTED, LS_ETIMEDOUT. */
 int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 
 /* Sums over all processes of a run, if ls_merge_has_members. Each process contributes its cover:
@@ -158,13 +159,13 @@ int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
  * processes from the buffer that ls_members_ops.total returns. Errors: as ls_merge_meet and
  * ls_members_ops.sum. */
 int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err);
-/* Reports to ls_members_ops.commit whether this process has committed the merge. `status` is the
- * result of this rank's all_reduce; LS_OK means committed. Each rank calls the function at the end
- * of each all_reduce; only the call of rank 0 has an effect, and only if the run has several
- * processes. Sometimes the sum over the processes is complete, but the last meeting of this
- * process's ranks is aborted. The other processes then apply a step that this process does not
- * apply. This process's replicas of the model then differ from those of the other processes, so
- * this process leaves the run. */
+/* Reports to ls_members_ops.commit whether this process has *committed* the merge, that is, whether
+ * all_reduce succeeded on its ranks. `status` is the result of this rank's all_reduce. Each rank
+ * calls the function at the end of each all_reduce; only the call of rank 0 has an effect, and only
+ * if the run has several processes. Sometimes the sum over the processes is complete, but the last
+ * meeting of this process's ranks is aborted. The other processes then apply a step that this
+ * process does not apply. This process's replicas of the model then differ from those of the other
+ * processes, so this process leaves the run. */
 void ls_merge_committed(const ls_comm *comm, int status);
 
 /* Returns whether the group is aborted. A rank calls it between two pieces of work: after an abort

@@ -6,10 +6,11 @@
  * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
  * Plans. An *op* is one operation of a back end, such as a convolution with its bias. A plan
- * (plan.h) is the list of ops that compute the model for a fixed number of rows. A device may
+ * (plan.h) is the list of ops that compute the model for a fixed number of rows. Some devices
  * prefer to compute a shard in several *blocks* of rows, one after another
  * (ls_device_info.block_rows). A replica has one plan for each number of rows that a shard or a
- * block can have.
+ * block can have. The first op of a plan is the *gather*, which copies and normalises the rows.
+ *
  * To *bind* an op is to set the pointers to its buffers. A device with the flag LS_DEVICE_REBINDS
  * allows that an op is bound again later, to other buffers.
  *
@@ -34,15 +35,15 @@
  *     [parameters][tail][running statistics]
  *
  * In the weights, this section contains the statistics themselves (mean and variance of each
- * layer). In a gradient, it contains the *contribution* of the shard: the shard's statistics times
- * its number of rows. The total's section, divided by the minibatch's number of rows, is therefore
- * the mean over the shards, weighted by rows, and an empty shard adds nothing. The variance in a
- * contribution is multiplied by n/(n − 1), where n is the number of values of one channel in the
- * shard (rows · height · width). In a slot, the section is unused.
+ * layer). In a gradient, the section contains the *contribution* of the shard: the shard's
+ * statistics times its number of rows. The total's section, divided by the minibatch's number of
+ * rows, is therefore the mean over the shards, weighted by rows, and an empty shard adds nothing.
+ * The variance in a contribution is multiplied by n/(n − 1), where n is the number of values of one
+ * channel in the shard (rows · height · width). In a slot, the section is unused.
  *
- *     gradient   of one shard, a leaf of the reduction tree       written by ls_replica_gradient
- *     total      of the whole minibatch                           written by the communicator
- *     weights    updated from the total                           by ls_replica_apply */
+ *     gradient   of one shard, a leaf of the tree in merge/tree.h    by ls_replica_gradient
+ *     total      gradient of the whole minibatch                     by the merge of all workers
+ *     weights    updated from the total                              by ls_replica_apply */
 #ifndef NN_REPLICA_H
 #define NN_REPLICA_H
 
@@ -56,8 +57,8 @@
 /* Offsets of the numbers in the tail of an arena, in floats. Counts are exact in fp32 up to 2²⁴. */
 enum {
     LS_TAIL_LOSS = 0,    /* loss, summed over rows */
-    LS_TAIL_CORRECT = 1, /* number of correct rows; a row is correct if its largest logit is the
-                          * logit of its label */
+    LS_TAIL_CORRECT = 1, /* number of correct rows; with cross-entropy, a row is correct if its
+                          * largest logit is that of its label */
     LS_TAIL_ROWS = 2,    /* number of rows */
     LS_TAIL = 16         /* length of the tail; its other floats are zero */
 };
@@ -66,8 +67,8 @@ typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
 /* Rows in host memory: images [rows][c][h][w] of bytes or floats, and labels int32_t [rows] or
  * targets float [rows][targets]; ls_replica_desc.normalisation says which. The rows are either a
- * dataset that never changes, or a buffer whose contents change. In the second case
- * ls_replica_refresh must be called before changed rows are used. */
+ * dataset that never changes, or a buffer whose contents change. After a change in the buffer,
+ * ls_replica_refresh must be called before the changed rows are used. */
 typedef struct ls_replica_data {
     union {
         const uint8_t *images;
@@ -111,7 +112,7 @@ typedef struct ls_replica_desc {
     ls_heartbeat *heartbeat;
     bool no_sharing;   /* activations do not share memory; for comparison in tests */
     bool no_recording; /* everything is enqueued op by op; for comparison in tests */
-    /* no total arena is allocated; the caller must set one before the first update
+    /* no total arena is allocated; the caller must set the total arena before the first update
      * (ls_replica_total_at) */
     bool total_later;
     /* smallest size of a bucket (merge/tree.h) in floats; 0: LS_BUCKET_FLOATS */
@@ -197,8 +198,8 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 int ls_replica_recordings(const ls_replica *replica);
 
 /* Writes line number `line` of the description of all plans. A line describes one op, such as
- * "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512". Returns `out`, or NULL if there is no such
- * line. */
+ * "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512": name, shapes of input and output, and name of
+ * the chosen kernel. Returns `out`, or NULL if there is no such line. */
 enum { LS_LINE_BYTES = 192 };
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
@@ -333,9 +334,9 @@ int ls_replica_resume_updates(ls_replica *replica, ls_error *err);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Evaluates `n` rows of a subset: runs forward and loss. *loss becomes the loss summed over the
- * rows, *correct the number of correct rows. `scores` receives the logits [n][classes]; NULL: they
- * are not needed. n must be an entry of shard_rows or 0. Waits for the device. */
+/* Evaluates `n` rows of a subset: runs forward and loss. Sets *loss to the loss summed over the
+ * rows, and *correct to the number of correct rows. `scores` receives the logits [n][classes];
+ * NULL: they are not needed. n must be an entry of shard_rows or 0. Waits for the device. */
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
                         double *loss, double *correct, float *scores, ls_error *err);
 
@@ -369,7 +370,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
  * applied; frozen parameters do not count. Sets *norm to NaN in two cases: if gradients are not
  * clipped, because the norm is not computed then; and if the device does not compute in host
  * memory, because reading the norm would need a wait for the update. The function must not be
- * called if that update changed nothing because of its loss. Errors: LS_EDEVICE. */
+ * called if the last ls_replica_apply changed nothing because of its loss. Errors: LS_EDEVICE. */
 int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err);
 
 /* Waits for the device and returns the first error of enqueued work. */

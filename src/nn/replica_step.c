@@ -6,7 +6,7 @@
  *
  * - op by op: each op is enqueued on the device;
  * - as a recording, if the device supports recordings (in CUDA, graphs). The ops are captured once,
- * before training; after that, one launch enqueues all of them.
+ *   before training; after that, one launch enqueues all of them.
  *
  * Terms of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array at the end
  * of the gradients of the parameters. It contains the other numbers that a step must sum over the

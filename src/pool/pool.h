@@ -234,7 +234,8 @@ struct ls_pool {
     alignas(64) _Atomic int canceled; /* non-zero after ls_pool_cancel */
     alignas(64) ls_park owner; /* park word on which the owner waits for phases and finished jobs */
     ls_spin_habit habit;       /* habit of the owner; only the owner accesses it */
-    bool woke;             /* the owner has woken a worker that is not pinned since its last wait */
+    bool woke;             /* since the owner's last wait, the owner has woken a worker that is not
+                            * pinned */
     _Atomic int owner_cpu; /* CPU on which the owner last woke a worker that is not pinned; a worker
                             * that is not pinned moves away if it finds itself on this CPU */
 };
