@@ -184,8 +184,8 @@ void ls_pool_cancel(ls_pool *pool)
 
 int ls_pool_first_error(const ls_pool *pool, int *worker, ls_error *err)
 {
-    int status = ls_pool_is_ours(pool, err); /* in a forked child the latch can be locked for
-                                              * ever */
+    /* in a forked child the latch can be locked for ever */
+    int status = ls_pool_is_ours(pool, err);
     return status ? status : ls_latch_get(&pool->latch, worker, err);
 }
 

@@ -21,7 +21,7 @@
 
 #define SPIN_NS 100000      /* length of a spin in nanoseconds */
 #define MISSES_ALLOWED 4    /* number of successive misses after which a thread stops spinning */
-#define TRIED_EVERY 32      /* a thread that has stopped spinning spins in one of so many waits */
+#define TRIED_EVERY 32      /* after that, the thread spins only in every 32nd wait */
 #define CHECKS_PER_LOOK 32  /* checks of the condition per reading of the clock */
 #define PATIENCE_FIRST 8    /* number of short sleeps before a worker's first move to another CPU */
 #define PATIENCE_MOST 65536 /* largest number of short sleeps between two moves */

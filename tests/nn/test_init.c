@@ -17,8 +17,8 @@ static float *drawn(const ls_model *m, ls_init_rule rule, float std, uint64_t se
     const ls_init init = {rule, std};
     float *w = malloc(m->floats * sizeof *w);
     assert_non_null(w);
-    memset(w, 0xFF, m->floats * sizeof *w); /* fills w with NaN, so that the test finds weights that
-                                             * are not set */
+    /* fills w with NaN, so that the test finds weights that are not set */
+    memset(w, 0xFF, m->floats * sizeof *w);
     ls_init_weights(w, m, &init, seed);
     return w;
 }

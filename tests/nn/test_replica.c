@@ -589,8 +589,8 @@ static void fused_forms_are_offered_richest_first(void **state)
     (void)state;
     ls_fuse_form f[LS_FUSE_FORMS];
     ls_model *m = make_model(small_json, small, CLASSES);
-    assert_int_equal(ls_fuse_forms(f, m, 0), 3); /* the forms of the first layer: conv + relu +
-                                                  * pool, conv + relu, conv */
+    /* the forms of the first layer: conv + relu + pool, conv + relu, conv */
+    assert_int_equal(ls_fuse_forms(f, m, 0), 3);
     assert_form(f[0], 0, 2, 1, 2);
     assert_form(f[1], 0, 1, 1, -1);
     assert_form(f[2], 0, 0, -1, -1);
@@ -600,8 +600,8 @@ static void fused_forms_are_offered_richest_first(void **state)
     assert_form(f[0], 3, 4, -1, 4);
     d = ls_fuse_desc(m, &f[0]);
     assert_true(!d.fuse_relu && d.fuse_pool && !d.pool.max);
-    assert_int_equal(ls_fuse_forms(f, m, 4), 1); /* the pool alone, because a flatten layer follows
-                                                  * it */
+    /* the pool alone, because a flatten layer follows it */
+    assert_int_equal(ls_fuse_forms(f, m, 4), 1);
     assert_int_equal(ls_fuse_forms(f, m, 7), 2); /* the form dense + relu */
     assert_form(f[0], 7, 8, 8, -1);
     assert_int_equal(ls_fuse_forms(f, m, 9), 1);

@@ -535,8 +535,8 @@ static void cancelling_a_lent_thread_waits_for_the_pools_end(void **state)
 LS_TESTS(pool_guest, "unit")
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fork_before_the_first_pool_is_free), /* must run first, as the name of
-                                                                 * the test says */
+        /* must run first, as the name of the test says */
+        cmocka_unit_test(a_fork_before_the_first_pool_is_free),
         cmocka_unit_test(a_forked_childs_copy_refuses_and_the_parents_pool_goes_on),
         cmocka_unit_test(a_fork_while_workers_work_is_survived),
         cmocka_unit_test(the_owners_functions_refuse_a_job_of_their_pool),

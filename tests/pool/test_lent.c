@@ -239,9 +239,8 @@ static void a_start_hook_that_fails_leaves_the_worker_to_another_thread(void **s
         assert_string_equal(err.text, "worker 0 is not in the mood");
         assert_int_equal(err.status, LS_EDEVICE);
     }
-    assert_int_equal(ls_pool_first_error(s.pool, NULL, NULL), LS_OK); /* a failed start hook of a
-                                                                       * lent thread is not an error
-                                                                       * of the pool */
+    /* a failed start hook of a lent thread is not an error of the pool */
+    assert_int_equal(ls_pool_first_error(s.pool, NULL, NULL), LS_OK);
     start_lender(&l, &s, 0);
     assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.local[0], 3);

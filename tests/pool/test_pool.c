@@ -438,8 +438,8 @@ static void a_thousand_pools_leave_nothing_behind(void **state)
         if (i == 100)
             pages = resident_pages();
     }
-    assert_true(resident_pages() - pages < 250); /* a leak of one page for each pool would be 900
-                                                  * pages */
+    /* a leak of one page for each pool would be 900 pages */
+    assert_true(resident_pages() - pages < 250);
     /* A joined thread can stay in /proc for a moment. */
     for (int i = 0; i < 100 && entries("/proc/self/task") != threads; i++)
         nap(10);

@@ -178,19 +178,19 @@ static void a_worker_that_comes_back_drops_its_jobs_and_stays_out(void **state)
         assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, NULL), LS_OK);
     assert_int_equal(ls_pool_busy(s.pool, 1), 6);
     assert_int_equal(ls_pool_abandon(s.pool, 1, &err), LS_OK);
-    assert_int_equal(ls_pool_clear(s.pool, &err), LS_OK); /* ls_pool_clear does not wait for the
-                                                           * abandoned worker */
+    /* ls_pool_clear does not wait for the abandoned worker */
+    assert_int_equal(ls_pool_clear(s.pool, &err), LS_OK);
     atomic_store(&s.open, 1);
     wait_until_idle(s.pool, 1);
     /* the worker's writes are visible; its queued jobs were dropped */
     assert_int_equal(s.runs[1], 100);
-    assert_int_equal(ls_pool_first_error(s.pool, NULL, &err), LS_OK); /* the worker's error came
-                                                                       * after it was abandoned */
+    /* the worker's error came after it was abandoned */
+    assert_int_equal(ls_pool_first_error(s.pool, NULL, &err), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
     assert_int_equal(s.runs[1], 100);
     assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, NULL), LS_ESTALLED);
-    assert_int_equal(atomic_load(&s.stopped[1]), 0); /* the worker's stop hook runs when the pool is
-                                                      * destroyed */
+    /* the worker's stop hook runs when the pool is destroyed */
+    assert_int_equal(atomic_load(&s.stopped[1]), 0);
 
     assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
     for (int w = 0; w < WORKERS; w++)
@@ -234,8 +234,8 @@ static void a_pool_without_workers_left_says_so(void **state)
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_ESTALLED);
     assert_string_equal(err.text, "every worker of the pool was abandoned");
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* all workers are idle, so all threads are
-                                                       * joined */
+    /* all workers are idle, so all threads are joined */
+    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
     assert_int_equal(atomic_load(&s.blocks), 0);
 }
 
@@ -415,8 +415,8 @@ static void giving_up_at_any_moment_is_safe(void **state)
         if (rc == LS_OK) {
             kept_count--;
             assert_int_equal(lived, WORKERS);
-            assert_true(s->runs[victim] <= 1); /* 0 if the job had not begun when the worker was
-                                                * abandoned */
+            /* 0 if the job had not begun when the worker was abandoned */
+            assert_true(s->runs[victim] <= 1);
             assert_int_equal(atomic_load(&s->blocks), 0);
         } else {
             assert_int_equal(rc, LS_ESTALLED);

@@ -23,8 +23,8 @@ static void a_beat_is_counted_and_says_where(void **state)
 {
     (void)state;
     ls_heartbeat h[2] = {{0}};
-    assert_true((uintptr_t)&h[1] - (uintptr_t)&h[0] == 64); /* each heartbeat has a cache line of
-                                                             * its own */
+    /* each heartbeat has a cache line of its own */
+    assert_true((uintptr_t)&h[1] - (uintptr_t)&h[0] == 64);
     assert_int_equal(beats(&h[0]), 0);
     assert_int_equal(ls_heartbeat_place(&h[0]), 0);
     ls_beat(&h[0], 7);
@@ -95,8 +95,8 @@ typedef struct silent {
 static void *keep_silent(void *arg)
 {
     silent *s = arg;
-    const struct timespec nap = {.tv_nsec = 100 * MS}; /* long, so that the thread seldom wakes and
-                                                        * seldom waits for a CPU */
+    /* long, so that the thread seldom wakes and seldom waits for a CPU */
+    const struct timespec nap = {.tv_nsec = 100 * MS};
     setpriority(PRIO_PROCESS, 0, s->nice);
     atomic_store(&s->number, ls_thread_self());
     while (!atomic_load_explicit(&s->ends, memory_order_relaxed))
