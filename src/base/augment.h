@@ -1,7 +1,8 @@
-/* Augmentation of training images (ls_gather in <lockstep/sys/plugin.h>). Positions and weights are
- * computed with integers, so that every back end produces the same pixels. The changes of an image
- * depend only on two blocks of random words, which are drawn for its dataset row. All functions are
- * pure and may be called from any thread, and from CUDA kernels.
+/* Augmentation: random changes of training images (ls_gather in <lockstep/sys/plugin.h>). The
+ * positions of source pixels and their shares in a result are computed with integers, so that every
+ * back end produces the same pixels. The changes of an image depend only on two blocks of random
+ * words, which are drawn for the image's row of the dataset. All functions are pure and may be
+ * called from any thread, and from CUDA kernels.
  */
 #ifndef BASE_AUGMENT_H
 #define BASE_AUGMENT_H
@@ -18,8 +19,9 @@ typedef struct ls_augment {
 } ls_augment;
 
 /* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or, for
- * the last row of the shard, its first row. `rows` [count] are the dataset rows of the batch. They
- * lie inside a larger array, the rows of the shard: `before` rows of the shard precede rows[0], and
+ * the last row of the shard, the first row of the shard. (A *shard* is a part of a minibatch,
+ * computed in one or several batches.) `rows` [count] are the dataset rows of the batch. They lie
+ * inside a larger array, the rows of the shard: `before` rows of the shard precede rows[0], and
  * `after` rows follow rows[count − 1]. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
                                   uint32_t after)
@@ -30,16 +32,19 @@ LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32
 /* The changes of one image of h × w pixels. */
 typedef struct ls_change {
     int h, w;                 /* height and width of the image */
-    int down, right, mirror;  /* offset of the crop in pixels; non-zero: columns are mirrored */
-    int turned, sine, cosine; /* non-zero: the image is rotated; sine and cosine in 65536ths */
-    int top, left, side;      /* position and side of the erased square in pixels */
+    int down, right, mirror;  /* `down` and `right`: offset of the crop in pixels; `mirror`:
+                               * non-zero: the columns are mirrored */
+    int turned, sine, cosine; /* `turned`: non-zero: the image is rotated; `sine` and `cosine` of
+                               * the angle in 65536ths */
+    int top, left, side;      /* top left corner of the erased square, and length of its side, in
+                               * pixels */
     int factor;               /* factor of the brightness in 256ths */
-    int other, other_label;   /* share of the mixed-in image in 256ths; non-zero: the result has the
-                               * class of the mixed-in image */
+    int other, other_label;   /* `other`: share of the mixed-in image in 256ths; `other_label`:
+                               * non-zero: the result has the class of the mixed-in image */
 } ls_change;
 
-/* Returns non-zero if there are changes other than crop and flip, for which back ends have faster
- * code. */
+/* Returns non-zero if there are changes other than crop and flip. (For crop and flip alone, back
+ * ends have faster code.) */
 LS_ANYWHERE int ls_augment_more(const ls_augment *a)
 {
     return a->rotate || a->erase || a->brightness || a->mixup;
@@ -85,8 +90,9 @@ LS_ANYWHERE void ls_change_draw(ls_change *c, const ls_augment *a, int h, int w,
     c->other_label = (int)(v[2] >> 8 & 255) < c->other;
 }
 
-/* Writes the indices of the four source pixels of pixel (i, j) and their weights in 65536ths. An
- * index is −1 if the source pixel is outside the image, has the weight 0, or is erased. */
+/* Writes to `at` the indices of the four source pixels of pixel (i, j), and to `part` their shares
+ * in 65536ths. An index is −1 if the source pixel is outside the image, has the share 0, or if
+ * pixel (i, j) is erased. */
 LS_ANYWHERE void ls_change_taps(int at[4], int part[4], const ls_change *c, int i, int j)
 {
     const int erased = i >= c->top && i < c->top + c->side && j >= c->left && j < c->left + c->side;
@@ -129,8 +135,8 @@ LS_ANYWHERE float ls_changed_float(const float *plane, const ls_change *c, int i
     return sum * ((float)c->factor / 256);
 }
 
-/* Mixes two bytes, pixel `a` of the row itself and pixel `b` of the mixed-in row; rounds to a
- * byte. */
+/* Mixes two bytes: pixel `a` of the row itself and pixel `b` of the mixed-in row. Rounds the result
+ * to a byte. */
 LS_ANYWHERE int ls_mixed_byte(int a, int b, const ls_change *c)
 {
     return (a * (256 - c->other) + b * c->other + 128) >> 8;

@@ -1,9 +1,9 @@
 /* A growing buffer of text or bytes.
  *
- * If memory runs out, calls that add to the buffer do nothing, and ls_buffer_status reports the
- * failure, so that callers need to check only once. Formatted numbers follow the calling thread's
- * locale; use ls_c_locale_enter (base/thread_state.h) for a decimal point. One thread at a time
- * uses a buffer.
+ * If memory runs out, later calls that add to the buffer do nothing, and ls_buffer_status reports
+ * the failure. Therefore callers need to check for errors only once, at the end. Formatted numbers
+ * follow the calling thread's locale; use ls_c_locale_enter (base/thread_state.h) for a decimal
+ * point. One thread at a time uses a buffer.
  */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
@@ -16,11 +16,11 @@
 typedef struct ls_buffer {
     const ls_host *host;
     char *text;              /* contents, zero-terminated; NULL until something was added */
-    size_t length, capacity; /* number of bytes used, and allocated */
+    size_t length, capacity; /* number of bytes used; number of bytes allocated */
     bool failed;             /* memory has run out */
 } ls_buffer;
 
-/* Initialises an empty buffer. `host` may be NULL and outlives the buffer. */
+/* Initialises an empty buffer. `host` may be NULL; it must outlive the buffer. */
 void ls_buffer_init(ls_buffer *b, const ls_host *host);
 
 /* Frees the contents. Afterwards the buffer is empty and can be used again. */
@@ -33,7 +33,7 @@ int ls_buffer_status(const ls_buffer *b, ls_error *err);
 void ls_buffer_add(ls_buffer *b, const char *text, size_t length);
 
 /* Returns room for `most` bytes after the contents, or NULL if memory ran out. The caller fills the
- * room, and ls_buffer_keep appends what was filled. */
+ * room, and then calls ls_buffer_keep to append the bytes that it has written. */
 char *ls_buffer_room(ls_buffer *b, size_t most);
 
 /* Appends the first `length` bytes of the room that ls_buffer_room has returned. */

@@ -1,5 +1,5 @@
-/* Monotonic time, and time limits that do not pass while the process is stopped. All functions: any
- * thread; they never fail. */
+/* Monotonic time, and time limits that do not pass while the process is stopped. All functions may
+ * be called from any thread and never fail. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -10,27 +10,28 @@
  * (CLOCK_MONOTONIC). */
 uint64_t ls_now_ns(void);
 
-/* Returns the point in time `timeout` nanoseconds from now. UINT64_MAX (never) stays UINT64_MAX,
- * which is also the result if the sum overflows. */
+/* Returns the point in time `timeout` nanoseconds from now, in the time of ls_now_ns. The result is
+ * UINT64_MAX (never) if `timeout` is UINT64_MAX or if the sum overflows. */
 uint64_t ls_deadline_ns(uint64_t timeout);
 
-/* Attended time: elapsed time without the time during which the process was stopped. A time limit
- * for other threads must be one of attended time, because stopped threads do not hang.
+/* *Attended time* is elapsed time without the time during which the process was stopped. A time
+ * limit for other threads must be measured in attended time, because stopped threads do not hang.
  *
  * A process can be stopped (SIGSTOP, Ctrl-Z, a frozen container, a suspended machine), and no clock
  * of the system stops with the process. But a thread that watches other threads sleeps in short
  * naps and looks at the clock between two naps. If much more time has passed than a nap takes, the
- * watching thread was stopped itself, and the watched threads may have been stopped as well. So at
- * most LS_ATTENTION_NS of the time between two looks counts as attended, whatever the reason. */
-#define LS_NAP_NS 20000000u /* time between two looks of a watching thread */
-/* Largest attended time between two looks. It is longer than a nap because a busy machine wakes
- * threads late. */
+ * watching thread was stopped itself, and the watched threads were probably stopped as well. So at
+ * most LS_ATTENTION_NS of the time between two looks counts as attended, whatever the reason for
+ * the delay. */
+#define LS_NAP_NS 20000000u /* time between two looks of a watching thread in nanoseconds */
+/* Largest attended time between two looks in nanoseconds. It is longer than a nap because a busy
+ * machine wakes threads late. */
 #define LS_ATTENTION_NS 50000000u
 
-/* Returns the attended time since *seen_ns, and sets *seen_ns to the present time. `queued_ns` is
- * the time for which the watching thread is known to have waited for a CPU since *seen_ns (0 if
- * unknown). It was not stopped during that time, so the result may exceed LS_ATTENTION_NS by up to
- * `queued_ns`. */
+/* Returns the attended time since *seen_ns in nanoseconds, and sets *seen_ns to the present time.
+ * `queued_ns` is the time for which the watching thread is known to have waited for a CPU since
+ * *seen_ns (0 if unknown). The watching thread was not stopped during that time, so the result can
+ * exceed LS_ATTENTION_NS by up to `queued_ns`. */
 uint64_t ls_attended_ns(uint64_t *seen_ns, uint64_t queued_ns);
 
 /* A time limit that is measured in attended time:

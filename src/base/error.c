@@ -68,8 +68,9 @@ static size_t min_of(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns the restricted Damerau-Levenshtein distance of two words of at most MAX_WORD bytes. Three
- * rows of the usual table suffice, because a swap refers to the row two rows back. */
+/* Returns the restricted Damerau-Levenshtein distance of two words of at most MAX_WORD bytes. Only
+ * three rows of the usual table are kept, because each row depends only on the two rows before
+ * it. */
 static size_t edits(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     size_t rows[3][MAX_WORD + 1];

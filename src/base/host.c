@@ -109,8 +109,8 @@ int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         sigdelset(&blocked, kept[i]);
-    /* A thread inherits the signal mask of its creator, so this thread's mask is changed
-     * meanwhile. */
+    /* A thread inherits the signal mask of its creator, so the mask of the calling thread is
+     * changed while it creates the thread. */
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     error = pthread_create(out, &attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,6 +1,6 @@
-/* Memory and log through the host program's hooks, the internal part of <lockstep/host.h>; paths;
- * and threads of the library in the host's process. All functions: any thread. `host` may be NULL
- * everywhere. */
+/* Internal part of <lockstep/host.h>: memory and log through the hooks of the *host*, the program
+ * that embeds the library. Also paths, and threads that the library starts in the host's process.
+ * All functions may be called from any thread. `host` may be NULL everywhere. */
 #ifndef BASE_HOST_H
 #define BASE_HOST_H
 
@@ -13,8 +13,8 @@
  * blocks share a cache line. */
 #define LS_ALIGN 64
 
-/* Returns `bytes` zeroed bytes aligned to LS_ALIGN, or NULL if memory ran out. Zero bytes count as
- * one. */
+/* Returns `bytes` zeroed bytes aligned to LS_ALIGN, or NULL if memory ran out. If `bytes` is 0, one
+ * byte is allocated. */
 void *ls_alloc(const ls_host *host, size_t bytes);
 
 /* Does the same as ls_alloc without zeroing the memory, for large blocks that are filled later. */
@@ -36,8 +36,8 @@ char *ls_strdup(const ls_host *host, const char *text);
  * name of NAME_MAX bytes in it. */
 #define LS_PATH_BYTES (4096 + 256)
 
-/* Writes "folder/name" to `out` and returns `out`. A path that is too long is truncated to a path
- * that the system refuses, because it is still longer than PATH_MAX. */
+/* Writes "folder/name" to `out` and returns `out`. A path that is too long is truncated, but stays
+ * longer than PATH_MAX, so the system refuses it. */
 const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char *name);
 
 /* Copies a path to *out, which the caller frees with ls_free. Errors: LS_ENOMEM. */
@@ -50,11 +50,11 @@ void ls_free(const ls_host *host, void *memory);
 void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Starts a thread that runs run(arg). The thread blocks all signals except those that a fault of
- * the thread itself raises, and SIGPROF of profilers, so that the host's signals are handled on the
- * host's threads. Its stack has the process's default size (ulimit -s), which a service with many
- * threads may have set low, but at least 1 MiB, which back ends and jobs need. Returns 0, or an
- * errno value if there is no thread. */
+/* Starts a thread that runs run(arg). The host's signals must be handled on the host's threads. So
+ * the new thread blocks all signals except those that a fault of the thread itself raises, and
+ * SIGPROF of profilers. Its stack has the process's default size (ulimit -s), but at least 1 MiB,
+ * because back ends and jobs need that much. (A service with many threads can have set a lower
+ * default.) Returns 0, or an errno value if there is no thread. */
 int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 #endif

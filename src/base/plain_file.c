@@ -113,7 +113,7 @@ static int read_file(void **out, size_t *room, size_t *count, const char *path, 
     return status;
 }
 
-/* Reads into a new block, which is freed on failure. */
+/* Reads a file as read_file does, but into a new block, which is freed on failure. */
 static int read_new(void **out, size_t *count, const char *path, const char *what, int wrong,
                     size_t most, bool whole, const ls_host *host, ls_error *err)
 {
@@ -134,8 +134,8 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
 }
 
 /* Reads a whole file without asking the system for its size, which saves a system call. Returns
- * false if the file cannot be opened or read, or is empty. Also returns false if the file fills
- * the memory, because it may then be longer than the memory. */
+ * false if the file cannot be opened or read, or is empty. Also returns false if the file fills the
+ * memory, because the file can then be longer than the memory. */
 static bool read_short(void *memory, size_t room, size_t *count, int folder, const char *name)
 {
     int fd;

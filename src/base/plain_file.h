@@ -1,7 +1,7 @@
 /* Opening and reading of files that must be regular files.
  *
- * No function waits for the other end of a pipe. A directory, a device, a pipe or a socket is
- * refused. Descriptors are closed on exec. All functions: any thread.
+ * A directory, a device, a pipe or a socket is refused, and no function waits for the other end of
+ * a pipe. Descriptors are closed on exec. All functions may be called from any thread.
  */
 #ifndef BASE_PLAIN_FILE_H
 #define BASE_PLAIN_FILE_H
@@ -15,7 +15,7 @@
  *
  * - fd, size: receive the descriptor and the file's size in bytes; *fd is −1 after an error
  * - what: the expected kind of file, for messages: "a JSON file"
- * - wrong: the status to return if `path` is not a regular file
+ * - wrong: the status to return if `path` names a directory, a device or a pipe
  *
  * Errors: LS_ENOENT (there is no such file), LS_EIO (the file cannot be read), `wrong`. */
 int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what, int wrong,
@@ -23,13 +23,14 @@ int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what,
 
 /* Reads a whole file of 1 to `most` bytes into *out, which the caller frees with ls_free(host,
  * *out). *count receives the number of bytes, which is less than the file's size if the file became
- * shorter meanwhile.
+ * shorter while it was read.
  * Errors: as ls_open_to_read; `wrong` also for an empty file and for a file of more than `most`
  * bytes; LS_ENOMEM. */
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
-/* Does the same as ls_read_plain_file with memory that the caller keeps for many files.
+/* Reads a whole file as ls_read_plain_file does, but into memory that the caller keeps for many
+ * files.
  *
  * - memory, room: *memory is a block of *room bytes, at first NULL and 0. A block that is too small
  *   is replaced, and *room updated. The caller frees *memory, also after an error
@@ -45,8 +46,8 @@ int ls_read_file_start(void **out, size_t *count, const char *path, const char *
                        size_t most, const ls_host *host, ls_error *err);
 
 /* Opens one of the program's own files for writing in place. `flags` are those of open(2). A
- * symbolic link is not followed, because a user who can create one in the directory could choose
- * which file is overwritten. *fd is −1 after an error. Errors: LS_EIO. */
+ * symbolic link is not followed, because another user who can create a link in the directory could
+ * choose which file is overwritten. *fd is −1 after an error. Errors: LS_EIO. */
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err);
 
 #endif

@@ -21,7 +21,7 @@ static double two_to(int n)
     return x;
 }
 
-#define LN2_HIGH 0x1.62e42fee00000p-1 /* first 32 bits of ln 2; its multiples here are exact */
+#define LN2_HIGH 0x1.62e42fee00000p-1 /* first 32 bits of ln 2; k or e times it is exact */
 #define LN2_LOW 0x1.a39ef35793c76p-33 /* ln 2 − LN2_HIGH */
 
 double ls_exp(double x)

@@ -1,7 +1,7 @@
-/* Mathematical functions whose results have the same bits on every system. The C library's
- * functions are rounded differently by each libm. These use only sums, products, quotients and
- * roots of doubles, which are the same everywhere. Their errors are below 1.5 units in the last
- * place. All functions: any thread.
+/* Mathematical functions whose results have the same bits on every system. The results of the C
+ * library's functions (libm) are rounded differently by each library. The functions of this file
+ * use only sums, products and quotients of doubles, which are the same everywhere. Their errors are
+ * below 1.5 units in the last place. All functions may be called from any thread.
  */
 #ifndef BASE_PORTABLE_MATH_H
 #define BASE_PORTABLE_MATH_H

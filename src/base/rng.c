@@ -55,8 +55,8 @@ float ls_rng_normal(uint64_t seed, uint32_t stream, uint32_t epoch, uint64_t ind
     return (float)(sqrt(-2.0 * ls_ln(u)) * ls_cos(two_pi * v));
 }
 
-/* Draws a uniform integer in [0, n). The bias of multiplying a 64-bit draw and shifting is below
- * n / 2⁶⁴. */
+/* Draws an integer from 0 to n − 1: the part of n times a 64-bit draw above bit 63. The
+ * probabilities of the integers differ by at most 1 / 2⁶⁴. */
 static uint32_t below(uint32_t n, uint64_t seed, uint32_t epoch, uint32_t index)
 {
     uint32_t w[4];

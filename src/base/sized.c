@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Largest plausible size of a structure in bytes: a larger value means that the size was not
- * set. */
+/* Largest plausible size of a structure in bytes. A larger value means that the caller has not set
+ * `size`. */
 #define SIZE_MOST 4096
 
 int ls_sized_take(void *out, size_t known, const void *given, const char *type, ls_error *err)

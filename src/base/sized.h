@@ -1,14 +1,15 @@
-/* Structures that a caller fills in begin with a field `size`, for compatibility between versions.
- * The rule: a field that the caller's header does not have, because it is older than this library,
- * counts as zero. A field that this library does not have, because the caller's header is newer,
- * must be zero. */
+/* Structures that a caller fills in begin with a field `size`, for compatibility between versions
+ * of the library. There are two rules. If the caller's header is older than this library, a field
+ * that the header does not have counts as zero. If the caller's header is newer, a field that this
+ * library does not have must be zero. */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
 
 #include <lockstep/status.h>
 #include <stddef.h>
 
-/* Copies the caller's structure to this library's structure of the same type, by the rule above.
+/* Copies the caller's structure to this library's structure of the same type, by the two rules
+ * above.
  *
  * - out, known: this library's structure, and its size in bytes
  * - given: the caller's structure, whose first field is `size_t size`

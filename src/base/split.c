@@ -26,8 +26,8 @@ int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y
     return LS_OK;
 }
 
-/* Returns the first item of part `index`, or n for index = parts. If n ≥ parts, every part first
- * gets one item. The remaining items are assigned in proportion to `capacity`. */
+/* Returns the first item of part `index`, or n if `index` is `parts`. If n ≥ parts, every part gets
+ * one item in advance. The remaining items are divided in proportion to `capacity`. */
 static uint32_t boundary(uint32_t n, uint32_t parts, uint32_t index, const double *capacity)
 {
     double sum = 0, before = 0;

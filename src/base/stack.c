@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Addresses of the calling thread's stack, set by the first check. A stack never moves. */
+/* Addresses of the calling thread's stack, set by the thread's first check. They stay valid,
+ * because a stack never moves. */
 static _Thread_local struct {
     bool known;
-    uintptr_t low, high; /* first address, and first address after the stack; equal: the C library
-                          * does not know the stack */
+    uintptr_t low, high; /* first address of the stack, and first address after the stack; both 0:
+                          * the C library does not know the stack */
 } extent;
 
 static void find_extent(void)

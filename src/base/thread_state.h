@@ -1,6 +1,6 @@
-/* State of a host program's thread that the library changes for a while and restores: the
- * floating-point environment and the locale. All functions: any thread; they affect only the
- * calling thread. */
+/* State of a thread of the host program (the program that embeds the library) that the library
+ * changes for a while and restores: the floating-point environment and the locale. All functions
+ * may be called from any thread, and affect only the calling thread. */
 #ifndef BASE_THREAD_STATE_H
 #define BASE_THREAD_STATE_H
 
@@ -9,10 +9,10 @@
 
 /* Switches to the floating-point environment in which Lockstep computes, and returns the previous
  * environment, for fesetenv. Lockstep computes in the environment in which a C program starts:
- * rounding to nearest, with subnormal numbers. The host program's threads may have another
+ * rounding to nearest, with subnormal numbers. The host program's threads can have another
  * environment: another rounding mode, or subnormal numbers flushed to zero, as a library built with
- * -ffast-math sets it. New threads inherit the environment of their creator, and results would
- * depend on it. */
+ * -ffast-math sets it. Results depend on the environment, and new threads inherit the environment
+ * of their creator. */
 static inline fenv_t ls_arithmetic_enter(void)
 {
     fenv_t before;
@@ -21,9 +21,9 @@ static inline fenv_t ls_arithmetic_enter(void)
     return before;
 }
 
-/* First statement of a public function that computes: switches to Lockstep's floating-point
- * environment until the function returns. Every return restores the host program's environment,
- * exception flags included. */
+/* Declaration with which a public function that computes begins: switches to Lockstep's
+ * floating-point environment until the function returns. Every return restores the host program's
+ * environment, exception flags included. */
 #define LS_OWN_ARITHMETIC                                                                          \
     __attribute__((cleanup(fesetenv))) const fenv_t ls_environment_of_host = ls_arithmetic_enter()
 

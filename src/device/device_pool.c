@@ -7,22 +7,24 @@
 
 #include <string.h>
 
-enum { TEAM_MOST = 1024 }; /* most threads of a team that a back end accepts */
+enum { TEAM_MOST = 1024 }; /* largest team (threads of one device) that a back end accepts */
 
-/* Data of one worker of a device pool, to which the `local` pointer of the underlying pool points.
- * It has copies of everything that the stop hook needs. */
+/* Data of one worker of a device pool. The worker's pointer `local` in the underlying pool
+ * (ls_worker.local) points to it. The data include copies of everything that the stop hook
+ * needs. */
 typedef struct device_worker {
     ls_device *device;
     void *local; /* pointer that the caller's start hook has stored */
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
     void *user;
     const ls_host *host;
-    bool owner;        /* the worker runs on the owner's thread, which keeps its arithmetic */
+    bool owner;        /* the worker runs on the owner's thread, whose floating-point environment
+                        * stays as it is */
     fenv_t arithmetic; /* the thread's previous floating-point environment, unless `owner` */
 } device_worker;
 
-/* Data that the start hooks read, during ls_device_pool_create, or later on lent threads. The pool
- * owns and frees it (ls_pool_adopt). */
+/* Data that the start hooks read. The hooks run during ls_device_pool_create or, on threads that
+ * the host program lends, later. The pool owns and frees the data (ls_pool_adopt). */
 typedef struct opening {
     ls_device_pool_options options;
     ls_device_list list;
@@ -61,8 +63,8 @@ static void close_worker(device_worker *w)
     ls_free(w->host, w);
 }
 
-/* The stop hook of the underlying pool: runs the caller's stop hook and closes the device. It needs
- * only the worker's `local`. */
+/* The stop hook of the underlying pool: runs the caller's stop hook and closes the device. The hook
+ * needs only the worker's `local`. */
 static void stop_worker(ls_worker *worker, void *unused)
 {
     (void)unused;
@@ -122,8 +124,9 @@ static int take_options(ls_device_pool_options *out, const ls_device_pool_option
     return status;
 }
 
-/* Returns the number of threads of a team for LS_TEAMS_OF_THE_REST: an equal share of all CPU
- * devices if max_devices has shortened the list, else 1. */
+/* Returns the number of threads of each device's team for the option value LS_TEAMS_OF_THE_REST. If
+ * max_devices has shortened a list of CPU devices, the teams share all usable CPUs equally.
+ * Otherwise the result is 1. */
 static int team_size(const ls_device_list *list)
 {
     const int team = list->backend->counted && list->capped ? list->allowed / list->count : 1;
@@ -143,8 +146,8 @@ static int create(ls_pool **out, opening *o, ls_error *err)
         .size = sizeof pool,
         .workers = o->list.count,
         .inbox = options->inbox,
-        /* Each worker is pinned to an equal share of the CPUs, not to one CPU: otherwise the
-         * workers of several programs would all run on the first CPUs. */
+        /* Each worker is pinned to an equal share of all CPUs rather than to one CPU, so that the
+         * workers of several programs do not all run on the first CPUs. */
         .pinned = !options->no_pinning && o->list.backend->counted,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,

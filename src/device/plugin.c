@@ -20,15 +20,15 @@ static void cut_at_last_slash(char *path)
 }
 
 /* Writes the folder of the file that contains this code, which is liblockstep.so or the program
- * that it was linked into; "" if the system does not tell. */
+ * into which it was linked; "" if the system does not report the file. */
 static void library_folder(char *out, size_t size)
 {
     static const char here; /* an object in that file */
     Dl_info info;
     out[0] = '\0';
-    /* A relative name refers to the directory in which the program was started, which need not be
-     * the present working directory. Only programs have such names, and program_folder finds
-     * them. */
+    /* A relative name is ignored here. It refers to the directory in which the program was started,
+     * and the working directory can have changed since then. Only programs have relative names, and
+     * program_folder finds the folder of the program. */
     if (dladdr(&here, &info) == 0 || !info.dli_fname || info.dli_fname[0] != '/')
         return;
     int length = snprintf(out, size, "%s", info.dli_fname);
@@ -37,7 +37,7 @@ static void library_folder(char *out, size_t size)
     cut_at_last_slash(out);
 }
 
-/* Writes the folder of the running program; "" if the system does not tell. */
+/* Writes the folder of the running program; "" if the system does not report it. */
 static void program_folder(char *out, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", out, size - 1);
@@ -53,9 +53,10 @@ static bool is_at(char *out, const char *folder, const char *below, const char *
     return n > 0 && n < PATH_BYTES && access(out, F_OK) == 0;
 }
 
-/* Searches for the plugin near `folder`: in it, as in a build folder, and at the place of plugins
- * in an installation, as seen from its libraries and from its programs. These are relative paths,
- * because the prefix may have been moved. */
+/* Searches for the plugin near `folder`, at three places: in the folder itself, as in a build
+ * folder; in lockstep/ beside the libraries of an installation; and at the place of plugins as seen
+ * from the folder of an installation's programs. The paths are relative to `folder`, because an
+ * installation can have been moved. */
 static bool is_around(char *out, const char *folder, const char *name)
 {
     return folder[0] && (is_at(out, folder, "", name) || is_at(out, folder, "/lockstep", name) ||
@@ -86,8 +87,8 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
 
 /* Writes the error for a plugin that does not load, with the loader's reason on one line. If the
  * NVIDIA driver is missing, the plugin counts as absent, because the machine then has no usable
- * GPU. The driver is the first library that the CUDA plugin needs (src/cuda/CMakeLists.txt), and so
- * the one that the reason names. */
+ * GPU. The driver is the first library that the CUDA plugin needs (src/cuda/CMakeLists.txt), so the
+ * loader's reason names the driver. */
 static int cannot_load(const char *path, ls_error *err)
 {
     static const char driver[] = "libcuda.so.1:";
@@ -104,7 +105,7 @@ static int cannot_load(const char *path, ls_error *err)
     return ls_fail(err, LS_EDEVICE, "%.120s does not load: %s", path, text);
 }
 
-/* Checks the table that a plugin returned. */
+/* Checks the table of functions that a plugin returned. */
 static int check(const ls_backend *backend, const char *path, const char *name, ls_error *err)
 {
     if (!backend || backend->abi != LS_PLUGIN_ABI || backend->size != sizeof *backend)

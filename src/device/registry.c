@@ -76,7 +76,7 @@ static int absent(const ls_backend *backend, const ls_backend_info *info, ls_err
                    info->broken ? "broken" : "absent");
 }
 
-/* Takes all devices of a back end, at most `max` unless that is 0. */
+/* Takes all devices of a back end, but at most `max` if `max` is not 0. */
 static int take_all(ls_device_list *out, const ls_backend *backend, int max, ls_error *err)
 {
     ls_backend_info info = {0};
@@ -95,7 +95,7 @@ static int take_all(ls_device_list *out, const ls_backend *backend, int max, ls_
     return LS_OK;
 }
 
-/* Takes the devices of the first back end, in the registry's order, that has any. */
+/* Takes the devices of the first back end, in the registry's order, that has devices. */
 static int take_auto(ls_device_list *out, const ls_registry *registry, int max, ls_error *err)
 {
     for (int i = 0; i < registry->count; i++)
@@ -105,7 +105,7 @@ static int take_auto(ls_device_list *out, const ls_registry *registry, int max, 
 }
 
 /* Reads a decimal number of at most LS_DEVICES_MAX at *text and advances *text. Returns false if
- * there is none. */
+ * there is no such number. */
 static bool read_number(int *out, const char **text)
 {
     const char *p = *text;

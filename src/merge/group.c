@@ -1,6 +1,7 @@
 /* The common part of all communicators. group.h explains the terms: a rank *shows* the pointers to
- * its arrays, a *meeting* is a passage of the barrier, the *rest of the tree* is the additions that
- * combine the ranks' partial sums, and a *part* is a partial sum in the list of these additions. */
+ * its arrays, a *meeting* is one round of the group's barrier, the *rest of the tree* is the
+ * additions that combine the ranks' partial sums, and a *part* is a partial sum in the list of
+ * these additions. */
 #include "merge/group.h"
 
 #include "base/clock.h"
@@ -58,7 +59,8 @@ bool ls_merge_aborted(const ls_merge_group *group)
 
 void ls_merge_set_timeout(ls_comm_group *base, uint64_t timeout_ns)
 {
-    /* relaxed: it publishes no other data, and it does not matter which wait sees it first. */
+    /* relaxed: the time limit publishes no other data, and any wait may be the first that uses the
+     * new limit. */
     atomic_store_explicit(&((ls_merge_group *)base)->timeout_ns, timeout_ns, memory_order_relaxed);
 }
 
@@ -71,8 +73,8 @@ int ls_merge_may_read(const ls_comm_group *base, int rank)
 {
     const ls_merge_group *group = (const ls_merge_group *)base;
     /* The abort bit must be loaded before the flag. A rank that sets the flag after the abort is
-     * refused at the meeting that follows, and reads nothing. So a clear flag that is loaded after
-     * the abort bit was found means that the rank reads no more (proof in group.h). */
+     * refused at the meeting that follows, and reads nothing. So if the abort bit was found first
+     * and the flag is clear, the rank has finished reading (proof in group.h). */
     if (!ls_merge_aborted(group))
         return 1;
     return atomic_load_explicit(&group->rank[rank].reading, LS_READING_ACQUIRE);
@@ -114,18 +116,18 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     ls_merge_rank *rank = &group->rank[comm->rank];
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
-    /* This function overwrites the pointers that the rank has shown in its previous merge, so no
-     * other rank may still read them. If the previous merge was completed, all ranks have arrived
-     * at its last meeting, and read nothing of that merge after their arrival. If the previous
-     * merge failed, other ranks may still be inside it; the group is then aborted, and this check
-     * finds that. */
+    /* This function overwrites the pointers that the rank has shown in its previous merge. That is
+     * allowed only after the other ranks have finished reading these pointers. If the previous
+     * merge was completed, all ranks have arrived at its last meeting, and read nothing of that
+     * merge after their arrival. If the previous merge failed, other ranks can still be inside that
+     * merge. The group is then aborted, and this check finds the abort. */
     if (ls_merge_aborted(group))
         return ls_fail(err, LS_EABORTED, "the group was aborted");
     for (int i = 0; i < count; i++)
         rank->partials[i] = partials[i];
     rank->count = count;
     rank->total = total;
-    /* relaxed: the arrival at the meeting, a release, publishes it. */
+    /* relaxed: the arrival at the meeting has release order and publishes the flag. */
     atomic_store_explicit(&rank->reading, true, memory_order_relaxed);
     return LS_OK;
 }
@@ -159,7 +161,7 @@ int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *to
 
 /* ---- over several processes ------------------------------------------------------------------ */
 
-/* Shows that rank 0 is alive while it waits for the other processes on behalf of all ranks. */
+/* Reports that rank 0 is alive while it waits for the other processes on behalf of all ranks. */
 static void beat(void *times_)
 {
     ls_comm_times *times = times_;
@@ -219,8 +221,9 @@ static ls_span span_of(const ls_merge_group *group)
     return ls_merge_has_members(group) ? group->desc.span : (ls_span){0, group->desc.shards};
 }
 
-/* Returns whether the list of parts in *rest still fits: its parts are the partial sums that the
- * ranks show now, and the parts together contain exactly the shards `all`. */
+/* Returns whether the list of parts in *rest is still valid. It is valid if its parts are the
+ * partial sums that the ranks show now, and if the parts together contain exactly the shards
+ * `all`. */
 static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span all)
 {
     for (int i = 0; i < rest->count; i++) {
@@ -235,8 +238,8 @@ static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span 
 }
 
 /* Finds the partial sum whose first shard is `shard`, and writes it to *part. The search begins at
- * rank `from`, which has the shard before `shard`, because usually that rank or the next one has
- * `shard`. Returns false if no rank has it. */
+ * rank `from`, which has the shard before `shard`, because usually rank `from` or the next rank has
+ * `shard`. Returns false if no rank has `shard`. */
 static bool find(ls_tree_rest_part *part, const ls_merge_group *group, int shard, int from)
 {
     const int ranks = group->base.ranks;
@@ -320,12 +323,12 @@ int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_erro
     return status;
 }
 
-/* Number of floats for which the list of parts is executed at a time. It is small enough that the
- * temporary sums of the evaluation stack stay in the first-level cache. */
+/* Number of floats for which the list of parts is executed at a time. The number is so small that
+ * the temporary sums of the evaluation stack stay in the first-level cache. */
 #define REST_PIECE 256
 
 /* Computes out = left + right. The two loops are separate because compilers vectorise each of them,
- * but not a single loop in which `out` may be `left`. */
+ * but not a single loop in which `out` can be equal to `left`. */
 static void add(float *out, const float *left, const float *right, size_t count)
 {
     if (out == left)
@@ -502,13 +505,14 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
         status = merge(c, err);
     if (status == LS_OK)
         status = verify(c, piece, err);
-    if (status == LS_OK) /* zeros; after the merge above no rank reads the integers any more */
+    if (status == LS_OK) /* writes zeros; after the merge above no rank reads the integers */
         status = write_addends(c, piece, 0, err);
     if (status == LS_OK)
         status = merge(c, err); /* sets `total` to 0; succeeds on all ranks or on none */
     ls_free(c->host, piece);
     if (status)
-        type->abort(group); /* no rank may train with this group; others may still be checking */
+        type->abort(group); /* no rank may train with this group; other ranks are possibly still
+                             * checking */
     else
         ls_merge_group_of(c->comm)->rank[c->comm->rank].in_startup_check = false;
     return status;

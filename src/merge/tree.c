@@ -65,8 +65,8 @@ void ls_buckets_cut(ls_buckets *b, const size_t *param_offsets, int param_count,
         least = floats / LS_BUCKETS + 1;
     b->count = 0;
     for (int p = 0; p < param_count; p++)
-        /* A bucket ends before parameter p if the bucket is large enough, and if the floats from p
-         * on are enough for another bucket. */
+        /* A bucket ends before parameter p if two conditions hold: the bucket is large enough, and
+         * the floats from p on are enough for another bucket. */
         if (param_offsets[p] - begin >= least && floats - param_offsets[p] >= least) {
             begin = param_offsets[p];
             b->end[b->count++] = begin;

@@ -2,10 +2,10 @@
  * gradients for merging.
  *
  * A minibatch is cut into *shards*. The gradients of the shards are the leaves of a fixed binary
- * tree. The node T(lo, hi), the sum of the leaves lo … hi − 1, is the leaf itself if hi − lo = 1,
- * and otherwise T(lo, m) + T(m, hi), where m = lo + p, and p is the largest power of two below
- * hi − lo. The tree depends only on the number of shards. So a sum whose additions follow the tree
- * has the same bits for any number of workers.
+ * tree. The node T(lo, hi) is the sum of the leaves lo … hi − 1. If hi − lo = 1, the node is the
+ * leaf itself. If hi − lo > 1, the node is T(lo, m) + T(m, hi), where m = lo + p, and p is the
+ * largest power of two below hi − lo. The tree depends only on the number of shards. So a sum whose
+ * additions follow the tree has the same bits for any number of workers.
  *
  * All functions are pure and may be called from any thread.
  */
@@ -24,9 +24,9 @@ int ls_tree_middle(int lo, int hi);
 bool ls_tree_is_node(int shards, int lo, int hi);
 
 /* Returns whether the adjacent spans `left` and `right` *join*, that is, whether they are the two
- * children of a node of the tree over `shards` leaves. Code that pushes partial sums on a stack
- * from left to right, and adds the two topmost sums as long as they join, makes its additions in
- * the order of the tree. */
+ * children of a node of the tree over `shards` leaves. (A *span* is a range of leaves: lo to
+ * hi − 1.) Code that pushes partial sums on a stack from left to right, and adds the two topmost
+ * sums as long as they join, makes its additions in the order of the tree. */
 bool ls_tree_joins(int shards, ls_span left, ls_span right);
 
 /* Writes the *cover* of the leaves lo … hi − 1: the fewest nodes that together contain exactly
@@ -45,20 +45,22 @@ int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi);
  * earlier layers. The arena of a small model is one bucket. */
 
 enum {
-    LS_BUCKETS = 8,            /* limit: an arena has at most this number of buckets */
+    LS_BUCKETS = 8,            /* largest number of buckets of an arena */
     LS_BUCKET_FLOATS = 1 << 20 /* default of the smallest size of a bucket, in floats: 4 MB */
 };
 
 /* The buckets of an arena. */
 typedef struct ls_buckets {
     int count;              /* number of buckets */
-    size_t end[LS_BUCKETS]; /* end of each bucket in floats; the last is the length of the arena */
+    size_t end[LS_BUCKETS]; /* end of each bucket in floats from the start of the arena; the last
+                             * end is the arena's length */
 } ls_buckets;
 
 /* Cuts an arena of `floats` floats into buckets. `param_offsets` [param_count] has the index of the
- * first float of each parameter, ascending. Each bucket has at least max(least,
- * floats / LS_BUCKETS) floats, so that there are at most LS_BUCKETS buckets; least 0 means
- * LS_BUCKET_FLOATS. A smaller arena is one bucket. */
+ * first float of each parameter, ascending. `least`: smallest size of a bucket in floats; 0:
+ * LS_BUCKET_FLOATS. Each bucket has at least `least` floats, and more than floats / LS_BUCKETS if
+ * that is larger, so that there are at most LS_BUCKETS buckets. An arena that is too small for two
+ * buckets is one bucket. */
 void ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                     size_t floats, size_t least);
 

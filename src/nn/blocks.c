@@ -4,9 +4,12 @@
  *     "layers": [{"block": "same", "name": "b1", "repeat": 2, "out": 64}, …]
  *
  * An object {"block": …} in the list of layers is a *use* of the block. The parser expands each use
- * as if the layers of the block were in the list of the model: "$out" becomes the value of the
- * use's key "out", the names of the layers get the use's name as a prefix, and "input" stands for
- * the layer that the use reads. After parsing, no other part of the program knows blocks. */
+ * as if the layers of the block were in the list of the model:
+ * - "$out" becomes the value of the use's key "out";
+ * - the names of the layers get the use's name as a prefix;
+ * - "input" stands for the layer that the use reads.
+ *
+ * After parsing, no other part of the program knows blocks. */
 #include "base/error.h"
 #include "nn/reader.h"
 
@@ -50,8 +53,8 @@ int ls_check_blocks(const ls_reader *r, const cJSON *list)
             "model: \"blocks\" must be an object of lists of layers, found %s",
             ls_json_kind(r->blocks));
     if (cJSON_GetArraySize(list) > LS_MODEL_LAYERS)
-        /* The list is too long and is refused later (make_room in model.c). Returning here avoids
-         * comparing every use in it with every block. */
+        /* The list is too long and is refused later (make_room in model.c). Because this function
+         * returns here, it does not compare every entry of the long list with every block. */
         return LS_OK;
     for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
         if (!cJSON_IsArray(b) || !b->child)
@@ -89,7 +92,7 @@ static const char *value_name(const cJSON *node)
     return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
 }
 
-/* Registers every "$key" of a block's definition as a known key of the use. *missing becomes the
+/* Registers every "$key" of a block's definition as a known key of the use. Sets *missing to the
  * first such key that the use does not have. The caller reports an unknown key of the use before a
  * missing key, because an unknown key is usually a misspelt form of the missing key. */
 static void read_values(ls_fields *f, const cJSON *node, const char **missing)
@@ -106,7 +109,7 @@ static void read_values(ls_fields *f, const cJSON *node, const char **missing)
 }
 
 /* Replaces every "$key" in `node`, a copy of a layer of the definition, by the use's value for the
- * key. Returns 0 if there is no memory. */
+ * key. Returns 0 if memory runs out. */
 static int fill_in(cJSON *node, const cJSON *use)
 {
     cJSON *next;
@@ -122,7 +125,7 @@ static int fill_in(cJSON *node, const cJSON *use)
         char *name = child->string;
         if (!value)
             return 0;
-        if (name) { /* `child` is the member of an object; `value` gets its key */
+        if (name) { /* `child` is a member of an object; `value` gets the key of `child` */
             cJSON_free(value->string);
             value->string = name;
             child->string = NULL;
@@ -156,7 +159,8 @@ typedef struct block_use {
     char name[64];
     int input;
     int times;
-    /* the use has the key "repeat": the index of a repetition is part of the names of its layers */
+    /* the use has the key "repeat". The index of a repetition is then part of the names of the
+     * layers of that repetition */
     int numbered;
 } block_use;
 

@@ -1,5 +1,5 @@
-/* Decides which neighbouring layers are offered to a back end as one op. plan.h explains the term
- * form. */
+/* Decides which neighbouring layers are offered to a back end as one op. A *form* is such a list of
+ * layers (plan.h). */
 #include "nn/plan.h"
 
 int ls_fuse_producer(const ls_model *model, int layer)
@@ -18,8 +18,8 @@ int ls_fuse_reader(const ls_model *model, int layer)
     return -1;
 }
 
-/* If exactly one layer reads the output of `layer`, and reads it once, returns that layer;
- * otherwise −1. */
+/* Returns the layer that reads the output of `layer`, or −1 if several layers, or no layer, read
+ * that output. A layer that reads the output twice counts as two layers. */
 static int only_reader(const ls_model *model, int layer)
 {
     int reader = -1;
@@ -43,7 +43,8 @@ static int next_of_kind(const ls_model *model, int layer, ls_op_kind kind)
     return next >= 0 && model->layer[next].op.kind == kind ? next : -1;
 }
 
-/* Returns the relu that may be fused after `layer`, or −1. A leaky relu cannot be fused. */
+/* Returns the relu that can be fused with `layer` before it, or −1. A leaky relu cannot be
+ * fused. */
 static int next_relu(const ls_model *model, int layer)
 {
     int next = next_of_kind(model, layer, LS_OP_RELU);
@@ -57,7 +58,7 @@ static int other_input(const ls_model *model, int add, int layer)
     return input[input[0] == layer ? 1 : 0];
 }
 
-/* Writes the forms in which layer `first` is followed by a relu. If `pools`, also writes the form
+/* Writes the forms in which a relu follows layer `first`. If `pools` is true, also writes the form
  * in which a pool follows layer `first` or its relu. Returns the number of forms. */
 static int forms_of(ls_fuse_form *out, const ls_model *model, int first, bool pools)
 {

@@ -7,8 +7,8 @@
 #include "nn/model.h"
 #include "json/fields.h"
 
-/* Largest values that layers accept in their JSON. With these limits and LS_MODEL_VALUES every sum
- * and product of sizes is below 2⁶³. */
+/* Largest values that layers accept in their JSON. Because of these limits and LS_MODEL_VALUES,
+ * every sum and product of sizes is below 2⁶³. */
 enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 
 /* Returns the number at `key`, which must be from `min` to `max`, or `fallback` if the key is
@@ -26,8 +26,9 @@ typedef struct ls_window {
     int d[2];             /* dilation */
 } ls_window;
 
-/* Reads "kernel", "stride" and "padding". out->d must be set before. `stride`: the default stride;
- * if it is NULL, the default stride is the size of the kernel. Errors are stored in `fields`. */
+/* Reads "kernel", "stride" and "padding" to *out. The caller must set out->d before the call.
+ * `stride`: the default stride; NULL: the default stride is the size of the kernel. Errors are
+ * stored in `fields`. */
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride);
 
 /* Computes the height and width of the output for input `in`. Does not change the channels. Errors:
@@ -38,12 +39,13 @@ int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, 
  * LS_OK. */
 int ls_layer_wants_image(const ls_layer *layer, ls_error *err);
 
-/* Adds a weight of `rank` dimensions and, if `bias` is not 0, a bias of dim[0] numbers. Both get
- * the fan_in and fan_out of the weight. Errors: LS_ECONFIG if the weight has too many numbers. */
+/* Adds a weight of `rank` dimensions and, if `bias` is not 0, a bias of dim[0] numbers. Sets their
+ * fan_in and fan_out; the bias gets the fan_in of the weight. Errors: LS_ECONFIG if the weight has
+ * too many numbers. */
 int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, ls_error *err);
 
-/* Returns a tensor of the given shape whose elements all have the same initial value: a scale, a
- * shift or a statistic. */
+/* Returns a tensor of the shape `dim` whose elements all have the same initial value, such as the
+ * scale of a batch norm. `start`: LS_START_ZEROS or LS_START_ONES. */
 ls_param ls_layer_filled(const ls_shape *dim, ls_start start);
 
 static inline long long ls_shape_values(const ls_shape *shape)
@@ -51,8 +53,8 @@ static inline long long ls_shape_values(const ls_shape *shape)
     return (long long)shape->c * shape->h * shape->w;
 }
 
-/* Implements ls_layer_type.shape for types whose op reads memory in any layout. The output has the
- * shape and the memory layout of the input. */
+/* Implements ls_layer_type.shape for layer types whose op reads tensors in any memory layout. The
+ * output has the shape and the memory layout of the input. */
 int ls_layer_same_shape(ls_layer *layer, ls_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* {"type": "add", "with": "name"} adds the output of the layer before it (or of the layer "from")
  * and the output of the layer "name". {"type": "concat", "with": "name"} concatenates the channels
- * of the two outputs, in this order. */
+ * of these two outputs; the channels of the layer "name" come last. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
@@ -9,8 +9,8 @@ static void parse(ls_layer *layer, ls_fields *fields)
     layer->inputs = 2;
 }
 
-/* Models for the gradient check: a shortcut; two branches, where the output of one is added to
- * itself; the input of the model read three times. */
+/* Models for the gradient check: a shortcut; two branches, where the output of one branch is added
+ * to itself; a model whose input is read three times. */
 static const struct ls_layer_sample samples[] = {
     {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"dense\",\"out\":5},"
      " {\"type\":\"add\",\"with\":\"a\"},{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":3}]",
@@ -41,8 +41,8 @@ static int shape_of_both(ls_layer *layer, ls_error *err)
     return LS_OK;
 }
 
-/* Models for the gradient check: two concatenated vectors; the skip connection of a U-Net; three
- * branches, where the output of one is concatenated with itself. */
+/* Models for the gradient check: two concatenated vectors; the skip connection of a U-Net; branches
+ * whose outputs are concatenated, flattened, and concatenated with themselves. */
 static const struct ls_layer_sample concat_samples[] = {
     {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"tanh\"},"
      " {\"type\":\"concat\",\"with\":\"input\"},{\"type\":\"dense\",\"out\":3}]",

@@ -1,8 +1,8 @@
 /* {"type": "layer_norm", "epsilon": 1e-5}
  *
  * Each row is normalised to mean 0 and variance 1 over all its values, then each value is
- * scaled and shifted. Training and evaluation are the same. The layer equals PyTorch's LayerNorm
- * over all values of a row. */
+ * scaled and shifted. The layer computes the same in training and in evaluation. The layer equals
+ * PyTorch's LayerNorm over all values of a row. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)

@@ -31,8 +31,8 @@ static int shape(ls_layer *layer, ls_error *err)
     return ls_window_shape(&layer->out, &layer->in, &w, err);
 }
 
-/* Models for the gradient check: a pool as the first layer; a pool that ignores the last rows and
- * columns of pixels; a pool with overlapping windows and padding. */
+/* Models for the gradient check: a pool as the first layer; a pool that ignores the last column of
+ * pixels and the last line; a pool with overlapping windows and padding. */
 /* clang-format off */
 #define SAMPLES(type)                                                                              \
     {                                                                                              \

@@ -384,9 +384,9 @@ static float start_of(const ls_param *p)
     return p->start == LS_START_ONES ? 1.0f : 0.0f;
 }
 
-/* Draws one weight of the parameter with index `stream` − LS_STREAM_INIT. The draw of a weight
- * depends on no other draw, so any thread may compute any weights. The value is computed in double
- * precision and rounded once. */
+/* Draws one number of the parameter with index `stream` − LS_STREAM_INIT. The draw depends on no
+ * other draw, so the order of the draws does not matter. The value is computed in double precision
+ * and rounded once. */
 static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_t stream,
                   uint64_t element)
 {

@@ -1,11 +1,11 @@
 /* The model: an immutable graph of layers with their shapes and tensors.
  *
- * A model is parsed once, before any worker starts. After that all threads read it, and no thread
- * changes it. A model has no device and no weights: a replica has both (replica.h). Layers are in
- * topological order: a layer reads only outputs of layers before it. The parser expands the blocks
- * of the JSON (blocks.c), so a model contains layers only.
+ * A model is parsed once, before any worker starts. After that all threads may read the model, and
+ * no thread changes it. A model has no device and no weights; a replica (replica.h) is a model with
+ * a device and weights. Layers are in topological order: a layer reads only outputs of layers
+ * before it. The parser expands the blocks of the JSON (blocks.c), so a model contains layers only.
  *
- * A *tensor* of a model is a named array of its weight files: either a *parameter*, which the
+ * A *tensor* of a model is a named array in its weight files. It is either a *parameter*, which the
  * optimizer changes, or a *running statistic*, which batch norm collects. The *canonical* weights
  * are an array of floats with all tensors one after another: layer by layer, and in each layer
  * weight, bias, running_mean, running_var. Each tensor is row-major, as PyTorch stores it. */
@@ -32,7 +32,8 @@ typedef enum ls_start {
 
 /* One tensor: a parameter or a running statistic. */
 typedef struct ls_param {
-    char name[80]; /* "<layer>.weight", as PyTorch's state_dict names it */
+    char name[80]; /* such as "conv1.weight": name of the layer, dot, kind of tensor, as in
+                    * PyTorch's state_dict */
     int rank;      /* number of dimensions, at most 4 */
     int dim[4];    /* [rank] */
     size_t count;  /* number of elements: product of dim */
@@ -54,26 +55,29 @@ struct ls_fields; /* json/fields.h */
 
 typedef struct ls_layer {
     const ls_layer_type *type;
-    /* Name from the JSON. Without one it is the layer's index in its list, as in PyTorch's
-     * nn.Sequential. If the layer belongs to a block, the name begins with a prefix: the name of
-     * the place where the block is used (blocks.c), and a dot. */
+    /* Name from the JSON. Without a name in the JSON it is the layer's index in its list, as in
+     * PyTorch's nn.Sequential. A *block* is a list of layers that a model defines once and uses
+     * several times (blocks.c). If the layer belongs to a block, the name begins with a prefix: the
+     * name of the use of the block, and a dot. */
     char name[64];
     int index;   /* index in the model */
     int classes; /* number of classes or targets of the data */
     bool last;   /* the last layer of the model's own list, not of a block */
-    /* number of inputs: 1, or 2 if the type's parse() sets it; the second input is "with" in the
-     * JSON */
+    /* number of inputs: 1 or 2. The function `parse` of the layer type sets 2; the second input is
+     * "with" in the JSON */
     int inputs;
-    int input[LS_INPUTS]; /* indices of the layers whose outputs it reads, or LS_INPUT */
+    int input[LS_INPUTS]; /* indices of the layers whose outputs this layer reads, or LS_INPUT */
     ls_shape in, out;     /* shapes of the first input and of the output */
     ls_shape in2;         /* shape of the second input */
-    /* shape of the output in memory. A flatten layer changes `out` to a vector, but moves nothing:
-     * y is then still the shape of the image. */
+    /* shape of the output in memory. It differs from `out` after a flatten layer: `out` is then a
+     * vector, but y is still the shape of the image, because a flatten layer moves nothing. */
     ls_shape y;
-    /* not 0: `in` is a vector that a flatten layer made; in memory it is still an image */
+    /* not 0: `in` is the shape of a vector that a flatten layer made; in memory the input is still
+     * an image */
     int in_is_flattened;
     bool same_shape; /* the op keeps shape and memory layout (ls_layer_same_shape) */
-    /* kind and constants; kind 0: the layer has no op, and its output is its input */
+    /* kind and constants of the layer's op; kind 0: the layer has no op, and its output is its
+     * input */
     ls_op_desc op;
     int params; /* number of parameters */
     ls_param param[LS_OP_PARAMS];
@@ -91,21 +95,21 @@ struct ls_layer_type {
      * to 2 if the layer has two inputs. Errors are stored in `fields`. NULL: the type has no keys
      * of its own. */
     void (*parse)(ls_layer *layer, struct ls_fields *fields);
-    /* Computes layer->out, and the shapes, fans and initial values of the layer's tensors, from
-     * layer->in and layer->in2. The caller sets the names and offsets of the tensors. Errors:
-     * LS_ECONFIG for a shape that does not fit; the caller prefixes the message with file, position
-     * and the layer's name. */
+    /* Computes layer->out, and the shapes, initial values, fan_in and fan_out of the layer's
+     * tensors, from layer->in and layer->in2. The caller sets the names and offsets of the tensors.
+     * Errors: LS_ECONFIG for a shape that does not fit; the caller prefixes the message with file,
+     * position and the layer's name. */
     int (*shape)(ls_layer *layer, ls_error *err);
     /* Models for the gradient check of the tests. `layers` is a JSON list of layers in which this
-     * type occurs; they map the given input to a vector of LS_SAMPLE_CLASSES features. The last
-     * entry has layers == NULL. */
+     * type occurs. The layers compute a vector of LS_SAMPLE_CLASSES features from an input of the
+     * shape `input`. The last entry has layers == NULL. */
     const struct ls_layer_sample {
         const char *layers;
         ls_shape input;
     } * samples;
 };
 
-/* Limits of a model. A larger one is refused, so that no product of sizes can overflow. */
+/* Limits of a model. A larger model is refused, so that no product of sizes can overflow. */
 #define LS_MODEL_LAYERS 1000        /* number of layers */
 #define LS_MODEL_FLOATS 2147483647u /* number of floats in the canonical weights */
 #define LS_MODEL_VALUES (1 << 28)   /* number of values in one layer's output for one row */
@@ -121,7 +125,8 @@ typedef struct ls_model {
     int stats;
     const ls_param **stat;   /* [stats] all running statistics in the order of the layers */
     const ls_param **tensor; /* [params + stats] all tensors, in canonical order */
-    size_t parameters;       /* number of floats in all parameters */
+    size_t parameters;       /* number of floats in all parameters together; `params` is the number
+                              * of these arrays */
     /* number of floats in the canonical weights, running statistics included */
     size_t floats;
     /* description of the model for its weight files, JSON text (config/card.h), which the model
@@ -139,12 +144,12 @@ int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_sha
 /* Sets the learning-rate factors of parameters by patterns of names, in which '*' stands for any
  * characters. Must be called before other threads use the model. `freeze`: a pattern or an array of
  * patterns; `factors`: an object that maps patterns to numbers; both may be NULL. If several
- * patterns match a parameter, the last of them counts; patterns of `freeze` come after those of
- * `factors`. Errors: LS_ECONFIG if a pattern matches no parameter or if all parameters are
- * frozen. */
+ * patterns match a parameter, the last pattern counts; the patterns of `freeze` come after the
+ * patterns of `factors`. Errors: LS_ECONFIG if a pattern matches no parameter or if all parameters
+ * are frozen. */
 int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
                        const cJSON *factors, ls_error *err);
-/* Returns whether the layer has a parameter that is not frozen (rate other than 0). */
+/* Returns whether the layer has a parameter that is trained (whose rate is not 0). */
 bool ls_layer_learns(const ls_layer *layer);
 /* Frees the model. NULL is allowed. No thread may use it any more. */
 void ls_model_destroy(ls_model *model, const ls_host *host);
@@ -165,8 +170,8 @@ typedef struct ls_init {
  * 0.01}. A NULL node means "kaiming". Errors: LS_ECONFIG. */
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err);
 /* Reads the keys "name" and "std" of an object that may have other keys as well. `optional`: the
- * name may be absent; it is then "normal" if "std" is given, and "kaiming" otherwise. Errors are
- * stored in `fields`. */
+ * key "name" may be absent. An absent name means "normal" if "std" is given, and "kaiming"
+ * otherwise. Errors are stored in `fields`. */
 void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);
 /* Returns the name of a rule in configs. The text is static. */
 const char *ls_init_name(ls_init_rule rule);

@@ -5,8 +5,8 @@
 
 /* ---- sgd ------------------------------------------------------------------------------------ */
 
-/* Reads the decay of a moving average of gradients, which must be at least 0 and below 1: an
- * average with the decay 1 would not change. */
+/* Reads the decay of a moving average of gradients (the fraction of the average that a step keeps).
+ * It must be at least 0 and below 1, because an average with the decay 1 would not change. */
 static float read_beta(ls_fields *fields, const char *key, double fallback)
 {
     const float beta = ls_read_float(fields, key, 0, 1, fallback);

@@ -16,23 +16,26 @@ typedef struct ls_optimizer_type ls_optimizer_type;
 typedef struct ls_optimizer {
     const ls_optimizer_type *type;
     double lr; /* learning rate of the config, before the schedule */
-    /* gradients whose norm is larger are scaled down to this norm; 0: gradients are not clipped */
+    /* largest norm of a gradient; a gradient with a larger norm is scaled down to this norm; 0: no
+     * limit */
     double clip_norm;
     /* Decay of the moving average of the weights: the fraction of the average that a step keeps,
      * from 0 to 1. 0: the optimizer keeps no average. */
     double ema;
-    int slots;     /* number of state arenas (replica.h) besides the weights, at most LS_OP_SLOTS */
+    int slots;     /* number of state arenas (arrays with one number per weight, replica.h), at most
+                    * LS_OP_SLOTS; the moving average is not counted */
     ls_op_desc op; /* description of the update op; the caller sets `count` and `rate` */
 } ls_optimizer;
 
 /* A row of the table in optimizer.c. */
 struct ls_optimizer_type {
     const char *name;              /* config key optimizer.name */
-    const char *slot[LS_OP_SLOTS]; /* names of the state arenas in checkpoints, as in PyTorch */
-    /* Reads the keys that only this optimizer has, and sets `slots` and `op`. The caller reads
-     * lr. */
+    const char *slot[LS_OP_SLOTS]; /* names of the state arenas in checkpoints, the same names as in
+                                    * PyTorch */
+    /* Reads the keys that only this optimizer has, and sets `slots` and `op`. The caller reads the
+     * keys "name", "lr" and "clip_norm". */
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
-    /* Writes the keys that only this optimizer has, in the form that parse reads. */
+    /* Writes the keys that only this optimizer has, in the form that `parse` reads. */
     void (*write)(const ls_optimizer *optimizer, ls_json_writer *w);
 };
 
@@ -40,8 +43,8 @@ struct ls_optimizer_type {
  * Errors: LS_ECONFIG. */
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err);
 
-/* Returns the number of state arenas: the slots and, after the slots, the moving average of the
- * weights if the optimizer keeps one. */
+/* Returns the number of all state arenas: `slots`, plus one if the optimizer keeps a moving average
+ * of the weights. The arena of the average comes after the others. */
 #define LS_STATES (LS_OP_SLOTS + 1)
 int ls_optimizer_states(const ls_optimizer *optimizer);
 /* Returns the name of a state arena in checkpoints. */

@@ -36,8 +36,8 @@ static bool learns_before(const ls_model *model, int layer)
 }
 
 /* Returns the memory layout that the device prefers for the output of `layer`, a tensor of this
- * shape. The first op that reads the output decides; if no op reads it, the loss decides. NULL: the
- * device has no preference. */
+ * shape. The preference is that of the first op that reads the output, or of the loss if no op
+ * reads it. NULL: the device has no preference. */
 static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape *shape)
 {
     const ls_device_ops *ops = plan->device->ops;
@@ -56,7 +56,7 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
     desc.training = plan->training;
     desc.needs_dx =
         plan->training && learns_before(plan->model, reader >= 0 ? reader : plan->model->layers);
-    /* The layout belongs to the device and does not point into desc. */
+    /* The layout belongs to the device, so the returned pointer does not point into desc. */
     /* cppcheck-suppress returnDanglingLifetime */
     return ops->preferred_layout(plan->device, &desc);
 }
@@ -104,9 +104,11 @@ static const ls_op *twin_of(const ls_plan *twin, int layer)
     return NULL;
 }
 
-/* Checks the parameters of a layer's op. Their number must be the layer's. Each must be at least as
- * large as the layer's parameter. Each must have the same size as in the op `twin` of another plan,
- * because all plans use the same arenas. */
+/* Checks the parameters of a layer's op:
+ * - The op must have as many parameters as the layer.
+ * - Each parameter of the op must be at least as large as the layer's parameter.
+ * - Each parameter must have the same size as in the op `twin` of another plan, because all plans
+ *   use the same arenas. */
 static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *layer, ls_error *err)
 {
     int same = op->params == layer->params;
@@ -144,9 +146,9 @@ static void connect_node(ls_node *node, const ls_plan *plan, const ls_fuse_form 
 /* Returns whether the form must be rejected because it fuses a frozen batch norm with an addition
  * whose other input learns. A batch norm is *frozen* if neither it nor a layer that it depends on
  * has parameters that are trained. A frozen batch norm uses its running statistics in training as
- * well (is_frozen_norm). The fused op would not do so, because it learns. The form is rejected in
- * plans for evaluation as well: bf16 values are rounded between two ops, and a row must give the
- * same bits in all plans of a run. */
+ * well (is_frozen_norm). The fused op would use the statistics of the shard in training, because
+ * one of its inputs learns. The form is rejected in plans for evaluation as well: bf16 values are
+ * rounded between two ops, and a row must give the same bits in all plans of a run. */
 static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
                                    const ls_node *node)
 {
@@ -322,7 +324,7 @@ void ls_plan_drop_recordings(ls_plan *plan, int program)
 }
 
 /* Ops are destroyed in reverse order, because a tensor's layout belongs to the op that writes the
- * tensor, and later ops refer to the layout. */
+ * tensor, and the ops that read the tensor refer to the layout. */
 void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
@@ -343,8 +345,9 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The position in a heartbeat says what the worker does. In an op it is PHASE · (an AT_ constant) +
- * (number of the node). Positions below PHASE are set by the replica's caller (LS_PLACE_IDLE …). */
+/* The *place* in a heartbeat (sync/heartbeat.h) says what the worker does. While the worker runs an
+ * op, the place is PHASE · (an AT_ constant) + (number of the node). Places below PHASE are set by
+ * the replica's caller (LS_PLACE_IDLE …). */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };
 enum { PHASE = 1 << 20 };
 
@@ -434,7 +437,7 @@ int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *a
 /* ---- descriptions for people ----------------------------------------------------------------- */
 
 /* Writes a node's name, such as "conv1+relu+avg_pool". If the first layer has no name in the
- * config, its type stands for the name. */
+ * config, the function writes the layer's type instead. */
 static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node *node)
 {
     const ls_fuse_form *f = &node->form;
@@ -445,7 +448,7 @@ static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node
     }
     const ls_layer *first = &layer[f->first];
     const char *dot = strrchr(first->name, '.');
-    /* the name without the prefix of the block's use */
+    /* the layer's own name: the part after the prefix that a use of a block adds (blocks.c) */
     const char *own = dot ? dot + 1 : first->name;
     snprintf(out, size, "%.*s%s%s%s%s%s", (int)(own - first->name), first->name,
              isdigit((unsigned char)own[0]) ? first->type->name : own, f->add >= 0 ? "+add" : "",

@@ -8,29 +8,30 @@
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
  *     ls_plan_backward(plan, plan->nodes - 1, 0, 0, err);
  *
- * An *op* is one call of a device's kernels; ls_op_desc in <lockstep/sys/plugin.h> describes it,
- * and its x, y, dx and dy are defined there. The ops between the gather and the loss are the
- * *nodes* of the plan. The *gather* copies the rows of a minibatch from the data set, normalised,
- * to the input tensor. An *export* is an op that converts a tensor to row-major memory. The *tail*
- * of a gradient is a short array after the gradients of the parameters (replica.h): loss, number of
- * correct rows, number of rows.
+ * An *op* is one operation of a device, such as a convolution with its bias. ls_op_desc in
+ * <lockstep/sys/plugin.h> describes an op, and defines its input x, its output y, and their
+ * gradients dx and dy. The ops between the gather and the loss are the *nodes* of the plan. The
+ * *gather* copies the rows of a minibatch from the data set, normalised, to the input tensor. An
+ * *export* is an op that converts a tensor to row-major memory. The *tail* of a gradient is a short
+ * array after the gradients of the parameters (replica.h): loss, number of correct rows, number of
+ * rows.
  *
  * The plans of a replica run one after another, so they share the memory for activations and
  * scratch. All functions are called on the device's worker thread. No function allocates after
  * ls_plan_bind.
  *
  * Forward runs the nodes in ascending order, backward in descending order. A tensor T is written by
- * one node and may be read by several nodes. The gradient of T is the `dy` of the node that writes
- * T. It is the sum of the `dx` of all nodes that read T. Of these nodes, the one with the highest
- * number comes first in the backward pass; its op writes `dx` directly to the gradient of T. The op
- * of each other reader writes `dx` to a buffer of its own, and the plan then adds this buffer to
- * the gradient of T. The order of additions is therefore always the same.
+ * one node, and can be read by several nodes (the *readers* of T). The gradient of T is the `dy` of
+ * the node that writes T. This gradient is the sum of the `dx` of all readers of T. The reader with
+ * the highest number comes first in the backward pass; its op writes `dx` directly to the gradient
+ * of T. The op of each other reader writes `dx` to a buffer of its own, and the plan then adds this
+ * buffer to the gradient of T. The order of additions is therefore always the same.
  *
  * Activations share memory: when no later op reads a buffer, the buffer's memory is used for
  * another buffer (ls_live_buffer). The use of memory is highest when backward begins, because
- * backward reads the outputs of forward. After that moment each step of backward frees more memory
- * than its gradients need. So the highest use would not become lower if dy and dx of an op shared
- * memory. */
+ * backward reads the outputs of forward. After that moment the backward pass of each node frees
+ * more memory than its gradients need. Therefore dy and dx of an op do not share memory: the
+ * highest use would not become lower. */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
@@ -41,22 +42,22 @@
 
 /* ---- fuse.c ---------------------------------------------------------------------------------
  *
- * Fusion: one op computes several neighbouring layers. A *form* is a group of layers that the plan
+ * Fusion: one op computes several neighbouring layers. A *form* is a list of layers that the plan
  * offers to the back end as one op. If the back end refuses a form, the plan offers the next
- * smaller one. The functions decide which forms are offered. Any thread; the functions cannot fail.
- * A layer without an op, such as flatten, computes nothing: the layers that read it read its input
- * instead.
+ * smaller form. The functions decide which forms are offered. Any thread; the functions cannot
+ * fail. A layer without an op, such as flatten, computes nothing: a layer that reads the output of
+ * a flatten layer reads the input of the flatten layer instead.
  *
  *     conv2d [+ relu] [+ pool]      dense + relu      batch_norm [+ add] [+ relu]      add + relu
  *
- * A layer is fused with the layer before it only if no other layer reads the layer before it. An
- * add is fused with a batch_norm only if the add's other input is computed before the batch_norm
- * runs. */
+ * A layer is fused with the layer before it only if no third layer reads the output of the layer
+ * before it. An add is fused with a batch_norm only if the add's other input is computed before the
+ * batch_norm runs. */
 
 #define LS_FUSE_FORMS 3
 
-/* A form: the layers from `first` to `last`, each of which is the only reader of the layer before
- * it. */
+/* A form: the layers from `first` to `last`. Each layer but the first is the only reader of the
+ * layer before it. */
 typedef struct ls_fuse_form {
     int first, last;
     int relu, pool, add; /* indices of the fused layers, or −1 */
@@ -67,7 +68,7 @@ typedef struct ls_fuse_form {
  * contains only layer `first` comes last. Layer `first` must have an op. */
 int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first);
 
-/* Returns the description of the form's op. The members x, x2, y_hint, twin, training and needs_dx
+/* Returns the description of the form's op. The fields x, x2, y_hint, twin, training and needs_dx
  * are zero; the caller sets them. */
 ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form);
 
@@ -89,22 +90,22 @@ int ls_fuse_reader(const ls_model *model, int layer);
 /* The gradient of one input of a node, which the node's op writes as dx. */
 typedef struct ls_node_dx {
     size_t at; /* byte offset in the activations */
-    /* another node with a higher number has already written to the gradient of the input, so this
-     * gradient is added to it */
+    /* this gradient is added to the gradient of the input, because a node with a higher number has
+     * written there before */
     bool add;
-    float *sum;        /* if `add`: the gradient of the input, set by bind */
-    const float *part; /* if `add`: the buffer that the op writes, set by bind */
+    float *sum;        /* if `add`: the gradient of the input; set by ls_plan_bind */
+    const float *part; /* if `add`: the buffer that the op writes; set by ls_plan_bind */
     size_t count;      /* if `add`: number of floats to add */
 } ls_node_dx;
 
 /* One op between the gather and the loss. */
 typedef struct ls_node {
     ls_op *op;
-    /* the layers that the op computes; first −1: the op is an export of the model's output for the
-     * loss */
+    /* the layers that the op computes; if form.first is −1, the op is an export of the model's
+     * output for the loss */
     ls_fuse_form form;
     int inputs;           /* number of inputs */
-    int input[LS_INPUTS]; /* nodes whose outputs it reads; LS_INPUT: the gathered rows */
+    int input[LS_INPUTS]; /* nodes whose outputs the node reads; LS_INPUT: the gathered rows */
     bool learns; /* this node, or a node that it depends on, has parameters that are trained */
     /* the node runs in the backward pass: `learns` is set and the plan is for training */
     bool backward;
@@ -118,7 +119,7 @@ typedef struct ls_node {
  * runs after LS_PART_FORWARD and before the other parts. */
 enum {
     LS_PART_FORWARD = 1, /* before the backward pass: gather, forward and loss */
-    /* writes those floats of the gradient's tail that the loss op does not write */
+    /* writes the floats of the gradient's tail that the loss op does not write */
     LS_PART_TAIL = 2,
     /* update that reads the gradient (one worker); it also copies the loss to the host */
     LS_PART_UPDATE = 4,
@@ -167,14 +168,14 @@ typedef struct ls_plan {
     /* loss[LS_TRAIN] also computes the gradient of the logits; NULL if the plan is not for
      * training. loss[LS_TEST] computes the loss only. */
     ls_op *loss[LS_SUBSETS];
-    /* op that converts the logits to row-major memory for callers; NULL: no caller reads the
-     * logits, or they are row-major */
+    /* op that converts the logits (the outputs of the model) to row-major memory for callers; NULL:
+     * no caller reads the logits, or they are row-major already */
     ls_op *scores;
     /* byte offsets in the activations */
     size_t x_at, labels_at, scores_at, loss_saved_at[LS_SUBSETS];
     size_t activation_bytes; /* size of the activations in bytes */
     size_t unshared_bytes;   /* size of the activations in bytes if buffers did not share memory */
-    /* largest number of bytes in use at the same time: no layout needs less */
+    /* largest number of bytes in use at the same time; no layout needs less memory */
     size_t live_bytes;
     size_t scratch_bytes; /* size of the scratch memory that the ops share, in bytes */
     /* size in bytes of memory that the ops have allocated themselves (ls_op.kept_bytes) */
@@ -197,8 +198,8 @@ typedef struct ls_plan_desc {
     int rows;
     bool training;
     bool constant; /* the weights change only by imports, never by updates */
-    /* plan of the same replica with another number of rows. Parameters must have the same layouts
-     * in both plans. NULL: none */
+    /* plan of the same replica with another number of rows; NULL: none. Parameters must have the
+     * same layouts in the twin and in the new plan */
     const ls_plan *twin;
     const ls_loss *loss; /* NULL: cross-entropy */
     float smoothing;     /* label smoothing */
@@ -219,15 +220,16 @@ typedef struct ls_plan_memory {
     /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in `weights` and
      * `gradient` */
     const size_t *param_at;
-    /* shadows of weights and gradient (copies in the type of matrix products, plugin.h); NULL:
-     * none */
+    /* *shadows* of weights and gradient: second copies in the number type of the device's matrix
+     * products (<lockstep/sys/plugin.h>); NULL: none */
     char *shadow, *shadow_grad;
     int shadow_bytes;
     /* [layer]: offset in floats of the layer's running statistics in `weights`. At the same offset
-     * `gradient` has the step's contribution to these statistics. */
+     * `gradient` has the contribution of the shard to these statistics. */
     const size_t *stat_at;
     float *stats[LS_SUBSETS]; /* LS_OP_STATS floats each: results of the two loss ops */
-    /* [classes], for both loss ops; NULL: all classes have the same weight */
+    /* [classes] factor of each class's rows in the loss, for both loss ops; NULL: 1 for all
+     * classes */
     const float *class_weight;
     ls_heartbeat *heartbeat;
 } ls_plan_memory;
@@ -248,9 +250,9 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* Enqueues the nodes and then the op loss[loss]. With LS_TEST the ops run as in evaluation
  * (LS_RUN_EVALUATE), and no backward pass may follow. `flags` may contain LS_RUN_SAME, which is
- * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. Batch norm is the
- * only other op that accumulates in forward. It never needs the flag, because a model with batch
- * norm computes each shard in one pass. */
+ * passed to all ops, and LS_RUN_ACCUMULATE, which is passed to the loss op only. The only other op
+ * that accumulates in forward is batch norm. Batch norm does not need LS_RUN_ACCUMULATE, because a
+ * model with batch norm computes each shard in one pass. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 /* Called after a forward pass. Enqueues the conversion of the logits [rows][classes] to row-major
  * memory, if they are not row-major. *at becomes the byte offset of the row-major logits in the
@@ -269,14 +271,15 @@ void ls_plan_drop_recordings(ls_plan *plan, int program);
 
 /* Returns the output tensor of node `k`; k = LS_INPUT: the output tensor of the gather. */
 const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
-/* Returns the node whose output the loss reads, or LS_INPUT. */
+/* Returns the node whose output the loss reads; LS_INPUT: the loss reads the gathered rows. */
 int ls_plan_output(const ls_plan *plan);
 /* Computes the offset of every buffer in the activations. `share`: buffers may share memory.
  * Errors: LS_ENOMEM. */
 int ls_plan_assign_offsets(ls_plan *plan, bool share, ls_error *err);
 
-/* Writes what a worker does whose heartbeat has the position `place`, such as "backward of
- * conv2+relu". Returns 0 if no op of this plan has that position. */
+/* Writes the work that the place `place` in a heartbeat stands for, such as "backward of
+ * conv2+relu". (A *place* is the number of a phase of the work, sync/heartbeat.h.) Returns 0 if the
+ * place does not belong to an op of this plan. */
 int ls_plan_position_name(char *out, size_t size, const ls_plan *plan, int place);
 
 /* Writes line `line` of the plan's description to `out`, at most `size` bytes with the zero byte.
@@ -292,7 +295,8 @@ int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);
  *
  * Pure functions; any thread. */
 
-/* One buffer. It is needed from time `first` to time `last` of a schedule, both included. */
+/* One buffer. It is needed from time `first` to time `last` of a schedule, both included. The times
+ * are numbers from 0. */
 typedef struct ls_live_buffer {
     size_t bytes;
     int first, last;
@@ -302,10 +306,11 @@ typedef struct ls_live_buffer {
 } ls_live_buffer;
 
 /* Sets `at` of every buffer and returns the total size in bytes, a multiple of LS_ALIGN. Buffers
- * are placed in the order of their sizes, the largest first. Each is placed at the lowest offset
- * that is free during its time. The same input always gives the same offsets. If `share` is false,
- * no two buffers share memory. The additions saturate: if the sizes are larger than the memory of
- * any machine, the result is so large that every allocation fails. */
+ * are placed in the order of their sizes, the largest first. Each buffer is placed at the lowest
+ * offset that is free from its time `first` to its time `last`. The same input always gives the
+ * same offsets. If `share` is false, no two buffers share memory. The additions saturate: if the
+ * sizes are larger than the memory of any machine, the result is so large that every allocation
+ * fails. */
 size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share);
 
 /* Returns the largest number of bytes that are needed at the same time. No layout is smaller. */

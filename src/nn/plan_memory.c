@@ -27,8 +27,8 @@ static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Returns the largest buffer that has not been placed yet, or −1 if all have been placed. If
- * several are equally large, the first of them. */
+/* Returns the index of the largest buffer that has not been placed yet, or −1 if all have been
+ * placed. If several buffers are equally large, returns the first of them. */
 static int largest_unplaced(const ls_live_buffer *buffer, int count)
 {
     int best = -1;
@@ -38,9 +38,8 @@ static int largest_unplaced(const ls_live_buffer *buffer, int count)
     return best;
 }
 
-/* Returns the lowest offset for buffer `b` at which no placed buffer that is needed at the same
- * time is in the way. `head`: first entry of the list of placed buffers, which is ordered by
- * offset. */
+/* Returns the lowest offset at which buffer `b` overlaps no placed buffer that is needed at the
+ * same time. `head`: first entry of the list of placed buffers, which is ordered by offset. */
 static size_t lowest_offset(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
@@ -138,7 +137,7 @@ static int last_read_at(const ls_plan *plan, int k)
 /* ---- buffers -------------------------------------------------------------------------------- */
 
 /* Indices in the list of buffers. The list begins with NODES buffers, which the first enum names.
- * PER_NODE buffers for each node follow, which the second enum names. */
+ * After them come PER_NODE buffers for each node, which the second enum names. */
 enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
@@ -152,8 +151,8 @@ static void extend_until(ls_live_buffer *b, int step)
     b->last = step > b->last ? step : b->last;
 }
 
-/* Lists the outputs of the gather and of the nodes. Forward of a node writes its output y. Backward
- * of the node, and backward of the nodes that read y, may read y. */
+/* Lists the outputs of the gather and of the nodes. The forward pass of a node writes the node's
+ * output y. The backward pass of the node, and of the nodes that read y, can read y. */
 static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
 {
     const int output = ls_plan_output(plan);
@@ -177,10 +176,10 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* Lists the gradients. Of the nodes that read a tensor, the first one in the backward pass writes
- * its dx directly to the tensor's gradient (DY of the node that wrote the tensor). Each later one
- * needs a buffer for its dx (PART). A buffer is also needed for a dx that an op writes although no
- * node uses it. */
+/* Lists the gradients. Several nodes can read a tensor. The first of these readers in the backward
+ * pass writes its dx directly to the tensor's gradient (DY of the node that wrote the tensor). Each
+ * later reader needs a buffer for its dx (PART). A buffer is also needed for a dx that an op writes
+ * although no node uses it. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)

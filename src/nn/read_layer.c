@@ -28,9 +28,10 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
                               ls_json_name(r->doc), line, column);
 }
 
-/* Reports an error in a layer of a block whose values were filled in. This copy of the layer has no
- * position in the JSON text, so the message `why` begins with the name of the file only. The
- * function inserts the position of the layer's object in the block. */
+/* Reports an error in a layer of a block. The error was found in a copy of the layer in which the
+ * values of the use were filled in. The copy has no position in the JSON text, so the message `why`
+ * begins with the name of the file only. This function inserts the position of the layer in the
+ * block. */
 static int fail_copy(const ls_reader *r, ls_layer_place place, const ls_error *why)
 {
     const char *name = ls_json_name(r->doc);
@@ -71,7 +72,7 @@ static int find_layer(const ls_model *model, int first, const char *name)
     return -1;
 }
 
-/* Returns the index of the last layer of the use with this name, or −1. */
+/* Returns the index of the last layer of the use of a block with this name, or −1. */
 static int find_block(const ls_reader *r, const char *name)
 {
     for (int i = 0; i < r->block_names; i++)
@@ -185,8 +186,8 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
 
 /* ---- the layer ------------------------------------------------------------------------------ */
 
-/* Reports a missing "type". Without a type all other keys are unknown. They are not reported,
- * except a key that looks like a misspelt "type". */
+/* Reports a missing "type". Without a type all other keys are unknown. Unknown keys are not
+ * reported here, except a key that looks like a misspelt "type". */
 static void fail_without_type(ls_fields *f)
 {
     static const char *const type = "type";
@@ -273,8 +274,8 @@ static bool have_like_shapes(const ls_layer *layer, const ls_shape *a, ls_shape 
     return same_shape(a, &b);
 }
 
-/* Checks that both inputs of the layer have the same shape, and the same shape in memory. `memory`,
- * `memory2`: shapes of the inputs in memory. */
+/* Checks that both inputs of the layer have the same shape, and also the same shape in memory.
+ * `memory` and `memory2` are the shapes of the first and the second input in memory. */
 static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *memory,
                         const ls_shape *memory2, ls_error *err)
 {
@@ -322,8 +323,8 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
         status = layer->type->shape(layer, err);
     if (status != LS_OK)
         return status;
-    /* If the layer has no op, or has an op that reads any layout, its output has the shape that its
-     * input has in memory. */
+    /* If the layer has no op, or has an op that reads any layout, the shape of its output in memory
+     * is the shape of its input in memory. */
     layer->y = layer->op.kind == 0 || layer->same_shape ? memory : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
         layer->y = (ls_shape){memory.c + memory2.c, memory.h, memory.w};

@@ -1,16 +1,19 @@
 /* State while a model is parsed, shared by model.c, read_layer.c and blocks.c. Only one thread uses
- * it. blocks.c explains blocks and their uses. */
+ * it. A *block* is a list of layers that the model defines once and uses several times; each place
+ * where a block is used is a *use* (blocks.c). */
 #ifndef NN_READER_H
 #define NN_READER_H
 
 #include "nn/model.h"
 #include "json/fields.h"
 
-/* The list of layers that is being read: the model's own list, or one copy of a block. */
+/* The list of layers that is being read: the model's own list, or one repetition of a use of a
+ * block. */
 typedef struct ls_scope {
     char prefix[80]; /* prefix of the layers' names: "", or "b2.0." */
     int first;       /* index of the first layer of the scope */
-    /* layer that the name "input" stands for; the first layer of the scope reads it by default */
+    /* layer that the name "input" stands for; by default the first layer of the scope reads this
+     * layer */
     int input;
     const cJSON *use; /* object that uses the block; NULL in the model's own list */
 } ls_scope;
@@ -33,8 +36,8 @@ typedef struct ls_reader {
     const ls_json *doc;
     const cJSON *blocks;   /* the object "blocks", or NULL */
     ls_layer_place *place; /* position of each layer */
-    /* [block_names] names of the uses read so far; its capacity is the number of members of the
-     * list */
+    /* [block_names] names of the uses read so far; its capacity is the number of entries of the
+     * model's own list */
     ls_block_name *block;
     int block_names;
     ls_error *err;
@@ -69,8 +72,8 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
  * LS_ECONFIG. */
 int ls_check_blocks(const ls_reader *r, const cJSON *list);
 
-/* Returns the number of layers that a member of a list stands for. The number is 1 for a layer, and
- * also for a use of an unknown block. */
+/* Returns the number of layers that an entry of a list of layers stands for. The number is 1 for a
+ * layer, and also for a use of an unknown block. */
 int ls_count_layers(const ls_reader *r, const cJSON *node);
 
 /* Reads a use {"block": …}: all layers of all its repetitions. Errors: LS_ECONFIG, LS_ENOMEM. */

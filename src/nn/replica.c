@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Largest number of rows of a shard. The tail of an arena counts rows in fp32, which is exact up to
- * this number. */
+/* Largest number of rows of a shard. The tail of an arena (replica.h) counts rows in fp32, which is
+ * exact up to this number. */
 #define MAX_ROWS (1u << 24)
 
 int ls_replica_no_memory(ls_error *err)
@@ -51,9 +51,9 @@ uint32_t ls_replica_most_calls(const ls_replica *r)
     return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
 }
 
-/* Returns how many of the first entries of desc->shard_rows may occur in training. If shards are
- * computed in blocks of rows, all entries may occur: the last block of a shard can have any number
- * of rows. */
+/* Returns how many of the first entries of desc->shard_rows can occur in training. If shards are
+ * computed in blocks of rows, all entries can occur, because the last block of a shard can have any
+ * number of rows. */
 static int trained_counts(const ls_replica *r, const ls_replica_desc *desc)
 {
     const bool all = r->info.block_rows > 0 || desc->trained_row_counts == 0;
@@ -79,8 +79,8 @@ static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
 
 /* Writes the numbers of rows for which plans are created. The numbers that occur in training come
  * first, in descending order, so that the first plan is the largest plan that trains. The numbers
- * that occur in evaluation only follow; they may be larger. Capacity of `list`: the number of shard
- * sizes plus one. */
+ * that occur in evaluation only come after them, and can be larger. Capacity of `list`:
+ * desc->shard_row_counts plus one. */
 static void list_counts(uint32_t *list, int *count, const ls_replica *r,
                         const ls_replica_desc *desc)
 {
@@ -170,8 +170,9 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
 /* ---- programs ------------------------------------------------------------------------------- */
 
 /* Returns how many floats at the start of the gradient are complete after the backward pass of node
- * `k`. These are the floats before the parameters of the next node of the backward pass that has
- * parameters. */
+ * `k`. The backward pass visits the nodes in descending order. Let `next` be the first node after
+ * `k` in that order that has parameters. The complete floats are all floats before the parameters
+ * of `next`. */
 static size_t complete_after(const ls_replica *r, const ls_plan *plan, int k)
 {
     for (int next = k - 1; next >= 0; next--)
@@ -239,8 +240,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Allocates activations, scratch memory and some small arrays. After a failure, further calls of
- * ls_replica_alloc do nothing. */
+/* Allocates activations, scratch memory and some small arrays. After a failure of ls_replica_alloc,
+ * its further calls do nothing. */
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
@@ -461,7 +462,7 @@ void ls_replica_destroy(ls_replica *r)
     if (!r)
         return;
     if (r->plans > 0)
-        /* work that has been enqueued may still use the memory */
+        /* work that has been enqueued can still use the memory */
         r->device->ops->sync(r->device, NULL, NULL);
     if (r->apply.recording)
         r->device->ops->recording_destroy(r->device, r->apply.recording);
@@ -493,7 +494,8 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
     *out = replica->memory;
 }
 
-/* The lines of all plans, one plan after another, and then a line for the update. */
+/* The description consists of the lines of all plans, one plan after another, and a last line for
+ * the update. */
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line)
 {
     const ls_updates *u = &replica->updates[OF_TOTAL];

@@ -5,38 +5,45 @@
  * (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
  * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
- * Plans. A plan (plan.h) is the list of ops that compute the model for a fixed number of rows. A
- * replica has one plan for each number of rows that a shard, or a block of rows of a shard, can
- * have.
+ * Plans. An *op* is one operation of a back end, such as a convolution with its bias. A plan
+ * (plan.h) is the list of ops that compute the model for a fixed number of rows. Some devices
+ * prefer to compute a shard in several *blocks* of rows, one after another
+ * (ls_device_info.block_rows). A replica has one plan for each number of rows that a shard or a
+ * block can have. The first op of a plan is the *gather*, which copies and normalises the rows.
+ *
+ * To *bind* an op is to set the pointers to its buffers. A device with the flag LS_DEVICE_REBINDS
+ * allows that an op is bound again later, to other buffers.
  *
  * Recordings. A recording is a list of ops that the device has captured, and that one *launch*
- * enqueues (a graph in CUDA). If the device supports recordings, a replica that trains records each
- * plan's gather, forward and backward when it is created, and also the update if the update has
- * several ops. ls_replica_gradient and ls_replica_apply then launch the recordings. If the device
- * refuses to record a list of ops, these are enqueued one by one, and the host's log gets a
- * warning. The results have the same bits in both cases.
+ * enqueues (a graph in CUDA). If the device supports recordings, ls_replica_create records each
+ * plan's gather, forward and backward in a replica that trains. It also records the update if the
+ * update has several ops. ls_replica_gradient and ls_replica_apply then launch the recordings. If
+ * the device refuses to record a list of ops, the replica enqueues these ops one by one and logs a
+ * warning. The results have the same bits with and without recordings.
  *
- * Arenas. An *arena* is an array of floats on the device with one value for each parameter.
- * Weights, gradients and the optimizer's states are arenas with the same layout. (The arena of a
- * state is called a slot.) The parameters are in *reverse* layer order. Gradients become complete
- * in that order, so the complete part of a gradient is always contiguous from the start. Each
- * parameter starts at a multiple of 16 floats, in the layout that its op prefers. After the
- * parameters comes the *tail*: LS_TAIL floats with the other numbers that a step must sum over the
- * shards. After the tail comes a section for running statistics, which is empty in a model without
- * batch norm:
+ * Arenas. A *parameter* is an array of weights that training changes, such as the bias of a layer.
+ * An *arena* is an array of floats on the device with one number for each element of each
+ * parameter. Weights, gradients and the optimizer's states are arenas with the same layout. (The
+ * arena of an optimizer's state is called a *slot*. A *result slot* is something else, see whole
+ * steps below.) The parameters are in *reverse* layer order. Gradients become complete in that
+ * order, so the complete part of a gradient is always contiguous from the start. Each parameter
+ * starts at a multiple of 16 floats, in the layout that its op prefers. After the parameters comes
+ * the *tail*: LS_TAIL floats with the other numbers that a step must sum over the shards (loss,
+ * number of correct rows, number of rows). After the tail comes a section for running statistics,
+ * which is empty in a model without batch norm:
  *
  *     [parameters][tail][running statistics]
  *
  * In the weights, this section contains the statistics themselves (mean and variance of each
- * layer). In a gradient, it contains the *contribution* of the shard: the shard's statistics times
- * its number of rows. The total's section, divided by the minibatch's number of rows, is therefore
- * the mean over the shards, weighted by rows, and an empty shard adds nothing. The variance in a
- * contribution is multiplied by n/(n − 1), where n is the number of values in the shard. In a slot,
- * the section is unused.
+ * layer). In a gradient, the section contains the *contribution* of the shard: the shard's
+ * statistics times its number of rows. The total's section, divided by the minibatch's number of
+ * rows, is therefore the mean over the shards, weighted by rows, and an empty shard adds nothing.
+ * The variance in a contribution is multiplied by n/(n − 1), where n is the number of values of one
+ * channel in the shard (rows · height · width). In a slot, the section is unused.
  *
- *     gradient   of one shard, a leaf of the reduction tree       written by ls_replica_gradient
- *     total      of the whole minibatch                           written by the communicator
- *     weights    updated from the total                           by ls_replica_apply */
+ *     gradient   of one shard, a leaf of the tree in merge/tree.h    by ls_replica_gradient
+ *     total      gradient of the whole minibatch                     by the merge of all workers
+ *     weights    updated from the total                              by ls_replica_apply */
 #ifndef NN_REPLICA_H
 #define NN_REPLICA_H
 
@@ -50,7 +57,8 @@
 /* Offsets of the numbers in the tail of an arena, in floats. Counts are exact in fp32 up to 2²⁴. */
 enum {
     LS_TAIL_LOSS = 0,    /* loss, summed over rows */
-    LS_TAIL_CORRECT = 1, /* number of correct rows: their largest logit is the logit of the label */
+    LS_TAIL_CORRECT = 1, /* number of correct rows; with cross-entropy, a row is correct if its
+                          * largest logit is that of its label */
     LS_TAIL_ROWS = 2,    /* number of rows */
     LS_TAIL = 16         /* length of the tail; its other floats are zero */
 };
@@ -59,8 +67,8 @@ typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
 /* Rows in host memory: images [rows][c][h][w] of bytes or floats, and labels int32_t [rows] or
  * targets float [rows][targets]; ls_replica_desc.normalisation says which. The rows are either a
- * dataset that never changes, or a buffer whose contents change. In the second case
- * ls_replica_refresh must be called before changed rows are used. */
+ * dataset that never changes, or a buffer whose contents change. After a change in the buffer,
+ * ls_replica_refresh must be called before the changed rows are used. */
 typedef struct ls_replica_data {
     union {
         const uint8_t *images;
@@ -74,21 +82,24 @@ typedef struct ls_replica_data {
 } ls_replica_data;
 
 typedef struct ls_replica_desc {
-    ls_device *device;             /* bound to the calling thread */
+    ls_device *device;             /* the device of the calling thread; ls_device_ops.bind was
+                                    * called on this thread */
     const ls_model *model;         /* model, optimizer and host must outlive the replica */
     const ls_optimizer *optimizer; /* NULL: the replica is never trained */
-    /* crop and flip apply to training rows only, and only if there is an optimizer */
+    /* how the gather converts rows. Its random changes of images, such as crop and flip, apply to
+     * training rows only, and only if there is an optimizer */
     ls_gather normalisation;
     const struct ls_loss *loss; /* NULL: cross-entropy */
     float label_smoothing;      /* 0: none */
-    /* [classes], for cross-entropy; NULL: all classes have the same weight */
+    /* [classes] factor of each class's rows in the loss, for cross-entropy; NULL: 1 for all
+     * classes */
     const float *class_weight;
     bool scores; /* ls_replica_evaluate will be called with `scores` */
     /* Training and test data, which must outlive the replica. They are copied to the device unless
      * the device reads host memory. images NULL: the subset is never used. */
     ls_replica_data data[LS_SUBSETS];
-    /* The training data are copied even if the device reads host memory. ls_replica_data_at then
-     * need not bind ops again. */
+    /* The training data are copied even if the device reads host memory. The ops then read the
+     * copy, so ls_replica_data_at need not bind the ops again when the rows move in host memory. */
     bool copies_training_data;
     const uint32_t *shard_rows; /* [shard_row_counts] all numbers of rows that calls will pass */
     int shard_row_counts;
@@ -96,12 +107,12 @@ typedef struct ls_replica_desc {
      * evaluation only; 0: all occur in training */
     int trained_row_counts;
     uint64_t seed; /* seed of dropout and augmentation */
-    /* the replica beats before each op, with a position that ls_replica_place explains; NULL: no
-     * beats */
+    /* heartbeat of the worker (sync/heartbeat.h). The replica calls ls_beat before each op, with a
+     * place that ls_replica_place explains; NULL: no beats */
     ls_heartbeat *heartbeat;
-    bool no_sharing;   /* activations do not share memory; for comparison */
-    bool no_recording; /* everything is enqueued op by op; for comparison */
-    /* no total arena is allocated; the caller must set one before the first update
+    bool no_sharing;   /* activations do not share memory; for comparison in tests */
+    bool no_recording; /* everything is enqueued op by op; for comparison in tests */
+    /* no total arena is allocated; the caller must set the total arena before the first update
      * (ls_replica_total_at) */
     bool total_later;
     /* smallest size of a bucket (merge/tree.h) in floats; 0: LS_BUCKET_FLOATS */
@@ -128,11 +139,11 @@ void ls_replica_destroy(ls_replica *replica);
 size_t ls_replica_floats(const ls_replica *replica);
 /* Returns the offset of the tail in floats, a multiple of 16. */
 size_t ls_replica_tail_offset(const ls_replica *replica);
-/* Returns the gradient arena: the arena that ls_replica_gradient_at has set, or the replica's
- * own. */
+/* Returns the present gradient arena: the arena that ls_replica_gradient_at has set, or the arena
+ * that the replica has allocated (its *own* arena). */
 float *ls_replica_gradient_arena(ls_replica *replica);
-/* Returns the total arena: the arena that ls_replica_total_at has set, or the replica's own; NULL:
- * there is none. */
+/* Returns the present total arena: the arena that ls_replica_total_at has set, or the replica's own
+ * arena; NULL: there is no total arena. */
 float *ls_replica_total_arena(ls_replica *replica);
 /* Returns the weight arena. */
 float *ls_replica_weight_arena(ls_replica *replica);
@@ -140,16 +151,17 @@ float *ls_replica_weight_arena(ls_replica *replica);
  * first use; NULL: the replica's own arena. The device must allow ops to be bound again
  * (LS_DEVICE_REBINDS). */
 void ls_replica_gradient_at(ls_replica *replica, float *gradient);
-/* Sets the arena from which updates read the total. `total`: an arena of the caller; NULL: an arena
- * of the replica, which is allocated if there is none. Must not be called during a step, nor if
- * updates are recorded or the optimizer keeps a moving average. Errors: LS_ENOMEM. */
+/* Sets the arena from which updates read the total. `total`: an arena of the caller; NULL: the
+ * replica's own arena, which is allocated if there is none. Must not be called during a step, nor
+ * if updates are recorded or the optimizer keeps a moving average. Errors: LS_ENOMEM. */
 int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);
-/* Drops the caller-provided gradient and total arenas. Until they are set again, only functions
- * that use neither may be called. */
+/* Goes back to the replica's own gradient and total arenas, and drops the caller's. Until
+ * ls_replica_gradient_at and ls_replica_total_at are called again, only functions that use neither
+ * arena may be called. */
 void ls_replica_own_arenas(ls_replica *replica);
-/* Replaces the replica's own gradient arena with a new one, because another thread may still read
- * the old one. The old arena is freed together with the replica. May be called only after
- * ls_replica_own_arenas. The device must have LS_DEVICE_REBINDS. Errors: LS_ENOMEM. */
+/* Replaces the replica's own gradient arena with a new one, because another thread is possibly
+ * still reading the old one. The old arena is freed together with the replica. May be called only
+ * after ls_replica_own_arenas. The device must have LS_DEVICE_REBINDS. Errors: LS_ENOMEM. */
 int ls_replica_renew_gradient(ls_replica *replica, ls_error *err);
 /* Returns the arena of the optimizer's state number `slot` (ls_optimizer_states), or NULL if the
  * optimizer has no such state. */
@@ -167,27 +179,32 @@ const ls_buckets *ls_replica_buckets(const ls_replica *replica);
 /* Device memory of a replica in bytes, by use. */
 typedef struct ls_replica_memory {
     size_t arenas, activations, dataset; /* dataset: the device's copy of the rows */
-    size_t scratch;              /* the part of `activations` that is scratch memory of ops */
+    size_t scratch;              /* the part of `activations` that is working memory within one call
+                                  * of an op */
     size_t unshared_activations; /* size of `activations` if buffers did not share memory */
     size_t kept; /* data that ops derive from the weights and keep, such as transformed weights */
 } ls_replica_memory;
 /* Copies the memory use of the replica. */
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
-/* Returns the number of recordings; 0: all ops are enqueued one by one. Each plan that trains has
- * one recording of the gradient. It has one more per bucket if gradients are computed by buckets
- * (ls_replica_on_ready), and one more if whole steps are recorded (ls_replica_record_whole_steps).
- * The largest plan of a small model also has one of LS_UNROLLED steps. The update has one recording
- * if it has several ops. */
+/* Returns the number of recordings; 0: all ops are enqueued one by one. The recordings are:
+ * - of each plan that trains, one of the gradient;
+ * - of each such plan, one per bucket if gradients are computed by buckets (ls_replica_on_ready);
+ * - of each such plan, one of a whole step if whole steps are recorded
+ *   (ls_replica_record_whole_steps);
+ * - of the largest such plan, one of LS_UNROLLED whole steps if these are recorded and the model is
+ *   small;
+ * - one of the update if the update has several ops. */
 int ls_replica_recordings(const ls_replica *replica);
 
 /* Writes line number `line` of the description of all plans. A line describes one op, such as
- * "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512". Returns `out`, or NULL if there is no such
- * line. */
+ * "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512": name, shapes of input and output, and name of
+ * the chosen kernel. Returns `out`, or NULL if there is no such line. */
 enum { LS_LINE_BYTES = 192 };
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
-/* Positions in a worker's heartbeat while it runs no op of its replica. */
+/* Places in a worker's heartbeat while the worker runs no op of its replica. (A *place* is the
+ * number of a phase of the work, sync/heartbeat.h.) */
 enum {
     LS_PLACE_IDLE,
     LS_PLACE_MERGE,
@@ -199,8 +216,8 @@ enum {
     LS_PLACE_WAIT  /* waiting for the other workers in a merge */
 };
 
-/* The kind of work that a position in a heartbeat stands for; LS_PHASE_NONE if the position does
- * not belong to an op of a replica. */
+/* The kind of work that a place in a heartbeat stands for; LS_PHASE_NONE if the place does not
+ * belong to an op of a replica. */
 typedef enum ls_phase {
     LS_PHASE_NONE,
     LS_PHASE_GATHER,
@@ -210,43 +227,47 @@ typedef enum ls_phase {
 } ls_phase;
 ls_phase ls_replica_phase(int place);
 
-/* Writes the name of the op that a position in a heartbeat stands for, such as "backward of
- * conv2+relu". Returns 0 if the position does not belong to an op of this replica. Any thread: the
- * function reads only data that do not change. */
+/* Writes the name of the op that a place in a heartbeat stands for, such as "backward of
+ * conv2+relu". Returns 0 if the place does not belong to an op of this replica. Any thread, because
+ * the function reads only data that do not change. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place);
 
-/* If `on`, replaces the weights by their moving average, and keeps a copy of the weights in the
- * total arena. Otherwise copies the weights back. Must be called between steps. Does nothing if the
- * optimizer keeps no average. Waits for the device. */
+/* If `on` is true, copies the weights to the total arena, and then replaces them by their moving
+ * average. If `on` is false, copies the weights back from the total arena. Must be called between
+ * steps. Does nothing if the optimizer keeps no average. Waits for the device. */
 int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
-/* Copy an array in canonical layout (model.h), [model->floats] in host memory, to an arena, and an
- * arena to such an array. `arena` may be the weights, a gradient or a slot, because all have the
- * same layout. The tail is not copied. The running statistics of the canonical array are copied to
- * and from the section for running statistics, also if the arena is a gradient or a slot. Both
- * functions wait for the device. */
+/* Copies the host array `canonical`, [model->floats] in canonical layout (model.h), to `arena`: the
+ * weights, a gradient or a slot, which all have the same layout. The tail of the arena stays as it
+ * is. The running statistics of the canonical array are copied to the section for running
+ * statistics, also in a gradient or a slot. Waits for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
+/* Copies `arena` to the host array `canonical`, [model->floats] in canonical layout. The tail is
+ * not copied. The section for running statistics is copied to the positions of the running
+ * statistics, also from a gradient or a slot. Waits for the device. */
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
 /* Computes the gradient of one shard, tail included: enqueues gather, forward, loss and backward.
  * The gradient arena receives the result. `rows`: [n] indices of training rows, which are read
  * before the function returns. n must be an entry of shard_rows or 0; an empty shard has the
- * gradient zero. `epoch` seeds the rows' random numbers. `times` may be NULL. */
+ * gradient zero. The random numbers of the rows (augmentation, dropout) depend on `epoch`. `times`
+ * may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
 /* Promises that no thread has written the weights since the last call of ls_replica_gradient, for
  * example between two shards of a step. The promise holds for the next call of ls_replica_gradient
- * only. In that call, ops use again the data that they have derived from the weights (LS_RUN_SAME).
- * Without the promise they derive the data anew, so a function that writes weights need not tell
- * the replica. */
+ * only. In that call, ops use again the data that they have computed from the weights and kept,
+ * such as transformed weights (LS_RUN_SAME in <lockstep/sys/plugin.h>). Without the promise the ops
+ * compute these data again, so a function that writes weights need not tell the replica. */
 void ls_replica_promise_same_weights(ls_replica *replica);
 
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
 
 /* Gradients become complete from the start of the arena on, so the complete part can be merged
- * while the rest is computed. The arena is cut into buckets (merge/tree.h). The backward pass runs
- * until the next bucket is complete, calls `ready`, and continues. The buckets depend only on the
- * model and on the back end's layouts. The gradient has the same bits with and without buckets. */
+ * while the rest is computed. The arena is cut into *buckets*, parts that are merged one after
+ * another (merge/tree.h). The backward pass runs until the next bucket is complete, calls the
+ * function `ready` of ls_replica_on_ready, and continues. The buckets depend only on the model and
+ * on the back end's layouts. The gradient has the same bits with and without buckets. */
 
 /* A function that ls_replica_gradient calls, on the same thread, after each bucket but the last.
  * The first `floats` floats of the gradient arena are complete when the work that has been enqueued
@@ -262,23 +283,23 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 
 /* ---- whole steps ----------------------------------------------------------------------------- */
 
-/* If a minibatch has one shard, its gradient is the total. The replica can then run a *whole step*:
- * gather, forward, backward and update are one recording. The update copies the loss and the number
- * of correct rows to one of LS_RESULT_SLOTS result slots in host memory. No thread waits for it:
- * the next step can be enqueued, with the other result slot, before the result of this step is
- * known. A step whose loss is not finite changes no weights. No later step changes weights either,
- * until ls_replica_resume_updates is called. The results have the same bits as if
- * ls_replica_gradient were called, the gradient were copied to the total, and ls_replica_apply were
- * called.
+/* If a minibatch has one shard, the gradient of the shard is the total. The replica can then run a
+ * *whole step*: gather, forward, backward and update are one recording. The update copies the loss
+ * and the number of correct rows to a *result slot*, one of LS_RESULT_SLOTS arrays in host memory.
+ * No thread waits for the step: the next step can be enqueued, with the other result slot, before
+ * the result of this step is known. A step whose loss is not finite changes no weights. No later
+ * step changes weights either, until ls_replica_resume_updates is called. The results have the same
+ * bits as if ls_replica_gradient were called, the gradient were copied to the total, and
+ * ls_replica_apply were called.
  *
  * A step of a small model takes less time than enqueueing the next step. For such a model
- * LS_UNROLLED steps are therefore one recording. A model is small if it needs at most
- * LS_UNROLL_BYTES for arenas and activations, scratch excluded. */
+ * LS_UNROLLED steps are therefore one recording. A model is *small* if it needs at most
+ * LS_UNROLL_BYTES bytes for arenas and activations, without the ops' working memory. */
 enum { LS_RESULT_SLOTS = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {
     float lr;    /* learning rate */
-    float scale; /* factor of the total before it is applied */
+    float scale; /* factor by which the update multiplies the total, such as 1 / number of rows */
     /* number of rows of the minibatch, over which running statistics are averaged */
     uint32_t rows;
     uint64_t number; /* number of the step, from 1 */
@@ -293,9 +314,9 @@ int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n);
 
 /* Enqueues `count` whole steps as one launch. `count` is 1 or the result of
  * ls_replica_most_whole_steps. All steps have the same number of rows. `rows`: the row indices of
- * the steps, one step after another. `slot`: result slot, which must not be in use. After an error
- * other than LS_EDEVICE no step has been enqueued; after LS_EDEVICE steps may have been
- * enqueued. */
+ * the steps, one step after another. `slot`: number of the result slot; the steps of an earlier
+ * launch with this result slot must be done. After LS_EDEVICE it is unknown whether steps have been
+ * enqueued. After any other error no step has been enqueued. */
 int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
                                const ls_replica_step *step, int count, int slot,
                                ls_replica_times *times, ls_error *err);
@@ -303,8 +324,9 @@ int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32
  * row has an invalid label or target; later steps are then skipped, as after a loss that is not
  * finite), LS_EDEVICE. */
 int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err);
-/* Returns the tail of step number k, from 0, of a result slot. The tail is valid from the time when
- * the steps are done until the slot is used again. */
+/* Returns the tail of step number k, from 0, of the launch that used result slot `slot`. The tail
+ * is valid from the time when the steps of the launch are done until the result slot is used
+ * again. */
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k);
 /* Ends the state in which all updates are skipped because a loss was not finite. Steps that are
  * enqueued after the call change the weights again. */
@@ -312,44 +334,43 @@ int ls_replica_resume_updates(ls_replica *replica, ls_error *err);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Evaluates `n` rows of a subset: runs forward and loss. *loss becomes the loss summed over the
- * rows, *correct the number of correct rows. `scores` receives the logits [n][classes]; NULL: they
- * are not needed. n must be an entry of shard_rows or 0. Waits for the device. */
+/* Evaluates `n` rows of a subset: runs forward and loss. Sets *loss to the loss summed over the
+ * rows, and *correct to the number of correct rows. `scores` receives the logits [n][classes];
+ * NULL: they are not needed. n must be an entry of shard_rows or 0. Waits for the device. */
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
                         double *loss, double *correct, float *scores, ls_error *err);
 
 /* Copies the rows first … first + n − 1 of a subset to the device. It is called after the caller
- * has changed these rows in host memory. The caller must not change them again until the device has
- * completed the work that is enqueued next. Does nothing if the device reads rows in host memory.
- * Errors: LS_EINVAL if there are no such rows. */
+ * has changed these rows in host memory. The caller must not change these rows again until the
+ * device has completed the copy, for example until a later step that uses the rows is done. Does
+ * nothing if the device reads rows in host memory. Errors: LS_EINVAL if there are no such rows. */
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
 /* Sets new host memory for the rows of a subset; the number of rows must be the same as before. If
- * the device reads rows in host memory, its ops are bound again: the device must have
- * LS_DEVICE_REBINDS, and the replica must have no recordings. Otherwise the device keeps its copy
- * of the rows until ls_replica_refresh. Errors: those of an op's bind. */
+ * the replica has copied the rows to the device, the copy stays as it is until ls_replica_refresh.
+ * If the ops read the rows in host memory, they are bound again: the device must have
+ * LS_DEVICE_REBINDS, and the replica must have no recordings. Errors: those of an op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,
                        ls_error *err);
 
 /* Computes the logits [n][classes] of `n` rows of the test subset. The replica must have no
  * optimizer. n must be an entry of shard_rows or 0. Waits for the device. Errors: LS_EINVAL,
- * LS_EUNSUPPORTED if no layer of the model computes anything. */
+ * LS_EUNSUPPORTED (the model has no layer with an op; a flatten layer, for example, has none). */
 int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, float *logits,
                        ls_error *err);
 
 /* Enqueues one update of the weights and of the running statistics, which reads the total arena. If
- * the loss in the total is not finite when the update runs, the update changes nothing. No later
- * update changes anything either, until ls_replica_resume_updates is called. `times` may be
- * NULL. */
+ * the loss in the total is not finite when the update runs, the update changes nothing, and neither
+ * does any later update until ls_replica_resume_updates is called. `times` may be NULL. */
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 
 /* Sets *norm to the norm, before clipping, of the gradient that the last ls_replica_apply has
  * applied; frozen parameters do not count. Sets *norm to NaN in two cases: if gradients are not
  * clipped, because the norm is not computed then; and if the device does not compute in host
- * memory, because reading the norm would need a wait for the update. The update must not have been
- * skipped. Errors: LS_EDEVICE. */
+ * memory, because reading the norm would need a wait for the update. The function must not be
+ * called if the last ls_replica_apply changed nothing because of its loss. Errors: LS_EDEVICE. */
 int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err);
 
 /* Waits for the device and returns the first error of enqueued work. */
@@ -357,9 +378,9 @@ int ls_replica_sync(ls_replica *replica, ls_error *err);
 
 /* ---- updates by pieces ---------------------------------------------------------------------- */
 
-/* An update by pieces needs no total in memory. It calls a function that computes one piece of the
- * total, applies this piece, and continues with the next piece. The weights get the same bits as
- * from ls_replica_apply. */
+/* An update by pieces needs no array with the whole total. It calls a function that computes one
+ * piece of the total, updates the weights of this piece, and continues with the next piece. The
+ * weights get the same bits as from ls_replica_apply. */
 
 /* Computes the floats first … first + count − 1 of the total and writes them to out[0 … count −
  * 1]. */
@@ -372,7 +393,9 @@ bool ls_replica_takes_pieces(const ls_replica *replica);
 /* Prepares updates by pieces. A second call does nothing. Must not be called during a step. Errors:
  * LS_ENOMEM, those of the back end. */
 int ls_replica_prepare_pieces(ls_replica *replica, ls_error *err);
-/* Does the same as ls_replica_apply, but with the total that the function `sum` computes. */
+/* Runs one update as ls_replica_apply does, with two differences. The function `sum` computes the
+ * total piece by piece. The loss is not checked, so the caller must call the function only for a
+ * step whose loss is finite. */
 int ls_replica_apply_pieces(ls_replica *replica, const ls_replica_step *step, ls_piece_fn *sum,
                             void *user, ls_replica_times *times, ls_error *err);
 

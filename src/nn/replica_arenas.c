@@ -16,8 +16,8 @@ static size_t rounded(size_t floats)
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Computes the offsets of the parameters in the arenas. They are in reverse layer order, in which
- * their gradients become complete. */
+/* Computes the offsets of the parameters in the arenas. The parameters are in reverse layer order,
+ * because their gradients become complete in that order. */
 static void place_params(ls_replica *r)
 {
     const ls_plan *first = r->plan[0];
@@ -65,7 +65,8 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
 }
 
 /* Creates a bit mask that tells the update which gradients it must read from their shadows: one bit
- * for every GRAIN floats of an arena. */
+ * for every GRAIN floats of an arena. (A *shadow* is a second copy in the number type of the
+ * device's matrix products, see <lockstep/sys/plugin.h>.) */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;
@@ -410,9 +411,9 @@ const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
 
 /* ---- import and export of weights ------------------------------------------------------------ */
 
-/* `in`: copies parameters and running statistics from the canonical array to an arena; if false,
- * from the arena to the canonical array. The two statistics of a layer are adjacent in the arena
- * and in the canonical array. */
+/* Copies parameters and running statistics: if `in` is true, from the canonical array to the arena;
+ * if `in` is false, from the arena to the canonical array. The two statistics of a layer are
+ * adjacent in the arena, and also in the canonical array. */
 static int transfer_weights(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
 {
     const ls_plan *plan = r->plan[0];

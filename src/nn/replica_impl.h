@@ -7,11 +7,11 @@
  *     replica_pieces.c  updates whose sum is computed piece by piece
  *     replica_infer.c   inference
  *
- * A *program* is a list of segments. A *segment* (ls_segment in plan.h) names the nodes whose
- * backward pass it runs, the other parts of a step that it runs, and the number of floats of the
- * gradient that are complete after it. The ops of a segment are enqueued one by one or, if the
- * segment has been recorded, by launching its recording. All ways to run a step are programs, and
- * one function runs all programs:
+ * A *program* is a list of segments. A *segment* (ls_segment in plan.h) is a sequence of ops. It
+ * names the nodes (ops between gather and loss) whose backward pass it runs, the other parts of a
+ * step that it runs, and the number of floats of the gradient that are complete after it. The ops
+ * of a segment are enqueued one by one or, if the segment has been recorded, by launching its
+ * recording. All ways to run a step are programs, and one function runs all programs:
  *
  *     LS_GRADIENT            one segment: the whole gradient of a shard       ls_replica_gradient
  *     LS_GRADIENT_BY_BUCKETS a segment for each bucket; after each of them    ls_replica_gradient,
@@ -23,12 +23,12 @@
  *                            to no plan: the update from the total
  *
  * All programs are made when the replica is created, because they depend only on the model and on
- * the layouts. The time of recording differs, because the group of workers decides which programs
- * are needed. LS_GRADIENT and `apply` are recorded when the replica is created,
- * LS_GRADIENT_BY_BUCKETS when the caller sets `ready`, and LS_STEP and LS_STEPS by
- * ls_replica_record_whole_steps. All segments of a program are recorded, or none. Without
+ * the layouts. Programs are recorded at different times, because the group of workers that merge
+ * gradients decides which programs are needed. LS_GRADIENT and `apply` are recorded when the
+ * replica is created, LS_GRADIENT_BY_BUCKETS when the caller sets `ready`, and LS_STEP and LS_STEPS
+ * by ls_replica_record_whole_steps. All segments of a program are recorded, or none. Without
  * recordings, gradients run op by op, and whole steps are not available. Recordings do not depend
- * on the members of the group, so after a change of the group they are used again, and only missing
+ * on the members of the group, so they are used again after a change of the group, and only missing
  * recordings are made. Recordings are destroyed with the plan. */
 #ifndef NN_REPLICA_IMPL_H
 #define NN_REPLICA_IMPL_H
@@ -40,7 +40,7 @@
 /* The arenas, in the order in which they are allocated. */
 typedef enum ls_arena { WEIGHTS, GRADIENT, TOTAL, SLOT, ARENAS = SLOT + LS_STATES } ls_arena;
 
-/* The arena that an update reads: the total, or in whole steps the gradient. */
+/* The arena that an update reads: the total, or (in whole steps) the gradient. */
 typedef enum ls_sum { OF_TOTAL, OF_GRADIENT, SUMS } ls_sum;
 typedef struct ls_update {
     ls_op *op;
@@ -54,8 +54,8 @@ typedef struct ls_updates {
 
 /* The update by pieces of one range of the arenas. */
 typedef struct ls_piece_update {
-    /* op for a piece of full length, and op for the shorter last piece; NULL: there is no such
-     * piece */
+    /* [0]: op for a piece of full length; [1]: op for the shorter last piece; NULL: there is no
+     * such piece */
     ls_op *op[2];
     size_t at, end; /* the range: floats at … end − 1 */
 } ls_piece_update;
@@ -80,7 +80,7 @@ struct ls_replica {
     ls_piece_update *pieces;  /* [piece_updates] updates by pieces; NULL: not prepared */
     int piece_updates;        /* number of entries of `pieces` */
     float *piece;             /* memory for one piece of the sum */
-    /* [LS_CLIP_FLOATS] on the device, working memory of clipping; NULL: gradients are not
+    /* [LS_CLIP_FLOATS] on the device, working memory of gradient clipping; NULL: gradients are not
      * clipped */
     float *clip;
     ls_segment apply; /* segment of ls_replica_apply, which belongs to no plan */
@@ -107,7 +107,8 @@ struct ls_replica {
 
     /* ls_replica_promise_same_weights was called; the next ls_replica_gradient clears it */
     bool promises_same_weights;
-    /* the last ls_replica_gradient succeeded, so ops have derived data from the weights */
+    /* the last ls_replica_gradient succeeded, so the data that ops have derived (computed) from the
+     * weights and kept belong to the weights of that call */
     bool derived;
 
     size_t tail_at; /* offset of the tail, after the parameters, in floats */
@@ -116,8 +117,10 @@ struct ls_replica {
     float *own_gradient; /* the gradient arena that the replica has allocated */
     /* the total arena that the replica has allocated; NULL: none */
     float *own_total;
-    char *shadow, *shadow_grad; /* shadows of the parameters and their gradients; NULL: none */
-    /* mask on the device: the gradients that whole steps leave in their shadows */
+    char *shadow, *shadow_grad; /* shadows of the parameters and of their gradients; NULL: none. (A
+                                 * *shadow* is a second copy in the number type of the device's
+                                 * matrix products, such as bf16; see <lockstep/sys/plugin.h>.) */
+    /* bit mask on the device: the gradients that whole steps write to their shadows only */
     uint32_t *in_shadow;
     char *activations;
     void *scratch;
@@ -126,7 +129,7 @@ struct ls_replica {
     /* copies of the data on the device; NULL: the device reads host memory */
     void *images[LS_SUBSETS], *labels[LS_SUBSETS];
     size_t image_bytes, label_bytes; /* size of a row in bytes */
-    /* the data, with pointers that the device reads */
+    /* the data with the pointers from which the device reads */
     ls_replica_data data[LS_SUBSETS];
     /* the data, with the pointers that the caller has passed */
     ls_replica_data host_data[LS_SUBSETS];
@@ -135,7 +138,7 @@ struct ls_replica {
     uint32_t most_rows;    /* largest number of rows of one call */
     uint32_t *staged_rows; /* [most_rows · ls_replica_most_calls()] */
     /* The tail while it is copied to or from the device. It is a member of this struct because the
-     * copy may end after the function that enqueues it has returned. */
+     * copy can end after the function that enqueues it has returned. */
     float staged_tail[LS_TAIL];
     void *allocation[LS_ALLOCATIONS]; /* all device memory; freed with the replica */
     int allocations;
@@ -146,18 +149,18 @@ struct ls_replica {
 
 /* Writes the error that host memory ran out, and returns LS_ENOMEM. */
 int ls_replica_no_memory(ls_error *err);
-/* Allocates zeroed device memory and adds its size to *use. Returns NULL and does nothing if
- * *status is not LS_OK; returns NULL and sets *status if the allocation fails. */
+/* Allocates zeroed device memory and adds its size to *use. If *status is an error already, returns
+ * NULL and does nothing. If the allocation fails, returns NULL and sets *status. */
 void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls_error *err);
 
 /* Binds the plan again if it is bound to another gradient arena than the present one. (The other
- * arena belongs to a fold and may have been freed.) Allocates nothing on a device that computes in
- * host memory. */
+ * arena belonged to the code that adds the gradients of several shards, and is possibly freed.)
+ * Allocates nothing on a device that computes in host memory. */
 int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err);
 
-/* ls_replica_plan_for returns the plan for exactly `rows` rows, or NULL. ls_replica_block_rows
- * returns the number of rows in the block that begins at row `done` of a shard of n rows. */
+/* Returns the plan for exactly `rows` rows, or NULL. */
 ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows);
+/* Returns the number of rows in the block that begins at row `done` of a shard of n rows. */
 uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done);
 /* Returns the largest number of steps whose row indices can be staged at the same time:
  * LS_UNROLLED, or 1 if the device cannot record several steps. */
@@ -193,26 +196,26 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
 void ls_replica_destroy_piece_updates(ls_replica *r);
 /* Destroys all update ops. */
 void ls_replica_destroy_updates(ls_replica *r);
-/* Returns whether the update of whole steps can read gradients from their shadows (plugin.h). This
- * requires that one update op reads all gradients: no parameter is frozen, all parameters have the
- * same learning-rate factor, and gradients are not clipped. */
+/* Returns whether the update of whole steps can read gradients from their shadows
+ * (<lockstep/sys/plugin.h>). This requires that one update op reads all gradients: no parameter is
+ * frozen, all parameters have the same learning-rate factor, and gradients are not clipped. */
 bool ls_replica_updates_read_shadows(const ls_replica *r);
 
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 
-/* ls_replica_stage_rows checks the row indices of `calls` steps of n rows each, and copies them to
- * the memory from which the gather ops read indices. ls_replica_staged returns the address of index
- * number `done` in that memory. */
+/* Checks the row indices of `calls` steps of n rows each, and copies the indices to the memory from
+ * which the gather ops read them. */
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           uint32_t calls, ls_error *err);
+/* Returns the address of index number `done` in the memory that ls_replica_stage_rows fills. */
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 
 /* Sets the arguments of an update. */
 void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step);
 
-/* Runs every op once, and then records the program LS_GRADIENT of each plan that trains, and
- * `apply`. All ops must have been bound. Weights and slots must be zero: the ops that run then
- * leave them zero. */
+/* Runs every op of training once, and then records the program LS_GRADIENT of each plan that
+ * trains, and `apply`. All ops must have been bound. Weights and slots must be zero, so that the
+ * ops that run leave them zero. */
 int ls_replica_record(ls_replica *r, ls_error *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* Inference: the forward pass without a backward pass. The rows are computed in blocks. After each
  * block the host downloads the block's loss, its number of correct rows and, if the caller wants
- * them, its scores. */
+ * them, its scores (the outputs of the model). */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
 
 /* Downloads a block's loss and number of correct rows, and its scores unless `scores` is NULL. When
- * the function returns, also after an error, no download to the caller's memory is pending. */
+ * the function returns, also with an error, no download to the caller's memory is in progress. */
 static int download_results(ls_replica *r, ls_plan *plan, float *scores, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -24,8 +24,8 @@ static int download_results(ls_replica *r, ls_plan *plan, float *scores, ls_erro
 
 /* Evaluates `n` rows: adds their loss and their number of correct rows to `sum`, and writes their
  * scores unless `scores` is NULL. The loss is computed even if the caller needs only the scores and
- * the rows have no labels; the loss is then meaningless. A second plan without the loss would take
- * more memory and time than it saves. */
+ * the rows have no labels; the loss is then meaningless. There is no second plan without the loss,
+ * because it would take more memory and time than it saves. */
 static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *scores,
                  double sum[2], ls_error *err)
 {

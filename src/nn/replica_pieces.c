@@ -1,12 +1,13 @@
-/* Updates by pieces (replica.h). The caller's function computes a piece of the total into a small
- * array; an op of the optimizer applies the piece before the next one is computed. */
+/* Updates by pieces (replica.h). The caller's function writes a piece of the total to a small
+ * array. An op of the optimizer then updates the weights of this piece, before the next piece is
+ * computed. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
 #include "base/host.h"
 
-/* Number of floats of a piece. They take 16 KiB, which stay in the first-level cache together with
- * as many weights. */
+/* Number of floats of a piece. A piece takes 16 KiB, so it stays in the first-level cache together
+ * with as many weights. */
 enum { PIECE = 4096 };
 
 bool ls_replica_takes_pieces(const ls_replica *r)
@@ -30,7 +31,7 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
     int status = LS_OK;
     if (r->pieces)
         return LS_OK;
-    if (!r->piece) /* r->piece has been allocated if an earlier call has failed later */
+    if (!r->piece) /* r->piece can be left from an earlier call that failed after the allocation */
         r->piece = ls_replica_alloc(r, PIECE * sizeof(float), &r->memory.arenas, &status, err);
     if (status)
         return status;

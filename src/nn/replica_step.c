@@ -1,20 +1,21 @@
 /* The functions of a replica that run in every step. They allocate nothing.
  *
- * A step is a program (replica_impl.h): a list of segments. A segment is a sequence of ops of the
- * plan, such as gather, forward, backward, writing the tail, update. A segment runs in one of two
- * ways:
+ * A step is a *program* (replica_impl.h): a list of *segments*. A segment is a sequence of ops,
+ * such as those of gather, forward and backward. The ops belong to a *plan*: the ops that compute
+ * the model for a fixed number of rows (plan.h). A segment runs in one of two ways:
  *
  * - op by op: each op is enqueued on the device;
  * - as a recording, if the device supports recordings (in CUDA, graphs). The ops are captured once,
- * before training; after that, one launch enqueues all of them.
+ *   before training; after that, one launch enqueues all of them.
  *
- * Terms of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array after the
- * parameters, with the other numbers that a step must sum over the shards: the loss, the number of
- * correct rows and the number of rows. In a *whole step*, one launch also runs the update; no merge
- * is needed, because this replica's gradient is the total. The host then enqueues the next step
- * before it knows the loss of this one. For that purpose there are LS_RESULT_SLOTS *result slots*,
- * which are used in turn. A result slot is an array in host memory to which the device copies the
- * tails of the steps of one launch. */
+ * Terms of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array at the end
+ * of the gradients of the parameters. It contains the other numbers that a step must sum over the
+ * shards: the loss, the number of correct rows and the number of rows. If a minibatch has one
+ * shard, no merge is needed, because the gradient of this replica is the total. One launch can then
+ * run a *whole step*, the update included; a launch of a small model runs several whole steps. The
+ * host enqueues the next launch before it knows the losses of this one. For that purpose there are
+ * LS_RESULT_SLOTS *result slots*, which are used in turn. A result slot is an array in host memory
+ * to which the device copies the tails of the steps of one launch. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
@@ -88,7 +89,7 @@ static bool by_buckets(const ls_replica *r)
 typedef struct segment_run {
     ls_plan *plan; /* NULL if the segment is `apply` */
     ls_segment *segment;
-    unsigned flags; /* flags of its ops */
+    unsigned flags; /* flags with which the segment's ops run */
     ls_replica_times *times;
 } segment_run;
 
@@ -100,8 +101,8 @@ static double elapsed_s(uint64_t *since)
     return (double)(*since - begin) * 1e-9;
 }
 
-/* Enqueues the ops that update parameters, running statistics and the moving average, reading the
- * arena `sum`. */
+/* Enqueues the ops that update parameters, running statistics and the moving average. The ops read
+ * the arena `sum`: this replica's gradient, or the total. */
 static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
@@ -112,7 +113,8 @@ static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
 }
 
 /* Writes the floats of the tail that the loss op does not write: the number of rows, and zeros. If
- * the plan has a constant tail (for recordings), copies them from it. */
+ * the plan has a constant tail in device memory (for recordings), copies these floats from
+ * there. */
 static int write_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -145,8 +147,9 @@ static int run_forward(const segment_run *p, ls_error *err)
 static int run_ops(ls_replica *r, const segment_run *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
-    /* In a whole step the gradients may stay in their shadows, which are the results of the
-     * device's matrix products, because the update of the same segment can read the shadows. */
+    /* A *shadow* is a second copy of a gradient in the number type of the device's matrix products,
+     * such as bf16. In a whole step the backward pass writes some gradients to their shadows only,
+     * because the update of the same segment can read the shadows. */
     const bool in_shadow = s->parts & LS_PART_UPDATE && ls_replica_updates_read_shadows(r);
     const unsigned shadow = in_shadow ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
@@ -200,17 +203,18 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
-/* Returns whether gradients can be recorded. They cannot if shards are computed in several blocks
- * of rows: the first block overwrites the gradient and the other blocks add to it, so each plan
- * would need two recordings. */
+/* Returns whether gradients can be recorded. If shards are computed in several blocks of rows,
+ * gradients are not recorded: the first block overwrites the gradient and the other blocks add to
+ * it, so each plan would need two recordings. */
 static bool can_record(const ls_replica *r)
 {
     return r->device->ops->record_begin && r->optimizer && r->data[LS_TRAIN].images &&
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
 }
 
-/* Runs each op once before recording begins; all row indices are 0. A device loads a kernel when
- * the kernel runs for the first time, and it must not load kernels while it records. */
+/* Runs each op once before recording begins; all row indices are 0. A device loads a kernel (a
+ * function that runs on the device) when the kernel runs for the first time. It must not load
+ * kernels while it records. */
 static int run_once(ls_replica *r, ls_error *err)
 {
     ls_replica_times unused = {0};
@@ -256,8 +260,8 @@ static int record_segment(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error 
     return status;
 }
 
-/* Records all segments of a program. After a failure none of them is recorded. Does nothing if the
- * program has been recorded. */
+/* Records all segments of a program. After a failure no segment of the program is recorded. Does
+ * nothing if the program has been recorded. */
 static int record_program(ls_replica *r, ls_plan *plan, int program, ls_error *err)
 {
     ls_program *p = &plan->program[program];
@@ -329,7 +333,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 /* ---- gradient and update -------------------------------------------------------------------- */
 
 /* Sets the gradient to zero, for a shard without rows. Zeros are uploaded in small pieces, so no
- * second arena is needed. */
+ * array of the size of an arena is needed. */
 static int clear_gradient(ls_replica *r, ls_error *err)
 {
     static const float zeros[4096];
@@ -443,15 +447,16 @@ int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err)
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
 /* Returns the size in bytes of the memory that a training step of the plan reads and writes: arenas
- * and activations. The size determines how long a step takes; it is compared with LS_UNROLL_BYTES.
- * Scratch memory of kernels and memory for evaluation do not count. */
+ * and activations. The size serves as an estimate of the duration of a step; it is compared with
+ * LS_UNROLL_BYTES. The ops' working memory and memory for evaluation do not count. */
 static size_t step_bytes(const ls_replica *r, const ls_plan *plan)
 {
     return r->memory.arenas + plan->activation_bytes;
 }
 
 /* Records LS_UNROLLED steps as one program, if a step is small. Only the first plan gets this
- * recording. It has the rows of a full minibatch, because it is the largest plan that trains. */
+ * recording. The first plan is the largest plan that trains, so it has the number of rows of a full
+ * minibatch. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
     ls_plan *plan = r->plan[0];
@@ -480,7 +485,8 @@ static int make_arrivals(ls_replica *r, ls_error *err)
                               (size_t)LS_RESULT_SLOTS * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         r->arrived = memory;
     }
-    /* The first call for a slot creates its event. */
+    /* Marks an event of each result slot in the device's queue; the first call for a result slot
+     * creates the event. */
     for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++)
         status = ops->record(&r->arrival[p], r->device, NULL, err);
     return status;
@@ -513,7 +519,8 @@ int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n)
 }
 
 /* Turns an error of work that has been enqueued into LS_EDEVICE. After LS_EDEVICE the caller does
- * not repeat the step, whose update may have been applied. LS_EDATA is returned unchanged. */
+ * not repeat the step, because it is unknown whether the update was applied. LS_EDATA (an invalid
+ * label or target) is an error of the data, not of the device, and is returned unchanged. */
 static int as_device_error(int status, ls_error *err)
 {
     if (status == LS_OK || status == LS_EDATA)

@@ -7,12 +7,12 @@
 #include "formats/safetensors.h"
 #include "nn/model.h"
 
-/* An array with the layout of the canonical weights (model->floats floats), and the prefix of its
- * tensors' names. Prefix "" is for the weights, running statistics included. Any other prefix, such
- * as "optimizer/momentum/", is for arrays with one number per parameter (gradients, a state of the
- * optimizer); their tensors are called "optimizer/momentum/conv1.weight" and so on. Such arrays
- * have no numbers for running statistics: these positions of `values` are neither written to the
- * file nor read from it. */
+/* A *group* of tensors: an array with the layout of the canonical weights (model->floats floats),
+ * and the prefix of its tensors' names in the file. The prefix "" is for the weights, running
+ * statistics included. Any other prefix, such as "optimizer/momentum/", is for an array with one
+ * number per element of each parameter, such as a state of the optimizer. Its tensors are called
+ * "optimizer/momentum/conv1.weight" and so on. An array with such a prefix has no running
+ * statistics: their positions in `values` are neither written to the file nor read from it. */
 typedef struct ls_tensors_out {
     const char *prefix;
     const float *values;
@@ -26,27 +26,27 @@ typedef struct ls_tensors_in {
 /* ---- saving --------------------------------------------------------------------------------- */
 
 /* Writes the canonical weights as fp32 tensors under their names. The file is written under a
- * temporary name and renamed to `path` when complete, so that a failure keeps the former file.
- * Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
+ * temporary name and renamed to `path` when complete. Therefore a failure leaves the former file as
+ * it is. Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
 int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
                         const ls_host *host, ls_error *err);
 
 /* Writes `groups`, which have different prefixes, one after another as the contents of a file that
- * the caller opens and finishes. A prefix other than "" must contain a '/', because names of layers
- * do not. `state`: text that is stored together with a checksum of the file; NULL: no text and no
- * checksum is stored. The header's metadata are then {"sha256": digest of the whole file with zeros
- * in place of these digits, "format": "pt", "lockstep": state}, and "lockstep_model": model->card,
- * if it is not NULL. Errors: LS_EIO, LS_ENOMEM. */
+ * the caller opens and finishes. A prefix other than "" must contain a '/', because the names of
+ * layers contain none. `state`: text that is stored together with a checksum of the file; NULL: no
+ * text and no checksum is stored. The header's metadata are then {"sha256": digest of the whole
+ * file with zeros in place of these digits, "format": "pt", "lockstep": state}, and
+ * "lockstep_model": model->card, if it is not NULL. Errors: LS_EIO, LS_ENOMEM. */
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err);
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* Reads every tensor of the model from a file into the canonical array; F16 and BF16 are converted
- * to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have are ignored, because
- * the file may come from another program. If the file contains a state, its checksum is verified
- * first. Errors: LS_ENOENT; LS_EIO; LS_EDATA, with file, offset and what was expected;
- * LS_ENOMEM. */
+/* Reads every tensor of the model from a file into the canonical array. The number formats F16 and
+ * BF16 are converted to F32. `prefix`: as in ls_tensors_in. Tensors that the model does not have
+ * are ignored, because the file can come from another program. If the file contains a state, its
+ * checksum is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA (the message names the file, the
+ * offset and the expected contents); LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 

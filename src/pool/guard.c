@@ -1,4 +1,5 @@
-/* In this directory only this file and topology.c define _GNU_SOURCE. */
+/* Two parts of a pool: protection from deadlocks, and the latch for the first error. pool.h
+ * explains both. In this directory only this file and topology.c define _GNU_SOURCE. */
 #define _GNU_SOURCE /* for MADV_WIPEONFORK */
 #include "pool/pool.h"
 
@@ -34,8 +35,8 @@ void ls_fork_mark_destroy(ls_fork_mark *mark)
         munmap((void *)(uintptr_t)mark, page_size());
 }
 
-/* List of the jobs and hooks that this thread is inside, the innermost one first. The list is empty
- * while the thread is inside none, so no state remains after a pool is destroyed. */
+/* List of the jobs and hooks that this thread is executing, the innermost one first. The list is
+ * empty while the thread executes no job or hook, so no state remains after a pool is destroyed. */
 static _Thread_local ls_inside *innermost;
 
 void ls_inside_enter(ls_inside *frame, const ls_pool *pool)

@@ -1,4 +1,5 @@
-/* The owner's functions of a pool: submitting jobs, waiting for them, cancelling, clearing. */
+/* The functions that a pool's owner calls: submitting jobs, waiting for them, cancelling, clearing.
+ * (The *owner* is the one thread that submits jobs and waits for them.) */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -21,8 +22,8 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
 }
 
 /* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted in
- * `submitted` before the push: the push is a release and publishes the count as well, so a job that
- * calls ls_pool_busy is itself included in the result. */
+ * `submitted` before the push. The push is a release and publishes the count as well. So if a job
+ * calls ls_pool_busy, the result includes the job itself. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     if (w->part.count == 0 && ls_park_announced(&w->idle)) {
@@ -78,9 +79,10 @@ static int timed_out(const ls_pool *pool, ls_error *err)
 }
 
 /* Waits until all awaited jobs have finished, and returns the latched error, if any. If the owner
- * has just woken a worker that is not pinned, the owner sleeps at once: the worker starts soonest
- * on the CPU that the owner leaves, because waking another CPU takes several times as long.
- * Otherwise the owner spins first: all workers are awake, or wake up on CPUs of their own. */
+ * has just woken a worker that is not pinned to CPUs, the owner sleeps at once. The worker then
+ * starts soonest, on the CPU that the owner leaves, because waking another CPU takes several times
+ * as long. If the owner has woken no such worker, it spins first, because all workers are awake or
+ * wake up on CPUs of their own. */
 static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     bool over = all_finished(pool);
@@ -128,8 +130,8 @@ static bool has_free_slot(ls_ring *inbox, ls_patience *patience)
 }
 
 /* Waits until every inbox can take one job, so that either every worker gets the job or none does.
- * Only the owner fills inboxes, so an inbox that can take a job can still take it at the owner's
- * push. */
+ * Only the owner fills inboxes, so an inbox with a free slot still has it when the owner pushes the
+ * job. */
 static int wait_for_slots(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;
@@ -182,7 +184,8 @@ void ls_pool_cancel(ls_pool *pool)
 
 int ls_pool_first_error(const ls_pool *pool, int *worker, ls_error *err)
 {
-    int status = ls_pool_is_ours(pool, err); /* a forked child may have inherited a locked latch */
+    /* in a forked child the latch can be locked for ever */
+    int status = ls_pool_is_ours(pool, err);
     return status ? status : ls_latch_get(&pool->latch, worker, err);
 }
 

@@ -1,8 +1,9 @@
 /* Internal part of <lockstep/pool.h>: data that the owner and the workers share.
  *
- * Terms: the *owner* is the thread that submits jobs and waits for them. A worker runs either on a
- * thread of the pool's own, or on the owner's thread (worker 0 with caller_works), or is
- * *borrowed*: it runs on a *lent* thread, a thread of the host program that calls ls_pool_serve.
+ * Terms: the *owner* is the thread that submits jobs and waits for them. A worker runs on one of
+ * three kinds of thread: a thread that the pool has started; the owner's thread (worker 0 with the
+ * option caller_works); or a *lent* thread, a thread of the host program that calls ls_pool_serve.
+ * A worker that runs on a lent thread is *borrowed*.
  *
  * The owner pushes jobs into the workers' inboxes, each of which is a ring with one producer and
  * one consumer (sync/ring.h). The owner sleeps on the park word `owner`, and a worker sleeps on its
@@ -13,9 +14,9 @@
  * Memory order of a job. Everything that the owner wrote before submitting a job happens before the
  * job, because the push is a release and the pop is an acquire. Everything that the job wrote
  * happens before what the owner does after it has seen the job finished: the worker stores
- * `finished` with release order after the job, and the owner loads it with acquire order. Only the
- * worker's thread stores `finished`, each time after all its earlier jobs. So a load of any later
- * value shows the writes of the earlier jobs as well.
+ * `finished` with release order after the job, and the owner loads `finished` with acquire order.
+ * Only the worker's thread stores `finished`, each time after all its earlier jobs. So a load of
+ * any later value makes the writes of the earlier jobs visible as well.
  */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
@@ -54,19 +55,20 @@ typedef struct ls_cpus {
 int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err);
 
 /* Returns the smallest CPU quota, in CPUs, of the cgroups that contain this process and of their
- * parents, or 0 if there is none. Reads the files of cgroup v2 and v1 under `root` in their usual
- * places (/sys/fs/cgroup). A file that cannot be read counts as no quota. */
+ * parents, or 0 if there is no quota. Reads the files of cgroup v2 and v1 under `root` in their
+ * usual places (/sys/fs/cgroup). A file that cannot be read counts as no quota. */
 double ls_cgroup_quota(const char *root);
 
 /* Returns the number of threads that can run at the same time if the affinity mask has `allowed`
- * CPUs and the quota is `quota` CPUs (0: no quota): the smaller of the two numbers, rounded up, and
- * at least 1. */
+ * CPUs and the quota is `quota` CPUs (0: no quota). The result is the smaller of the two numbers,
+ * rounded up, and at least 1. */
 int ls_usable_cpus(int allowed, double quota);
 
 /* Writes to `part` the CPUs of `all` that belong to worker w of n, and returns their number. The
- * workers' parts are disjoint and equal shares of `all`. If `want` is not 0, a part is reduced to
- * `want` CPUs on as many different cores as possible. `core` is the result of ls_cpus_cores for
- * `all`. Returns 0, with an empty part, if `all` has too few CPUs for n workers. */
+ * workers' parts are disjoint shares of `all`, and their sizes differ by at most one CPU. If `want`
+ * is not 0, a part is reduced to `want` CPUs on as many different cores as possible. `core` is the
+ * result of ls_cpus_cores for `all`. Returns 0, with an empty part, if `all` has fewer than n CPUs,
+ * or if a share has fewer than `want`. */
 int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n, int w, int want);
 
 /* Writes for each CPU of `cpus` the number of its core, which is the lowest CPU of that core. */
@@ -75,7 +77,7 @@ void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root);
 /* Confines the calling thread to `cpus`. Errors: LS_ESYSTEM. */
 int ls_pin_thread(const ls_cpus *cpus, ls_error *err);
 
-/* Returns the CPU that the calling thread runs on, which may change at any time. */
+/* Returns the CPU that the calling thread runs on. The kernel can move the thread at any time. */
 int ls_this_cpu(void);
 
 /* Moves the calling thread from `cpu` to another CPU of its affinity mask, if there is one. The
@@ -86,12 +88,14 @@ void ls_leave_cpu(int cpu);
 void ls_name_thread(const char *name);
 
 /* ---- deadlock protection -------------------------------------------------------------------- *
- * The owner's functions wait for workers. They must not be called inside a job of the same pool,
- * because they would wait for the calling thread itself, nor in a child process made by fork, where
- * the pool's threads do not exist. The functions below detect both cases. */
+ * The owner's functions wait for workers. They must not be called in two cases:
+ * - inside a job of the same pool, because the calling thread would wait for itself;
+ * - in a child process made by fork, because the pool's threads do not exist there.
+ * The functions below detect these cases. */
 
-/* A byte in a page that the kernel zeroes in a child process made by fork: it is 1 in the process
- * that created it, and 0 in a child. The pointer is NULL if the kernel has no such pages. */
+/* A byte in a page that the kernel zeroes in a child process made by fork: the byte is 1 in the
+ * process that created it, and 0 in a child. The pointer to the mark is NULL if the kernel has no
+ * such pages. */
 typedef volatile unsigned char ls_fork_mark;
 
 /* Creates a mark. Errors: LS_ENOMEM. */
@@ -106,12 +110,13 @@ static inline bool ls_fork_mark_is_inherited(const ls_fork_mark *mark)
     return mark && !*mark;
 }
 
-/* An entry of the list of jobs and hooks that a thread is inside. The entry is a local variable of
- * the function that calls the job or hook. */
+/* An entry of the list of jobs and hooks that a thread is executing. (A *hook* is a function of the
+ * caller that runs when a worker starts or stops.) The entry is a local variable of the function
+ * that calls the job or hook. */
 typedef struct ls_inside {
     const ls_pool *pool;     /* pool of the job or hook */
-    struct ls_inside *outer; /* entry of the enclosing job or hook, of another pool, which has
-                              * called a function of `pool`; NULL: there is none */
+    struct ls_inside *outer; /* entry of the enclosing job or hook. It belongs to another pool, and
+                              * has called a function of `pool`. NULL: there is none */
 } ls_inside;
 
 /* Adds an entry to the calling thread's list, before a job or hook of `pool` is called. */
@@ -124,14 +129,14 @@ bool ls_inside_of(const ls_pool *pool);
 
 /* ---- the first error of several threads ------------------------------------------------------ */
 
-/* A latch keeps the first of several errors. Any thread may call its functions, except init and
- * fini, which only one thread may call while no other uses the latch. */
+/* A latch keeps the first of several errors. Any thread may call its functions, except
+ * ls_latch_init and ls_latch_fini: no other thread may use the latch during these two calls. */
 typedef struct ls_latch {
     pthread_mutex_t lock; /* protects all fields; errors are rare, so contention is no concern */
     int worker;           /* worker that failed; −1: none */
     ls_error error;       /* the latched error, if status is not LS_OK */
-    _Atomic int status;   /* LS_OK: no error. Also read without the lock, so that success is
-                           * cheap */
+    _Atomic int status;   /* LS_OK: no error. Also read without the lock, so that the check for an
+                           * error is cheap */
 } ls_latch;
 
 /* Initialises a latch without an error. */
@@ -146,8 +151,8 @@ void ls_latch_fini(ls_latch *latch);
 void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
                   const atomic_bool *mute);
 
-/* Sets *mute. When the function returns, no call of ls_latch_set with this `mute` latches an error
- * any more. */
+/* Sets *mute. After the function has returned, no call of ls_latch_set with this `mute` latches an
+ * error. */
 void ls_latch_set_mute(ls_latch *latch, atomic_bool *mute);
 
 /* Returns the latched status, or LS_OK. With an error, `worker` and `err` receive the worker's
@@ -167,15 +172,17 @@ struct ls_pool_job {
 
 /* Phase of a worker's thread. The phase RUNNING ends in one of two ways: the worker's thread sets
  * STOPPING when it begins its stop hook, or the thread that destroys the pool sets LEFT when it
- * stops waiting for the worker. Both use a compare-exchange, so exactly one of them succeeds. In
- * the same way the phase STARTING of a lent thread ends with RUNNING or LEFT. */
+ * stops waiting for the worker. Both threads use a compare-exchange, so exactly one of them
+ * succeeds. For a lent thread, the phase STARTING ends with RUNNING or LEFT in the same way. */
 enum ls_pool_phase {
     LS_PHASE_UNSERVED, /* borrowed worker that no lent thread serves */
     LS_PHASE_STARTING, /* before or in the start hook */
     LS_PHASE_RUNNING,  /* running jobs or waiting for them */
     LS_PHASE_STOPPING, /* in the stop hook */
-    LS_PHASE_ENDED,    /* about to return; can be joined if the thread is the pool's own */
-    LS_PHASE_LEFT      /* still running when the pool was destroyed, which did not wait for it */
+    LS_PHASE_ENDED,    /* the thread is about to return; it can be joined if the pool has started
+                        * it */
+    LS_PHASE_LEFT      /* still running when the pool was destroyed; the destruction did not wait
+                        * for the thread */
 };
 
 /* State from which a thread decides, when it has to wait, whether it spins before it sleeps
@@ -183,7 +190,8 @@ enum ls_pool_phase {
 typedef struct ls_spin_habit {
     bool allowed;          /* every thread can have a CPU, so spinning delays no other thread */
     unsigned misses;       /* number of successive waits that ended in sleep */
-    unsigned short_sleeps; /* number of successive sleeps that were shorter than a spin */
+    unsigned short_sleeps; /* number of successive sleeps that were shorter than a full spin (0.1
+                            * ms) */
     unsigned patience;     /* value of short_sleeps at which the thread moves to another CPU */
 } ls_spin_habit;
 
@@ -199,8 +207,8 @@ struct ls_pool_worker {
     /* the worker runs no further jobs, and its errors are ignored, because ls_pool_abandon was
      * called or the pool is being destroyed; set by ls_latch_set_mute */
     atomic_bool abandoned;
-    /* the destruction of the pool did not wait for the worker's thread, which still runs and may
-     * access the pool's memory */
+    /* the destruction of the pool did not wait for the worker's thread. The thread still runs and
+     * can access the pool's memory */
     bool left_running;
     /* Written by the worker. */
     alignas(64) _Atomic uint64_t finished; /* number of jobs that were run or dropped */
@@ -226,13 +234,14 @@ struct ls_pool {
     alignas(64) _Atomic int canceled; /* non-zero after ls_pool_cancel */
     alignas(64) ls_park owner; /* park word on which the owner waits for phases and finished jobs */
     ls_spin_habit habit;       /* habit of the owner; only the owner accesses it */
-    bool woke;             /* the owner has woken a worker that is not pinned since its last wait */
-    _Atomic int owner_cpu; /* CPU on which the owner last woke a worker that is not pinned; such a
-                            * worker moves away if it finds itself on this CPU */
+    bool woke;             /* since the owner's last wait, the owner has woken a worker that is not
+                            * pinned */
+    _Atomic int owner_cpu; /* CPU on which the owner last woke a worker that is not pinned; a worker
+                            * that is not pinned moves away if it finds itself on this CPU */
 };
 
 /* Adds `more` to a counter that only the calling thread writes. relaxed: readers on other threads
- * expect that the value may be outdated. */
+ * do not rely on the newest value. */
 static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -242,8 +251,8 @@ static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
 /* Returns LS_OK, or LS_EINVAL if this process has inherited the pool by fork. Any thread. */
 int ls_pool_is_ours(const ls_pool *pool, ls_error *err);
 
-/* Returns LS_OK, or LS_EINVAL in a forked child and inside a job or hook of the pool. The owner's
- * functions begin with this check. */
+/* Returns LS_OK, or LS_EINVAL if this process has inherited the pool by fork, or if the calling
+ * thread is inside a job or hook of the pool. The owner's functions begin with this check. */
 int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
 
 /* Returns LS_OK, or LS_ECANCELED if the pool was cancelled. Any thread. */
@@ -251,8 +260,8 @@ int ls_pool_check_canceled(const ls_pool *pool, ls_error *err);
 
 /* Passes the ownership of `memory`, which ls_alloc returned for the pool's host, to the pool. The
  * memory is freed together with the pool. If a thread is still running when the pool is destroyed,
- * the memory is never freed, so the thread can use it. Called at most once per pool, by the
- * owner. */
+ * the memory is never freed, because that thread can still use it. Called at most once per pool, by
+ * the owner. */
 void ls_pool_adopt(ls_pool *pool, void *memory);
 
 /* Returns whether the worker was abandoned. Any thread. */
@@ -275,17 +284,17 @@ int ls_pool_thread_number(const ls_pool *pool, int worker);
 void ls_pool_free(ls_pool *pool);
 
 /* Spins: calls ready(arg) again and again until it returns true, for at most 0.1 ms. Does not spin
- * if the last spins ended without success (spin.c). Returns whether ready(arg) returned true.
- * `deadline_ns` is as for ls_park_until. */
+ * if the last spins ended without success, except now and then as a trial (spin.c). Returns whether
+ * ready(arg) returned true. `deadline_ns` is as for ls_park_until. */
 bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
 /* Records that the thread has slept for `ns` nanoseconds until its condition held. */
 void ls_pool_slept(ls_spin_habit *habit, uint64_t ns);
 
-/* Returns whether the thread should move to another CPU and spin there. That is the case if many
- * successive sleeps were shorter than a spin: the thread probably shares a CPU with the owner, so
- * that one of them can run only while the other sleeps (spin.c). If the result is true, the thread
- * spins in its next wait. */
+/* Returns whether the thread should move to another CPU and spin there. The result is true if many
+ * successive sleeps were shorter than a spin: the thread then probably shares a CPU with the owner,
+ * and one of the two can run only while the other sleeps (spin.c). If the result is true, the
+ * thread spins in its next wait. */
 bool ls_pool_ought_to_spin(ls_spin_habit *habit);
 
 /* ---- functions of a worker, on its thread ---------------------------------------------------- */
@@ -315,20 +324,21 @@ void ls_pool_enter_phase(struct ls_pool_worker *w, int phase);
  * `from`. The change is relaxed: it does not make other writes of the thread visible. */
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to);
 
-/* Runs a thread of the pool's own: pinning, name, start hook, loop, stop hook. `worker` is a struct
- * ls_pool_worker. */
+/* Body of a thread that the pool has started: pins and names the thread, runs the start hook, the
+ * jobs and the stop hook. `worker` is a struct ls_pool_worker. */
 void *ls_pool_thread(void *worker);
 
 /* Runs the start hook of worker 0 on the owner's thread, in a pool with caller_works. Latches and
  * returns its error. */
 int ls_pool_start_caller(ls_pool *pool);
 
-/* Ends worker 0 on the owner's thread: runs the remaining jobs in its inbox, and its stop hook.
- * Does nothing in a pool without caller_works, or if the start hook has failed. */
+/* Ends worker 0 of a pool with caller_works, on the owner's thread: runs the remaining jobs in the
+ * worker's inbox, and the stop hook. Does nothing in a pool without caller_works, or if the start
+ * hook has failed. */
 void ls_pool_end_caller(ls_pool *pool);
 
 /* Waits until every lent thread that has given its worker back has made its last access to the
- * pool. Only then may the pool be freed: a lent thread cannot be joined. */
+ * pool. The pool may be freed only after this wait, because a lent thread cannot be joined. */
 void ls_pool_await_lent(ls_pool *pool);
 
 #endif

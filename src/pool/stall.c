@@ -1,5 +1,5 @@
-/* Workers whose jobs do not return: abandoning such workers, and destroying a pool that has them.
- * pool.h explains lent threads and phases. */
+/* Workers whose jobs do not return: abandoning such workers, and destroying a pool that has such
+ * workers. pool.h explains lent threads and phases. */
 #include "base/error.h"
 #include "pool/pool.h"
 
@@ -46,7 +46,7 @@ static bool this_ended(void *arg)
     return has_ended(arg);
 }
 
-/* Returns whether all workers have ended, except abandoned ones that are still inside a job. */
+/* Returns whether all workers have ended, except abandoned workers that are still inside a job. */
 static bool all_able_ended(void *arg)
 {
     const ls_pool *pool = arg;
@@ -59,17 +59,18 @@ static bool all_able_ended(void *arg)
     return true;
 }
 
-/* Ends one worker after the wait of end_workers. If the worker has ended, its thread is joined. If
- * the worker is still in a job or in its start hook, its thread is left running. If the worker is
- * already in its stop hook, this function waits for it if there is no time limit (`no_limit`), and
- * otherwise leaves it running. Threads that the host program lent cannot be joined;
- * ls_pool_await_lent waits for them. */
+/* Ends one worker after the wait of end_workers.
+ * - If the worker has ended, its thread is joined.
+ * - If the worker is still in a job or in its start hook, its thread is left running.
+ * - If the worker is already in its stop hook, this function waits for the end of the hook if there
+ *   is no time limit (`no_limit`). With a time limit, the thread is left running.
+ * Threads that the host program lent cannot be joined; ls_pool_await_lent waits for them. */
 static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool no_limit)
 {
-    /* The worker must run no more jobs if its present job returns later. */
+    /* The worker must run no further jobs after its present job, which can return later. */
     ls_latch_set_mute(&pool->latch, &w->abandoned);
-    /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
-     * join, or by the acquire load of its phase. */
+    /* The exchanges below are relaxed. The writes of a thread that has ended become visible to this
+     * thread by the join, or by the acquire load of the worker's phase. */
     bool busy = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
                 ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
     if (!w->own && !busy && no_limit)
@@ -87,7 +88,7 @@ static bool is_left_running(const struct ls_pool_worker *w)
 }
 
 /* Frees the whole pool if no thread was left running. Otherwise frees only the inboxes of the
- * workers that have ended, because a thread that is still running may access all other memory of
+ * workers that have ended, because a thread that is still running can access all other memory of
  * the pool. */
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
@@ -129,7 +130,8 @@ int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
     int status = ls_pool_check_owner(pool, err);
     if (status)
         return status;
-    /* pthread_join is a cancellation point, and must not end the thread here. */
+    /* pthread_join is a cancellation point (pthread_cancel). The calling thread must not end
+     * here. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
     status = end_workers(pool, timeout, err);
     pthread_setcancelstate(cancelable, NULL);

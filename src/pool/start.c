@@ -42,8 +42,8 @@ static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error
     return LS_OK;
 }
 
-/* Decides each worker's CPUs. Returns the number of usable CPUs; threads may spin only if each of
- * them can have a CPU. */
+/* Decides each worker's CPUs. Returns the number of usable CPUs. (Threads may spin only if each
+ * thread can have a CPU of its own.) */
 static int plan_cpus(ls_pool *pool)
 {
     const ls_pool_options *o = &pool->options;
@@ -89,7 +89,7 @@ static int init_workers(ls_pool *pool, ls_error *err)
         ls_park_init(&w->idle, 0);
         ls_ring_share_consumer(&w->inbox, &w->idle);
     }
-    /* The owner is an additional thread unless it works as worker 0. */
+    /* The owner counts as an additional thread unless it works as worker 0. */
     pool->habit.allowed = ls_spins_for(pool->workers + !o->caller_works, cpus) > 0;
     ls_park_init(&pool->owner, 0);
     return LS_OK;
@@ -138,8 +138,8 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
     return status;
 }
 
-/* Starts the pool's own threads. *started receives the number of workers whose threads have been
- * started, also after a failure: these are the workers 0 … *started − 1. */
+/* Starts the pool's own threads. Sets *started, also after a failure: the workers 0 … *started − 1
+ * have been started, as far as the pool starts their threads. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
     char why[LS_REASON];

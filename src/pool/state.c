@@ -30,8 +30,8 @@ uint64_t ls_pool_pending(const struct ls_pool_worker *w)
     /* `submitted` cannot be less than `finished` here. The owner increments `submitted` before it
      * pushes a job (release), and the worker pops the job (acquire) before it increments `finished`
      * (release), which is loaded above (acquire). So the increment of `submitted` for each finished
-     * job happens before the load of `submitted`. The comparison protects the result in a test that
-     * weakens one of these orders. */
+     * job happens before the load of `submitted`. The comparison below protects the result in a
+     * test that weakens one of these orders. */
     return submitted > finished ? submitted - finished : 0;
 }
 
@@ -93,9 +93,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Adds a worker's counters to `sum`. The worker may change the counters while they are read one
- * after another. So each counter that can be no larger than another one (dropped ≤ finished ≤
- * submitted, failed ≤ run, sleeps ≤ waits) is made consistent with it. */
+/* Adds a worker's counters to `sum`. The worker can change the counters while this function reads
+ * them one after another. So the function corrects the values that it has read until they satisfy
+ * dropped ≤ finished ≤ submitted, failed ≤ run and sleeps ≤ waits. */
 static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
 {
     uint64_t dropped = value(&w->dropped), sleeps = value(&w->sleeps), failed = value(&w->failed);

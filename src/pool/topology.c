@@ -32,7 +32,7 @@ static bool read_line(char *line, int size, const char *path)
 }
 
 /* Returns the lowest CPU of the core that `cpu` belongs to, or `cpu` itself if the system does not
- * tell. */
+ * report it. */
 static int core_of(int cpu, const char *root)
 {
     char path[PATH_BYTES], line[256];
@@ -52,8 +52,9 @@ void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root)
         core->id[i] = (unsigned short)core_of(cpus->id[i], root);
 }
 
-/* Sorts the list by (core, CPU), so that CPUs of one core are adjacent. Insertion sort is stable,
- * which keeps the CPUs of a core in ascending order, and fast because the list is nearly sorted. */
+/* Sorts the list by (core, CPU), so that CPUs of one core are adjacent. The insertion sort is
+ * stable, so the CPUs of a core stay in ascending order. It is fast here because the list is nearly
+ * sorted. */
 static void sort_by_core(ls_cpus *cpus, const char *root)
 {
     ls_cpus core;
@@ -102,8 +103,8 @@ int ls_usable_cpus(int allowed, double quota)
     return n < 1 ? 1 : n;
 }
 
-/* Returns the quota in CPUs from the texts of two numbers in microseconds, or 0 if there is no
- * quota. For "no quota" cgroup v2 writes "max", and v1 a negative number. */
+/* Returns the quota in CPUs, quota / period, from the texts of these two numbers in microseconds; 0
+ * if there is no quota. For "no quota" cgroup v2 writes "max", and v1 a negative number. */
 static double quota_of(const char *quota, const char *period)
 {
     double q = strtod(quota, NULL);
@@ -111,13 +112,14 @@ static double quota_of(const char *quota, const char *period)
     return q > 0 && p > 0 ? q / p : 0;
 }
 
-/* Returns the smaller of two quotas, where 0 means none. */
+/* Returns the smaller of two quotas, where 0 means no quota. */
 static double smaller(double a, double b)
 {
     return a > 0 && (a < b || b == 0) ? a : b;
 }
 
-/* Returns the quota of the group in directory `dir`, of cgroup v2 or v1, or 0 if there is none. */
+/* Returns the quota of the cgroup (v2 or v1) whose directory is `dir`, or 0 if the cgroup has no
+ * quota. */
 static double group_quota(const char *dir)
 {
     char path[PATH_BYTES + 32], quota[128], period[128];
@@ -229,8 +231,8 @@ int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n,
     if (share < 1 || want > share)
         return 0;
     /* The first `rest` workers get one CPU more, as in ls_split (<lockstep/split.h>). ls_split is
-     * not called here, because the pool can be linked as a library of its own that does not contain
-     * it. */
+     * not called here, because the pool can be linked as a separate library, which does not contain
+     * ls_split. */
     int begin = w * share + (w < rest ? w : rest);
     part->count = share + (w < rest);
     memcpy(part->id, all->id + begin, (size_t)part->count * sizeof part->id[0]);
@@ -265,8 +267,8 @@ void ls_leave_cpu(int cpu)
         return;
     rest = all;
     CPU_CLR_S((size_t)cpu, sizeof rest, rest.part);
-    /* The first call fails if the mask has no other CPU. The second call restores the mask; it does
-     * not move the thread back. */
+    /* The first call moves the thread; it fails if the mask has no other CPU. The second call
+     * restores the mask; it does not move the thread back. */
     if (sched_setaffinity(0, sizeof rest, rest.part) == 0)
         (void)sched_setaffinity(0, sizeof all, all.part);
 }

@@ -17,7 +17,8 @@
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
     /* acquire: pairs with the release in ls_pool_cancel, which latches LS_ECANCELED before it sets
-     * `canceled`. So a job is dropped only after the error was latched. The worker then stores
+     * `canceled`. (To *latch* an error is to store it as the pool's first error.) So a job is
+     * dropped because of the cancel only after the error was latched. The worker then stores
      * `finished` with release order, so an owner that sees the dropped job finished also sees the
      * latched error. */
     if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) ||
@@ -57,7 +58,7 @@ void ls_pool_drain(struct ls_pool_worker *w)
         ls_pool_do_job(w, &job);
 }
 
-/* Arguments and result of an attempt to pop a job; a wait repeats the attempt. */
+/* Arguments and result of an attempt to pop a job. A waiting worker repeats the attempt. */
 struct attempt {
     struct ls_pool_worker *w;
     struct ls_pool_job *job; /* receives the job */
@@ -71,7 +72,8 @@ static bool popped(void *arg)
     return a->status != LS_EAGAIN;
 }
 
-/* Sleeps until a job was popped or the inbox is closed and empty; counts how often it sleeps. */
+/* Sleeps until a job was popped, or the inbox is closed and empty. Counts how often the worker
+ * sleeps. */
 static void sleep_until_popped(struct attempt *a)
 {
     struct ls_pool_worker *w = a->w;
@@ -86,7 +88,8 @@ static void sleep_until_popped(struct attempt *a)
     ls_pool_slept(&w->habit, ls_now_ns() - begin_ns);
 }
 
-/* Moves this thread away from the owner's CPU. Lent threads and pinned threads are not moved. */
+/* Moves this thread to another CPU if it runs on the CPU on which the owner last woke a worker.
+ * Lent threads and pinned threads are not moved. */
 static void step_aside(const struct ls_pool_worker *w)
 {
     /* relaxed: an outdated value only costs time. */
@@ -160,7 +163,8 @@ void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
 
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
 {
-    /* relaxed: after this exchange no thread relies on data that the other has written. */
+    /* relaxed: after this exchange neither the worker's thread nor the destroying thread relies on
+     * data that the other has written. */
     return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }
@@ -199,9 +203,9 @@ void *ls_pool_thread(void *worker)
     }
     ls_pool_enter_phase(w, LS_PHASE_RUNNING);
     ls_pool_work(w);
-    /* If this thread was left running, the caller's data may have been freed, so no code of the
-     * caller may run, including the stop hook. The part of the pool that this thread still accesses
-     * is never freed. */
+    /* If the pool was destroyed and this thread was left running, the pool's user has possibly
+     * freed the data of its jobs and hooks. So no code of the user may run here, the stop hook
+     * included. The part of the pool that this thread still accesses is never freed. */
     if (!ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_STOPPING))
         return NULL;
     ls_pool_stop_hook(w);
@@ -219,8 +223,8 @@ void *ls_pool_thread(void *worker)
 #define LS_POOL_GIVE_RELEASE memory_order_release
 #endif
 
-/* Does nothing. In one test the function sleeps instead; the test checks that the pool is not freed
- * between the change of the phase and the unlock. */
+/* Does nothing in the library. In one test the function sleeps instead; that test checks that the
+ * pool is not freed between the change of the phase and the unlock (give_back). */
 static void linger(void)
 {
 #ifdef LS_POOL_LINGER_NS
@@ -248,9 +252,9 @@ static int take(ls_pool *pool, int worker, ls_error *err)
     return LS_OK;
 }
 
-/* Gives the worker back, as the last access of a lent thread to the pool: changes the worker's
- * phase from `from` to `to` and wakes the owner. Returns false, and changes nothing, if the phase
- * is not `from` because the worker was left running.
+/* Gives the worker back to the pool: changes the worker's phase from `from` to `to` and wakes the
+ * owner. This is the last access of a lent thread to the pool. Returns false, and changes nothing,
+ * if the phase is not `from` because the worker was left running.
  *
  * The pool's memory must not be freed before this function has unlocked the mutex. The thread that
  * destroys the pool cannot join a lent thread. Instead, after it has seen the new phase, the

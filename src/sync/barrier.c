@@ -12,7 +12,8 @@
  * and check that ThreadSanitizer reports it (tests/sync/weakened_orders.sh).
  *
  * LS_BARRIER_ARRIVE: release publishes what the arriving rank wrote before. Acquire lets the last
- * arrival see what the other ranks published, because it returns without another load of the word.
+ * rank to arrive see what the other ranks published, because that rank returns without another load
+ * of the word.
  * LS_BARRIER_OBSERVE: acquire lets a waiting rank see what all ranks published. barrier.h has the
  * whole proof. */
 #ifndef LS_BARRIER_ARRIVE
@@ -57,8 +58,8 @@ void ls_barrier_fini(ls_barrier *barrier)
 
 void ls_barrier_abort(ls_barrier *barrier)
 {
-    /* relaxed: an abort publishes nothing of this thread. As a read-modify-write it continues the
-     * release sequences of the arrivals before it. */
+    /* relaxed: an abort publishes nothing of this thread. The abort is a read-modify-write, so it
+     * continues the release sequences of the arrivals before it. */
     atomic_fetch_or_explicit(&barrier->state, ABORTED, memory_order_relaxed);
     ls_park_wake(&barrier->park);
 }
@@ -116,7 +117,7 @@ static bool arrive(struct passage *p)
 }
 
 /* Sets the abort bit after the deadline has passed, unless the round was decided meanwhile. Returns
- * whether this rank has set it. */
+ * whether this rank has set the bit. */
 static bool give_up(struct passage *p)
 {
     while (!decided(p)) {
@@ -167,11 +168,11 @@ int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_erro
      * returned when the round before was released, so the thread has read or written a value of the
      * current round. By coherence this load returns no older value. It returns no value of a later
      * round, because the current round cannot be released before this rank has arrived. (If the
-     * barrier is aborted, the number does not matter: the arrival below is refused.) */
+     * barrier is aborted, the number does not matter, because the arrival below is refused.) */
     struct passage p = {.barrier = barrier};
     p.state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
     p.round = round_of(p.state);
-    /* relaxed: the arrival that follows publishes it. */
+    /* relaxed: the arrival that follows publishes the number. */
     atomic_store_explicit(&barrier->arrivals[rank].round, p.round + 1, memory_order_relaxed);
     if (!arrive(&p))
         return ls_fail(err, LS_EABORTED, "the barrier was aborted");

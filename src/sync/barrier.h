@@ -1,19 +1,23 @@
-/* A barrier for N ranks in which every round ends in the same way for all ranks.
+/* A barrier for N threads, called ranks and numbered from 0. Every round of the barrier ends in the
+ * same way for all ranks.
  *
  *     ls_barrier b;
  *     ls_barrier_init(&b, host, 4, spins, &err);
  *     ls_barrier_wait(&b, rank, deadline_ns, &err);   // each of the 4 threads, round after round
- *     ls_barrier_abort(&b);                           // any thread: no rank passes any more
+ *     ls_barrier_abort(&b);                           // any thread: all later waits fail
  *
- * Commit point. One atomic word holds the number of the round, the number of ranks that have
- * arrived, and the abort bit. A round ends in one of two ways. The arrival of the last rank
- * *releases* the round: it increments the number of the round. Or a call of ls_barrier_abort, or
- * the first rank whose deadline passes, sets the abort bit. Both are read-modify-writes of the
- * word, so one of them comes first in the modification order of the word. If the release comes
- * first, the round is over before the bit is set. If the bit is set first, all later arrivals are
- * refused, the value of the word never changes again, and the round is never released. So every
- * rank reads the same decision from the word, however late it reads. Hence in each round either all
- * ranks return LS_OK or none does.
+ * The *commit point* of a round is the change of one atomic word that decides how the round ends.
+ * The word contains the number of the round, the number of ranks that have arrived, and the abort
+ * bit. A round ends in one of two ways:
+ * - The arrival of the last rank *releases* the round: that arrival increments the number of the
+ *   round.
+ * - A call of ls_barrier_abort, or the first rank whose deadline passes, sets the abort bit.
+ *
+ * Both changes are read-modify-writes of the word, so one of them comes first in the modification
+ * order of the word. If the release comes first, the round is over before the bit is set. If the
+ * bit is set first, all later arrivals are refused, the value of the word never changes again, and
+ * the round is never released. So every rank reads the same decision from the word, however late
+ * the rank reads. Hence in each round either all ranks return LS_OK or none does.
  *
  * The barrier is a sense-reversing barrier whose sense is the number of the round. A rank reads the
  * number of the round that it enters from the word. Until the rank has arrived, the number stays
@@ -27,8 +31,8 @@
  * arrival L comes after every A(r) and has acquire order. L reads a value from the release sequence
  * of each A(r), so each A(r) synchronizes with L. A waiting rank returns LS_OK after an acquire
  * load has read the value of L or a later value. That value is in the release sequence of each
- * A(r), and of L itself, so each of them synchronizes with the load. Hence the writes of all ranks
- * happen before the return of each rank.
+ * A(r), and of L itself, so each A(r), and L, synchronizes with the load. Hence the writes of all
+ * ranks happen before the return of each rank.
  */
 #ifndef SYNC_BARRIER_H
 #define SYNC_BARRIER_H
@@ -56,8 +60,9 @@ typedef struct ls_barrier {
     alignas(64) ls_park park;                 /* park word of the waiting ranks */
 } ls_barrier;
 
-/* Initialises a barrier for ranks 0 … ranks − 1. `spins` is a result of ls_spins_for. `host` may be
- * NULL. Errors: LS_EINVAL, LS_ENOMEM. */
+/* Initialises a barrier for ranks 0 … ranks − 1. `spins` is the number of checks that a waiting
+ * rank makes before it sleeps, a result of ls_spins_for (sync/park.h). `host` may be NULL. Errors:
+ * LS_EINVAL, LS_ENOMEM. */
 int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigned spins,
                     ls_error *err);
 
@@ -70,28 +75,32 @@ void ls_barrier_fini(ls_barrier *barrier);
  * - deadline_ns: in the time of ls_now_ns; UINT64_MAX: no deadline. If the process is stopped
  *   during the wait, the deadline moves by the duration of the stop (base/clock.h).
  *
- * Returns LS_OK if all ranks have arrived; LS_EABORTED if the barrier is aborted; or LS_ETIMEDOUT
- * if the deadline has passed, with a message that names the missing ranks, after it has aborted the
- * barrier for all ranks. If the deadline passes while the last rank arrives, the commit point
- * decides: LS_OK for all ranks or for none. */
+ * Returns
+ * - LS_OK if all ranks have arrived;
+ * - LS_EABORTED if the barrier is aborted;
+ * - LS_ETIMEDOUT if the deadline of this rank has passed. This call has then aborted the barrier
+ *   for all ranks, and its message names the missing ranks.
+ *
+ * If the deadline passes while the last rank arrives, the commit point decides whether all ranks
+ * return LS_OK or none does. */
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err);
 
 /* Aborts the barrier permanently: every rank that waits, and every later call, returns LS_EABORTED.
- * Ranks that continue need a new barrier. A round that was released before stays released: its
- * ranks return LS_OK, including those that have not noticed the release yet. Any thread, any number
- * of times. */
+ * Ranks that continue need a new barrier. A round that was released before the abort stays
+ * released: all its ranks return LS_OK, including the ranks that have not noticed the release yet.
+ * Any thread, any number of times. */
 void ls_barrier_abort(ls_barrier *barrier);
 
 /* Returns whether the barrier is aborted. If the result is true, the caller sees everything that
  * each rank wrote before the rank's last accepted arrival. (An arrival after the abort is refused;
- * what the rank wrote before a refused arrival may be invisible.) The reason: an accepted arrival
+ * what the rank wrote before a refused arrival can be invisible.) The reason: an accepted arrival
  * precedes the abort in the modification order of the word, so the abort belongs to the release
  * sequence of the arrival, and the word is loaded with acquire order. Any thread. */
 bool ls_barrier_aborted(const ls_barrier *barrier);
 
 /* Returns whether `rank` has called ls_barrier_wait for the current round. The function serves to
  * find ranks that hang. A rank that arrives after an abort does not hang, so the result is true for
- * it, although the barrier refused its arrival. Any thread. */
+ * that rank, although the barrier refuses its arrival. Any thread. */
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank);
 
 #endif

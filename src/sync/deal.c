@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 /* A claim of an item: changes a gap's word from `*seen` to `now`. If the word has another value,
- * the claim fails and stores that value in `*seen`. It is a macro so that a test can replace it by
- * a plain store and check that ThreadSanitizer reports the items that are dealt twice
+ * the claim fails and stores that value in `*seen`. The claim is a macro so that a test can replace
+ * it by a plain store and check that ThreadSanitizer reports the items that two takers get
  * (tests/sync/weakened_orders.sh). */
 #ifndef LS_DEAL_CLAIM
 #define LS_DEAL_CLAIM(word, seen, now)                                                             \
@@ -18,7 +18,7 @@
                                           memory_order_relaxed)
 #endif
 
-/* The items between the first items of two neighbours. */
+/* The items between the first items of takers i and i + 1. */
 typedef struct gap {
     /* Bits 32 … 63 are the round, bits 16 … 31 the number of items taken from the right (high) end,
      * bits 0 … 15 the number of items taken from the left (low) end. */
@@ -119,8 +119,8 @@ static int taken_from_right(uint64_t taken)
     return (int)(taken >> 16 & 0xffff);
 }
 
-/* Returns the gap's word as it counts for `round`: the word itself, or, if the word is of an
- * earlier round, a word for `round` with no items taken. */
+/* Returns the state of the gap in `round`, in the format of the gap's word. If the word belongs to
+ * an earlier round, no item has been taken in `round` yet. */
 static uint64_t taken_in(const gap *g, uint32_t round)
 {
     const uint64_t taken = atomic_load_explicit(&g->taken, memory_order_relaxed);
@@ -166,8 +166,8 @@ int ls_deal_take(ls_hand *hand)
     gap *right = hand->taker + 1 < deal->takers ? &deal->gap[hand->taker] : NULL;
     const int on_left = left ? left_in(left, round) : 0;
     const int on_right = right ? left_in(right, round) : 0;
-    /* Tries the gap with more items first. If other takers have emptied it meanwhile, tries the
-     * other gap. */
+    /* Tries the gap with more items first. If that gap has become empty since its items were
+     * counted, tries the other gap. */
     const bool left_first = on_left > on_right;
     for (int k = 0; k < 2; k++) {
         const bool from_left = left_first == (k == 0);

@@ -1,4 +1,4 @@
-/* heartbeat.h explains beats, places, marks and silence. */
+/* heartbeat.h explains beats, places, marks, silence and suspicion. */
 #include "sync/heartbeat.h"
 
 #include "base/clock.h"
@@ -14,32 +14,38 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
     return (int)(atomic_load_explicit(&heartbeat->word, memory_order_relaxed) & LS_PLACE_MAX);
 }
 
-/* Returns how much of the attended time since the last look counts against a silent thread.
- * `before` and `now` are its states at the last look and at this one.
+/* Returns how much of `attended_ns` counts against a silent thread. `attended_ns` is the *attended*
+ * time: the time since the last look, without time for which the whole process was stopped.
+ * `before` and `now` are the silent thread's states at the last look and at this look.
  *
  * A deadline is meant to find threads that hang. A thread can hang asleep, in a call that does not
- * return (usually of a driver), or running, in a loop that does not end. Time counts in both cases.
- * Time must not count while the thread cannot run, for which there are two reasons:
+ * return (usually a call of a driver), or running, in a loop that does not end. Time counts in both
+ * cases. Time must not count while the thread cannot run. There are two reasons why a thread cannot
+ * run:
  *
- * - All threads are stopped, including the watcher. The watcher notices it by its own absence,
- *   because it meant to look again much earlier (ls_attended_ns).
+ * - All threads are stopped, including the watcher. The watcher then looks again much later than it
+ *   planned. ls_attended_ns (base/clock.h) concludes from this delay that the process was stopped,
+ *   and does not count the excess.
  * - Only this thread cannot run: no CPU is free for it (state R, but it does not run), or a
- *   debugger stops it (t, T). In these states only the time for which it did run counts. That is
- *   none for a stopped thread, a part for a thread on an overloaded machine, and all for a thread
- *   that spins.
+ *   debugger stops it (t, T). In these states only the time for which the thread did run counts. A
+ *   stopped thread runs for none of the time, a thread on an overloaded machine for a part of it,
+ *   and a thread that spins for all of it.
  *
- * For a sleeping thread all time counts except the time on the run queue, because a thread that
- * alternately sleeps and wakes waits for a CPU each time. The kernel adds a wait to queued_ns when
- * the wait is over. So queued_ns may grow by more than the time since the last look; the excess is
- * time before that look.
+ * For a sleeping thread all time counts except the time on the run queue. (A thread that
+ * alternately sleeps and wakes waits for a CPU each time.) The kernel adds a wait to queued_ns when
+ * the wait is over. So queued_ns can grow by more than the time since the last look, if the wait
+ * began before that look. The subtraction below therefore stops at 0.
  *
- * Before the thread is suspected, and on systems that report nothing about threads, all attended
- * time counts, except time for which the watcher itself lacked a CPU, since the thread may have
- * lacked one as well. So a hung thread is found on every system, but a thread without a CPU is
- * recognised only on Linux with /proc. The watched thread may be waiting inside an op for another
- * thread of its team. It is then asleep, and its time counts, even if the other thread lacks a
- * CPU. */
-static uint64_t count(const ls_thread_use *before, const ls_thread_use *now, uint64_t attended_ns)
+ * The states are unknown before the watcher suspects the thread, and on systems that report nothing
+ * about threads. Attended time then counts up to LS_ATTENTION_NS a look. A larger `attended_ns`
+ * contains time for which the watcher lacked a CPU, and the thread can have lacked a CPU as well.
+ * So a hung thread is found on every system, but a thread without a CPU is recognised only on Linux
+ * with /proc.
+ * The watched thread can be asleep inside an op (one operation of the model) because it waits for
+ * another thread of its team (the threads that compute an op together). Its time then counts, even
+ * if the other thread lacks a CPU. */
+static uint64_t counted_ns(const ls_thread_use *before, const ls_thread_use *now,
+                           uint64_t attended_ns)
 {
     if (before->state == 0 || now->state == 0)
         return attended_ns < LS_ATTENTION_NS ? attended_ns : LS_ATTENTION_NS;
@@ -55,7 +61,7 @@ void ls_silence_look(ls_silence *s, const ls_heartbeat *heartbeat, int thread, u
                      uint64_t suspicious_ns)
 {
     const ls_thread_use before = s->use;
-    /* A single load, so that the place belongs to the beat that was counted. */
+    /* The count and the place come from a single load, so that both belong to the same beat. */
     uint64_t word = atomic_load_explicit(&heartbeat->word, memory_order_relaxed);
     if (word >> 24 != s->count || s->since_ns == 0) {
         *s = (ls_silence){word >> 24, (int)(word & LS_PLACE_MAX), ls_now_ns(), 0, {0}};
@@ -63,7 +69,7 @@ void ls_silence_look(ls_silence *s, const ls_heartbeat *heartbeat, int thread, u
     }
     if (s->held_ns + LS_ATTENTION_NS >= suspicious_ns)
         ls_thread_look(&s->use, thread);
-    s->held_ns += count(&before, &s->use, attended_ns);
+    s->held_ns += counted_ns(&before, &s->use, attended_ns);
 }
 
 /* ---- marks ----------------------------------------------------------------------------------- */
@@ -99,7 +105,7 @@ int ls_marks_take(ls_marks *marks, ls_mark *out)
 /* ---- states of threads ----------------------------------------------------------------------- */
 
 /* The link reads "12/task/34". Its last part is the thread's number in the PID namespace of this
- * /proc, which may differ from the number that gettid returns. */
+ * /proc. It can differ from the number that gettid returns. */
 int ls_thread_self(void)
 {
     char link[64];

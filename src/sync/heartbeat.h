@@ -3,12 +3,12 @@
  *     ls_beat(&heartbeat, place);              // the working thread, as often as it likes
  *
  *     ls_silence_look(&silence, &heartbeat, …);   // a watcher, from time to time
- *     if (silence.held_ns > limit) …              // silent for longer than the limit: it hangs
+ *     if (silence.held_ns > limit) …              // silent for longer than the limit: hangs
  *
  * The file has three parts. Heartbeats show that a thread makes progress. Marks record which phase
  * of its work a thread was in, and when, for a timeline. ls_thread_look asks the system what a
- * thread does. A *place* is the number of a phase of the work; the working thread and its watchers
- * agree on the numbers.
+ * thread does. A *beat* is a report of the working thread that it makes progress. A *place* is the
+ * number of a phase of the work; the working thread and its watchers agree on the numbers.
  *
  * Threads: one thread beats a heartbeat; any number of threads watch it.
  *
@@ -16,9 +16,9 @@
  * it that anything else that the thread wrote is visible. Reads of one atomic word never go
  * backwards (coherence), so a count that differs from the last one seen belongs to a later beat. A
  * store that becomes visible late makes a thread look silent for a few nanoseconds longer, while
- * limits are milliseconds; it cannot make a silent thread look alive. The number of beats and the
- * place are parts of one word, so the two that a load returns always belong to the same beat, and a
- * later load never returns those of an earlier beat.
+ * limits are milliseconds. A late store cannot make a silent thread look alive. The number of beats
+ * and the place are parts of one word. So the number and the place that a load returns always
+ * belong to the same beat, and a later load never returns an earlier beat.
  */
 #ifndef SYNC_HEARTBEAT_H
 #define SYNC_HEARTBEAT_H
@@ -37,10 +37,11 @@
  *     ls_marks_put(&marks, place, 7);               // the working thread, as often as it likes
  *     while (ls_marks_take(&marks, &mark)) …        // the reader, from time to time
  *
- * A mark costs one reading of the clock and one item of a ring (ring.h). If the reader is too slow,
- * marks are dropped and counted; the working thread never waits. Once the ring has a free slot, the
- * next mark is preceded by a mark with the place LS_MARKS_LOST, whose `number` is the number of
- * dropped marks. In any other mark `number` is data of the caller, such as the number of a step. */
+ * A *mark* says that a thread was in one place at one time. A mark costs one reading of the clock
+ * and one item of a ring (a bounded queue, ring.h). If the reader is too slow, marks are dropped
+ * and counted; the working thread never waits. Once the ring has a free slot, the next mark is
+ * preceded by a mark with the place LS_MARKS_LOST, whose `number` is the number of dropped marks.
+ * In any other mark `number` is data of the caller, such as the number of a step. */
 
 /* Value of ls_mark.place in a mark that stands for `number` dropped marks. */
 #define LS_MARKS_LOST (-1)
@@ -78,14 +79,16 @@ int ls_marks_take(ls_marks *marks, ls_mark *out);
  * Reading them costs several system calls, so it is done only for threads that are suspected to
  * hang. */
 typedef struct ls_thread_use {
-    char state;         /* 'R': running or runnable; 'S', 'D': asleep; 'T', 't': stopped; 0:
-                         * unknown */
+    char state;         /* 'R': running or runnable; 'S', 'D': asleep; 'T', 't': stopped, by a
+                         * signal or a debugger; 0: unknown */
     uint64_t ran_ns;    /* time on a CPU since the thread began */
-    uint64_t queued_ns; /* time since the thread began in which it was runnable but had no CPU; the
-                         * kernel adds each such wait when the wait is over */
+    uint64_t queued_ns; /* total time for which the thread was runnable but had no CPU, since the
+                         * thread began; the kernel adds each wait for a CPU when that wait is
+                         * over */
 } ls_thread_use;
 
-/* Returns the kernel's number of the calling thread, for ls_thread_look, or 0 if it is unknown. */
+/* Returns the kernel's number of the calling thread, for ls_thread_look, or 0 if the number is
+ * unknown. */
 int ls_thread_self(void);
 
 /* Reads state and times of the thread with the kernel's number `thread`. Returns false, with the
@@ -132,24 +135,26 @@ typedef struct ls_silence {
     uint64_t count;    /* number of beats at the last look */
     int place;         /* place of the last beat */
     uint64_t since_ns; /* time when that beat was first seen; 0: no look yet */
-    uint64_t held_ns;  /* the silence: time since the beat was first seen, without time in which the
-                        * thread could not run (see ls_silence_look) */
+    uint64_t held_ns;  /* the silence, that is, the time that counts against the thread: the time
+                        * since that beat was first seen, without time in which the thread could not
+                        * run (see ls_silence_look) */
     ls_thread_use use; /* the thread's state and times at the last look; state 0: the thread was not
-                        * suspected yet */
+                        * suspected yet (see ls_silence_look), or the state is unknown */
 } ls_silence;
 
 /* Looks at a heartbeat and updates the watcher's view. If the thread has beaten since the last
- * look, its silence becomes 0. Otherwise the time since the last look is added to the silence. Once
- * the thread is suspected, time in which it could not run is not added: time in which it was
- * stopped or waited in the run queue for a CPU. Time in which it slept in a system call is added.
- * Called by the watching thread.
+ * look, its silence becomes 0. Otherwise the time since the last look is added to the silence.
+ * After a long silence (suspicious_ns) the watcher *suspects* the thread. From then on, time in
+ * which the thread could not run is not added, because the thread was stopped or waited in the run
+ * queue for a CPU. Time in which the thread slept in a system call is added. Called by the watching
+ * thread.
  *
  * - thread: number of the beating thread (ls_thread_self), or 0 if unknown
  * - attended_ns: time since the last look, without time during which the whole process was stopped
- *   (ls_attended_ns)
- * - suspicious_ns: threshold in nanoseconds. From a silence of suspicious_ns − LS_ATTENTION_NS on,
- *   the watcher suspects the thread, and each look asks the system what the thread does
- *   (ls_thread_look) */
+ *   (ls_attended_ns in base/clock.h)
+ * - suspicious_ns: threshold in nanoseconds. From a silence of suspicious_ns − LS_ATTENTION_NS on
+ *   (LS_ATTENTION_NS is 50 ms, base/clock.h), the watcher suspects the thread, and each look asks
+ *   the system what the thread does (ls_thread_look) */
 void ls_silence_look(ls_silence *silence, const ls_heartbeat *heartbeat, int thread,
                      uint64_t attended_ns, uint64_t suspicious_ns);
 

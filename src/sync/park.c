@@ -48,10 +48,11 @@ void ls_park_init(ls_park *park, unsigned spins)
 uint32_t ls_park_prepare(ls_park *park)
 {
     /* acquire: synchronizes with every waker whose look precedes this announcement in the word's
-     * modification order, so the check that follows sees the changes of those wakers (park.h).
-     * release: a waker that reads the announcement sees what this thread did before it. The proof
-     * in park.h does not need the release: the release sequences of earlier looks continue through
-     * any read-modify-write. */
+     * modification order, so the check of the condition that follows sees the changes of those
+     * wakers (park.h).
+     * release: a waker that reads the announcement sees what this thread did before the
+     * announcement. The proof in park.h does not need the release: the release sequences of earlier
+     * looks continue through any read-modify-write. */
     return atomic_fetch_or_explicit(&park->word, ANNOUNCED, memory_order_acq_rel) | ANNOUNCED;
 }
 
@@ -100,7 +101,7 @@ bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t 
             return true;
         bool over = !ls_park_sleep(park, key, deadline_ns);
         /* If this thread is woken again and again, the kernel never reports that the deadline has
-         * passed, so it is checked here as well. */
+         * passed. So this loop checks the deadline as well. */
         if (over || (deadline_ns != UINT64_MAX && ls_now_ns() >= deadline_ns))
             return ready(arg);
     }

@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-/* The five memory orders that the ring depends on (ring.h has the proof). Each is a macro, so that
- * a test can weaken each one and check that ThreadSanitizer reports it
+/* The ring is a queue of slots with the counts `head` (items popped) and `tail` (items pushed).
+ * These are the five memory orders that the ring depends on (ring.h has the proof). Each is a
+ * macro, so that a test can weaken each one and check that ThreadSanitizer reports it
  * (tests/sync/weakened_orders.sh). */
 #ifndef LS_RING_TAIL_RELEASE /* producer: publishes the slot that it has written */
 #define LS_RING_TAIL_RELEASE memory_order_release
@@ -70,8 +71,8 @@ static void *slot(const ls_ring *ring, uint64_t position)
 
 int ls_ring_try_push_quietly(ls_ring *ring, const void *item)
 {
-    /* relaxed: the producer itself wrote the count, and nothing is read because of the closing
-     * bit. */
+    /* relaxed: the producer itself wrote the count. After it finds the closing bit, the producer
+     * reads nothing that the closing thread has written. */
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     if (tail & CLOSED)
         return LS_ECLOSED;
@@ -82,9 +83,9 @@ int ls_ring_try_push_quietly(ls_ring *ring, const void *item)
             return LS_EAGAIN;
     }
     memcpy(slot(ring, tail), item, ring->item_size);
-    /* Publishes the slot; pairs with the acquire in ls_ring_try_pop. It is a compare-exchange
-     * because it must fail if the ring was closed meanwhile; a store would erase the closing
-     * bit. */
+    /* Publishes the slot; pairs with the acquire in ls_ring_try_pop. The change is a
+     * compare-exchange because it must fail if the ring was closed since the load above; a store
+     * would erase the closing bit. */
     if (!atomic_compare_exchange_strong_explicit(&ring->tail, &tail, tail + 1, LS_RING_TAIL_RELEASE,
                                                  memory_order_relaxed))
         return LS_ECLOSED;
@@ -203,9 +204,9 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
 
 void ls_ring_close(ls_ring *ring)
 {
-    /* Pairs with the acquire in ls_ring_try_pop. As a read-modify-write it continues the producer's
-     * release sequence, so a consumer that reads the count from here still synchronizes with the
-     * producer. */
+    /* Pairs with the acquire in ls_ring_try_pop. This change is a read-modify-write, so it
+     * continues the producer's release sequence. Therefore a consumer that reads the value written
+     * here also synchronizes with the producer. */
     atomic_fetch_or_explicit(&ring->tail, CLOSED, LS_RING_CLOSE_RELEASE);
     ls_park_wake(ring->consumer);
     ls_park_wake(&ring->producer);
@@ -213,10 +214,10 @@ void ls_ring_close(ls_ring *ring)
 
 size_t ls_ring_length(const ls_ring *ring)
 {
-    /* `head` is read before `tail`, so that the difference is not negative. The consumer stored the
-     * value of `head` after it had read a value of `tail` that is at least as large. Its release
-     * store synchronizes with this acquire load, so by coherence the load of `tail` below returns
-     * that value of `tail` or a later one. If both counts change between the two loads, the
+    /* `head` is read before `tail`, so that the difference is not negative. Before the consumer
+     * stored the value h of `head`, it had read a value t ≥ h of `tail`. The consumer's release
+     * store of h synchronizes with this thread's acquire load of `head`. So by coherence the load
+     * of `tail` below returns t or a later value. If both counts change between the two loads, the
      * difference can exceed the capacity; the result is limited to the capacity then. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed) & ~CLOSED;

@@ -22,9 +22,9 @@
  *   the write of the slot happens before the read.
  * - From consumer to producer: the consumer reads the slot of item i, then stores i + 1 to `head`
  *   with release order. The producer overwrites that slot, with item i + capacity, only after an
- *   acquire load of `head` has returned at least i + 1. The load reads that store, or a later one,
- *   before which the consumer's read is sequenced as well: the read of the slot happens before the
- *   write.
+ *   acquire load of `head` has returned at least i + 1. The load reads that store or a later store
+ *   of the consumer. The consumer's read is sequenced before each of these stores, so the read of
+ *   the slot happens before the write.
  * - Closing: the closing bit is the top bit of `tail`. An item that is pushed before the first
  *   close will be delivered. A push after the first close fails. Each close sets the bit with
  *   release order. Only closes modify `tail` after the first close. A consumer that finds the bit
@@ -36,9 +36,9 @@
  * `head` and modifications of `tail`.
  *
  * The producer keeps a copy of the value that it last read from `head`, and reads `head` again only
- * if the ring is full by that copy. In the same way the consumer keeps a copy of `tail`, and reads
- * `tail` again only if the ring is empty by that copy. So the two cache lines rarely move between
- * CPUs.
+ * if the ring is full according to that copy. The consumer keeps a copy of `tail`, and reads `tail`
+ * again only if the ring is empty according to that copy. So the cache lines of `head` and `tail`
+ * rarely move between CPUs.
  */
 #ifndef SYNC_RING_H
 #define SYNC_RING_H
@@ -57,7 +57,8 @@ typedef struct ls_ring {
     size_t item_size;
     uint64_t capacity; /* a power of two */
     const ls_host *host;
-    ls_park *consumer; /* park word of the consumer: `own`, or one that several rings share */
+    ls_park *consumer; /* park word of the consumer: the field `own`, or a word that several rings
+                        * share */
     /* The producer's cache line. */
     alignas(64) _Atomic uint64_t tail; /* number of items pushed; top bit: the ring is closed */
     uint64_t head_seen;                /* last value that the producer read from `head` */
@@ -66,7 +67,8 @@ typedef struct ls_ring {
     uint64_t tail_seen;                /* last value that the consumer read from `tail` */
     /* Accessed when a side goes to sleep, or checks whether the other side sleeps. */
     alignas(64) ls_park producer; /* park word of the producer */
-    alignas(64) ls_park own;      /* default park word of the consumer */
+    alignas(64) ls_park own;      /* the ring's own park word for the consumer, unless
+                                   * ls_ring_share_consumer has set another */
 } ls_ring;
 
 /* Initialises a ring for `capacity` items of `item_size` bytes each. The capacity is rounded up to
@@ -88,18 +90,18 @@ void ls_ring_share_consumer(ls_ring *ring, ls_park *park);
  * ring is full) or LS_ECLOSED. Called by the producer. */
 int ls_ring_try_push(ls_ring *ring, const void *item);
 
-/* Does the same as ls_ring_try_push, but does not wake the consumer. A consumer that is awake may
- * see the item at once. One that sleeps sees it only after the next ls_ring_try_push or
- * ls_ring_push, which must follow. Called by the producer. */
+/* Does the same as ls_ring_try_push, but does not wake the consumer. A consumer that is awake can
+ * see the item at once. A sleeping consumer sees the item only after the next ls_ring_try_push or
+ * ls_ring_push, so the producer must call one of these functions later. Called by the producer. */
 int ls_ring_try_push_quietly(ls_ring *ring, const void *item);
 
 /* Copies the oldest item out of the ring. Returns LS_OK, LS_EAGAIN (the ring is empty), or
  * LS_ECLOSED (the ring is closed and every item has been popped). Called by the consumer. */
 int ls_ring_try_pop(ls_ring *ring, void *item);
 
-/* Pushes an item as ls_ring_try_push does, but waits for a free slot until `deadline_ns`, in the
- * time of ls_now_ns; UINT64_MAX: no deadline. Errors: LS_ETIMEDOUT, LS_ECLOSED (also if the ring is
- * closed during the wait). Called by the producer. */
+/* Pushes an item as ls_ring_try_push does, but waits for a free slot until `deadline_ns` (in the
+ * time of ls_now_ns; UINT64_MAX: no deadline). Errors: LS_ETIMEDOUT, LS_ECLOSED (also if the ring
+ * is closed during the wait). Called by the producer. */
 int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error *err);
 
 /* Waits until the ring has a free slot. Since only the producer fills the ring, the slot stays free
@@ -118,13 +120,14 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
 
 /* Closes the ring and wakes both sides. Later pushes fail; pops deliver the remaining items and
  * then fail. Several threads may close the ring. A consumer that finds the ring closed sees
- * everything that the thread of the first close did before that close. It also sees what the thread
- * of each later close did before, if that close had changed `tail` when the consumer read `tail`.
- * Any thread, any number of times. */
+ * everything that the thread of the first close did before that close. The consumer also sees what
+ * the thread of a later close did before that close, if that close had changed `tail` when the
+ * consumer read `tail`. Any thread, any number of times. */
 void ls_ring_close(ls_ring *ring);
 
-/* Returns the number of items in the ring. It is exact on the producer's or the consumer's thread
- * while the other side does nothing; otherwise it may be outdated when it is used. Any thread. */
+/* Returns the number of items in the ring. The number is exact on the producer's or the consumer's
+ * thread while the other side does nothing; at other times it can be outdated when the caller uses
+ * it. Any thread. */
 size_t ls_ring_length(const ls_ring *ring);
 
 #endif

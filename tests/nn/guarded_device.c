@@ -12,7 +12,8 @@
 #define GUARD 64
 #define WORD 0xA5 /* value of each guard byte */
 #define NONE 0xFF /* four bytes of this value are a NaN */
-/* number of guard floats after a parameter; they are zero, because ops process whole arenas */
+/* number of guard floats after a parameter. They are zero, because update ops process whole
+ * arenas */
 #define GUARD_FLOATS 16
 #define BOTH (2 * (size_t)GUARD)
 
@@ -244,7 +245,8 @@ static int spoil_gradients(guarded_op *op, ls_error *err)
     return rc;
 }
 
-/* The backward pass reads y and saved, so these buffers are not filled. */
+/* The backward pass reads the buffers y and saved, so this function does not fill these buffers
+ * with NaN. */
 static int guarded_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     guarded_op *op = (guarded_op *)base;
@@ -329,7 +331,7 @@ static const ls_op_impl impl = {
     .destroy = guarded_destroy,
 };
 
-/* Enlarges the sizes that the plan sees by the guards. */
+/* Adds the sizes of the guards to the sizes that the plan sees. */
 static void add_guards(guarded_op *op)
 {
     const ls_op *inner = op->inner;

@@ -1,4 +1,4 @@
-/* Functions that the tests of src/nn share: they make models from text, data, and an allocator that
+/* Functions that the tests of src/nn share. They make models from text, and data. An allocator
  * counts allocations and fails on request. */
 #ifndef TESTS_NN_FIXTURE_H
 #define TESTS_NN_FIXTURE_H
@@ -51,7 +51,7 @@ void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed)
 ls_replica_data make_data(uint32_t rows, ls_shape shape, int classes, uint64_t seed);
 void free_data(ls_replica_data *data);
 
-/* A gather that divides pixels by 255 and does no further normalisation. */
+/* Description of a gather op that divides pixels by 255 and does no further normalisation. */
 extern const ls_gather plain_pixels;
 
 /* ---- devices ---- */

@@ -1,6 +1,7 @@
-/* Tests the gradients of every layer type, in every sample model of that type. On the reference
- * back end in double, the gradient of the backward pass is compared with the slope of the loss.
- * Every other back end is compared with the reference. */
+/* Tests the gradients of every layer type, in every sample model of that type
+ * (ls_layer_type.samples). On the reference back end with sums in double, the gradient of the
+ * backward pass is compared with the slope of the loss. Every other back end is compared with the
+ * reference back end. */
 #include "nn/nn_fixture.h"
 
 #include "ref/ref.h"
@@ -15,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Comparisons use more than sixteen rows, because some kernels compute sixteen rows at a time.
- * Slopes use few rows, so that few relus switch. */
+/* Comparisons of back ends use more than sixteen rows, because some code computes sixteen rows at a
+ * time. Slopes use few rows, so that few relus *switch*: a relu switches if its input changes its
+ * sign. */
 enum { ROWS = 20, SLOPE_ROWS = 4, MANY_ROWS = 70 };
 
 /* A model and its replica on one device. */
@@ -107,8 +109,8 @@ static double trained_loss(probe *p)
     return (double)ls_replica_gradient_arena(p->replica)[ls_replica_tail_offset(p->replica)];
 }
 
-/* Returns the slope of the loss along weight i, from its value minus `step` to its value plus
- * `step`. */
+/* Returns the slope of the loss along weight i: the change of the loss between the weight's value
+ * minus `step` and its value plus `step`, divided by the change of the weight. */
 static double slope(probe *p, size_t i, float step)
 {
     float at = p->weights[i];
@@ -122,10 +124,10 @@ static double slope(probe *p, size_t i, float step)
     return (up - down) / ((double)high - (double)low);
 }
 
-/* Returns whether the slope agrees with the gradient for one of several steps. If a relu or a
- * maximum switches between the two points, the slope is not the derivative. With a smaller step
- * usually nothing switches, but the rounding of the loss has more influence. The test begins with
- * the largest step. */
+/* Returns whether the slope agrees with the gradient for one of several values of `step`. If a relu
+ * or a maximum switches between the two points, the slope is not the derivative. With a smaller
+ * `step` usually nothing switches, but the rounding of the loss has more influence. The function
+ * begins with the largest value. */
 static int agrees(probe *p, size_t i)
 {
     static const float steps[] = {4e-3f, 1e-3f, 2.5e-4f};
@@ -137,11 +139,11 @@ static int agrees(probe *p, size_t i)
     return 0;
 }
 
-/* Returns whether nine of ten numbers agree. All cannot agree, because in a large model some relu
- * always switches. */
+/* Returns whether nine of ten numbers agree. It is not required that all agree, because in a large
+ * model some relu always switches. */
 static int param_agrees(probe *p, const ls_param *param)
 {
-    /* about 60 numbers of a large parameter */
+    /* tries about 60 numbers of a large parameter */
     const size_t stride = param->count > 60 ? param->count / 60 : 1;
     size_t right = 0;
     size_t tried = 0;
@@ -160,9 +162,9 @@ static const ls_param *wrong_param(probe *p)
     return NULL;
 }
 
-/* Tries several sets of weights. With some weights a relu's input is nearly zero in a whole
- * channel, and a correct gradient seems wrong. With other weights it is found correct. A wrong
- * gradient is found wrong with all weights. */
+/* Tries several sets of weights, until the gradient is found correct. With some weights a relu's
+ * input is nearly zero in a whole channel, and a correct gradient seems wrong. A gradient that is
+ * really wrong is found wrong with all sets of weights. */
 static void check_slopes(const struct ls_layer_sample *sample)
 {
     probe p;
@@ -204,7 +206,8 @@ static void every_layer_type_occurs_in_its_samples(void **state)
 }
 
 #ifdef NEW_LAYER
-/* This program was built with an additional row in layers.def. */
+/* One of the two programs that contain this file is built with an additional row in the list of
+ * layer types. */
 static void the_new_layer_is_among_them(void **state)
 {
     (void)state;
@@ -223,7 +226,7 @@ static void gradients_are_slopes_of_the_loss(void **state)
             check_slopes(s);
 }
 
-#define TOLERANCE 3e-5 /* for fp32 compared with double, because terms of a sum may cancel */
+#define TOLERANCE 3e-5 /* largest error of fp32 compared with double; terms of a sum can cancel */
 
 /* ---- other back ends ------------------------------------------------------------------------ */
 
@@ -264,9 +267,10 @@ static double squares(const float *x, size_t n)
     return sum;
 }
 
-/* Returns the number to which errors of n numbers of a gradient are compared. This is the norm of
- * these numbers. If they are nearly zero compared with the whole gradient, it is derived from the
- * whole gradient. (A bias that changes all logits equally has the gradient zero.) */
+/* Returns the scale to which the error of n numbers of a gradient is compared. The scale is the
+ * norm of these numbers. If the numbers are nearly zero compared with the whole gradient, the scale
+ * is computed from the whole gradient instead. (A bias that changes all logits equally has the
+ * gradient zero.) */
 static double scale_of(const probe *p, double norm_squared, size_t n)
 {
     double mean = 0;

@@ -58,7 +58,7 @@ static void blocks_are_written_out(void **state)
     assert_reads(m, "b.0.sum", "b.0.side", "b.0.1");
     assert_reads(m, "b.1.conv", "b.0.sum", NULL);
     assert_reads(m, "b.1.side", "b.0.sum", NULL);
-    /* the default name of a use is its position in the list */
+    /* the default name of a use of a block is the position of the use in the list */
     assert_reads(m, "2.conv", "first", NULL);
     /* the name of a use stands for the output of its last layer */
     assert_reads(m, "left", "b.1.sum", NULL);
@@ -109,7 +109,7 @@ static void a_batch_norm_has_four_tensors_in_pytorchs_order(void **state)
     free_model(m);
 }
 
-/* Two layers must not drop the same elements. */
+/* Two dropout layers must not drop the same elements. */
 static void each_dropout_draws_from_a_stream_of_its_own(void **state)
 {
     (void)state;
@@ -186,8 +186,8 @@ static void buffers_share_memory_when_they_may(void **state)
     assert_int_equal(chain[0].at, 320);
 }
 
-/* No two buffers that are needed at the same time overlap, and the total size is close to the lower
- * bound. */
+/* Buffers that are needed at the same time must not overlap. The total size must be close to the
+ * lower bound. */
 static void random_buffers_never_overlap(void **state)
 {
     (void)state;

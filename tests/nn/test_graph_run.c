@@ -111,8 +111,8 @@ static void assert_same_arena(const bench *a, const bench *b, ls_arena which)
 static const char norm_json[] = "[{\"type\":\"batch_norm\",\"name\":\"n\",\"momentum\":0.3},"
                                 "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]";
 
-/* Writes the mean and the unbiased variance of one channel of the rows first … first + n − 1, of
- * pixels divided by 255. */
+/* Writes the mean and the unbiased variance of one channel of the rows first … first + n − 1. The
+ * pixels are divided by 255. */
 static void statistics(const bench *b, uint32_t first, uint32_t n, int channel, double out[2])
 {
     const size_t pixels = (size_t)b->model->input.h * (size_t)b->model->input.w;
@@ -145,7 +145,7 @@ static void running_statistics_are_means_over_rows_of_shards(void **state)
         for (size_t i = 0; i < floats; i++)
             total[i] += ls_replica_gradient_arena(b.replica)[i];
     }
-    /* the scale is not 1/17: it must not affect running statistics */
+    /* the scale is not 1 / number of rows, because it must not affect the running statistics */
     const ls_replica_step step = {0.1f, 1.0f / 32, 17, 1};
     must(ls_replica_apply(b.replica, &step, NULL, &err), &err);
     float *after = calloc(b.model->floats, sizeof *after);
@@ -233,7 +233,7 @@ static void arenas_end_with_the_statistics(void **state)
     bench_begin(&b, &(bench_options){.json = norm_json, .input = {9, 3, 2}});
     size_t tail = ls_replica_tail_offset(b.replica);
     const size_t *offset = ls_replica_param_offsets(b.replica, &count);
-    /* rounded up to 16: bias 3, weight 27, and two parameters of 9 */
+    /* numbers of floats, rounded up to 16: bias 3, weight 27, and two parameters of 9 */
     assert_int_equal(tail, 16 + 32 + 16 + 16);
     assert_int_equal(ls_replica_floats(b.replica), tail + LS_TAIL + 32);
     assert_int_equal(count, 5);
@@ -278,7 +278,8 @@ static void merge(const ls_fold *fold, int workers, ls_span node, float *out, si
     free(right);
 }
 
-/* Trains with `workers` replicas. The first replica stays open and contains the results. */
+/* Trains with `workers` replicas in one thread. The first replica stays open and contains the
+ * results. */
 static void train(bench *worker, int workers)
 {
     static const uint32_t size[SHARDS] = {13, 5, 0, 4};

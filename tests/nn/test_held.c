@@ -114,7 +114,7 @@ static void take_step(bench *b, float loss)
     must(ls_replica_apply(b->replica, &how, NULL, &err), &err);
 }
 
-/* Returns the weights and running statistics, followed by the optimizer's state. */
+/* Returns a copy of the weights and running statistics, followed by the optimizer's states. */
 static float *state_of(bench *b)
 {
     float *out = calloc(ARENAS * b->floats, sizeof *out);

@@ -17,7 +17,8 @@ static float *drawn(const ls_model *m, ls_init_rule rule, float std, uint64_t se
     const ls_init init = {rule, std};
     float *w = malloc(m->floats * sizeof *w);
     assert_non_null(w);
-    memset(w, 0xFF, m->floats * sizeof *w); /* NaN, so that weights that are not set are found */
+    /* fills w with NaN, so that the test finds weights that are not set */
+    memset(w, 0xFF, m->floats * sizeof *w);
     ls_init_weights(w, m, &init, seed);
     return w;
 }
@@ -40,8 +41,9 @@ static moments moments_of(const float *x, size_t count)
     return (moments){mean, sqrt(squares / (double)count - mean * mean), most};
 }
 
-/* Checks that mean and standard deviation are within four standard errors of the expected values,
- * for a distribution that has no longer tails than a normal distribution. */
+/* Checks that mean and standard deviation are within four standard errors of the expected values.
+ * The errors are computed for a normal distribution, so the distribution must not have longer
+ * tails. */
 static void assert_moments(const float *x, size_t count, double std)
 {
     moments m = moments_of(x, count);
@@ -130,8 +132,8 @@ static void a_seed_always_gives_the_same_weights(void **state)
 }
 
 /* These hashes must never change: a seed gives the same weights in every later release. Xavier uses
- * no transcendental function. The other two rules use log and cos of libm, whose last bit is
- * rounded away in almost every float. */
+ * no transcendental function. The other two rules use ls_ln and ls_cos (base/portable_math.h),
+ * whose results have the same bits on every system. */
 static void seed_zero_gives_known_weights(void **state)
 {
     (void)state;

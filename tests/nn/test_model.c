@@ -38,7 +38,7 @@ static void lenet_has_the_seeds_parameters(void **state)
     assert_dims(m->param[1], "conv1.bias", 1, 20, 0, 0, 0);
     assert_dims(m->param[2], "conv2.weight", 4, 50, 20, 5, 5);
     assert_dims(m->param[3], "conv2.bias", 1, 50, 0, 0, 0);
-    assert_dims(m->param[4], "fc1.weight", 2, 128, 800, 0, 0); /* [out][in], as in PyTorch */
+    assert_dims(m->param[4], "fc1.weight", 2, 128, 800, 0, 0); /* shape [out][in], as in PyTorch */
     assert_dims(m->param[5], "fc1.bias", 1, 128, 0, 0, 0);
     assert_dims(m->param[6], "fc2.weight", 2, 10, 128, 0, 0);
     assert_dims(m->param[7], "fc2.bias", 1, 10, 0, 0, 0);
@@ -70,7 +70,7 @@ static void lenet_has_the_seeds_shapes(void **state)
     assert_true(m->layer[7].in_is_flattened);
     assert_false(m->layer[9].in_is_flattened);
     assert_shape(m->layer[9].out, 10, 1, 1);
-    assert_string_equal(m->layer[1].name, "1"); /* its position in the list */
+    assert_string_equal(m->layer[1].name, "1"); /* the default name is the position in the list */
     assert_string_equal(m->layer[7].name, "fc1");
     free_model(m);
 }
@@ -242,7 +242,7 @@ static void a_failed_allocation_leaks_nothing(void **state)
             assert_int_equal(rc, LS_ENOMEM);
         assert_int_equal(h.live, 0);
     } while (rc != LS_OK);
-    assert_int_equal(n, 6); /* five allocations failed in turn */
+    assert_int_equal(n, 6); /* in five runs of the loop one allocation failed */
     ls_json_destroy(doc);
 }
 
@@ -294,7 +294,7 @@ static void adamw_reads_its_keys(void **state)
     assert_true(a->weight_decay == 0);
 }
 
-/* The written text is valid for ls_optimizer_parse, and contains the defaults. */
+/* ls_optimizer_parse must accept the written text, and the text must contain the defaults. */
 static void an_optimizer_is_written_as_it_is_read(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void a_bad_optimizer_is_refused_with_its_message(void **state)
          "o.json:1:20: optimizer: \"nesterov\" needs momentum; add \"momentum\", such as 0.9"},
         {"{\"name\":\"adamw\",\"lr\":1,\"beta2\":1}",
          "o.json:1:32: optimizer: \"beta2\" must be less than 1: old gradients would never fade"},
-        /* 0/0 for a parameter whose gradients were all 0 */
+        /* epsilon 0 is refused, because a parameter whose gradients were all 0 would become 0/0 */
         {"{\"name\":\"adamw\",\"lr\":1,\"epsilon\":0}",
          "o.json:1:34: optimizer: \"epsilon\" must be a number from 1e-30 to 1, found 0"},
         {"{\"name\":\"adamw\",\"lr\":1,\"momentum\":0.9}",
@@ -355,7 +355,8 @@ static void a_bad_optimizer_is_refused_with_its_message(void **state)
     }
 }
 
-/* Prints the messages of all bad models, for use after a message was changed. */
+/* Prints the messages of all bad models. A programmer who has changed a message copies the output
+ * to bad_models.inc. */
 static int print_messages(void)
 {
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {

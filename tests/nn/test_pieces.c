@@ -1,5 +1,6 @@
-/* Tests a backward pass by buckets (nn/replica.h). The function `ready` must be called after each
- * bucket but the last, and the reported floats must be complete then. */
+/* Tests a backward pass by buckets, which are parts of the gradient (nn/replica.h). The function
+ * `ready` must be called after each bucket but the last. When it is called, the reported floats
+ * must be complete. */
 #include "nn/nn_fixture.h"
 
 #include "base/error.h"
@@ -24,7 +25,8 @@ static const char plain_layers[] =
     "{\"type\":\"dense\",\"name\":\"f2\",\"out\":40},{\"type\":\"relu\"},"
     "{\"type\":\"dense\",\"name\":\"f3\",\"out\":4}]";
 
-/* Order of the arena: f3 160+16 floats, f2 1600+48, f1 2400+48, then the first layers. */
+/* Order of the arena (the array of all gradients): f3 160+16 floats (weight + bias, rounded up to
+ * 16), f2 1600+48, f1 2400+48, then the first layers. */
 enum { CLASSES = 4, ROWS = 24, SHARD = 12, AFTER_F2 = 1824, AFTER_F1 = 4272, LEAST = 1500 };
 
 typedef struct bench {
@@ -117,7 +119,7 @@ static void expect_pieces(const char *json, int block_rows)
     assert_int_equal(b.reports, 0);
     must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     float *pieces = gradient(&b, SHARD);
-    /* After f1 fewer floats follow than the smallest size of a bucket. */
+    /* The floats after f1 are fewer than the smallest size of a bucket. */
     assert_int_equal(b.reports, 1);
     assert_int_equal(b.reported[0], AFTER_F2);
     assert_memory_equal(b.seen, whole, AFTER_F2 * sizeof *whole);
@@ -151,8 +153,8 @@ static void smaller_pieces_are_told_of_in_ascending_order(void **state)
     bench b;
     (void)state;
     open_bench(&b, plain_layers, 0, 90);
-    /* A bucket has at least an eighth of the arena, which is more than f3. So there are fewer
-     * buckets. */
+    /* A bucket has at least an eighth of the arena. An eighth is more than f3, so there are fewer
+     * buckets than parameters. */
     must(ls_replica_on_ready(b.replica, note_floats, &b, &err), &err);
     float *g = gradient(&b, SHARD);
     const size_t least = ls_replica_floats(b.replica) / 8 + 1;

@@ -1,4 +1,4 @@
-/* Tests a replica, a model on a device: gradients, evaluation and steps, also in blocks of rows,
+/* Tests a replica (a model on a device): gradients, evaluation and steps, also in blocks of rows,
  * and every kind of failure. */
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
@@ -182,7 +182,9 @@ static void a_shard_in_blocks_equals_the_whole_shard(void **state)
 }
 
 #ifdef LOCKSTEP_WITH_CPU
-/* block_rows −1: rows are not mixed. */
+/* Returns the gradient of n rows on the CPU back end, in blocks of `block_rows` rows (0: one
+ * block). Each row is mixed with another row, as in augmentation (mixup). block_rows −1: one block,
+ * and rows are not mixed. */
 static float *mixed_gradient(int block_rows, uint32_t n, float tail[LS_TAIL])
 {
     ls_device_request request = {.size = sizeof request, .threads = 1};
@@ -202,8 +204,8 @@ static float *mixed_gradient(int block_rows, uint32_t n, float tail[LS_TAIL])
 }
 
 /* The last row of a block is mixed with a row of the next block, and the last row of the shard with
- * a row of the first block. The CPU's sums have the same bits with blocks of 32 rows; with smaller
- * ones they differ by rounding. */
+ * a row of the first block. The CPU's sums have the same bits with blocks of 32 rows as without
+ * blocks. With blocks of 16 rows the sums differ by rounding. */
 static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 {
     (void)state;
@@ -230,7 +232,8 @@ static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 static const char wide_json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":64},"
                                 "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
 
-/* Seven thousand weights, a few hundred activations per row: a block has 16 rows, not 2. */
+/* The wide model has many more weights than activations per row, so a block has 16 rows instead of
+ * 2. */
 static void weights_that_outnumber_activations_are_read_for_larger_blocks(void **state)
 {
     (void)state;
@@ -267,7 +270,7 @@ static void gradients_are_sums_over_rows(void **state)
     float loss = tail[LS_TAIL_LOSS];
     float *first = gradient_of(&b, 0, 5, tail);
     loss -= tail[LS_TAIL_LOSS];
-    float *second = gradient_of(&b, 35, 5, tail); /* list_rows continues in steps of 7 */
+    float *second = gradient_of(&b, 35, 5, tail); /* list_rows lists every seventh row */
     loss -= tail[LS_TAIL_LOSS];
     for (size_t i = 0; i < b.model->floats; i++)
         first[i] += second[i];
@@ -304,7 +307,7 @@ static void the_tail_says_rows_and_no_failure(void **state)
     bench_with(&b, 0, shards, 1);
     float *arena = ls_replica_gradient_arena(b.replica);
     for (size_t i = 0; i < LS_TAIL; i++)
-        arena[ls_replica_tail_offset(b.replica) + i] = 77; /* a value of an earlier step */
+        arena[ls_replica_tail_offset(b.replica) + i] = 77; /* as after another step */
     free(gradient_of(&b, 0, 6, tail));
     assert_true(tail[LS_TAIL_ROWS] == 6);
     for (int i = LS_TAIL_ROWS + 1; i < LS_TAIL; i++)
@@ -320,7 +323,7 @@ static void the_same_call_gives_the_same_bits(void **state)
     float tail[2][LS_TAIL];
     bench_with(&b, 4, shards, 2);
     float *first = gradient_of(&b, 1, 13, tail[0]);
-    free(gradient_of(&b, 20, 4, tail[1])); /* earlier calls have no effect */
+    free(gradient_of(&b, 20, 4, tail[1])); /* the earlier calls must have no effect */
     float *again = gradient_of(&b, 1, 13, tail[1]);
     assert_memory_equal(first, again, b.model->floats * sizeof *first);
     assert_memory_equal(tail[0], tail[1], sizeof tail[0]);
@@ -420,7 +423,8 @@ static void a_replica_without_optimizer_only_evaluates(void **state)
 
 /* ---- update --------------------------------------------------------------------------------- */
 
-/* `elsewhere`: the total is in memory of the caller; if false, in the replica's arena. */
+/* `elsewhere` true: the total is in memory of the caller; false: it is in the replica's own
+ * arena. */
 static void check_momentum_sgd(bool elsewhere)
 {
     static const uint32_t shards[] = {6};
@@ -493,7 +497,8 @@ static void every_row_count_of_every_shard_gets_one_plan(void **state)
     static const uint32_t shards[] = {22, 16, 6, 0, 3, 22};
     bench b;
     char seen[64] = "", line[LS_LINE_BYTES];
-    bench_with(&b, 8, shards, 6); /* 8 8 6, 8 8, 6, none, 3 */
+    bench_with(&b, 8, shards, 6); /* numbers of rows of the blocks of the shards: 8 8 6, 8 8, 6,
+                                   * none, 3 */
     for (int i = 0; ls_replica_plan_line(line, b.replica, i); i++) {
         if (strncmp(line, "gather", 6) == 0) {
             strcat(seen, " ");
@@ -533,7 +538,7 @@ static void plan_lines_name_layers_shapes_and_kernels(void **state)
     bench_end(&b);
 }
 
-/* The plan with the most rows is created first, and the other plans get its ops as twins. */
+/* The plan with the most rows is created first. Its ops are the twins of the other plans' ops. */
 static void the_largest_plan_is_the_others_twin(void **state)
 {
     (void)state;
@@ -584,18 +589,20 @@ static void fused_forms_are_offered_richest_first(void **state)
     (void)state;
     ls_fuse_form f[LS_FUSE_FORMS];
     ls_model *m = make_model(small_json, small, CLASSES);
-    assert_int_equal(ls_fuse_forms(f, m, 0), 3); /* conv + relu + pool, conv + relu, conv */
+    /* the forms of the first layer: conv + relu + pool, conv + relu, conv */
+    assert_int_equal(ls_fuse_forms(f, m, 0), 3);
     assert_form(f[0], 0, 2, 1, 2);
     assert_form(f[1], 0, 1, 1, -1);
     assert_form(f[2], 0, 0, -1, -1);
     ls_op_desc d = ls_fuse_desc(m, &f[0]);
     assert_true(d.fuse_relu && d.fuse_pool && d.pool.max && d.pool.kh == 2);
-    assert_int_equal(ls_fuse_forms(f, m, 3), 2); /* conv, pool */
+    assert_int_equal(ls_fuse_forms(f, m, 3), 2); /* the form conv + pool */
     assert_form(f[0], 3, 4, -1, 4);
     d = ls_fuse_desc(m, &f[0]);
     assert_true(!d.fuse_relu && d.fuse_pool && !d.pool.max);
-    assert_int_equal(ls_fuse_forms(f, m, 4), 1); /* the pool: a flatten follows */
-    assert_int_equal(ls_fuse_forms(f, m, 7), 2); /* dense, relu */
+    /* the pool alone, because a flatten layer follows it */
+    assert_int_equal(ls_fuse_forms(f, m, 4), 1);
+    assert_int_equal(ls_fuse_forms(f, m, 7), 2); /* the form dense + relu */
     assert_form(f[0], 7, 8, 8, -1);
     assert_int_equal(ls_fuse_forms(f, m, 9), 1);
     free_model(m);
@@ -656,7 +663,8 @@ static void wrong_calls_are_refused_with_a_message(void **state)
     bench_end(&b);
 }
 
-/* Lets each allocation of ls_replica_create fail in turn, on the host and on the device. */
+/* Lets each allocation of ls_replica_create fail in turn: the allocations on the host, and those on
+ * the device. */
 static void sweep(int host_memory)
 {
     static const uint32_t shards[] = {13, 4};
@@ -695,7 +703,7 @@ static void every_failed_allocation_unwinds_with_device_memory(void **state)
     sweep(0);
 }
 
-/* Tests ops whose creation or binding fails, and ops that fail when they run. */
+/* Tests ops whose creation fails, ops whose binding fails, and ops that fail when they run. */
 static void a_failing_op_unwinds_with_its_message(void **state)
 {
     (void)state;
@@ -758,7 +766,7 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     ls_replica_memory_used(host.replica, &memory);
     assert_int_equal(memory.dataset, 0);
     assert_int_equal(memory.arenas, 4 * 400 * sizeof(float));
-    /* The caller may change its data after the device has copied them. */
+    /* Here the caller changes its data after the device has copied them, which is allowed. */
     memset((void *)(uintptr_t)own.data.images, 0, ROWS * 2 * 8 * 7);
     memset((void *)(uintptr_t)own.data.labels, 0, ROWS * sizeof *own.data.labels);
     float *a = gradient_of(&host, 0, 13, tail[0]);
@@ -801,7 +809,7 @@ static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state
     must(ls_replica_create(&b.replica, &desc, &err), &err);
     must(ls_replica_import(b.replica, ls_replica_weight_arena(b.replica), b.weights, &err), &err);
     list_rows(rows, 0, 5);
-    b.wrap.fail_download = 2; /* the download after that of the scores */
+    b.wrap.fail_download = 2; /* the first download is that of the scores; the second one fails */
     assert_int_equal(
         ls_replica_evaluate(b.replica, LS_TEST, rows, 5, &loss, &correct, scores, &err),
         LS_EDEVICE);

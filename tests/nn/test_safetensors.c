@@ -99,8 +99,8 @@ static void the_hash_covers_the_weights_in_model_order(void **state)
     free_model(m);
 }
 
-/* Running statistics are saved and hashed with the weights, with PyTorch's order and names. Arrays
- * of gradients have no running statistics. */
+/* Running statistics are saved and hashed with the weights, in PyTorch's order and with PyTorch's
+ * names. Arrays of gradients have no running statistics. */
 static void running_statistics_belong_to_the_weights(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void load_halves(float got[9], const char *dtype, const uint16_t half[6])
 static void bf16_is_widened(void **state)
 {
     (void)state;
-    /* 1, −2, the largest, a NaN's payload gone, the smallest normal, −0 */
+    /* 1, −2, the largest, infinity, the smallest normal, −0 */
     static const uint16_t half[6] = {0x3F80, 0xC000, 0x7F7F, 0x7F80, 0x0080, 0x8000};
     static const float want[6] = {1, -2, 0x1.fep127f, INFINITY, 0x1p-126f, -0.0f};
     float got[9];
@@ -266,8 +266,8 @@ static void keep_all(void *user, ls_log_level level, const char *message)
     snprintf(text + strlen(text), 2000 - strlen(text), "%s\n", message);
 }
 
-/* If all names of a file have a common prefix, which some programs add, the prefix is removed. If
- * one name lacks the prefix, or is a name of the model, no name is changed. */
+/* Some programs add a prefix to all names of a file; the reader removes the prefix. If one name
+ * lacks the prefix, or is a name of the model, the reader changes no name. */
 static void a_prefix_of_all_names_is_taken_off(void **state)
 {
     (void)state;
@@ -439,9 +439,9 @@ static void every_truncation_is_refused(void **state)
     scratch_end(&s);
 }
 
-/* The format has no checksum, so a flipped bit in the data is not noticed, and neither is a flipped
- * bit in the name of a tensor that is not read. After such a flip the loaded weights may differ
- * from the saved ones only at the position of the flipped byte. */
+/* Flips each bit of the header in turn. The format has no checksum, so the reader cannot notice a
+ * flipped bit in the data. If the reader accepts a flipped header, it must load the saved
+ * weights. */
 static void every_bit_flip_is_refused_or_harmless(void **state)
 {
     (void)state;
@@ -464,7 +464,7 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
         }
         bytes[bit / 8] = (char)(bytes[bit / 8] ^ (1 << bit % 8));
     }
-    /* accepted: flips in the text of __metadata__ and in the spaces after the header */
+    /* the accepted flips are in the text of __metadata__ and in the spaces after the header */
     assert_true(accepted < 8 * 40);
     free(bytes);
     free_model(m);
@@ -675,8 +675,8 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     scratch_end(&s);
 }
 
-/* Every damaged file is refused, also if the damage is in the part of the header that says that the
- * file has a state. */
+/* Every damaged file must be refused. The damage can also be in the part of the header that says
+ * that the file has a state. */
 static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
 {
     (void)state;
@@ -690,7 +690,7 @@ static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
         char *text = NULL;
         ls_error err = {0};
         const size_t at = i / 9;
-        const int bit = (int)(i % 9); /* the ninth case: the file is cut here */
+        const int bit = (int)(i % 9); /* the ninth case: the file is cut at this byte */
         bytes[at] ^= bit < 8 ? (char)(1 << bit) : 0;
         scratch_file(&s, "h", bytes, bit < 8 ? size : at);
         bytes[at] ^= bit < 8 ? (char)(1 << bit) : 0;

@@ -1,7 +1,8 @@
-/* A back end may derive data from the weights for one shard of a step, and use the data again for
- * the other shards, if the caller promises that the weights are the same (LS_RUN_SAME). Tests that
- * it never does so without the promise: after any function has written the weights, a gradient has
- * the same bits as the gradient of a new replica with these weights. */
+/* A back end may compute data from the weights for one shard of a step, and use the data again for
+ * the other shards, if the caller promises that the weights are the same (LS_RUN_SAME). This file
+ * tests that a back end uses the data again only with the promise. After any function has written
+ * the weights, a gradient must have the same bits as the gradient of a new replica with these
+ * weights. */
 #include "nn/nn_fixture.h"
 
 #include "runner.h"
@@ -32,7 +33,8 @@ typedef struct byte_counter {
 } byte_counter;
 
 enum {
-    HEADER = 64 /* bytes before a block, which contain its size; a multiple of the alignment */
+    HEADER = 64 /* number of bytes before a block, which contain the block's size; a multiple of the
+                 * alignment */
 };
 
 static void *counted_alloc(void *user, size_t bytes, size_t align)
@@ -114,7 +116,7 @@ static void shards_are_like_new(const bench *b)
     assert_true(is_like_new(b, 20, 32, true));
 }
 
-/* Applies an update with the last gradient as the total, and reads the weights. */
+/* Applies an update with the last gradient as the total. */
 static void step(bench *b)
 {
     const ls_replica_step step = {.lr = 0.5f, .scale = 1.0f / 32, .rows = 32, .number = ++b->step};
@@ -130,7 +132,8 @@ static void read_weights(bench *b, const float *arena)
     must(ls_replica_export(b->replica, b->weights, arena, &err), &err);
 }
 
-/* Negates the weights by writes to the arena, of which the replica does not know. */
+/* Negates the weights in the arena, without a call of a function of the replica. Then reads the
+ * weights. */
 static void spoil_weights(bench *b)
 {
     float *arena = ls_replica_weight_arena(b->replica);
@@ -224,7 +227,7 @@ static void gradients_follow_updates_by_pieces(void **state)
     close_bench(&b);
 }
 
-/* A promise holds for one gradient, and only if a gradient was computed before. */
+/* A promise holds for one gradient. It has an effect only if a gradient was computed before. */
 static void a_promise_holds_for_one_gradient(void **state)
 {
     (void)state;
@@ -249,7 +252,7 @@ static void a_promise_holds_for_one_gradient(void **state)
     close_bench(&b);
 }
 
-/* Only small allocations, such as the ops, are not counted. */
+/* All large allocations are counted; small allocations, such as the ops, are not. */
 static void kept_weights_are_counted(void **state)
 {
     (void)state;

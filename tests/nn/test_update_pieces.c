@@ -1,5 +1,6 @@
-/* Tests that updates by pieces (nn/replica.h) give the same bits as updates from a total in memory,
- * and that replicas whose model or optimizer needs the total do not support them. */
+/* Tests that updates by pieces (nn/replica.h) give the same bits as updates from a total in memory.
+ * Also tests that replicas whose model or optimizer needs the total in memory do not support
+ * updates by pieces. */
 #include "nn/nn_fixture.h"
 #include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
@@ -64,7 +65,8 @@ static void copy_piece(void *user, float *out, size_t first, size_t count)
     memcpy(out, (const float *)user + first, count * sizeof *out);
 }
 
-/* Applies three updates with the same total. Writes the weights and the optimizer's first state. */
+/* Applies three updates with the same total. Copies the weights and the optimizer's first state to
+ * `weights` and `slot`. */
 static void update_thrice(float *weights, float *slot, const char *optimizer, bool by_pieces)
 {
     static float start[FLOATS];
@@ -107,7 +109,7 @@ static void updates_by_pieces_have_the_same_bits(void **state)
     }
 }
 
-/* Clipping and the moving average read the total more than once, so they need it in memory. */
+/* Gradient clipping and the moving average need the whole total in memory. */
 static void clipping_and_averages_need_a_total(void **state)
 {
     (void)state;

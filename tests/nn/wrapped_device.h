@@ -1,5 +1,5 @@
-/* A device around another device. It requests blocks of rows, reports that it has memory of its
- * own, counts ops, and refuses or fails calls as a test requests. */
+/* A device around another device (the *inner* device). It requests blocks of rows, reports that it
+ * does not compute in host memory, counts ops, and refuses or fails calls as a test requests. */
 #ifndef TESTS_NN_WRAPPED_DEVICE_H
 #define TESTS_NN_WRAPPED_DEVICE_H
 
@@ -14,11 +14,12 @@ typedef struct wrapped_device {
     int fail_op;       /* number, from 1, of the op whose creation fails; 0: none */
     int fail_download; /* number of the download that fails, from 1 for the next one; 0: none */
     int under_way;     /* number of downloads since the last sync */
-    /* number of bytes by which the output of the gather for evaluation is larger than that for
-     * training */
+    /* number of bytes by which the output of the gather op for evaluation is larger than the output
+     * of the gather op for training */
     size_t more_in_evaluation;
     int ops; /* number of ops created so far, including failures */
-    /* number of layer ops created (convolutions, pools, …), and how many of them have a twin */
+    /* number of layer ops created (convolutions, pools, …); number of these ops that have a twin
+     * (the same op of another plan) */
     int layer_ops, twins;
     int rows_of_first_layer_op;
 } wrapped_device;

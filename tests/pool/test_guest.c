@@ -50,14 +50,15 @@ static int add_one(const ls_worker *w, void *arg, ls_error *err)
 
 /* ---- fork ----------------------------------------------------------------------------------- */
 
-/* Runs `body` in a child and returns its exit status, which is 0 when it was content. */
+/* Runs `body` in a child process and returns its exit status, the result of `body`; 0 means
+ * success. */
 static int in_child(int (*body)(void *arg), void *arg)
 {
     int status;
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* a child that hangs is ended */
+        alarm(20); /* ends a child that hangs */
         _exit(body(arg));
     }
     assert_true(child > 0);
@@ -120,8 +121,8 @@ static int read_mark(void *page)
     return *(volatile char *)page;
 }
 
-/* Returns whether this system tells a child process that it is one, checked without the pool:
- * qemu-user 7.2 accepts the advice and does nothing. */
+/* Returns whether MADV_WIPEONFORK works on this system, so that a child process can find out that
+ * it is a child. (qemu-user 7.2 accepts the advice and does nothing.) */
 static bool children_know(void)
 {
     const size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -174,7 +175,7 @@ struct calls {
     int status[7];
     int counts[2];
     ls_error err;
-    int only; /* the worker that makes them */
+    int only; /* index of the worker that makes the calls */
 };
 
 static int call_the_owners_functions(const ls_worker *w, void *arg, ls_error *err)
@@ -213,7 +214,7 @@ static void the_owners_functions_refuse_a_job_of_their_pool(void **state)
         }
 }
 
-/* From any thread, a job's included. */
+/* Job that calls the functions that any thread may call, a job included. */
 static int cancel_own_pool(const ls_worker *w, void *arg, ls_error *err)
 {
     ls_pool *pool = *(ls_pool **)arg;
@@ -259,8 +260,8 @@ static void hooks_are_refused_as_jobs_are(void **state)
 
 /* ---- pools within pools, and beside each other ---------------------------------------------- */
 
-/* Job of a pool that makes one of its own, in which the caller takes part, and uses it; then of the
- * outer pool again, which must still be recognised. */
+/* Data of a job that creates an inner pool, in which the job's thread is worker 0, and uses it.
+ * Afterwards the job calls a function of the outer pool, which must still be refused. */
 struct nest {
     ls_pool *outer;
     int inner_sum[2], refused[2];
@@ -310,7 +311,7 @@ static int run_inner(const ls_worker *w, void *arg, ls_error *err)
     return rc;
 }
 
-/* The inner pool's job runs on a thread that is in a job of the outer one. */
+/* The job of the inner pool runs on a thread that is inside a job of the outer pool. */
 static void a_call_from_two_pools_deep_is_refused_as_well(void **state)
 {
     (void)state;
@@ -355,7 +356,7 @@ static void on_signal(int number)
     atomic_fetch_add(&caught, 1);
 }
 
-/* Ends when some more signals have been caught. */
+/* Job that ends when five more signals have been caught. */
 static int outlast_signals(const ls_worker *w, void *arg, ls_error *err)
 {
     int enough = atomic_load(&caught) + 5;
@@ -364,7 +365,7 @@ static int outlast_signals(const ls_worker *w, void *arg, ls_error *err)
     return add_one(w, arg, err);
 }
 
-/* Ends when the gate opens. */
+/* Job that ends when the gate, the integer `arg`, is not 0. */
 static int wait_at_gate(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -389,7 +390,7 @@ static void *pester(void *arg)
     return NULL;
 }
 
-/* Handlers without SA_RESTART run in the waiting owner, again and again. */
+/* Signal handlers without SA_RESTART run again and again on the waiting owner's thread. */
 static void signals_do_not_end_a_wait(void **state)
 {
     (void)state;
@@ -419,7 +420,7 @@ static void signals_do_not_end_a_wait(void **state)
 
 struct victim {
     ls_pool *pool;
-    int index; /* the worker that is to be cancelled */
+    int index; /* index of the worker whose thread is cancelled */
     int counts[2];
     int status;
     _Atomic int inside, requested, after;
@@ -433,7 +434,7 @@ static int sleep_inside(const ls_worker *w, void *arg, ls_error *err)
         atomic_store(&v->inside, 1);
     while (!atomic_load(&v->requested))
         nap(1);
-    nap(1); /* a point where threads are cancelled */
+    nap(1); /* a cancellation point */
     v->counts[w->index]++;
     return LS_OK;
 }
@@ -449,8 +450,8 @@ static void *run_and_then_be_cancelled(void *arg)
     return NULL;
 }
 
-/* It is cancelled while it is in its job, and not a moment before: glibc 2.36 can forget a request
- * that comes while a thread is about to disable cancellation. */
+/* The owner's thread is cancelled only while it is inside its job, because glibc 2.36 can forget a
+ * request that comes while a thread is about to disable cancellation. */
 static void cancelling_the_owner_waits_for_the_call(void **state)
 {
     (void)state;
@@ -468,7 +469,7 @@ static void cancelling_the_owner_waits_for_the_call(void **state)
     assert_int_equal(v.counts[0] + v.counts[1], 2);
     assert_int_equal(atomic_load(&v.after), 1);
     assert_int_equal(ls_pool_submit(v.pool, 1, add_one, v.counts, NULL), LS_OK);
-    /* Another thread may become the owner, as long as worker 0 is left out. */
+    /* Another thread may become the owner if it gives no jobs to worker 0. */
     assert_int_equal(ls_pool_destroy(v.pool), LS_OK);
     assert_int_equal(v.counts[1], 2);
 }
@@ -534,7 +535,8 @@ static void cancelling_a_lent_thread_waits_for_the_pools_end(void **state)
 LS_TESTS(pool_guest, "unit")
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fork_before_the_first_pool_is_free), /* first, as its name says */
+        /* must run first, as the name of the test says */
+        cmocka_unit_test(a_fork_before_the_first_pool_is_free),
         cmocka_unit_test(a_forked_childs_copy_refuses_and_the_parents_pool_goes_on),
         cmocka_unit_test(a_fork_while_workers_work_is_survived),
         cmocka_unit_test(the_owners_functions_refuse_a_job_of_their_pool),

@@ -34,10 +34,11 @@ struct scene {
     pthread_t ran_on[WORKERS_MAX], started_on[WORKERS_MAX], stopped_on[WORKERS_MAX];
     int local[WORKERS_MAX];
     _Atomic int starts, stops;
-    _Atomic int failures_left; /* failures left for start hooks */
-    _Atomic int starting;      /* start hooks that have begun */
-    _Atomic int start_open;    /* start hooks wait for this */
-    _Atomic int entered, open; /* used by `hold` */
+    _Atomic int failures_left; /* number of start hooks that still have to fail */
+    _Atomic int starting;      /* number of start hooks that have begun */
+    _Atomic int start_open;    /* start hooks wait until it is not 0 */
+    _Atomic int entered, open; /* used by the job `hold`: number of jobs that have begun; the jobs
+                                * end when `open` is set */
 };
 
 static int start_hook(ls_worker *w, void *user, ls_error *err)
@@ -105,7 +106,7 @@ static void begin(struct scene *s, ls_pool_options o)
         fail_msg("%s", err.text);
 }
 
-/* A thread of the host's. */
+/* A thread of the host program that serves a worker. */
 struct lender {
     struct scene *scene;
     int worker;
@@ -238,7 +239,8 @@ static void a_start_hook_that_fails_leaves_the_worker_to_another_thread(void **s
         assert_string_equal(err.text, "worker 0 is not in the mood");
         assert_int_equal(err.status, LS_EDEVICE);
     }
-    assert_int_equal(ls_pool_first_error(s.pool, NULL, NULL), LS_OK); /* no job has failed */
+    /* a failed start hook of a lent thread is not an error of the pool */
+    assert_int_equal(ls_pool_first_error(s.pool, NULL, NULL), LS_OK);
     start_lender(&l, &s, 0);
     assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.local[0], 3);
@@ -247,8 +249,7 @@ static void a_start_hook_that_fails_leaves_the_worker_to_another_thread(void **s
     assert_int_equal(atomic_load(&s.stops), 1);
 }
 
-/* Memory that is freed while the lent thread is still on its way out would be found here by the
- * sanitizers. */
+/* The sanitizers check here that the pool is freed only after the lent threads have left it. */
 static void the_end_waits_until_lent_threads_are_out(void **state)
 {
     (void)state;
@@ -267,7 +268,8 @@ static void the_end_waits_until_lent_threads_are_out(void **state)
     }
 }
 
-static void *keep[4]; /* memory that an abandoned thread may still use, for the leak checker */
+static void *keep[4]; /* memory that an abandoned thread can still use; the pointers tell leak
+                       * checkers that it is not lost */
 
 static void a_lent_thread_that_hangs_is_left_behind_and_told_so(void **state)
 {
@@ -344,12 +346,13 @@ static void the_caller_runs_its_jobs_in_order_and_only_when_it_waits(void **stat
         assert_int_equal(s.runs[0], 0);
         assert_int_equal(ls_pool_busy(s.pool, 0), 4);
         assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
-        assert_int_equal(s.runs[0], 5); /* an inbox that is full does not stop a gang */
+        assert_int_equal(s.runs[0], 5); /* ls_pool_run works although the inbox of worker 0 is
+                                         * full */
         assert_int_equal(ls_pool_submit(s.pool, 0, note, &s, NULL), LS_OK);
         assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
         assert_int_equal(s.runs[0], 6);
         assert_int_equal(ls_pool_submit(s.pool, 0, note, &s, NULL), LS_OK);
-        assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* which runs what is queued */
+        assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* runs the queued job */
         assert_int_equal(s.runs[0], 7);
         assert_int_equal(atomic_load(&s.stops), workers);
     }
@@ -398,7 +401,7 @@ static void errors_cancels_and_limits_reach_the_caller_too(void **state)
 
     assert_int_equal(ls_pool_submit(s.pool, 1, hold, &s, NULL), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, note, &s, 20 * MS, &err), LS_ETIMEDOUT);
-    assert_int_equal(s.runs[0], 1); /* its own part is done */
+    assert_int_equal(s.runs[0], 1); /* the owner's own part (worker 0) is done */
     atomic_store(&s.open, 1);
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.runs[1], 1);
@@ -444,7 +447,7 @@ static void bad_shares_are_refused(void **state)
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
 }
 
-/* A program that was built when the options had fewer fields. */
+/* A program can have been built when the structure of the options had fewer fields. */
 static void options_of_an_older_size_are_taken(void **state)
 {
     (void)state;
@@ -470,7 +473,8 @@ static ls_pool_stats stats_of(const ls_pool *pool, int worker)
     return st;
 }
 
-/* A worker that has nothing to do goes to sleep soon. */
+/* Waits until the worker has slept `sleeps` times. A worker that has nothing to do goes to sleep
+ * soon. */
 static void wait_for_sleep(const ls_pool *pool, int worker, uint64_t sleeps)
 {
     for (int i = 0; i < 10000 && stats_of(pool, worker).sleeps < sleeps; i++)
@@ -494,7 +498,7 @@ static void statistics_count_what_happened(void **state)
     assert_int_equal(one.run, 13);
     assert_int_equal(one.failed, 3);
     assert_int_equal(one.dropped, 0);
-    assert_int_equal(one.busy_ns, 0); /* not asked for */
+    assert_int_equal(one.busy_ns, 0); /* not measured, because time_jobs is not set */
     assert_int_equal(all.submitted, 33);
     assert_int_equal(all.run, 33);
 
@@ -568,7 +572,7 @@ static void statistics_fill_as_much_as_the_caller_knows(void **state)
 
 /* ---- everything at once --------------------------------------------------------------------- */
 
-/* Looks on from outside, and cancels now and then. */
+/* A thread that is not the owner. It reads statistics, and cancels the pool now and then. */
 struct onlooker {
     ls_pool *pool;
     _Atomic int enough;
@@ -596,7 +600,8 @@ static unsigned draw(unsigned *seed, unsigned below)
     return (*seed >> 8) % below;
 }
 
-/* One action of the owner's; a cancelled or failed pool is made usable again. */
+/* Makes one random call as the owner. If the pool was cancelled or a job failed, makes the pool
+ * usable again. */
 static void act(struct scene *s, unsigned *seed)
 {
     int status = LS_OK;
@@ -637,7 +642,7 @@ static void every_job_is_counted_whatever_happens(void **state)
             assert_int_equal(st.submitted, st.run + st.dropped);
             assert_int_equal(st.run - st.failed, s.runs[w]);
         }
-        /* A cancelled pool says so, also when an error came before. */
+        /* A cancelled pool returns LS_ECANCELED, also if a job had failed before the cancel. */
         const int ran = ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL);
         assert_true(ran == LS_ECANCELED || ran == ls_pool_first_error(s.pool, NULL, NULL));
         assert_int_equal(ls_pool_destroy(s.pool), LS_OK);

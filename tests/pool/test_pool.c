@@ -39,7 +39,8 @@ static ls_pool *new_pool(ls_pool_options o)
     return pool;
 }
 
-/* Jobs. Plain memory throughout: the pool hands it over. */
+/* Data of jobs. It is plain memory, because the pool makes the jobs' writes visible to the
+ * owner. */
 struct log {
     int count;
     int seen[64];
@@ -67,11 +68,11 @@ static int count_by_index(const ls_worker *w, void *arg, ls_error *err)
 }
 
 struct gate {
-    _Atomic int entered; /* jobs that have begun */
+    _Atomic int entered; /* number of jobs that have begun */
     _Atomic int open;
 };
 
-/* Begins, and ends when the gate opens. */
+/* Job that counts itself as begun, and ends when the gate opens. */
 static int hold(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -291,10 +292,10 @@ static void destroy_runs_what_is_queued(void **state)
     ls_pool_destroy(NULL);
 }
 
-/* Hooks: `local` points into this. */
+/* Data of hooks. The pointer `local` of each worker points into it. */
 struct hooks {
     int local[8];
-    int fail_at; /* −1: nobody fails */
+    int fail_at; /* index of the worker whose start hook fails; −1: none */
     _Atomic int started, stopped;
     int stopped_at[8];
 };
@@ -332,7 +333,7 @@ static void jobs_see_what_their_start_hook_left(void **state)
     struct hooks h = {.fail_at = -1};
     int seen[WORKERS] = {0};
     ls_pool *pool = new_pool((ls_pool_options){.start = start_hook, .stop = stop_hook, .user = &h});
-    assert_int_equal(h.local[3], 103); /* every start hook has returned */
+    assert_int_equal(h.local[3], 103); /* ls_pool_create has waited for every start hook */
     assert_int_equal(ls_pool_run(pool, read_local, seen, LS_FOREVER, NULL), LS_OK);
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(seen[w], 100 + w);
@@ -406,7 +407,8 @@ static int entries(const char *directory)
     return n;
 }
 
-/* Resident memory in pages; 0 where a sanitizer or an emulator keeps memory of its own. */
+/* Returns the resident memory in pages, or 0 under a sanitizer or an emulator, which keep memory of
+ * their own. */
 static long resident_pages(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(LS_EMULATED)
@@ -436,8 +438,9 @@ static void a_thousand_pools_leave_nothing_behind(void **state)
         if (i == 100)
             pages = resident_pages();
     }
-    assert_true(resident_pages() - pages < 250); /* a page a pool would be 900 */
-    /* A joined thread may need a moment to vanish from /proc. */
+    /* a leak of one page for each pool would be 900 pages */
+    assert_true(resident_pages() - pages < 250);
+    /* A joined thread can stay in /proc for a moment. */
     for (int i = 0; i < 100 && entries("/proc/self/task") != threads; i++)
         nap(10);
     assert_int_equal(entries("/proc/self/task"), threads);
@@ -532,7 +535,7 @@ static void threads_carry_the_pools_name_and_their_index(void **state)
     (void)state;
     char name[32] = "", given[] = "a-rather-long-name";
     ls_pool *pool = new_pool((ls_pool_options){.name = given});
-    memset(given, 'x', sizeof given - 1); /* the pool has a copy */
+    memset(given, 'x', sizeof given - 1); /* the pool must have copied the name */
     assert_int_equal(ls_pool_submit(pool, 3, read_name, name, NULL), LS_OK);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
     assert_string_equal(name, "a-rather-long/3\n");
@@ -546,7 +549,8 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* With a CPU for each, where workers spin before they sleep, and without. */
+/* Tests few workers, which have a CPU each and spin before they sleep, and many workers, which do
+ * not spin. */
 static void idle_workers_use_no_cpu(void **state)
 {
     (void)state;
@@ -565,7 +569,8 @@ static void idle_workers_use_no_cpu(void **state)
         }
 }
 
-/* Memory of the host's: everything comes back, and every refusal is an error, not a crash. */
+/* An allocator of the host program that fails after `left` allocations. All memory must be freed,
+ * and every failure must become an error, not a crash. */
 struct budget {
     _Atomic int blocks;
     _Atomic int left;
@@ -602,7 +607,7 @@ static void memory_that_runs_out_is_an_error_and_nothing_leaks(void **state)
             int counts[3] = {0}, before = atomic_load(&b.left);
             for (int i = 0; i < 100; i++)
                 assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), 0);
-            assert_int_equal(atomic_load(&b.left), before); /* jobs cost no memory */
+            assert_int_equal(atomic_load(&b.left), before); /* jobs allocate nothing */
         }
         ls_pool_destroy(pool);
         assert_int_equal(atomic_load(&b.blocks), 0);

@@ -1,5 +1,5 @@
-/* Tests adaptive spinning: a waiting thread stops spinning where that brings no benefit, and starts
- * where it does. */
+/* Tests adaptive spinning: a waiting thread stops spinning when spinning does not help, and starts
+ * again when it helps. */
 #include "base/clock.h"
 #include "pool/pool.h"
 #include "runner.h"
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Becomes ready at a check, or never (0). */
+/* A condition that becomes true at check number `ready_at`; 0: never. */
 struct event {
     long checks, ready_at;
 };
@@ -22,7 +22,7 @@ static bool is_ready(void *arg)
     return ++e->checks == e->ready_at;
 }
 
-/* Whether a call looked at all. */
+/* Returns whether a call of ls_pool_spin checks the condition, that is, spins. */
 static bool spins(ls_spin_habit *habit)
 {
     struct event never = {0};
@@ -66,7 +66,7 @@ static void a_spin_ends_in_time(void **state)
     struct event never = {0};
     assert_false(ls_pool_spin(&habit, is_ready, &never, ls_now_ns()));
     assert_in_range(never.checks, 1, 1000);
-    assert_int_equal(habit.misses, 0); /* a short limit says nothing about the habit */
+    assert_int_equal(habit.misses, 0); /* a spin that the deadline ended is not counted as a miss */
 }
 
 static void without_a_cpu_for_each_nobody_spins(void **state)
@@ -77,7 +77,7 @@ static void without_a_cpu_for_each_nobody_spins(void **state)
         assert_false(spins(&habit));
 }
 
-/* How many short sleeps in a row it takes. */
+/* Returns after how many successive short sleeps the thread should move and spin. */
 static int sleeps_until_something_is_done(ls_spin_habit *habit)
 {
     for (int n = 1;; n++) {

@@ -29,20 +29,21 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Everything that a round of a test shares with its workers. An abandoned worker may come back
- * after the round, so scenes are static, or freed when its thread has ended. */
+/* Everything that a round of a test shares with its workers. An abandoned worker can continue after
+ * the round, so a scene is static, or is freed after the worker's thread has ended. */
 struct scene {
     ls_pool *pool;
-    _Atomic int entered; /* jobs that have begun to hang */
-    _Atomic int open;    /* they go on when it is set */
-    _Atomic int done;    /* jobs that have hung and touch the scene no more */
-    int status;          /* status that jobs return */
-    /* calls of `count`; plain memory, whose visibility the pool guarantees */
+    _Atomic int entered; /* number of jobs that have begun to hang */
+    _Atomic int open;    /* the hanging jobs continue when it is set */
+    _Atomic int done;    /* number of jobs that have hung, continued, and no longer use the scene */
+    int status;          /* status that hanging jobs return */
+    /* number of calls of the job `count` by each worker; plain memory, whose visibility the pool
+     * guarantees */
     int runs[WORKERS];
     _Atomic int stopped[WORKERS]; /* stop hooks */
-    _Atomic int hook_hangs;       /* the stop hook waits until `open`, too */
+    _Atomic int hook_hangs;       /* the stop hook also waits until `open` is set */
     ls_host host;
-    _Atomic int blocks; /* blocks of the host's memory */
+    _Atomic int blocks; /* number of allocated blocks of memory from `host` */
 };
 
 static int hang(const ls_worker *w, void *arg, ls_error *err)
@@ -177,16 +178,19 @@ static void a_worker_that_comes_back_drops_its_jobs_and_stays_out(void **state)
         assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, NULL), LS_OK);
     assert_int_equal(ls_pool_busy(s.pool, 1), 6);
     assert_int_equal(ls_pool_abandon(s.pool, 1, &err), LS_OK);
-    assert_int_equal(ls_pool_clear(s.pool, &err), LS_OK); /* it is not waited for */
+    /* ls_pool_clear does not wait for the abandoned worker */
+    assert_int_equal(ls_pool_clear(s.pool, &err), LS_OK);
     atomic_store(&s.open, 1);
     wait_until_idle(s.pool, 1);
-    /* its work is visible; its other jobs were dropped */
+    /* the worker's writes are visible; its queued jobs were dropped */
     assert_int_equal(s.runs[1], 100);
-    assert_int_equal(ls_pool_first_error(s.pool, NULL, &err), LS_OK); /* its error came too late */
+    /* the worker's error came after it was abandoned */
+    assert_int_equal(ls_pool_first_error(s.pool, NULL, &err), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
     assert_int_equal(s.runs[1], 100);
     assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, NULL), LS_ESTALLED);
-    assert_int_equal(atomic_load(&s.stopped[1]), 0); /* its hook waits for the pool's end */
+    /* the worker's stop hook runs when the pool is destroyed */
+    assert_int_equal(atomic_load(&s.stopped[1]), 0);
 
     assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
     for (int w = 0; w < WORKERS; w++)
@@ -230,7 +234,8 @@ static void a_pool_without_workers_left_says_so(void **state)
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_ESTALLED);
     assert_string_equal(err.text, "every worker of the pool was abandoned");
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* all idle: all joined */
+    /* all workers are idle, so all threads are joined */
+    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
     assert_int_equal(atomic_load(&s.blocks), 0);
 }
 
@@ -247,7 +252,7 @@ static void keep(ls_pool *pool)
     kept[kept_count++] = pool;
 }
 
-/* Destroys the pool while worker 2 hangs, with two jobs queued after the hanging one. */
+/* Destroys the pool while worker 2 hangs, with two jobs queued after the hanging job. */
 static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *err))
 {
     int before = threads();
@@ -270,7 +275,8 @@ static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *er
         assert_int_equal(atomic_load(&s->stopped[w]), w != 2);
     assert_int_equal(s->runs[3], 1);
     assert_int_equal(threads(), before + 1);
-    /* The pool, its workers, and the inbox of one: the host must not be called any more. */
+    /* Three blocks are left: the pool, the array of workers, and the inbox of worker 2. The thread
+     * that is left running must not call the host's allocator, which is zeroed here. */
     assert_int_equal(atomic_load(&s->blocks), 3);
     memset(&s->host, 0, sizeof s->host);
 
@@ -364,7 +370,7 @@ struct visit {
     unsigned pause; /* loops */
 };
 
-/* Busy for a short, drawn while. */
+/* Job that is busy for a short random time. */
 static int linger(const ls_worker *w, void *arg, ls_error *err)
 {
     struct visit *v = arg;
@@ -375,9 +381,9 @@ static int linger(const ls_worker *w, void *arg, ls_error *err)
     return LS_EDATA;
 }
 
-/* Workers come back just before, while and just after they are abandoned and the pool is destroyed.
- * In any case the stop hook runs once, or never for an abandoned worker, and the survivors' results
- * are untouched. */
+/* A worker's job returns shortly before, during or shortly after the calls that abandon the worker
+ * and destroy the pool. In every case the stop hook of each other worker runs once, the stop hook
+ * of the abandoned worker runs at most once, and the results of the other workers are correct. */
 static void giving_up_at_any_moment_is_safe(void **state)
 {
     (void)state;
@@ -409,7 +415,8 @@ static void giving_up_at_any_moment_is_safe(void **state)
         if (rc == LS_OK) {
             kept_count--;
             assert_int_equal(lived, WORKERS);
-            assert_true(s->runs[victim] <= 1); /* none if it had not begun */
+            /* 0 if the job had not begun when the worker was abandoned */
+            assert_true(s->runs[victim] <= 1);
             assert_int_equal(atomic_load(&s->blocks), 0);
         } else {
             assert_int_equal(rc, LS_ESTALLED);
@@ -420,8 +427,8 @@ static void giving_up_at_any_moment_is_safe(void **state)
 
 /* ---- a pause of the process ----------------------------------------------------------------- */
 
-/* Reports that it runs, and then uses its CPU for a hundredth of the time limit, so that a machine
- * with other work does not end it late: a pause costs it its whole duration. */
+/* Job that reports that it runs, and then uses 10 ms of CPU time, a hundredth of the time limit. It
+ * is so short that a busy machine does not make it miss the limit. */
 static int tell_and_work(const ls_worker *w, void *arg, ls_error *err)
 {
     struct timespec used;
@@ -434,7 +441,7 @@ static int tell_and_work(const ls_worker *w, void *arg, ls_error *err)
     return LS_OK;
 }
 
-/* In a child. Exit status 0: nothing was given up. */
+/* Runs in a child process. Returns 0 if neither the wait nor the destruction gave up. */
 static int work_through_a_pause(int pipe_end, int destroy)
 {
     ls_pool *pool;

@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-/* A root directory of its own for each test; files are written with put(). */
+/* A directory for each test, in place of the root directory; the tests write files there with
+ * put(). */
 static char root[64];
 
 static void put(const char *path, const char *text)
@@ -135,7 +136,6 @@ static void allowed_set_is_this_threads_mask(void **state)
     assert_int_equal(ls_pin_thread(&all, NULL), LS_OK);
 }
 
-/* `n` CPUs 0 … n − 1 of which i and i + n/2 are one core, in core order. */
 static void a_thread_leaves_a_cpu_and_may_come_back(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static void a_thread_leaves_a_cpu_and_may_come_back(void **state)
     if (before.count < 2)
         skip();
     int left = 0;
-    for (int i = 0; i < 50; i++) { /* it may be moved back at once */
+    for (int i = 0; i < 50; i++) { /* several tries, because the kernel can move the thread back at
+                                    * once */
         int cpu = ls_this_cpu();
         ls_leave_cpu(cpu);
         left += ls_this_cpu() != cpu;
@@ -169,6 +170,7 @@ static void a_thread_with_one_cpu_stays(void **state)
     assert_int_equal(after.id[0], one.id[0]);
 }
 
+/* Lists the CPUs 0 … n − 1 in the order of their cores. Core i has the CPUs i and i + n/2. */
 static void paired(ls_cpus *all, ls_cpus *core, int n)
 {
     all->count = core->count = n;

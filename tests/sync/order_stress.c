@@ -1,12 +1,14 @@
 /* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
  * `lent`, `group`, `one_total`, `pieces`, `team`, `deal`, `progress` or `brought`.
- * weakened_orders.sh compiles it with the memory orders as they are, where it must pass, and with
- * each one weakened, where the sanitizer must report a race on the plain data.
+ * weakened_orders.sh compiles this test with the memory orders as they are; the test must then
+ * pass. It also compiles the test with each memory order weakened; the sanitizer must then report a
+ * race on the plain data.
  *
- * It avoids parking, whose own read-modify-writes would synchronise what a weakened order no longer
- * does: the ends of the ring only try, and the ranks of the barrier spin for longer than a round
- * takes. So do a team's threads, the thread that checks whether a worker is idle, and the thread
- * that waits for the progress thread. */
+ * The test avoids parking (sync/park.h), because the read-modify-writes of parking would
+ * synchronise the threads in place of a weakened order. So producer and consumer of the ring only
+ * call the functions that do not wait, and the ranks of the barrier spin for longer than a round
+ * takes. The threads of a team, the thread that checks whether a worker is idle, and the thread
+ * that waits for the progress thread spin as well. */
 #include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cpu/cpu_team.h"
@@ -76,7 +78,7 @@ static void *pass(void *arg)
     return NULL;
 }
 
-/* ---- an item is dealt to one taker, whose count the other sees where they meet --------------- */
+/* ---- each item goes to one taker; the other taker sees the item's count after the barrier --- */
 
 enum { DEALT = 32 };
 static ls_deal *deal;
@@ -112,7 +114,7 @@ static int add_one(const ls_worker *w, void *arg, ls_error *err)
     return LS_OK;
 }
 
-/* An idle worker has handed over what its jobs did, an abandoned one too. */
+/* If ls_pool_busy reports that a worker is idle, the writes of the worker's jobs are visible. */
 static void use_pool(void)
 {
     ls_pool_options o = {.size = sizeof o, .workers = 1};
@@ -136,7 +138,8 @@ static void use_pool(void)
 static ls_pool *lent_to;
 static _Atomic int refusals;
 
-/* Plain data that the threads hand on with the worker. */
+/* Start hook: increments plain data, which the lent threads pass on together with the worker, and
+ * fails. */
 static int count_and_refuse(ls_worker *w, void *user, ls_error *err)
 {
     (void)w;
@@ -157,7 +160,7 @@ static void *lend(void *arg)
     (void)arg;
     while (refused() < ROUNDS) {
         int status = ls_pool_serve(lent_to, 0, NULL), before = refused();
-        /* The other one's turn; it may have ended. */
+        /* Waits until the other thread has had its turn. (The other thread can have ended.) */
         for (int i = 0; status != LS_EAGAIN && i < 1000 && refused() == before; i++)
             sched_yield();
     }
@@ -180,7 +183,7 @@ static void take_turns(void)
     ls_pool_destroy(lent_to);
 }
 
-/* ---- a rank that leaves a merge first reuses the buffers that it published ------------------- */
+/* ---- the rank that leaves a merge first reuses the buffers that it has shown ----------------- */
 
 #define FLOATS 65536
 
@@ -194,7 +197,8 @@ static const ls_device_ops plain_ops = {.size = sizeof plain_ops, .describe = de
 static ls_device plain = {&plain_ops};
 static ls_comm_group *group;
 static float shown[2][FLOATS], total[2][FLOATS];
-static float *total_of[2]; /* its own, or the group's one, which is nobody's to reuse */
+static float *total_of[2]; /* the rank's own array, or the array of the group, which no rank may
+                            * reuse */
 
 static void *merge_until_aborted(void *arg)
 {
@@ -206,11 +210,10 @@ static void *merge_until_aborted(void *arg)
         return NULL;
     while (ls_comm_ordered.all_reduce(comm, NULL, &partial, 1, total_of[rank], &times, NULL) ==
            LS_OK)
-        for (int i = 0; i < FLOATS; i += 16) /* as an update reads it */
+        for (int i = 0; i < FLOATS; i += 16) /* reads the total as an update does */
             if (total_of[rank][i] != 0)
                 atomic_fetch_add(&wrong, 1);
-    /* The group is dead, and a call changes nothing that the other may be
-     * reading. */
+    /* The group is aborted. A call must not change data that the other rank is possibly reading. */
     if (ls_comm_ordered.all_reduce(comm, NULL, NULL, 0, NULL, &times, NULL) != LS_EABORTED)
         atomic_fetch_add(&wrong, 1);
     while (ls_comm_ordered.may_read(group, !rank))
@@ -221,8 +224,8 @@ static void *merge_until_aborted(void *arg)
     return NULL;
 }
 
-/* Sums by pieces: each rank writes its partial sum, and reads that of the other between the two
- * meetings. */
+/* Sums by pieces: each rank writes its partial sum, and reads the other rank's partial sum between
+ * the two meetings (rounds of the group's barrier). */
 static void *add_pieces_until_aborted(void *arg)
 {
     int rank = *(int *)arg;
@@ -280,7 +283,7 @@ static void abort_merges(void *(*merge)(void *), bool one_total)
     }
 }
 
-/* ---- a team's items read what the worker wrote, and the worker reads theirs ------------------ */
+/* ---- the items of a team read the worker's writes, and the worker reads the items' writes --- */
 
 typedef struct team_job {
     long in[64], out[64];
@@ -289,7 +292,7 @@ typedef struct team_job {
 static void add_seven(void *arg, uint32_t i)
 {
     team_job *job = arg;
-    for (int k = 0; k < 50; k++) /* long enough for the others to get one */
+    for (int k = 0; k < 50; k++) /* takes so long that the other thread gets items, too */
         job->out[i] = job->in[i] + 7;
 }
 
@@ -312,7 +315,8 @@ static void run_team(void)
 
 /* ---- */
 
-/* A progress thread without other members: the sum consists of its one node. */
+/* The transport ("wire") of a run with one member: the progress thread has no other member to talk
+ * to, and the sum consists of one node. */
 static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err);
 static int poll_lone(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns,
                      ls_error *err)
@@ -342,8 +346,9 @@ static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *er
     return LS_OK;
 }
 
-/* One of two, where the other is a mirror: it has what this one has, and its
- * nodes are 0. It sees what it is sent as plain data. */
+/* The transport of a run with two members, of which the other is a mirror: it answers with the same
+ * headers that it receives, and its nodes are 0. It reads the data that it receives as plain
+ * data. */
 static struct {
     ls_wire base;
     ls_transfer *posted[32];
@@ -356,7 +361,7 @@ static int post_mirror(ls_wire *wire, ls_transfer *t, ls_error *err)
 {
     (void)wire;
     (void)err;
-    if (t->channel == 0) /* it says nothing */
+    if (t->channel == 0) /* the mirror never sends control messages */
         return LS_OK;
     if (!t->incoming && t->channel == 1)
         mirror.head = t->data;
@@ -406,7 +411,7 @@ static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *
     return LS_OK;
 }
 
-/* `within`: floats are brought to a sum that is under way. */
+/* `within`: the sum has begun before the floats are written. */
 static void use_progress(bool within)
 {
     const ls_cluster_options o = {

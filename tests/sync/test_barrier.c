@@ -24,8 +24,8 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Everything a group of ranks shares. The counters are plain memory: only the barrier protects
- * them, which is what ThreadSanitizer looks at. */
+/* Everything that a group of ranks shares. The counters are plain memory, which only the barrier
+ * protects. ThreadSanitizer checks that protection. */
 struct group {
     ls_barrier barrier;
     int ranks;
@@ -33,8 +33,8 @@ struct group {
     unsigned seed;
     int counters[RANKS_MAX];
     int wrong[RANKS_MAX];
-    int released[RANKS_MAX]; /* rounds that ended with LS_OK, for each rank */
-    int verdict[RANKS_MAX];  /* how the round after those ended */
+    int released[RANKS_MAX]; /* number of waits that returned LS_OK, for each rank */
+    int verdict[RANKS_MAX];  /* status of the first wait that did not return LS_OK */
     uint64_t deadline_ns;
     _Atomic int running;
 };
@@ -52,7 +52,8 @@ static void start(pthread_t *t, struct member *m, struct group *g, void *(*run)(
     }
 }
 
-/* Until so many ranks are counted in: the low sixteen bits of the barrier's word. */
+/* Waits until `ranks` ranks have arrived. The low sixteen bits of the barrier's word are that
+ * number. */
 static void until_there(ls_barrier *barrier, uint64_t ranks)
 {
     while ((atomic_load(&barrier->state) & 0xFFFF) < ranks)
@@ -65,8 +66,8 @@ static void join(pthread_t *t, const struct group *g)
         pthread_join(t[i], NULL);
 }
 
-/* Each rank counts, passes, and then looks at everybody's count; a second barrier ends the round
- * before anybody counts on. */
+/* Each rank increments its counter, waits at the barrier, and then checks the counters of all
+ * ranks. A second wait ends the round before any rank increments its counter again. */
 static void *count_together(void *arg)
 {
     struct member *m = arg;
@@ -84,7 +85,7 @@ static void *count_together(void *arg)
 static void barrier_separates_rounds(void **state)
 {
     (void)state;
-    /* Rounds in the short form, and in the long one. */
+    /* `rounds`: number of rounds in a short run of the tests; `more`: in a long run */
     static const struct {
         int ranks;
         unsigned rounds, more, spins;
@@ -107,7 +108,8 @@ static void barrier_separates_rounds(void **state)
     }
 }
 
-/* Ranks run until the barrier breaks, and remember when and how it did. */
+/* Runs rounds until the barrier is aborted or a deadline passes. Records the number of completed
+ * rounds and the status that ended the last one. */
 static void *run_until_broken(void *arg)
 {
     struct member *m = arg;
@@ -118,7 +120,7 @@ static void *run_until_broken(void *arg)
         seed = seed * 1664525u + 1013904223u;
         for (volatile unsigned i = seed >> 22; i > 0; i--)
             ;
-        g->counters[m->rank]++; /* plain: handed over by the round */
+        g->counters[m->rank]++; /* plain memory: the barrier makes it visible to the other ranks */
         rc = ls_barrier_wait(&g->barrier, m->rank, g->deadline_ns, NULL);
         if (rc == LS_OK) {
             for (int i = 0; i < g->ranks; i++)
@@ -134,7 +136,9 @@ static void *run_until_broken(void *arg)
     return NULL;
 }
 
-/* The halves of run_until_broken's rounds break separately, so count waits, not rounds. */
+/* Waits until the barrier is aborted or a deadline passes. The counter `released` counts waits
+ * here. (A round of run_until_broken has two waits, and the barrier can be aborted between
+ * them.) */
 static void *wait_until_broken(void *arg)
 {
     struct member *m = arg;
@@ -152,8 +156,8 @@ static void *wait_until_broken(void *arg)
     return NULL;
 }
 
-/* All ranks released the same number of rounds, then none passed; `timeouts` receives how many
- * ranks say that their deadline broke it. */
+/* Checks that the same number of waits succeeded on all ranks, and that the next wait failed on all
+ * ranks. *timeouts receives the number of ranks whose wait returned LS_ETIMEDOUT. */
 static void check_agreement(const struct group *g, int *timeouts)
 {
     *timeouts = 0;
@@ -179,7 +183,7 @@ static void break_at_random(int ranks, unsigned spins, unsigned epochs, int by_t
         memset(g.released, 0, sizeof g.released);
         memset(g.wrong, 0, sizeof g.wrong);
         g.seed = seed;
-        uint64_t pause = seed >> 12; /* up to a millisecond */
+        uint64_t pause = seed >> 12; /* in nanoseconds, up to a millisecond */
         g.deadline_ns = by_timeout ? ls_deadline_ns(pause) : UINT64_MAX;
         assert_int_equal(ls_barrier_init(&g.barrier, NULL, ranks, spins, NULL), LS_OK);
         start(t, m, &g, wait_until_broken);
@@ -212,7 +216,7 @@ static void a_timeout_at_any_moment_is_the_same_for_all(void **state)
     break_at_random(8, 0, 50, 1);
 }
 
-/* Long runs: many rounds that protect plain data, broken now and then. */
+/* Aborts the barrier after a random time, while ranks use it in rounds that protect plain data. */
 static void *break_repeatedly(void *arg)
 {
     struct group *g = arg;
@@ -229,7 +233,7 @@ static void data_is_protected_over_many_rounds_with_random_aborts(void **state)
     static struct group g;
     const long wanted = ls_tests_rounds(10000, 100000);
     long rounds = 0;
-    uint64_t stop = ls_deadline_ns(15000 * MS); /* slow machines do fewer rounds */
+    uint64_t stop = ls_deadline_ns(15000 * MS); /* slow machines do fewer rounds in 15 s */
     g.ranks = 2;
     g.deadline_ns = UINT64_MAX;
     for (unsigned epoch = 0; rounds < wanted && ls_now_ns() < stop; epoch++) {

@@ -1,5 +1,6 @@
-/* Tests dealing, which distributes the items of a round to threads while they work. Every item is
- * dealt exactly once in a round, the items of a thread are adjacent, and a slow thread gets few. */
+/* Tests dealing (sync/deal.h), which distributes the items of a round to threads while they work.
+ * Every item is dealt exactly once in a round, the items of a thread are adjacent, and a slow
+ * thread gets few items. */
 #include "base/rng.h"
 #include "runner.h"
 #include "sync/barrier.h"
@@ -24,7 +25,8 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return words[0] % below;
 }
 
-/* Draws ascending first items, from 0 on. Returns the number of items. */
+/* Draws an ascending list of first items, of which the first is 0. Returns the number of all
+ * items. */
 static int draw_first(int first[TAKERS_MOST], int takers, uint32_t *state)
 {
     first[0] = 0;
@@ -33,7 +35,8 @@ static int draw_first(int first[TAKERS_MOST], int takers, uint32_t *state)
     return first[takers - 1] + 1;
 }
 
-/* One round in which `next` says who takes; those that got none are out. */
+/* Runs one round in one thread. In each turn a random taker takes an item. A taker that gets no
+ * item takes no further part in the round. */
 static void deal_round(ls_hand *hand, int takers, int items, uint32_t *state)
 {
     int owner[ITEMS_MOST], out = 0, dealt = 0;
@@ -54,7 +57,7 @@ static void deal_round(ls_hand *hand, int takers, int items, uint32_t *state)
         assert_int_equal(owner[item], -1);
         owner[item] = t;
         dealt++;
-        /* next to what the taker has */
+        /* the item must be next to the items that the taker has */
         assert_true(before.lo == before.hi || item == before.lo - 1 || item == before.hi);
         assert_true(hand[t].lo <= item && item < hand[t].hi);
     }
@@ -89,7 +92,8 @@ static void every_item_is_dealt_once_whoever_comes(void **state)
     }
 }
 
-/* A taker that takes its first item, and no other until the rest is gone, has that one alone. */
+/* A taker that takes only its first item until the other takers have taken all other items ends
+ * with one item. */
 static void a_taker_that_waits_leaves_its_neighbours_the_rest(void **state)
 {
     static const int first[] = {0, 3, 7};
@@ -113,7 +117,7 @@ static void a_taker_that_waits_leaves_its_neighbours_the_rest(void **state)
     ls_deal_destroy(deal);
 }
 
-/* In turns, takers get equal shares, and as many as if the items had been split. */
+/* Takers that take items in turns get equal shares. */
 static void equal_takers_get_equal_shares(void **state)
 {
     static const int first[] = {0, 7};
@@ -153,7 +157,8 @@ enum { THREADS = 3, ROUNDS = 400, LAST = 15 };
 static struct {
     ls_deal *deal;
     ls_barrier barrier;
-    int count[LAST + 1]; /* plain: only who was dealt an item writes its count */
+    int count[LAST + 1]; /* plain memory: only the thread that gets an item writes the item's
+                          * count */
 } shared;
 
 static void *take_many(void *arg)

@@ -1,5 +1,5 @@
-/* Tests heartbeats: what a watching thread may conclude about a worker from them. */
-#define _GNU_SOURCE /* threads that share one CPU */
+/* Tests heartbeats: what a watching thread can conclude from them about a worker. */
+#define _GNU_SOURCE /* for sched_setaffinity: some threads share one CPU */
 #include "base/clock.h"
 #include "runner.h"
 #include "sync/heartbeat.h"
@@ -23,7 +23,8 @@ static void a_beat_is_counted_and_says_where(void **state)
 {
     (void)state;
     ls_heartbeat h[2] = {{0}};
-    assert_true((uintptr_t)&h[1] - (uintptr_t)&h[0] == 64); /* a cache line each */
+    /* each heartbeat has a cache line of its own */
+    assert_true((uintptr_t)&h[1] - (uintptr_t)&h[0] == 64);
     assert_int_equal(beats(&h[0]), 0);
     assert_int_equal(ls_heartbeat_place(&h[0]), 0);
     ls_beat(&h[0], 7);
@@ -32,7 +33,7 @@ static void a_beat_is_counted_and_says_where(void **state)
     ls_beat(&h[0], LS_PLACE_MAX);
     assert_int_equal(beats(&h[0]), 3);
     assert_int_equal(ls_heartbeat_place(&h[0]), LS_PLACE_MAX);
-    ls_beat(&h[0], LS_PLACE_MAX + 6); /* a place that is none leaves the count alone */
+    ls_beat(&h[0], LS_PLACE_MAX + 6); /* an invalid place does not change the number of beats */
     assert_int_equal(beats(&h[0]), 4);
     assert_int_equal(ls_heartbeat_place(&h[0]), 5);
     assert_int_equal(beats(&h[1]), 0);
@@ -51,7 +52,7 @@ static void the_count_wraps_and_still_changes(void **state)
 
 #define BEATS 3000000
 
-/* The place is the number of the beat. */
+/* Beats BEATS times; the place of each beat is the beat's number. */
 static void *beat(void *arg)
 {
     for (int i = 1; i <= BEATS; i++)
@@ -90,11 +91,12 @@ typedef struct silent {
     _Atomic int number, ends;
 } silent;
 
-/* Never beats. */
+/* The thread that is watched. It never beats; it sleeps or spins (`kind`). */
 static void *keep_silent(void *arg)
 {
     silent *s = arg;
-    const struct timespec nap = {.tv_nsec = 100 * MS}; /* seldom awake, and waiting for a CPU */
+    /* long, so that the thread seldom wakes and seldom waits for a CPU */
+    const struct timespec nap = {.tv_nsec = 100 * MS};
     setpriority(PRIO_PROCESS, 0, s->nice);
     atomic_store(&s->number, ls_thread_self());
     while (!atomic_load_explicit(&s->ends, memory_order_relaxed))
@@ -117,8 +119,8 @@ static void end(silent *s)
     pthread_join(s->thread, NULL);
 }
 
-/* Returns the time held against the thread, as a share of the half second (more on a busy machine)
- * that it is watched. */
+/* Watches the thread for half a second, or longer on a busy machine. Returns which fraction of that
+ * time counts as the thread's silence (held_ns). */
 static double share_held(const silent *s)
 {
     static ls_heartbeat never;
@@ -148,7 +150,8 @@ static void time_asleep_counts(void **state)
     end(&s);
 }
 
-/* A machine may be too busy for one thread to run all the time: what counts is what it ran. */
+/* The time for which the thread ran must count. (On a busy machine the thread does not run all the
+ * time.) */
 static void time_at_work_counts(void **state)
 {
     silent s;
@@ -178,7 +181,7 @@ static void time_without_a_cpu_does_not_count(void **state)
     for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
         if (CPU_ISSET(cpu, &before))
             CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one); /* threads inherit it */
+    sched_setaffinity(0, sizeof one, &one); /* new threads inherit the affinity */
     begin(&s, SPINS, 19);
     for (int i = 0; i < HOGS; i++)
         begin(&hog[i], SPINS, 0);
@@ -195,7 +198,7 @@ static void a_beat_ends_the_silence(void **state)
     ls_silence silence = {0};
     ls_heartbeat h = {0};
     (void)state;
-    ls_silence_look(&silence, &h, 0, 20 * MS, 1000 * MS); /* it begins here */
+    ls_silence_look(&silence, &h, 0, 20 * MS, 1000 * MS); /* the first look begins the silence */
     assert_int_equal(silence.held_ns, 0);
     for (int i = 1; i <= 3; i++) {
         ls_silence_look(&silence, &h, 0, 20 * MS, 1000 * MS);

@@ -17,9 +17,9 @@
  * tried on two CPUs with each order broken. With a check before the announcement only, it failed in
  * every run, within a second. With a load as L (park.c compiled with
  * -DLS_PARK_LOOK(word)=atomic_load_explicit(word, memory_order_relaxed)) it failed in about one run
- * of three. With park.c as it is, the test passes on one CPU and on two. A stress test may miss a
- * rare run, so test_park_model.c checks the same three variants, and one more, in all interleavings
- * of a model. */
+ * of three. With park.c as it is, the test passes on one CPU and on two. A stress test can miss a
+ * rare run. Therefore test_park_model.c checks the same three variants, and one more, in all
+ * interleavings of a model. */
 #include "sync/park.h"
 
 #include "base/clock.h"
@@ -191,9 +191,9 @@ static bool has_changed(void *arg)
     return atomic_load_explicit(&c->change, memory_order_acquire) >= c->want;
 }
 
-/* Pins the calling thread, 0 or 1, to a CPU of its own if there are two. Otherwise the kernel may
- * run the woken thread on the waker's CPU in place of the waker, and the two never run at the same
- * time. */
+/* Pins the calling thread, 0 or 1, to a CPU of its own if there are two. Without pinning, the
+ * kernel can run the woken thread on the waker's CPU in place of the waker; the two threads would
+ * then never run at the same time. */
 static void stay_on(int side)
 {
     ls_cpus all;

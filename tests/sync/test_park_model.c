@@ -1,10 +1,10 @@
-/* A model of the parking protocol, explored exhaustively: two waiters and two wakers on one word,
- * on a processor whose stores wait in a buffer (x86-TSO).
+/* Checks a model of the parking protocol (sync/park.h) in all interleavings: two waiters and two
+ * wakers on one word, on a processor whose stores wait in a buffer (x86-TSO).
  *
  * Waiter i waits for change i, which waker i makes. A wake-up is lost if a waiter sleeps although
  * its change is in memory and no waker is active any more. The protocol of park.c has no such
- * state; three wrong variants each have one. The model's steps are those of ls_park_until and
- * ls_park_wake, one memory access each; read them side by side. */
+ * state; each of three wrong variants has such states. The model's steps are the memory accesses of
+ * ls_park_until and ls_park_wake, one access a step. */
 #include "runner.h"
 
 #include <setjmp.h>
@@ -19,9 +19,10 @@
 
 enum form {
     AS_WRITTEN,
-    PLAIN_LOOK,            /* the waker looks with a load, not a read-modify-write */
-    CHECK_BEFORE_ANNOUNCE, /* the waiter checks first and does not check again */
-    NO_COUNT               /* the waker clears the announcement and counts nothing */
+    PLAIN_LOOK,            /* the waker looks for an announcement with a load, not with a
+                            * read-modify-write */
+    CHECK_BEFORE_ANNOUNCE, /* the waiter checks before it announces itself, and not afterwards */
+    NO_COUNT               /* the waker clears the announcement without incrementing the count */
 };
 
 enum waiter { ANNOUNCE, CHECK, SLEEP, ASLEEP, LEFT };
@@ -35,11 +36,12 @@ struct state {
     uint8_t waker[SIDES], seen[SIDES];
 };
 
-/* Every state met so far; those from `next` on have not been expanded. */
+/* All states found so far. The states before `next` (in explore) have been expanded: their
+ * successors have been added. */
 #define STATES_MAX 200000
 #define SLOTS (1u << 19)
 static struct state states[STATES_MAX];
-static uint32_t slots[SLOTS]; /* index + 1 */
+static uint32_t slots[SLOTS]; /* hash table: index of a state plus 1; 0: empty */
 static uint32_t known;
 
 static void meet(const struct state *s)
@@ -75,7 +77,7 @@ static void waiter_step(struct state s, int i, enum form form)
     meet(&s);
 }
 
-/* A locked operation empties the store buffer first. */
+/* Moves the store of waker i from its buffer to memory. (A read-modify-write first does that.) */
 static void flush(struct state *s, int i)
 {
     s->changed[i] |= s->buffered[i];
@@ -123,7 +125,7 @@ static int loses_a_wake_up(const struct state *s)
     return 0;
 }
 
-/* The number of reachable states in which a wake-up is lost. */
+/* Returns the number of reachable states in which a wake-up is lost. */
 static int explore(enum form form)
 {
     int lost = 0;
@@ -151,7 +153,7 @@ static void parking_loses_no_wake_up(void **state)
 {
     (void)state;
     assert_int_equal(explore(AS_WRITTEN), 0);
-    assert_true(known > 1000); /* it did look around */
+    assert_true(known > 1000); /* the search did not end at once */
 }
 
 static void a_plain_look_would_lose_one(void **state)

@@ -56,7 +56,7 @@ static void ring_holds_its_capacity_and_no_more(void **state)
 {
     (void)state;
     ls_ring r;
-    open_ring(&r, 3, 5); /* rounded up to 8; items of an odd size */
+    open_ring(&r, 3, 5); /* the capacity is rounded up to 8; the items have an odd size */
     char item[3] = "ab";
     for (int i = 0; i < 8; i++) {
         assert_int_equal(ls_ring_length(&r), i);
@@ -73,7 +73,8 @@ static void ring_holds_its_capacity_and_no_more(void **state)
     ls_ring_fini(&r);
 }
 
-/* A consumer that has announced itself is left alone until an item comes that wakes it. */
+/* A consumer that has announced itself sleeps until an item is pushed by a function that wakes
+ * it. */
 static void a_quiet_push_wakes_nobody(void **state)
 {
     (void)state;
@@ -97,7 +98,7 @@ enum { QUIET = 3 };
 
 typedef struct quiet_work {
     ls_ring ring;
-    int *value; /* the value that an item points to is plain memory */
+    int *value; /* an item is a pointer; the value that it points to is plain memory */
     unsigned rounds;
 } quiet_work;
 
@@ -113,8 +114,8 @@ static void *push_in_fours(void *arg)
     return NULL;
 }
 
-/* Like a worker that reports short steps: the last of each four pushes wakes; no item is lost, and
- * no consumer sleeps for ever. */
+/* Pushes items as a worker does that reports short steps: only the last of each four pushes wakes
+ * the consumer. No item is lost, and the consumer does not sleep for ever. */
 static void items_pushed_quietly_come_with_the_next_one(void **state)
 {
     (void)state;
@@ -203,7 +204,8 @@ static void deadlines_end_push_and_pop(void **state)
     ls_ring_fini(&r);
 }
 
-/* A payload larger than a word, all of it derived from one number: a torn or early read shows. */
+/* A payload larger than a word. All its numbers are computed from one number, so that a torn or
+ * early read is found. */
 struct payload {
     uint64_t words[12];
 };
@@ -294,8 +296,8 @@ static void payloads_cross_threads_whole_and_in_order(void **state)
     }
 }
 
-/* A close from a third thread, at a random moment: what was pushed is delivered, no more, no
- * less, and both sides come back. */
+/* A third thread closes the ring at a random moment. Exactly the pushed items are delivered, and
+ * both sides return. */
 static void *produce_until_closed(void *arg)
 {
     struct stream *s = arg;
@@ -343,7 +345,8 @@ static void a_close_at_any_moment_loses_nothing(void **state)
     }
 }
 
-/* Items so large that a push spends its time copying: the close falls into the middle of one. */
+/* Items so large that a push spends most of its time copying. Therefore the close usually comes in
+ * the middle of a push. */
 #define LARGE (64 * 1024)
 
 static void *push_large_until_closed(void *arg)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Shows that ThreadSanitizer detects each weakened memory order of the ring, the barrier, the pool's
-# count of finished jobs and its workers that change hands, the merging group's flag for readers, a
-# team, a deal and a progress thread: the stress test passes with the orders as they are, and a
-# race is reported with each of them weakened.
+# Shows that ThreadSanitizer detects each weakened memory order of these structures: the ring, the
+# barrier, the pool's count of finished jobs, a pool's worker that several threads serve one after
+# another, the flag for readers of a merging group, a team, a deal and a progress thread. The stress
+# test passes with the memory orders as they are, and reports a race with each order weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
 set -eu
@@ -26,8 +26,8 @@ compile() {
     "$cc" -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=thread "$@"
 }
 
-# object SOURCE [DEFINITION…]: prints what it is compiled to, which most forms have in common: it is called after
-# the text that the preprocessor leaves.
+# object SOURCE [DEFINITION…]: compiles a source file and prints the name of the object file. The name is the
+# checksum of the preprocessed text, so forms of the test with the same text share the object file.
 object() {
     source=$1
     shift
@@ -38,7 +38,8 @@ object() {
     echo "$found"
 }
 
-# run NAME STRUCTURE [DEFINITION…]: compiles and runs one form; its output goes to $work/NAME.log
+# run NAME STRUCTURE [DEFINITION…]: compiles and runs one form of the test: the stress test of STRUCTURE with these
+# macro definitions. The output goes to $work/NAME.log
 run() {
     name=$1 structure=$2
     shift 2
@@ -47,15 +48,15 @@ run() {
     for file in $sources; do
         objects="$objects $(object "$file" "$@")" || exit 2
     done
-    # Their names hold no blanks: they are split on purpose.
+    # $objects is split at blanks on purpose; the names contain no blanks.
     # shellcheck disable=SC2086
     (cd "$work" && compile -o "$name" $objects -pthread) || exit 2
     execute
 }
 
-# execute: runs that form (once more)
+# execute: runs the form that `run` has compiled last
 execute() {
-    # The sanitizer reports a race only while it remembers the older access: a long memory.
+    # history_size: the sanitizer reports a race only while it remembers the older access.
     TSAN_OPTIONS="exitcode=66 halt_on_error=1 history_size=7" $runner "$work/$name" "$structure" \
         >"$work/$name.log" 2>&1
 }
@@ -65,7 +66,7 @@ passes() {
         echo "ok: $1 passes as it is"
         return
     fi
-    # Older sanitizers cannot map their shadow where the kernel randomises addresses widely.
+    # Older sanitizers fail to start if the kernel randomises addresses over a wide range.
     if [ -z "$runner" ] && grep -q 'unexpected memory mapping' "$work/$1.log"; then
         runner="setarch $(uname -m) -R"
         passes "$@"
@@ -76,7 +77,7 @@ passes() {
     failures=$((failures + 1))
 }
 
-# A race shows when two threads meet: where they did not, they are given more occasions.
+# A race is reported only if the two accesses happen close together, so a run without a report is repeated.
 is_caught() {
     occasions=8
     status=0
