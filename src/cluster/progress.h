@@ -147,7 +147,7 @@ typedef struct ls_sum {
     float *node[LS_PARTIALS_MAX]; /* [nodes]: the nodes in `memory` */
     float *total;                 /* the sum over all members, in `memory` */
     float *stage;         /* [pieces that this member owns][others][piece]: the received nodes */
-    ls_tree_rest rest;    /* the additions above the members' nodes (merge/tree.h) */
+    ls_tree_rest rest;    /* the additions above the members' nodes (merge/group.h) */
     _Atomic size_t ready; /* number of floats of each node that the caller has written */
     /* Number of pieces, from the first on, that this member has delivered. A piece is delivered
      * when this member has posted the sends of its nodes to the owner of the piece. A piece that

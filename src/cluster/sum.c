@@ -83,7 +83,7 @@ void ls_sum_fini(ls_sum *s, const ls_host *host)
 }
 
 /* Lists the nodes of all members, member by member, for the additions above these nodes
- * (merge/tree.h). `total`: number of these nodes. Their leaves have the same sequence in the
+ * (merge/group.h). `total`: number of these nodes. Their leaves have the same sequence in the
  * tree. */
 static int list_nodes(ls_cluster *c, int total, ls_error *err)
 {
