@@ -1,4 +1,5 @@
-/* Renders records, each as one JSON object. train/README.md lists the keys. */
+/* Renders records (the events of a run, record.h), each as one JSON object. train/README.md lists
+ * the keys. */
 #include "records/record.h"
 
 #include "base/host.h"
@@ -128,7 +129,7 @@ static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
 #define IN(type) (1u << LS_RECORD_##type)
 #define PART(part) (1u << LS_PART_##part)
 #define VARIES .varies = true
-#define LIVES (IN(RUN_START) | IN(RESUME)) /* types that begin a run or continue one */
+#define LIVES (IN(RUN_START) | IN(RESUME)) /* types of records that begin or continue a run */
 
 const ls_record_key ls_record_keys[] = {
     {LIVES | IN(RUN_END), "time", LS_FORM_TEXT, .put = put_time, VARIES},
@@ -226,7 +227,7 @@ const ls_record_key ls_record_keys[] = {
     {.key = NULL},
 };
 
-/* Writes the value of a key. `values`: the struct in which row->at is the offset of the value. */
+/* Writes a key and its value. `values`: the struct in which row->at is the offset of the value. */
 static void put_member(ls_json_writer *w, const ls_record_key *row, const void *values,
                        const ls_record *r)
 {
@@ -267,7 +268,7 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     }
 }
 
-/* Writes the keys of a type of records or of a part. */
+/* Writes all keys of a type of records, or of a part (LS_PART_…), with their values. */
 static void put_keys(ls_json_writer *w, int type, const void *values, const ls_record *r)
 {
     for (const ls_record_key *row = ls_record_keys; row->key; row++)
