@@ -8,7 +8,7 @@ stopped or disconnected, every other process must save and exit with 75, within 
 without faults. A signal to one process, or to mpirun, must stop all processes after the same step.
 --grid tries 1 to 4 hosts × 1 to 3 workers × shards 7, 8, 12, 24. --cases N tries N random faults.
 --tcp uses the TCP engine. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun, and
-liblockstep-mpi.so in the program's folder; without them the test is skipped (77) with the reason.
+liblockstep-mpi.so in the program's folder; without these the test is skipped (77) with the reason.
 The test removes everything that it creates.
 """
 
