@@ -50,6 +50,7 @@ int ls_cluster_usable(const ls_cluster *c, ls_error *err)
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
 
+/* Hands an order to the progress thread. The results of the previous order are no longer valid. */
 static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
@@ -61,6 +62,9 @@ static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
                : ls_fail(err, LS_EINTERNAL, "two orders at once for the progress thread");
 }
 
+/* Waits for the end of an order. If the heartbeat of the progress thread stands still for
+ * `limit_ns`, sets `hangs` and fails: from then on no order can be given. `wait`: as for
+ * await_done. */
 static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
                        const ls_cluster_wait *wait, ls_error *err)
 {
@@ -117,6 +121,7 @@ int ls_cluster_room(ls_cluster *c, int count, ls_error *err)
 
 /* ---- gathers --------------------------------------------------------------------------------- */
 
+/* Makes room for `bytes` bytes in c->stage. */
 static int make_stage(ls_cluster *c, size_t bytes, ls_error *err)
 {
     if (bytes <= c->stage_bytes)

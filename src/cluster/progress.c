@@ -20,12 +20,14 @@ enum { AT_ONCE = 64 /* most transfers that one call of `poll` reports */ };
 
 /* ---- posting transfers ----------------------------------------------------------------------- */
 
+/* Returns whether a send of `bytes` bytes to the peer may be posted now (LS_UNDER_WAY). */
 static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
 {
     return p->under_way == 0 ||
            p->under_way + bytes <= LS_UNDER_WAY / (size_t)(ls_watch_members(c) - 1);
 }
 
+/* Posts the queued sends to the peer for which there is room. */
 static void post_next(ls_cluster *c, ls_peer *p)
 {
     ls_request *request;
@@ -57,6 +59,7 @@ void ls_progress_post(ls_cluster *c, ls_request_kind kind, int piece, const ls_t
 
 /* ---- orders --------------------------------------------------------------------------------- */
 
+/* Returns the offset of member m's part in c->stage. */
 static size_t part_of(const ls_cluster *c, int m)
 {
     size_t at = 0;
@@ -95,6 +98,7 @@ static void begin_gather(ls_cluster *c)
         }
 }
 
+/* Posts the sends of this member's header and the receives of the other members' headers. */
 static void exchange_heads(ls_cluster *c)
 {
     const atomic_int *asks = c->options.asks;
@@ -120,6 +124,8 @@ static void exchange_heads(ls_cluster *c)
     }
 }
 
+/* Checks the header that has arrived from member m. The first headers of a run also carry the names
+ * of the hosts. */
 static void check_head(ls_cluster *c, int m)
 {
     const ls_head *in = &c->peer[m].head_in, *own = &c->head;
@@ -250,6 +256,7 @@ static void check_leave(ls_cluster *c)
         ls_watch_fault(c, c->leaving.status, "%s", c->leaving.text);
 }
 
+/* Begins the order of kind c->kind. Some kinds of orders end in this function. */
 static void begin_order(ls_cluster *c)
 {
     c->active = true;
@@ -337,6 +344,7 @@ static void continue_closing(ls_cluster *c)
 
 /* ---- completed transfers --------------------------------------------------------------------- */
 
+/* Handles a transfer that has ended. */
 static void end_transfer(ls_cluster *c, ls_transfer *transfer)
 {
     ls_request *request = (ls_request *)transfer;
@@ -391,6 +399,8 @@ static void send_last_messages(ls_cluster *c)
         poll_wire(c, ACTIVE_NS);
 }
 
+/* Lets the engine regroup, and sets up the members of the new transport. `lost` and `origin`:
+ * zeroed arrays for ls_regroup. */
 static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 {
     const uint64_t deadline = c->options.deadline_ns;
@@ -472,6 +482,7 @@ static bool await_order(ls_cluster *c)
     return true;
 }
 
+/* Called when all transfers of the order in progress have ended. */
 static void end_successfully(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)

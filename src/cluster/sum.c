@@ -27,6 +27,7 @@ void ls_cluster_span(const ls_cluster *c, int shards, int member, int *lo, int *
     *hi = (int)(first + count);
 }
 
+/* Lists the nodes of a member, and returns their number. */
 static int nodes_of(ls_span out[LS_PARTIALS_MAX], const ls_cluster *c, int shards, int member)
 {
     int lo, hi;
@@ -172,6 +173,7 @@ static size_t piece_floats(const ls_sum *s, int piece)
     return left < s->piece ? left : s->piece;
 }
 
+/* Posts the send or the receive of one piece. */
 static void post_floats(ls_cluster *c, ls_request_kind kind, int piece, int peer, int channel,
                         int incoming, float *data)
 {
@@ -224,6 +226,8 @@ void ls_sum_arrived(ls_cluster *c, int piece)
         add_piece(c, s->added++);
 }
 
+/* Sends a piece of each node of this member to the owner of the piece. If this member is the owner,
+ * counts the nodes as arrived. */
 static void deliver_piece(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;

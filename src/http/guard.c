@@ -388,6 +388,7 @@ static int free_descriptors(int wanted)
     return found;
 }
 
+/* Reduces options.connections to the number for which file descriptors are free. */
 static int fit_connections(http_guard *g)
 {
     const int others = 2 * SPARE + KEPT;
@@ -499,6 +500,8 @@ int http_guard_stopping(http_guard *g)
     return stopping;
 }
 
+/* Waits until answers and transfers in progress have ended, within the time limits of
+ * http_guard_stop. */
 static void wait_for_answers(http_guard *g)
 {
     const struct timespec pause = {0, 5000000};

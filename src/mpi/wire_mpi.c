@@ -191,6 +191,7 @@ static int post_mpi(ls_wire *base, ls_transfer *t, ls_error *err)
     return LS_OK;
 }
 
+/* Returns the error of a transfer that has ended. `failed`: MPI_Testsome has reported errors. */
 static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_error *err)
 {
     int bytes = 0, class = MPI_SUCCESS;
@@ -221,6 +222,7 @@ static void remove_finished(mpi_wire *w)
     w->count = kept;
 }
 
+/* Tests all transfers in progress, and moves those that have ended to ended[]. */
 static int test_all(mpi_wire *w, ls_error *err)
 {
     int count = 0, status = LS_OK;
@@ -237,6 +239,7 @@ static int test_all(mpi_wire *w, ls_error *err)
     return status;
 }
 
+/* Moves up to `most` transfers from ended[] to `out`, and returns their number. */
 static int take_ended(mpi_wire *w, ls_transfer **out, int most)
 {
     const int count = w->ended_count < most ? w->ended_count : most;

@@ -68,6 +68,7 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
                    e->host, j->host, j->target, also, ls_reason(why, error), e->host);
 }
 
+/* Connects to the member whose origin is `origin`; the handshake is not made yet. */
 static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 {
     int error = 0;
@@ -294,6 +295,8 @@ static int be_admitted(joining *j, ls_error *err)
     return status;
 }
 
+/* Meets the other members and connects to all of them, or waits to be admitted to a run that has
+ * begun. */
 static int run_rendezvous(joining *j, ls_error *err)
 {
     const size_t members = (size_t)j->place.members;

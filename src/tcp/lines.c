@@ -162,6 +162,7 @@ static void move_all_transfers(tcp_wire *w)
     }
 }
 
+/* Waits until a connection with pending transfers is ready, `ns` nanoseconds at most. */
 static void wait_for_lines(tcp_wire *w, uint64_t ns)
 {
     const uint64_t most = ns < LONGEST_NS ? ns : LONGEST_NS;
@@ -188,6 +189,7 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
     return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
+/* Serves the listener if its time has come. */
 static void serve_listener(tcp_wire *w, uint64_t now)
 {
     if (!w->rendezvous || now < w->listener_ns)

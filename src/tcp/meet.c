@@ -154,6 +154,7 @@ static void send_note(joining *j, int caller, const tcp_note *note)
         shutdown(j->caller[caller], SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
+/* Sends a note to the members 1 … count. */
 static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {
@@ -283,6 +284,7 @@ static int send_numbers(joining *j, ls_error *err)
     return LS_OK;
 }
 
+/* The rendezvous of the first member, until all members have their numbers. */
 static int be_first(joining *j, ls_error *err)
 {
     j->is_first = true;
@@ -372,6 +374,7 @@ static void resolve_again(joining *j)
     j->found = found;
 }
 
+/* Connects to the address of the rendezvous. Tries again until j->until_ns. */
 static int reach_first(joining *j, int *fd, ls_error *err)
 {
     char why[LS_REASON];

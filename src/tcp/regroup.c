@@ -376,6 +376,7 @@ static int run_vote(regrouping *m, ls_error *err)
 
 /* ---- the new transport ----------------------------------------------------------------------- */
 
+/* Closes all connections of the vote. */
 static void disconnect_all(regrouping *m)
 {
     for (int i = 0; i < m->vote->members; i++)
