@@ -362,7 +362,7 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
     int status = LS_ESTALLED;
-    while (status && ls_cluster_lost(c)) /* another member may be lost during the regrouping */
+    while (status && ls_cluster_lost(c)) /* another member can be lost during the regrouping */
         status = give_order(c, LS_ORDER_REGROUP, patience(c), NULL, err);
     if (status) {
         ls_free(c->options.host, old);

@@ -39,7 +39,7 @@
  * Memory order. Let C be the calling thread (callers synchronise among themselves, so that one
  * thread at a time calls), and P the progress thread.
  *
- * 1. Order. C writes the order, which may refer to other memory, and stores false in `done`
+ * 1. Order. C writes the order, which can refer to other memory, and stores false in `done`
  *    (relaxed). Then it pushes the order's kind into the ring `orders`. The push releases, and the
  *    pop by P acquires (sync/ring.h), so these writes of C happen before P works on the order.
  * 2. Result. P writes the results, stores true in `done` (release) and wakes C. C loads `done`
@@ -138,7 +138,7 @@ const char *ls_cluster_host(const ls_cluster *cluster, int member);
 /* Returns whether the engine can regroup and was opened for it. */
 bool ls_cluster_can_regroup(const ls_cluster *cluster);
 /* Allows regrouping: from now on the loss of a member is not a fault, and the surviving members
- * regroup. All members must call this function between the same two orders. */
+ * regroup. All members must call this function at the same point of their sequence of orders. */
 void ls_cluster_regroups(ls_cluster *cluster);
 /* Returns whether the last order failed because a member was lost. If so, the caller may call
  * ls_cluster_regroup and go on. */

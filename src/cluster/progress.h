@@ -43,43 +43,50 @@
 #define LS_CLUSTER_MAGIC 0x4c53776du
 
 /* Channels of the transport: independent, ordered sequences of messages between two members. */
-enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
+enum {
+    LS_ON_CONTROL, /* control messages */
+    LS_ON_HEADS,   /* headers of orders */
+    LS_ON_DATA,    /* parts of gathers; nodes, to the owner of a piece */
+    LS_ON_SUMS     /* sums, from the owner of a piece */
+};
 
 /* Kinds of control messages. After any kind but the first, the sender sends nothing more on this
  * transport. */
 typedef enum ls_control_kind {
     LS_CONTROL_ALIVE, /* a sign of life */
     LS_CONTROL_BYE,   /* the sender has ended its run normally */
-    LS_CONTROL_LEAVE, /* the sender has a fault; the other members may go on without the sender */
+    LS_CONTROL_LEAVE, /* the sender has a fault; the other members can go on without the sender */
     LS_CONTROL_LOSS,  /* the sender has noticed the loss of a third member, and will regroup */
     LS_CONTROL_END    /* the sender has a fault after which no member can go on */
 } ls_control_kind;
 
+/* A control message. */
 typedef struct ls_control {
-    uint32_t magic, kind;
+    uint32_t magic, kind; /* LS_CLUSTER_MAGIC; an ls_control_kind */
     /* number of sums, gathers and orders ADMIT that the sender has begun. A sum for which the
      * sender has not delivered all of its own data does not count yet */
     uint64_t begun;
-    char text[LS_ERROR_TEXT];
+    char text[LS_ERROR_TEXT]; /* LEAVE, LOSS, END: the sender's error */
 } ls_control;
 
 /* Header of a sum, of a gather or of an order ADMIT. Each member sends it to each other member. */
 typedef struct ls_head {
-    uint32_t magic, kind;
-    uint64_t number;
-    uint64_t bytes; /* gather: bytes of the sender's part; sum: bytes of the arena */
-    uint32_t shards;
-    uint32_t asks; /* non-zero: the sender asks all members to stop */
-    char host[LS_MEMBER_NAME];
+    uint32_t magic, kind;      /* LS_CLUSTER_MAGIC; an ls_order_kind */
+    uint64_t number;           /* number of the order on the sender: ls_cluster.begun */
+    uint64_t bytes;            /* gather: bytes of the sender's part; sum: bytes of the arena */
+    uint32_t shards;           /* sum: number of leaves of the tree; other orders: 0 */
+    uint32_t asks;             /* non-zero: the sender asks all members to stop */
+    char host[LS_MEMBER_NAME]; /* name of the sender's host */
 } ls_head;
 
+/* Kinds of orders. */
 typedef enum ls_order_kind {
-    LS_ORDER_OPEN,
+    LS_ORDER_OPEN, /* join the other members */
     LS_ORDER_GATHER,
     LS_ORDER_SUM,
-    LS_ORDER_REGROUP,
-    LS_ORDER_ARRIVALS,
-    LS_ORDER_ADMIT,
+    LS_ORDER_REGROUP,  /* let the callers see the group of the transport */
+    LS_ORDER_ARRIVALS, /* ls_cluster_arrivals */
+    LS_ORDER_ADMIT,    /* ls_cluster_admit */
     LS_ORDER_CLOSE
 } ls_order_kind;
 
@@ -87,16 +94,17 @@ typedef enum ls_order_kind {
  * joined; the caller has stopped waiting. */
 enum { LS_JOINING, LS_JOINING_JOINED, LS_JOINING_GIVEN_UP };
 
-/* The purposes of a transfer. */
+/* The purposes of a transfer. The kinds from HEAD_IN on belong to an order. */
 typedef enum ls_request_kind {
     LS_REQUEST_CONTROL_IN,
-    LS_REQUEST_CONTROL_OUT,
-    LS_REQUEST_LAST_OUT, /* the last message to a peer, of any kind */
+    LS_REQUEST_CONTROL_OUT, /* a sign of life */
+    LS_REQUEST_LAST_OUT,    /* the last message to a peer, of any kind */
     LS_REQUEST_HEAD_IN,
-    LS_REQUEST_NODE_IN,
-    LS_REQUEST_OTHER /* data of an order; the end of the transfer needs no action */
+    LS_REQUEST_NODE_IN, /* a piece of a node, for this member as the owner */
+    LS_REQUEST_OTHER    /* data of an order; the end of the transfer needs no action */
 } ls_request_kind;
 
+/* A transfer with its purpose. */
 typedef struct ls_request {
     ls_transfer transfer; /* must be first: poll returns a pointer to it */
     ls_request_kind kind;
@@ -104,6 +112,7 @@ typedef struct ls_request {
     struct ls_request *next; /* next request that waits for the same peer */
 } ls_request;
 
+/* A peer, as the progress thread sees it. */
 typedef struct ls_peer {
     char host[LS_MEMBER_NAME];
     /* attended time (base/clock.h) since the last message arrived from the peer */
@@ -116,9 +125,10 @@ typedef struct ls_peer {
     bool alive_in_transit; /* this member's sign of life to the peer, `out`, is in transit */
     bool last_posted;      /* this member's last message to the peer, `last`, has been posted */
     bool last_in_transit;  /* `last` is in transit */
+    /* control messages: the one being received; this member's sign of life; its last message */
     ls_control in, out, last;
-    ls_request in_request, out_request, last_request;
-    ls_head head_in;
+    ls_request in_request, out_request, last_request; /* the transfers of these messages */
+    ls_head head_in;                                  /* header received from the peer */
     int coming;       /* number of transfers of the order that are still expected from the peer */
     size_t under_way; /* bytes of the order in transit to the peer */
     /* list of the sends to the peer that are posted later, when `under_way` leaves room */
@@ -137,9 +147,9 @@ enum { LS_PIECES_MOST = 1024 /* largest number of pieces for each member */ };
 
 /* A sum of the nodes of all members (cluster.h, "sums over the shard tree"). */
 typedef struct ls_sum {
-    int shards;
-    size_t floats;
-    size_t piece;                 /* length of a piece in floats; the last piece may be shorter */
+    int shards;                   /* number of leaves of the tree, over all members */
+    size_t floats;                /* length of the arena */
+    size_t piece;                 /* length of a piece in floats; the last piece can be shorter */
     int pieces;                   /* number of pieces of the arena */
     int nodes;                    /* number of nodes of this member: the sums of its own shards */
     int others;                   /* number of nodes of all other members together */
@@ -175,7 +185,7 @@ struct ls_cluster {
     ls_cluster_options options;
     /* The group as the callers see it: this member's number and the number of members.
      * ls_names_publish copies them. The progress thread uses the member numbers of its transport
-     * instead, which may belong to a newer group. */
+     * instead, because the transport can belong to a newer group. */
     int member, members;
     char (*name)[LS_MEMBER_NAME]; /* [members]: name of each member's host */
     /* [members]: origin of each member, its number in the first group */
@@ -316,9 +326,9 @@ void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss);
  * once, so that they need not wait for their own deadlines. */
 void ls_watch_note_fault(ls_cluster *c);
 
-/* Returns whether the run may go on after the loss of a member. Returns false after MOST_REGROUPS
- * (watch.c) regroupings in a row without a successful sum, so that a transport that breaks again
- * and again ends the run. */
+/* Returns whether the surviving members regroup after the loss of a member. Returns false after
+ * MOST_REGROUPS (watch.c) regroupings in a row without a successful sum, so that a transport that
+ * breaks again and again ends the run. */
 bool ls_watch_may_regroup(const ls_cluster *c);
 
 /* Reports a fault with this status and text, unless a fault has been reported before. */

@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* An IPv4 or IPv6 address. */
+/* An IPv4 or IPv6 address with its port. */
 typedef union http_address {
     struct sockaddr any;
     struct sockaddr_in v4;
@@ -72,8 +72,8 @@ int http_guard_start(http_guard **out, const http_guard_options *options);
 /* Returns the port on which the server listens, or 0 if it is unknown. */
 int http_guard_port(const http_guard *guard);
 
-/* Returns the number of connections that can be answered at the same time. It is smaller than
- * options.connections if too few descriptors are free. */
+/* Returns the number of connections that can be answered at the same time. This number is smaller
+ * than options.connections if too few file descriptors are free. */
 int http_guard_connections(const http_guard *guard);
 
 /* Checks a request. on_request must call this function in its first call for a request. Returns 0

@@ -2,7 +2,7 @@
  * point-to-point messages. <lockstep/sys/wire.h> describes the functions of a transport. A
  * *transfer* is one message that is sent or received.
  *
- * Only open and close may block in a function of MPI. poll tests transfers with MPI_Testsome and
+ * Only open and close can block in a function of MPI. poll tests transfers with MPI_Testsome and
  * sleeps between two tests, so that it returns at its caller's time limit. After abort this file
  * calls no function of MPI any more. This includes MPI_Finalize, which can block for ever if a
  * member has been lost. */

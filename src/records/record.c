@@ -235,27 +235,27 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     switch (row->kind) {
     case LS_MEMBER_INT_IF_ANY:
         if (*(const int *)value == 0)
-            break; /* otherwise written as any int */
+            break; /* an int that is not 0 is written like LS_MEMBER_INT */
     /* fall through */
     case LS_MEMBER_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
     case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
     case LS_MEMBER_SIZE: ls_json_put_uint(w, row->key, *(const size_t *)value); break;
     case LS_MEMBER_FLOAT_IF_ANY:
         if (!isfinite(*(const float *)value))
-            break; /* otherwise written as any float */
+            break; /* a finite float is written like LS_MEMBER_FLOAT */
     /* fall through */
     case LS_MEMBER_FLOAT:
     case LS_MEMBER_FLOAT_OR_NULL: ls_json_put_float(w, row->key, *(const float *)value); break;
     case LS_MEMBER_DOUBLE_IF_ANY:
         if (isnan(*(const double *)value))
-            break; /* otherwise written as any double */
+            break; /* a double that is not NaN is written like LS_MEMBER_DOUBLE */
     /* fall through */
     case LS_MEMBER_DOUBLE:
     case LS_MEMBER_DOUBLE_OR_NULL: ls_json_put_double(w, row->key, *(const double *)value); break;
     case LS_MEMBER_BOOL: ls_json_put_bool(w, row->key, *(const bool *)value); break;
     case LS_MEMBER_TEXT_IF_ANY:
         if (!*(const char *const *)value)
-            break; /* otherwise written as any text */
+            break; /* a text that is not NULL is written like LS_MEMBER_TEXT */
     /* fall through */
     case LS_MEMBER_TEXT:
     case LS_MEMBER_TEXT_OR_NULL:

@@ -13,8 +13,8 @@
  * one connection is useless in another connection.
  *
  * The listener serves all *pending* connections (with an incomplete handshake) at the same time, so
- * that a caller that sends nothing does not delay others. A caller that receives a wrong proof
- * sends its own proof all the same, so that the listener also reports that the secrets differ. */
+ * that a caller that sends nothing does not delay others. A caller that receives a wrong proof also
+ * sends its own proof, so that the listener reports too that the secrets differ. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"
@@ -111,7 +111,7 @@ static bool is_of_this_version(joining *j, const pending *g)
     return false;
 }
 
-/* Returns the verdict for a caller that knows the secret, a tcp_verdict_kind: whether the caller
+/* Returns the verdict (a tcp_verdict_kind) for a caller that knows the secret: whether the caller
  * may join the run. */
 static uint32_t verdict_for(joining *j, const pending *g)
 {

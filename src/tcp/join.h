@@ -372,7 +372,7 @@ static inline void tcp_beat(const joining *j)
 
 /* Does the caller's side of the handshake: sends the hello, and completes it until the verdict,
  * j->verdict. Errors: LS_EUNSUPPORTED (another secret, or the run has begun), LS_EINVAL (another
- * number of members), LS_EIO (the connection was closed; another attempt may succeed),
+ * number of members), LS_EIO (the connection was closed; another attempt can succeed),
  * LS_ESYSTEM. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
 

@@ -7,11 +7,12 @@
  * whole run. Then they vote (vote.h), and the members of the group that is formed connect to each
  * other.
  *
- * Who connects to whom. A member connects to every member with a lower number. It has made the same
- * connections at the start of the run, so no firewall is in the way. A member with a higher number
- * connects to this member on its own. This member tries to connect to a higher-numbered member only
- * if the old connections of that member have ended. The attempt serves to learn whether that
- * member's process has ended: if it has, the operating system of its host refuses the connection.
+ * Who connects to whom. A member connects to every member with a lower number. It has made
+ * connections in this direction at the start of the run, so no firewall is in the way. A member
+ * with a higher number connects to this member on its own. This member tries to connect to a
+ * higher-numbered member only if the old connections of that member have ended. The attempt serves
+ * to learn whether that member's process has ended: if it has, the operating system of its host
+ * refuses the connection.
  *
  * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
  * member as lost (it was silent, or has announced that it leaves); a connection to its listening
@@ -33,8 +34,8 @@
 
 /* Longest wait for an incoming connection before messages are read again. */
 #define LISTEN_NS UINT64_C(5000000)
-/* Interval between two messages STATE of this member. Shortest time between two attempts to connect
- * to the same member. */
+/* Interval between two messages STATE of this member, and shortest time between two attempts to
+ * connect to one member. */
 #define INTERVAL_NS UINT64_C(100000000)
 /* Largest and smallest grace time. Between these limits the grace time is half of the deadline, the
  * time for which a member may be silent. */

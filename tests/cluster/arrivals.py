@@ -5,8 +5,8 @@ are lost.
 Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
 (killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host can
 come again. In some cases a host is lost in the middle of an admission: the newcomer, the first host
-or another host. Every host that was not lost must end with the weights of a run in one process. No
-process and no incomplete file may remain. With --cases, N random schedules are run, numbers F to
+or another host. Every host that was not lost must end with the weights of a run in one process. All
+processes must end, and no incomplete file must remain. With --cases, N random schedules are run, numbers F to
 F + N - 1 of seed S. Without --cases, a few fixed schedules are run. Needs root and iproute2; without
 them the test is skipped (77) with the reason.
 """
@@ -215,7 +215,7 @@ def draw_event(test, draw, said):
         i, join = draw.choice(free), draw.choice(test.members)
         victim = None
         if draw.random() < 0.5:
-            # The first of two hosts may be lost only when the newcomer is a member. This test
+            # The first of two hosts must be lost only when the newcomer is a member. This test
             # cannot know when that is, so it does not choose the first of two.
             victims = ["newcomer", *[h for h in may_go if len(test.members) > 2 or h is not test.members[0]]]
             victim = draw.choice(victims)

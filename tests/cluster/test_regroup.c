@@ -36,7 +36,7 @@ static void only_these_went_on(unsigned left, const char *what)
     assert_true(p->first_step != UINT64_MAX);
     if (first > 0 && p->first_step == 0 && other.process[0].last_step == STEPS)
         return; /* no training step remained to be recorded */
-    /* If the first member was lost before it recorded a training step, another member may have made
+    /* If the first member was lost before it recorded a training step, another member can have made
      * this step without recording it. */
     if (p->last_step != STEPS || p->first_step > other.process[0].last_step + 1 + (first > 0))
         fail_msg("%s: steps %llu to %llu are recorded by member %d, behind %llu", what,
