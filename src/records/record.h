@@ -1,6 +1,7 @@
 /* *Records*: the events of a run as structs, such as the end of a step, an evaluation or a fault.
  * *Sinks* (sink.h) receive the records and store or show them. A sink that wants text gets each
- * record as a line of JSON; src/train/README.md lists the keys. Other sinks read the structs.
+ * record as a line of JSON. Other sinks read the structs. src/train/README.md lists the keys of the
+ * JSON text. A field without a comment has the meaning of the key with the same name.
  *
  * To add a key to a record, change four files:
  *
@@ -46,8 +47,9 @@ extern const char *const ls_phase_names[LS_PHASES];
 /* Times of one worker in one step. */
 typedef struct ls_worker_times {
     int worker; /* index of the worker */
-    int queued; /* number of the worker's jobs that had not ended when the record was composed, the
-                   current job included */
+    /* number of the worker's jobs that had not ended when the record was composed, the current job
+     * included */
+    int queued;
     float seconds[LS_PHASES]; /* duration of each phase */
 } ls_worker_times;
 
@@ -58,8 +60,8 @@ typedef struct ls_data_values {
     bool synthetic;     /* the data are generated (data.name synthetic) */
     bool images;        /* rows (examples) consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
-    int targets; /* number of targets of a row; 0: rows have a class */
-    int classes;
+    int targets;                   /* number of targets of a row; 0: rows have a class */
+    int classes;                   /* number of classes */
     const char *const *class_name; /* [classes]; NULL: the classes have no names or are too many */
 } ls_data_values;
 
@@ -99,7 +101,7 @@ typedef enum ls_fault_action {
     LS_ACTION_STOP
 } ls_fault_action;
 
-/* A worker failed, or another host was lost. */
+/* Values of fault: a worker failed, or another host was lost. */
 typedef struct ls_fault_values {
     ls_fault fault;
     ls_fault_action action;
@@ -107,22 +109,23 @@ typedef struct ls_fault_values {
     int devices_left;   /* number of devices that continue the run */
 } ls_fault_values;
 
+/* Values of nonfinite: the loss of a shard was not finite. */
 typedef struct ls_nonfinite_values {
     uint64_t step;
     int worker, shard;
     const char *action;
 } ls_nonfinite_values;
 
-/* Another host was admitted to the run. */
+/* Values of arrival: another host was admitted to the run. */
 typedef struct ls_arrival_values {
     const char *host; /* name of the host */
     uint64_t step;    /* number of steps that the run had done when the host was admitted */
 } ls_arrival_values;
 
 typedef struct ls_end_values {
-    const char *status, *error;              /* `error`: NULL if there was none */
-    const char *checkpoint, *weights_sha256; /* NULL: none */
-    const char *stopped_early, *best_checkpoint;
+    const char *status, *error;                  /* `error`: NULL if there was none */
+    const char *checkpoint, *weights_sha256;     /* NULL: none */
+    const char *stopped_early, *best_checkpoint; /* NULL: none */
     ls_result result;
     bool synthetic;
 } ls_end_values;
@@ -130,7 +133,7 @@ typedef struct ls_end_values {
 typedef struct ls_record {
     ls_record_type type;
     uint64_t epoch; /* number of the epoch, for the types step, epoch and eval */
-    /* [devices] names of the devices of the run, for run_start, resume, arrival and run_end. */
+    /* [devices] names of the devices of the run, for run_start, resume, arrival and run_end */
     const char *const *device;
     int devices;
     union {

@@ -28,7 +28,8 @@
 
 /* Activities of a worker: REST (none), then BEGIN to APPLY in the sequence in which they follow
  * each other in a step, then OPEN (opens the device) and EXPORT (copies data back to the host).
- * `names`: their names in the timeline. */
+ * RECORDED stands for GATHER to BACKWARD in a step that the device runs as one recording. `names`:
+ * the names of the activities in the timeline. */
 typedef enum phase {
     REST,
     BEGIN,

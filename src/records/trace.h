@@ -14,8 +14,8 @@
  * of the span. Therefore a query that groups by name finds all steps under "step". The coordinator
  * submits steps to the workers in *ranges* of consecutive steps. An arrow leads from the span in
  * which a range is submitted to the first step of the range on each worker. Counters show the
- * number of items in each worker's inbox, and how many rows (examples) per second the last step
- * trained.
+ * number of items (jobs and ranges) that wait in each worker's inbox, and how many rows (examples)
+ * per second the last step trained.
  *
  * If a worker's device can report spans (plugin.h, spans_begin), the device's tracks follow the
  * worker's track, one for each stream, such as "cuda(0) stream 13". If two spans of a stream
