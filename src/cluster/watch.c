@@ -114,6 +114,7 @@ static void fill(ls_control *out, const ls_cluster *c, ls_control_kind kind, con
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
+/* Posts the transfer of a control message, which is stored in *text. */
 static void post_control(ls_cluster *c, int m, ls_request *request, ls_request_kind kind,
                          ls_control *text)
 {

@@ -29,6 +29,8 @@ static void sum_on_rank_zero(const ls_merge_group *group, float *total, size_t f
                   end - first < FLOATS_PER_CHECK ? end : first + FLOATS_PER_CHECK);
 }
 
+/* Sums the floats first … end − 1, which belong to one parameter, and copies the sum to all ranks.
+ */
 static int reduce_param(const ls_comm *comm, size_t first, size_t end, ls_comm_times *times,
                         ls_error *err)
 {

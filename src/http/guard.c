@@ -93,6 +93,7 @@ static int descriptor(struct MHD_Connection *c)
 
 /* ---- connections; callers of set_phase, shut_down, is_crowded and close_one hold the lock ---- */
 
+/* Changes the phase of a connection. The phase SHUT_DOWN is final. */
 static void set_phase(http_guard *g, connection *v, phase to)
 {
     if (v->phase == SHUT_DOWN)
@@ -123,6 +124,7 @@ static bool is_crowded(const http_guard *g)
     return g->count - g->in[SHUT_DOWN] > g->options.connections + SPARE;
 }
 
+/* Returns whether the server waits for the client on this connection. */
 static bool server_waits(const connection *v)
 {
     return v->phase != ANSWERING && v->phase != SHUT_DOWN;
@@ -356,6 +358,7 @@ static void *accept_connections(void *user)
     }
 }
 
+/* Opens the listening socket. Returns its descriptor, or a negative errno. */
 static int listen_at(const struct sockaddr *at)
 {
     const int six = at->sa_family == AF_INET6, on = 1;

@@ -75,6 +75,7 @@ static int check_library(ls_error *err)
     return LS_OK;
 }
 
+/* Starts MPI, or checks that the program has started it with enough thread support. */
 static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 {
     int started = 0, ended = 0, level = 0, code = MPI_SUCCESS;
@@ -103,6 +104,7 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
     return LS_OK;
 }
 
+/* Makes a communicator of its own from the one in the options. All members call it. */
 static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 {
     MPI_Comm from = o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;

@@ -61,7 +61,7 @@ typedef struct ls_data_values {
     bool images;        /* rows (examples) consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
     int targets;                   /* number of targets of a row; 0: rows have a class */
-    int classes;                   /* number of classes */
+    int classes;                   /* number of classes; 0: rows have targets */
     const char *const *class_name; /* [classes]; NULL: the classes have no names or are too many */
 } ls_data_values;
 

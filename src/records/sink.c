@@ -30,6 +30,7 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err)
     return LS_OK;
 }
 
+/* Renders the record as JSON, if a sink that has not failed wants text. */
 static int render(ls_sinks *sinks, ls_record *record, ls_error *err)
 {
     bool wanted = false;
@@ -214,6 +215,8 @@ static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_hos
     return broken;
 }
 
+/* Reports that the file has changed. `line`: number of the changed line; UINT64_MAX: several lines
+ * have changed. */
 static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t line,
                         const ls_host *host, ls_error *err)
 {

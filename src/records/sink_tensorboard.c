@@ -76,6 +76,7 @@ static int put_event(event_sink *sink, ls_error *err)
 enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 
+/* Begins the composition of an event with the present time. */
 static void begin(event_sink *sink, uint64_t step)
 {
     struct timespec now;
@@ -111,6 +112,7 @@ static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
+/* Adds a metric of an evaluation, under the name of the evaluated rows. */
 static void put_judged(event_sink *sink, const char *name, double value)
 {
     char tag[48];

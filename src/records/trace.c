@@ -144,6 +144,7 @@ static int track_number(const ls_trace *t, int track)
     return track == LS_TRACK_COORDINATOR ? 1 : t->workers + 2;
 }
 
+/* Writes a key and a text, quoted as in JSON. */
 static void put_text(ls_trace *t, const char *key, const char *text)
 {
     size_t count;
@@ -276,6 +277,7 @@ static void put_arrow(ls_trace *t, int worker)
     put(t, text, id);
 }
 
+/* Ends the present step, if there is one, and writes its span and its arrow. */
 static void end_step(ls_trace *t, int worker, uint64_t ns)
 {
     lane *l = &t->lane[worker];
@@ -350,6 +352,7 @@ void ls_trace_device(ls_trace *t, int worker, ls_device *device)
            err.text);
 }
 
+/* Returns the stream with this id, or adds it. NULL: there are STREAMS other streams. */
 static stream *stream_of(lane *l, uint32_t id)
 {
     for (int i = 0; i < l->streams; i++)
@@ -381,6 +384,7 @@ static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
     return s->tracks++;
 }
 
+/* Writes a span of a device. Counts the span as lost if no track is free for it. */
 static void put_device_span(ls_trace *t, int worker, const ls_device_span *span)
 {
     stream *s = stream_of(&t->lane[worker], span->stream);
@@ -402,6 +406,7 @@ static int by_begin(const void *a, const void *b)
     return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
 }
 
+/* Takes all new spans of the worker's device, and writes them. */
 static void drain_device(ls_trace *t, int worker)
 {
     ls_device *device = atomic_load_explicit(&t->lane[worker].device, memory_order_acquire);

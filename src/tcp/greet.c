@@ -59,6 +59,7 @@ static bool equal_proofs(const uint8_t *a, const uint8_t *b)
 
 /* ---- the listener ---------------------------------------------------------------------------- */
 
+/* Closes the pending connection i. */
 static void drop(joining *j, int i)
 {
     close(j->pending[i].fd);

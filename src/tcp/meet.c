@@ -180,6 +180,7 @@ static void report_progress(joining *j, int count, uint64_t *told_ns)
     send_to_callers(j, count, TCP_COMING, hosts);
 }
 
+/* Reports to this member and to the callers that not all members have come in time. */
 static int fail_waiting(joining *j, int count, ls_error *err)
 {
     char hosts[TCP_NOTE - 100];
@@ -589,6 +590,7 @@ int tcp_check_notes(joining *j, ls_error *err)
     return status;
 }
 
+/* Returns whether all notes for which this member waits have arrived. */
 static bool all_reported(const joining *j)
 {
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++)
