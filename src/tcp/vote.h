@@ -8,7 +8,7 @@
  * *formed*, that is, decided. Each later group is proposed by the lowest-numbered of the members
  * that have found each other. The group is formed when all its members have accepted the proposal:
  *
- *     all        STATE     last formed group, highest number seen, suspected members
+ *     all        STATE     last formed group, highest number tried, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
  *     members    ACCEPT    the member has *tried* the proposal from then on
  *     lowest     FORMED    when all have accepted
