@@ -36,13 +36,13 @@
 
 /* A first-in, first-out queue of transfers, which grows as needed. */
 typedef struct tcp_queue {
-    ls_transfer **item;
+    ls_transfer **item; /* [room] a ring, of which `count` entries from index `first` on are used */
     unsigned first, count, room; /* room: capacity, a power of two */
 } tcp_queue;
 
 /* One direction of a connection. */
 typedef struct tcp_flow {
-    tcp_queue queue;
+    tcp_queue queue; /* transfers that have not been completed */
     /* Number of bytes of the first transfer that have been moved, its header included. */
     size_t done;
     uint64_t head; /* header of the first transfer: length of its data in bytes */
@@ -52,7 +52,6 @@ typedef struct tcp_flow {
 typedef struct tcp_line {
     int fd;      /* −1: not connected, or this member itself */
     bool broken; /* the connection has failed, and is not used any more */
-
     tcp_flow out, in;
 } tcp_line;
 
@@ -156,7 +155,6 @@ typedef enum tcp_verdict_kind {
     TCP_WELCOME = 'w', /* the connection is accepted */
     TCP_MEMBERS = 'm', /* refused: the caller expects another number of members */
     TCP_BEGUN = 'b',   /* refused: the run has begun */
-
     /* the run has begun and admits processes: the caller sends its fingerprint and waits */
     TCP_WAIT = 'a'
 } tcp_verdict_kind;
@@ -245,13 +243,11 @@ typedef struct joining {
      * place.advertise are NULL once they have been parsed into the fields below. */
     ls_tcp_place place;
     ls_wire_options options;
-    void *secret; /* the copy of the secret */
-
+    void *secret;                      /* the copy of the secret */
     tcp_address meet, listen;          /* "": not given */
     struct sockaddr_storage advertise; /* the address that the user gave (--advertise) */
     bool advertises;                   /* the user gave an address */
-
-    char host[TCP_HOST];    /* name of this host */
+    char host[TCP_HOST];               /* name of this host */
     char where[MEET + 16];  /* address of the rendezvous, for messages: "10.0.0.1:7070" */
     char target[MEET + 16]; /* address that is being called, for messages */
     tcp_verdict verdict;    /* verdict of the last listener that answered */
@@ -278,18 +274,18 @@ typedef struct joining {
     char told[TCP_NOTE + 8]; /* last line of tcp_log_waiting */
     uint64_t told_ns;        /* time at which that line was logged; 0: never */
     /* State for regrouping after members have been lost. */
-    uint64_t run; /* hello.run */
+    uint64_t run; /* random number of the run (hello.run) */
     tcp_vote vote;
     const ls_regroup *how; /* arguments of the regrouping in progress; NULL: at the start */
     /* [vote.members] connections over which this member votes, by origin; −1: none. NULL: no vote
      * is in progress */
     int *vote_fd;
     uint64_t formed_ns; /* time at which this member formed its group; 0: at the start */
+    /* connections for data in a group that other members have formed, while this member does not
+     * know yet that the group is formed */
     struct {
         int fd;
         hello said;
-        /* connections for data in a group that other members have formed, while this member does
-         * not know yet that the group is formed */
     } early[PENDING_MAX];
     int earlies; /* number of entries of `early` used */
     /* Newcomers that wait at this member to be admitted. */

@@ -48,7 +48,7 @@ enum {
     GRACES_IN_ALL = 6      /* for the whole regrouping: all votes and the new connections */
 };
 
-/* Another member of the first group, as this member sees it during the vote. */
+/* Another member, as this member sees it during the vote. */
 typedef struct voter {
     size_t got;       /* number of bytes of `in` received */
     tcp_message in;   /* message that is being received */

@@ -95,7 +95,6 @@ typedef struct tcp_vote {
     uint64_t highest;                 /* highest number of a proposal that this member has tried */
     tcp_set suspects;                 /* members that this member suspects */
     tcp_set arrivals;                 /* arrivals that the group after `formed` can contain */
-
     tcp_set here; /* this member, and the connected members whose STATE has arrived */
     /* [members]: last STATE of each other member; the entry of this member stays zero */
     tcp_message *state;
