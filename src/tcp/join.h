@@ -43,9 +43,10 @@ typedef struct tcp_queue {
 /* One direction of a connection. */
 typedef struct tcp_flow {
     tcp_queue queue; /* transfers that have not been completed */
-    /* Number of bytes of the first transfer that have been moved, its header included. */
+    /* number of bytes of the first transfer that have been moved, its header included */
     size_t done;
-    uint64_t head; /* header of the first transfer: length of its data in bytes */
+    /* header of the first transfer: length of its data in bytes, in native byte order */
+    uint64_t head;
 } tcp_flow;
 
 /* The connection to another member for one channel. */

@@ -91,23 +91,23 @@ byte turn[ALL];       /* slot of the present exchange */
 byte got[ALL * 2];    /* members whose parts have arrived */
 byte what[ALL * 2];   /* kind of the exchange */
 byte value[ALL * 2];  /* the largest value that was sent */
-byte shards[ALL * 2]; /* STEP: shards whose sums have arrived */
+byte shards[ALL * 2]; /* STEP: shards that are in the parts that have arrived */
 
 /* ---- the newcomer ---------------------------------------------------------------------------- */
 
 byte called = NOBODY; /* the member at which the newcomer waits */
-bool invited;        /* that member has told the newcomer what it needs for the vote */
+bool invited;        /* `called` has told the newcomer what it needs for the vote */
 byte invitation;     /* the formed group that the next group follows */
 
 /* ---- for the assertions, and what can still happen ------------------------------------------- */
 
 byte losses = LOSSES; /* number of processes that can still die */
 byte slow = SLOW;     /* number of members that can still be left out */
-byte lost;           /* members that died */
-byte left_out;       /* members that the others do not wait for */
+byte lost;            /* processes that died, a bit each */
+byte left_out;        /* members that the others do not wait for */
 byte finished, stopped; /* members that ended with all steps; members that must not go on */
-byte ended;          /* number of processes that have ended */
-bool agrees;         /* result of send_part */
+byte ended;           /* number of processes that have ended */
+bool agrees;          /* result of send_part */
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
