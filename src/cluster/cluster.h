@@ -96,8 +96,9 @@ typedef struct ls_cluster_options {
     const atomic_int *asks;
     bool regroups; /* ls_cluster_regroups may be called later */
     bool admits;   /* processes may be admitted to the run later, this process included */
-    /* [fingerprint_bytes] data about this process's run. Members of a run that has begun compare it
-     * with their own data before they admit this process. NULL: this process cannot be admitted */
+    /* [fingerprint_bytes] data that must be equal on all members. The members of a run that has
+     * begun compare these data with their own before they admit this process. NULL: this process
+     * cannot be admitted */
     const void *fingerprint;
     size_t fingerprint_bytes;
     /* Compares the fingerprint of a process that wants to be admitted; see ls_wire_options.refuses.

@@ -129,9 +129,9 @@ enum { TCP_ON_VOTE = LS_WIRE_CHANNELS };
 
 #define TCP_NOBODY UINT32_MAX /* hello.from of a caller that has no member number yet */
 
-/* The first message of a connection. The fields are in native byte order, which is the same on all
- * members. (A run's *fingerprint* is data about its configuration and hosts, the byte order
- * included. All members compare their fingerprints.) */
+/* The first message of a connection. The fields are in native byte order. This order is the same on
+ * all members, because a process with another byte order sends another `magic` and is refused
+ * (greet.c). */
 typedef struct hello {
     uint32_t magic, version;
     /* `from` is the number of the caller, or TCP_NOBODY. In a connection for a vote this number is
@@ -174,9 +174,10 @@ typedef struct entry {
 } entry;
 
 /* Kinds of notes. During the rendezvous, the first member and each other member exchange notes
- * after the verdict and before the first transfer of data. A newcomer sends TCP_ARRIVAL to the
- * member at which it waits. That member sends the newcomer TCP_COMING while it waits, and
- * TCP_ADMITTED or TCP_FAILED at the end. */
+ * after the verdict and before the first transfer of data. A newcomer sends TCP_ARRIVAL with its
+ * *fingerprint* (data that must be equal on all members, such as the version) to the member at
+ * which it waits. That member sends the newcomer TCP_COMING while it waits, and TCP_ADMITTED or
+ * TCP_FAILED at the end. */
 typedef enum tcp_note_kind {
     /* to a member that waits: number and names of the members that have come; to a newcomer: the
      * text says what the newcomer waits for */
