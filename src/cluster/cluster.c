@@ -1,5 +1,5 @@
-/* The callers' side: gives orders to the progress thread (progress.c) and waits until they are
- * done. */
+/* The callers' side: gives orders (commands to sum, to gather, …; see cluster.h) to the progress
+ * thread (progress.c), and waits until they are done. */
 #include "cluster/cluster.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -11,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u /* time between two heartbeats of a waiting thread */
-/* time for the progress thread beyond the members' deadline */
+/* interval at which a waiting caller calls ls_cluster_wait.beat and looks at the progress thread */
+#define SLICE_NS 20000000u
+/* time that the progress thread gets beyond the deadline of the other members */
 #define GRACE_NS ((uint64_t)1000000000u)
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -22,9 +23,10 @@ static bool is_done(void *arg)
     return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_PROGRESS_SEEN);
 }
 
-/* Waits until the order is done. Returns false if the heartbeat of the progress thread has stood
- * still for `limit_ns`. (The thread beats every few milliseconds, unless a call of the engine does
- * not return.) */
+/* Waits until the order is done. Returns false if the heartbeat of the progress thread has not
+ * changed for `limit_ns`. (The progress thread beats every few milliseconds, unless a call of the
+ * engine does not return.) `wait`: `beat` is called while this function waits; NULL: nothing is
+ * called. */
 static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *wait)
 {
     ls_silence silence = {0};
@@ -48,6 +50,7 @@ int ls_cluster_usable(const ls_cluster *c, ls_error *err)
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
 
+/* Hands an order to the progress thread. The results of the previous order are no longer valid. */
 static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
@@ -59,16 +62,20 @@ static int push_order(ls_cluster *c, ls_order_kind order, ls_error *err)
                : ls_fail(err, LS_EINTERNAL, "two orders at once for the progress thread");
 }
 
+/* Waits for the end of an order. If the heartbeat of the progress thread stands still for
+ * `limit_ns`, sets `hangs` and fails: from then on no order can be given. `wait`: as for
+ * await_done. */
 static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
                        const ls_cluster_wait *wait, ls_error *err)
 {
     bool done = await_done(c, limit_ns, wait);
     if (!done && order == LS_ORDER_OPEN && !ls_joining_ends(c, LS_JOINING_GIVEN_UP))
-        /* the progress thread has joined at the last moment */
+        /* the progress thread has joined just before the caller gave up */
         done = await_done(c, GRACE_NS, wait);
     if (!done) {
         c->hangs = true;
-        /* If the engine's call returns later, the progress thread tells the other members. */
+        /* If the engine's call returns later, the progress thread tells this reason to the other
+         * members. */
         ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
@@ -88,8 +95,9 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
-/* Returns the longest time that the progress thread may be silent. It is longer than the deadline
- * of another member, so that the progress thread can report a lost member first. */
+/* Returns the longest time for which the heartbeat of the progress thread may stand still. This
+ * time is longer than the deadline of the other members, so that the progress thread can report a
+ * lost member first. */
 static uint64_t patience(const ls_cluster *c)
 {
     return c->options.deadline_ns + GRACE_NS;
@@ -113,6 +121,7 @@ int ls_cluster_room(ls_cluster *c, int count, ls_error *err)
 
 /* ---- gathers --------------------------------------------------------------------------------- */
 
+/* Makes room for `bytes` bytes in c->stage. */
 static int make_stage(ls_cluster *c, size_t bytes, ls_error *err)
 {
     if (bytes <= c->stage_bytes)
@@ -152,8 +161,8 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     return status;
 }
 
-/* Gathers parts of `bytes` bytes each, stored one after another. If `only` ≥ 0, sends only the part
- * of member `only`. */
+/* Gathers a part of `bytes` bytes from each member; `data` has all parts one after another. If
+ * `only` ≥ 0, gathers only the part of member `only`; then `data` has this part alone. */
 static int gather_even(ls_cluster *c, int only, void *data, size_t bytes, ls_error *err)
 {
     const size_t count = (size_t)c->members;
@@ -329,7 +338,7 @@ void ls_cluster_regroups(ls_cluster *c)
 
 bool ls_cluster_lost(const ls_cluster *c)
 {
-    /* the progress thread must end a sum in progress */
+    /* During a sum it returns false, because ls_cluster_sum has not reported the sum's end yet. */
     return c->failed_by_loss && !c->hangs && !c->summing;
 }
 
@@ -338,7 +347,7 @@ void ls_cluster_why(const ls_cluster *c, ls_error *out)
     *out = c->error;
 }
 
-/* Makes room for the parts of a gather. */
+/* Makes room for the sizes of the parts of a gather, one for each member. */
 static int make_bytes(ls_cluster *c, ls_error *err)
 {
     ls_free(c->options.host, c->bytes);
@@ -353,7 +362,7 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
     int status = LS_ESTALLED;
-    while (status && ls_cluster_lost(c)) /* another member may be lost during the regrouping */
+    while (status && ls_cluster_lost(c)) /* another member can be lost during the regrouping */
         status = give_order(c, LS_ORDER_REGROUP, patience(c), NULL, err);
     if (status) {
         ls_free(c->options.host, old);
@@ -410,9 +419,9 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
     if (status == LS_OK)
         status = make_bytes(c, err);
-    /* an admitted process has received the names already */
+    /* An admitted process has the names of all members from the engine (ls_wire.place). */
     if (status == LS_OK && !ls_cluster_was_admitted(c))
-        status = ls_cluster_share(c, NULL, 0, err); /* exchanges the names of all members */
+        status = ls_cluster_share(c, NULL, 0, err); /* the headers carry the hosts' names */
     if (status)
         ls_cluster_close(c);
     else
@@ -430,7 +439,8 @@ void ls_cluster_free_old(ls_cluster *c)
     }
 }
 
-/* Frees all memory. Called only if the transport cannot access the memory any more. */
+/* Frees all memory. Called only when no other thread and no transport can access the memory any
+ * more. */
 static void free_all(ls_cluster *c)
 {
     const ls_host *host = c->options.host;
@@ -459,7 +469,7 @@ int ls_cluster_close(ls_cluster *c)
         free_all(c);
         return LS_OK;
     }
-    if (c->summing) { /* leaving ends the sum */
+    if (c->summing) { /* leaving is a fault, which ends the sum */
         ls_cluster_leave(c, "it came to its end in the midst of a sum");
         await_order(c, LS_ORDER_SUM, patience(c), NULL, NULL);
     }

@@ -14,32 +14,32 @@
  *
  * Threads. A *progress thread* owns the transport. A *caller* is the thread that calls a function
  * below. An *order* is a command of a caller to the progress thread: to join, to gather data, to
- * sum, to regroup or to close. Callers give one order at a time. The caller waits until its order
- * is done. The progress thread sends and receives signs of life all the time. All members give the
- * same orders in the same sequence. Each sum and each gather begins with a header, by which the
- * members check that all of them do the same. (Error messages call a sum or a gather an
+ * sum, to regroup or to close. Callers give one order at a time, and wait until it is done. The
+ * progress thread sends and receives signs of life all the time, also between orders. All members
+ * give the same orders in the same sequence. Each sum and each gather begins with a header, by
+ * which the members check that all of them do the same. (Error messages call a sum or a gather an
  * "exchange".)
  *
  * Faults. There is a *fault* when a member has been silent for the deadline, when a member says
  * that it leaves, when the transport fails, or when a header is not the expected one. From then on
- * every order fails at once, with the same message. Memory that the transport may still touch is
+ * every order fails at once, with the same message. Memory that the transport can still access is
  * never freed. Time during which this process was stopped counts against no member (base/clock.h).
- * No wait is unlimited: when other members are silent, the progress thread ends the order. If the
+ * Every wait has a limit: when other members are silent, the progress thread ends the order. If the
  * progress thread itself hangs, for example in a call of the engine, its heartbeat stops, and the
  * caller stops waiting for it.
  *
  * Losses. If the engine can regroup, and ls_cluster_regroups has been called, the *loss* of a
  * member is not a fault. The order in progress fails. The progress threads of the surviving members
- * contact each other at once, while their callers may still be busy with something else. The
- * progress threads agree which members go on, and open a new transport, over which they send signs
- * of life from then on. Orders fail until the caller calls ls_cluster_regroup. After that, the
- * members are renumbered from 0 in the same sequence as before, and every sum must be prepared
- * anew.
+ * contact each other at once, even while their callers do something else. The progress threads
+ * agree which members go on, and open a new transport, over which they send signs of life from then
+ * on. Orders fail until the caller calls ls_cluster_regroup. From then on the caller sees the new
+ * group: the members are numbered from 0 again, in the same sequence as before. The memory of sums
+ * must be prepared anew (ls_cluster_prepare).
  *
  * Memory order. Let C be the calling thread (callers synchronise among themselves, so that one
  * thread at a time calls), and P the progress thread.
  *
- * 1. Order. C writes the order, which may refer to other memory, and stores false in `done`
+ * 1. Order. C writes the order, which can refer to other memory, and stores false in `done`
  *    (relaxed). Then it pushes the order's kind into the ring `orders`. The push releases, and the
  *    pop by P acquires (sync/ring.h), so these writes of C happen before P works on the order.
  * 2. Result. P writes the results, stores true in `done` (release) and wakes C. C loads `done`
@@ -86,17 +86,19 @@ enum { LS_MEMBER_NAME = 64 };
 
 typedef struct ls_cluster_options {
     const ls_wire_type *type;
-    /* passed to the engine as ls_wire_options.comm: the processes to join, in the engine's form */
+    /* passed to the engine as ls_wire_options.comm: describes the processes to join, in a form that
+     * each engine defines */
     const void *comm;
-    uint64_t deadline_ns; /* a member that is silent for longer is lost */
+    uint64_t deadline_ns; /* the deadline: a member that is silent for longer is lost */
     uint64_t open_ns;     /* longest time for joining the other members */
-    /* non-zero: this member asks all members to stop; the next sum tells them. The pointer may be
-     * NULL */
+    /* non-zero: this member asks all members to stop; the header of its next sum or gather tells
+     * the other members. NULL: this member never asks */
     const atomic_int *asks;
     bool regroups; /* ls_cluster_regroups may be called later */
     bool admits;   /* processes may be admitted to the run later, this process included */
-    /* [fingerprint_bytes] data that the members of a run compare with their own before they admit
-     * this process; NULL: this process cannot be admitted */
+    /* [fingerprint_bytes] data that must be equal on all members. The members of a run that has
+     * begun compare these data with their own before they admit this process. NULL: this process
+     * cannot be admitted */
     const void *fingerprint;
     size_t fingerprint_bytes;
     /* Compares the fingerprint of a process that wants to be admitted; see ls_wire_options.refuses.
@@ -107,48 +109,50 @@ typedef struct ls_cluster_options {
     const ls_host *host;
 } ls_cluster_options;
 
-/* Loads the engine liblockstep-NAME.so. Errors: LS_ENOENT (absent), LS_EDEVICE
- * (broken), with the cure. */
+/* Loads the engine liblockstep-NAME.so. Errors: LS_ENOENT (there is no such library), LS_EDEVICE
+ * (the library cannot be used). The message says what to do. */
 int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err);
 
-/* Joins the other members and receives their hosts' names. All members must call it. The caller
- * closes *out. Errors: those of the transport, LS_ETIMEDOUT, LS_ENOMEM. */
+/* Joins the other members and receives the names of their hosts. All members must call it. The
+ * caller closes *out (ls_cluster_close). Errors: those of the transport, LS_ETIMEDOUT,
+ * LS_ENOMEM. */
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err);
 
 /* Closes the transport and frees the cluster. Waits until the other members close the transport
- * too, unless there was a fault or this member has left. NULL is allowed. Returns LS_ESTALLED if
- * the progress thread hangs, or if the transport may still use memory of the cluster; the memory is
- * then not freed. */
+ * too, unless there was a fault or this member has left. NULL is allowed. Returns LS_ESTALLED
+ * without freeing the memory if the progress thread hangs, or if the transport or a stalled worker
+ * can still use the memory. */
 int ls_cluster_close(ls_cluster *cluster);
 
-/* Declares that a stalled worker may still use the memory of sums, so that ls_cluster_close does
- * not free this memory. Called before ls_cluster_close, on the same thread. */
+/* Declares that a stalled worker can still use the memory of sums. Therefore ls_cluster_close will
+ * free no memory. Called before ls_cluster_close, on the same thread. */
 void ls_cluster_keep_memory(ls_cluster *cluster);
 
-/* ls_cluster_member returns the number of this member, ls_cluster_members the number of
- * members. Any thread. */
+/* Returns the member number of this process. Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
+/* Returns how many members the group has. Any thread. */
 int ls_cluster_members(const ls_cluster *cluster);
-/* Returns the name of the member's host. The text is valid until the next ls_cluster_regroup. */
+/* Returns the host name of a member, by its number. The text is valid until the next
+ * ls_cluster_regroup. */
 const char *ls_cluster_host(const ls_cluster *cluster, int member);
 
 /* Returns whether the engine can regroup and was opened for it. */
 bool ls_cluster_can_regroup(const ls_cluster *cluster);
 /* Allows regrouping: from now on the loss of a member is not a fault, and the surviving members
- * regroup. All members must call this function between the same two orders. */
+ * regroup. All members must call this function at the same point of their sequence of orders. */
 void ls_cluster_regroups(ls_cluster *cluster);
-/* Returns whether the last order failed because a member was lost, so that the caller may call
+/* Returns whether the last order failed because a member was lost. If so, the caller may call
  * ls_cluster_regroup and go on. */
 bool ls_cluster_lost(const ls_cluster *cluster);
 /* Copies the error of the last order that failed. */
 void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
-/* Adopts the group of the surviving members, so that orders succeed again. Sums must be prepared
- * anew (ls_cluster_prepare). The memory of earlier sums is kept until ls_cluster_free_old or
- * ls_cluster_close, because a stalled worker of the former group may still use the memory. Errors:
- * LS_ESTALLED (this member is not in the new group), LS_ENOMEM. */
+/* Adopts the group of the surviving members. After that, orders can succeed again. Sums must be
+ * prepared anew (ls_cluster_prepare). The memory of earlier sums is kept until ls_cluster_free_old
+ * or ls_cluster_close, because a stalled worker of the former group can still use the memory.
+ * Errors: LS_ESTALLED (this member is not in the new group), LS_ENOMEM. */
 int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
-/* Frees the memory of the sums that were prepared before the last regrouping. No thread may use
- * this memory any more. */
+/* Frees the memory of the sums that were prepared before the last ls_cluster_regroup. The caller
+ * makes sure that no thread uses this memory any more. */
 void ls_cluster_free_old(ls_cluster *cluster);
 /* Returns a member's *origin*: its number in the first group. A member that was admitted later has
  * as its origin the next number that no member has had. */
@@ -160,17 +164,19 @@ int ls_cluster_origin(const ls_cluster *cluster, int member);
 bool ls_cluster_can_admit(const ls_cluster *cluster);
 /* Returns whether this process was admitted to a run that had begun. */
 bool ls_cluster_was_admitted(const ls_cluster *cluster);
-/* Returns the number of the member that was admitted with this group; 0: there is none. The result
- * is the same on all members of the group. */
+/* Returns the number of the *newcomer*, the member that was admitted when this group was formed; 0:
+ * there is none. The result is the same on all members of the group. */
 int ls_cluster_newcomer(const ls_cluster *cluster);
 /* Reports the processes that wait at this member to be admitted: sets *count to their number, and
- * *out to the one that has waited longest. Sets out->number even if none waits. This order
- * exchanges nothing with other members. Errors: those of orders. */
+ * *out to the one that has waited longest. Sets out->number even if none waits: to the origin that
+ * the next admitted process would get. This order exchanges nothing with other members. Errors:
+ * those of orders. */
 int ls_cluster_arrivals(ls_cluster *cluster, ls_arrival *out, int *count, ls_error *err);
 /* Ends this group, so that a group with the process `arrival` can follow. All members must call it
- * with the same arrival. It never returns LS_OK. If ls_cluster_lost is true after it,
- * ls_cluster_regroup goes on with the new group, which contains the arrival unless the arrival was
- * lost meanwhile. Otherwise there was a fault. Errors: LS_ESTALLED, those of orders. */
+ * with the same arrival. It never returns LS_OK. If ls_cluster_lost returns true afterwards, the
+ * caller goes on with the new group by ls_cluster_regroup. The new group contains the arrival,
+ * unless the arrival was lost meanwhile. If ls_cluster_lost returns false, there was a fault.
+ * Errors: LS_ESTALLED, those of orders. */
 int ls_cluster_admit(ls_cluster *cluster, const ls_arrival *arrival, ls_error *err);
 
 /* ---- orders ------------------------------------------------------------------------------------
@@ -186,13 +192,14 @@ int ls_cluster_gather_parts(ls_cluster *cluster, void *const *part, const size_t
 /* Gathers `bytes` bytes from each member, stored in `all` one after another. The caller has stored
  * its own part there before the call. */
 int ls_cluster_gather(ls_cluster *cluster, void *all, size_t bytes, ls_error *err);
-/* ls_cluster_share sends `data` of member 0 to all others. ls_cluster_share_from sends `data` of
- * member `from` to all others. All members must pass the same number of bytes. */
+/* Sends `data` of member 0 to all other members, which receive it in `data`. All members must pass
+ * the same number of bytes. */
 int ls_cluster_share(ls_cluster *cluster, void *data, size_t bytes, ls_error *err);
+/* Works like ls_cluster_share, but sends `data` of member `from`. */
 int ls_cluster_share_from(ls_cluster *cluster, int from, void *data, size_t bytes, ls_error *err);
 
 /* Reports a fault of this member: no further order succeeds, and the other members are told `why`.
- * Only the first call counts. Called by one thread at a time, as the functions that give orders. */
+ * Only the first call has an effect. One thread at a time may call it or give orders. */
 void ls_cluster_leave(ls_cluster *cluster, const char *why);
 /* Does the same as ls_cluster_leave, and ends the run on the other members too: the orders of the
  * other members fail with LS_EDIVERGED, and those members do not regroup. */
@@ -202,21 +209,23 @@ void ls_cluster_end_all(ls_cluster *cluster, const char *why);
  *
  * The leaves of the tree are the shards of the minibatch, which are distributed evenly over the
  * members. The *nodes* of a member are the fewest tree nodes that together contain exactly its
- * shards (ls_tree_cover); the member has computed the sum of each of them. Such a sum is an array
- * of floats, the *arena*: the gradients of all parameters. The arena is cut into *pieces*. Each
- * piece has an owner; the members own pieces in turn. The owner of a piece receives this part of
- * the arena from every node of every member, makes the additions above these nodes in the tree, and
- * sends the sum to all members. The first pieces are added and sent back while later pieces are
- * still in transit, or have not been computed yet. */
+ * shards (ls_tree_cover); the member has computed the sum of each of them. The sum of a node is an
+ * array of floats, the *arena*: the gradients of all parameters. The arena is cut into *pieces*.
+ * Each piece has an owner; the members own pieces in turn. The owner of a piece receives this piece
+ * of every node of every member. It makes the additions above these nodes in the tree, and sends
+ * the result to all members. The first pieces are added and sent back while later pieces are still
+ * in transit, or have not been computed yet. */
 
-/* Computes the range of leaves [*lo, *hi) of a member. */
+/* Computes which shards a member has: numbers *lo to *hi − 1. */
 void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo, int *hi);
 
-/* Allocates memory for sums of arenas of `floats` floats (a multiple of 16) over `shards` shards,
- * unless the memory exists already. Errors: LS_EINVAL (fewer shards than members), LS_ENOMEM. */
+/* Allocates memory for sums over `shards` shards. Each arena has `floats` floats, a multiple of 16.
+ * Does nothing if the memory exists already. Errors: LS_EINVAL (fewer shards than members),
+ * LS_ENOMEM. */
 int ls_cluster_prepare(ls_cluster *cluster, int shards, size_t floats, ls_error *err);
-/* The functions that communicators call. ls_members_ops in <lockstep/sys/communicator.h> describes
- * each of them. Errors: those of orders. */
+/* The functions that communicators call. A communicator merges the gradients of the local workers.
+ * ls_members_ops in <lockstep/sys/communicator.h> describes each function. Errors: those of
+ * orders. */
 float *ls_cluster_node(const ls_cluster *cluster, int i);
 const float *ls_cluster_total(const ls_cluster *cluster);
 int ls_cluster_begin_sum(ls_cluster *cluster, ls_error *err);
@@ -226,8 +235,8 @@ int ls_cluster_agreed(const ls_cluster *cluster);
 void ls_cluster_commit(ls_cluster *cluster, int committed);
 extern const ls_members_ops ls_cluster_ops;
 
-/* Returns how many bytes the member that sends most sends in a sum, divided by the bytes that a
- * member sends in a ring all-reduce. */
+/* Returns the largest number of bytes that a member sends in a sum, divided by the number of bytes
+ * that a member would send in a ring all-reduce. */
 double ls_cluster_bytes_factor(const ls_cluster *cluster);
 
 #endif

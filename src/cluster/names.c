@@ -1,5 +1,6 @@
-/* Host names and origins of the members. The progress thread has those of its group in c->peer; the
- * callers have copies of them (ls_names_publish). */
+/* Host names and origins of the members. The progress thread has the names and origins of its group
+ * in c->peer. The callers have copies (ls_names_publish). A member's *origin* is its number in the
+ * first group. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/progress.h"
@@ -31,7 +32,7 @@ static void name_member(ls_cluster *c, int m, const ls_peer *was)
 {
     ls_peer *p = &c->peer[m];
     const ls_arrival *place = c->wire->place ? &c->wire->place[m] : NULL;
-    if (!was && !place && c->now_group > 0) /* the member has been admitted */
+    if (!was && !place && c->now_group > 0) /* this is the newcomer, admitted with this group */
         place = &c->arrival;
     p->origin = was ? was->origin : place ? (int)place->number : m;
     if (was)
@@ -49,7 +50,8 @@ void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin)
 {
     for (int m = 0; m < c->wire->members; m++)
         name_member(c, m, before && origin[m] >= 0 ? &before[origin[m]] : NULL);
-    if (before && c->wire->admitted > 0) /* in the same way as the engine does on that member */
+    /* The newcomer's own engine gives it the same name (ls_wire.place). */
+    if (before && c->wire->admitted > 0)
         tell_apart(c, c->wire->admitted, c->peer[c->wire->admitted].origin);
 }
 

@@ -1,6 +1,7 @@
-/* The progress thread, which owns the transport. It executes one order at a time. During and
- * between orders it sends signs of life, and watches the signs of life of the other members
- * (watch.c). */
+/* The progress thread, which owns the transport to the other members (processes) of the run. It
+ * executes one *order* of its callers at a time: to join, to gather data, to sum, to regroup or to
+ * close (cluster.h). During and between orders it sends signs of life, and watches the signs of
+ * life of the other members (watch.c). */
 #include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -9,22 +10,24 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IDLE_NS 5000000u   /* longest wait for an order, between two polls of the transport */
-#define ACTIVE_NS 2000000u /* longest poll during an order */
-/* longest poll while this member's data for a sum may become complete */
+#define IDLE_NS 5000000u   /* longest wait for an order between two calls of the engine's `poll` */
+#define ACTIVE_NS 2000000u /* longest call of `poll` during an order */
+/* longest call of `poll` while the caller still writes this member's data for a sum */
 #define OWN_NS 100000u
 #define LAST_WORD_NS 300000000u /* time for the last message after a fault */
 #define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
-enum { AT_ONCE = 64 };
+enum { AT_ONCE = 64 /* most transfers that one call of `poll` reports */ };
 
 /* ---- posting transfers ----------------------------------------------------------------------- */
 
+/* Returns whether a send of `bytes` bytes to the peer may be posted now (LS_UNDER_WAY). */
 static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
 {
     return p->under_way == 0 ||
            p->under_way + bytes <= LS_UNDER_WAY / (size_t)(ls_watch_members(c) - 1);
 }
 
+/* Posts the queued sends to the peer for which there is room. */
 static void post_next(ls_cluster *c, ls_peer *p)
 {
     ls_request *request;
@@ -56,6 +59,7 @@ void ls_progress_post(ls_cluster *c, ls_request_kind kind, int piece, const ls_t
 
 /* ---- orders --------------------------------------------------------------------------------- */
 
+/* Returns the offset of member m's part in c->stage. */
 static size_t part_of(const ls_cluster *c, int m)
 {
     size_t at = 0;
@@ -64,7 +68,8 @@ static size_t part_of(const ls_cluster *c, int m)
     return at;
 }
 
-/* Posts up to one message of a part, from offset `at` on. */
+/* Posts one message, LS_MESSAGE_MOST bytes at most, of a member's part of a gather, from offset
+ * `at` on. Posts nothing if the part ends before `at`. */
 static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incoming)
 {
     const size_t left = c->bytes[part] > at ? c->bytes[part] - at : 0;
@@ -77,8 +82,8 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
         ls_progress_post(c, LS_REQUEST_OTHER, 0, &t);
 }
 
-/* Posts one message of each member's part in turn, so that a short part does not wait for a long
- * part. */
+/* Posts the parts of a gather: one message of each member's part in turn, so that a short part does
+ * not wait for a long part. */
 static void begin_gather(ls_cluster *c)
 {
     size_t most = 0;
@@ -93,6 +98,7 @@ static void begin_gather(ls_cluster *c)
         }
 }
 
+/* Posts the sends of this member's header and the receives of the other members' headers. */
 static void exchange_heads(ls_cluster *c)
 {
     const atomic_int *asks = c->options.asks;
@@ -118,6 +124,8 @@ static void exchange_heads(ls_cluster *c)
     }
 }
 
+/* Checks the header that has arrived from member m. The first headers of a run also carry the names
+ * of the hosts. */
 static void check_head(ls_cluster *c, int m)
 {
     const ls_head *in = &c->peer[m].head_in, *own = &c->head;
@@ -151,8 +159,8 @@ static void check_ended_members(ls_cluster *c)
             ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
-/* Relaxed, because `joining` hands over no other memory; the store to `done` does (cluster.h,
- * "Memory order"). */
+/* Relaxed, because `joining` hands over no other memory; the store to `done` hands it over
+ * (cluster.h, "Memory order"). */
 bool ls_joining_ends(ls_cluster *c, int how)
 {
     int open = LS_JOINING;
@@ -182,8 +190,8 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     return LS_OK;
 }
 
-/* Logs a line of the engine. If the caller has given up, it logs nothing, because the caller's log
- * function may no longer exist. */
+/* Logs a line of the engine. Logs nothing if the caller has given up joining, because then the
+ * caller's log function might not exist any more. */
 static void log_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;
@@ -197,8 +205,8 @@ static void show_life(void *cluster)
 }
 
 /* Compares the fingerprint of a process that wants to be admitted. Before ls_cluster_regroups it
- * accepts every fingerprint, because there is nothing to compare with yet. The fingerprint is
- * compared once more when the process is admitted. */
+ * accepts every fingerprint, because the data to compare with do not exist yet. The caller compares
+ * the fingerprint once more when the process is admitted. */
 static int refuses(void *cluster, const char *host, const void *fingerprint, size_t bytes,
                    char *why, size_t size)
 {
@@ -209,9 +217,9 @@ static int refuses(void *cluster, const char *host, const void *fingerprint, siz
     return c->options.refuses(c->options.user, host, fingerprint, bytes, why, size);
 }
 
-/* Opens the transport. The engine's `open` may return after the caller's time limit. In this case
- * ls_joining_ends returns false: the caller has given up and may no longer exist, so neither the
- * functions of ls_host nor any other memory of the caller may be used. */
+/* Opens the transport. The engine's `open` can return after the caller's time limit. Then
+ * ls_joining_ends returns false: the caller has given up, and its memory might be freed already.
+ * Therefore this thread uses no function of ls_host and no other memory of the caller. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
@@ -248,6 +256,7 @@ static void check_leave(ls_cluster *c)
         ls_watch_fault(c, c->leaving.status, "%s", c->leaving.text);
 }
 
+/* Begins the order of kind c->kind. Some kinds of orders end in this function. */
 static void begin_order(ls_cluster *c)
 {
     c->active = true;
@@ -258,7 +267,7 @@ static void begin_order(ls_cluster *c)
         return;
     }
     check_leave(c);
-    /* if there was a fault, the last messages have been posted already */
+    /* After a fault, the last messages have been posted already. */
     if (c->kind == LS_ORDER_CLOSE) {
         if (c->fault.status == LS_OK)
             ls_watch_send_last(c, LS_CONTROL_BYE, "");
@@ -277,7 +286,7 @@ static void begin_order(ls_cluster *c)
         ls_watch_end_order(c, status ? &why : NULL, false);
         return;
     }
-    /* The caller has not called ls_cluster_regroup since the last loss. */
+    /* The progress thread has regrouped, and the caller has not called ls_cluster_regroup since. */
     if (c->group != c->now_group) {
         ls_watch_end_order(c, &c->last_loss, true);
         return;
@@ -298,8 +307,9 @@ static void begin_order(ls_cluster *c)
         begin_gather(c);
 }
 
-/* Returns whether all last messages of this member have been sent. With `goodbyes`, the last
- * messages of all other members must have arrived too. */
+/* Returns whether this member has sent its last message to every peer. With `goodbyes`, every
+ * peer's last message must have arrived too, and this member's signs of life must have been
+ * sent. */
 static bool last_messages_are_done(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
@@ -322,7 +332,8 @@ static void close_wire(ls_cluster *c)
     ls_watch_end_order(c, &c->fault, false);
 }
 
-/* Closes the transport. After a fault the last message has a limited time to be sent. */
+/* Closes the transport when the last messages are done. After a fault it waits at most LAST_WORD_NS
+ * for them. */
 static void continue_closing(ls_cluster *c)
 {
     const bool fine = c->fault.status == LS_OK;
@@ -333,6 +344,7 @@ static void continue_closing(ls_cluster *c)
 
 /* ---- completed transfers --------------------------------------------------------------------- */
 
+/* Handles a transfer that has ended. */
 static void end_transfer(ls_cluster *c, ls_transfer *transfer)
 {
     ls_request *request = (ls_request *)transfer;
@@ -360,8 +372,9 @@ static void end_transfer(ls_cluster *c, ls_transfer *transfer)
     post_next(c, p);
 }
 
-/* A member that is alone has no transfers. If the run admits processes, the engine is polled all
- * the same, because it answers processes that want to join. */
+/* Polls the engine once and handles the transfers that have ended. A member that is alone has no
+ * transfers. It polls only if the run admits processes, because `poll` also answers processes that
+ * want to join. */
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
@@ -378,14 +391,16 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Before a regrouping: waits until this member's last messages on the old transport have been sent,
- * at most LOSS_WORD_NS. */
+/* Waits until this member's last messages on the old transport have been sent, at most
+ * LOSS_WORD_NS. Called before a regrouping. */
 static void send_last_messages(ls_cluster *c)
 {
     while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
         poll_wire(c, ACTIVE_NS);
 }
 
+/* Lets the engine regroup, and sets up the members of the new transport. `lost` and `origin`:
+ * zeroed arrays for ls_regroup. */
 static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 {
     const uint64_t deadline = c->options.deadline_ns;
@@ -413,7 +428,7 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
     c->regroups_since_sum += !c->admitting;
     status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);
-    if (status) { /* the other members notice that the connections to this member end */
+    if (status) { /* The other members notice that the connections to this member end. */
         c->touched |= c->wire->type->abort(c->wire) != 0;
         c->wire = NULL;
     }
@@ -443,9 +458,9 @@ static void regroup_members(ls_cluster *c)
     ls_free(c->options.host, origin);
 }
 
-/* Ends the order ADMIT. All headers of the order have arrived, so every member has begun it and
- * knows the arrival. The members regroup as after a loss, but no member sends a message that
- * reports a loss. */
+/* Ends the order ADMIT. All headers of the order have arrived, so every member has begun the order
+ * and knows the arrival (the process to be admitted). The members regroup as after a loss, but no
+ * member sends a message that reports a loss. */
 static void end_admit(ls_cluster *c)
 {
     ls_fail(&c->fault, LS_ESTALLED, "host %.63s is being admitted", c->arrival.host);
@@ -467,6 +482,7 @@ static bool await_order(ls_cluster *c)
     return true;
 }
 
+/* Called when all transfers of the order in progress have ended. */
 static void end_successfully(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)

@@ -1,6 +1,7 @@
-/* Sums over the shard tree, as cluster.h describes: a reduce-scatter followed by an all-gather,
- * piece by piece. Piece p of the arena is owned by member p modulo the number of members. For each
- * piece:
+/* Sums over the shard tree: a reduce-scatter followed by an all-gather, piece by piece. cluster.h
+ * explains the words. A *node* of a member is an array that has the sum of some of its shards; a
+ * *piece* is a range of the array's floats. Piece p is owned by member p modulo the number of
+ * members. For each piece:
  *
  *     every member    sends this piece of each of its nodes to the owner
  *     the owner       adds this piece of all nodes as the tree prescribes (add_piece), and sends
@@ -15,8 +16,8 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-#define PIECE_FLOATS ((size_t)1 << 18) /* least size of a piece: 1 MiB */
-#define PIECES_GOOD 64
+#define PIECE_FLOATS ((size_t)1 << 18) /* least size of a piece in a large arena: 1 MiB */
+#define PIECES_GOOD 64                 /* most pieces of a member, unless they get too long */
 
 void ls_cluster_span(const ls_cluster *c, int shards, int member, int *lo, int *hi)
 {
@@ -26,6 +27,7 @@ void ls_cluster_span(const ls_cluster *c, int shards, int member, int *lo, int *
     *hi = (int)(first + count);
 }
 
+/* Lists the nodes of a member, and returns their number. */
 static int nodes_of(ls_span out[LS_PARTIALS_MAX], const ls_cluster *c, int shards, int member)
 {
     int lo, hi;
@@ -38,9 +40,9 @@ static size_t round_up(size_t floats, size_t to)
     return (floats + to - 1) / to * to;
 }
 
-/* Cuts the arena. Each member owns the same number of pieces. If the arena is large enough, a piece
- * has at least PIECE_FLOATS floats. A member owns at most PIECES_GOOD pieces, unless a piece would
- * then exceed LS_MESSAGE_MOST. */
+/* Cuts the arena (all floats of a node) into pieces. The numbers of pieces that two members own
+ * differ by one at most. If the arena is large enough, a piece has at least PIECE_FLOATS floats. A
+ * member owns at most PIECES_GOOD pieces, unless a piece would then exceed LS_MESSAGE_MOST. */
 static void cut(ls_sum *s, int members)
 {
     const size_t share = round_up(s->floats, 16 * (size_t)members) / (size_t)members;
@@ -64,8 +66,8 @@ static int own_pieces(const ls_cluster *c)
     return (c->sum.pieces + c->members - 1 - c->member) / c->members;
 }
 
-/* Returns the memory for the other members' nodes in the k-th piece that this member owns; the
- * nodes are stored one after another. */
+/* Returns the memory for the k-th piece that this member owns: the floats of all other members'
+ * nodes, one node after another. */
 static float *stage_of(const ls_sum *s, int k)
 {
     return s->stage + (size_t)k * (size_t)s->others * s->piece;
@@ -81,8 +83,9 @@ void ls_sum_fini(ls_sum *s, const ls_host *host)
     memset(s, 0, sizeof *s);
 }
 
-/* Lists the nodes of all members, member by member. This is also the sequence of their leaves in
- * the tree. */
+/* Lists the nodes of all members, member by member, for the additions above these nodes
+ * (merge/group.h). `total`: number of these nodes. Their leaves have the same sequence in the
+ * tree. */
 static int list_nodes(ls_cluster *c, int total, ls_error *err)
 {
     ls_sum *s = &c->sum;
@@ -100,8 +103,8 @@ static int list_nodes(ls_cluster *c, int total, ls_error *err)
     return status;
 }
 
-/* Allocates the memory. Nodes and total are one block, so that the block can be registered with a
- * device as a whole. */
+/* Allocates the memory. This member's nodes and the total are one block, so that the block can be
+ * registered with a device as a whole. */
 static int allocate(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
@@ -148,9 +151,9 @@ int ls_sum_requests(const ls_cluster *c)
 }
 
 /* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces.
- * It also sends the sums of its own pieces, 1/n of the arena, to n − 1 members. That is (k + 1)·(n
- * − 1)/n arenas in all. In a ring all-reduce a member sends 2·(n − 1)/n arenas. All members wait
- * for the member that sends most. */
+ * It also sends the sums of the pieces that it owns, 1/n of the arena, to n − 1 members. In all it
+ * sends (k + 1)·(n − 1)/n arenas. In a ring all-reduce a member sends 2·(n − 1)/n arenas. All
+ * members wait for the member that sends most. */
 double ls_cluster_bytes_factor(const ls_cluster *c)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -170,6 +173,7 @@ static size_t piece_floats(const ls_sum *s, int piece)
     return left < s->piece ? left : s->piece;
 }
 
+/* Posts the send or the receive of one piece. */
 static void post_floats(ls_cluster *c, ls_request_kind kind, int piece, int peer, int channel,
                         int incoming, float *data)
 {
@@ -181,7 +185,7 @@ static void post_floats(ls_cluster *c, ls_request_kind kind, int piece, int peer
     ls_progress_post(c, kind, piece, &t);
 }
 
-/* Posts the receives of the other members' nodes for a piece that this member owns. */
+/* Posts the receives of a piece that this member owns: one for each node of the other members. */
 static void receive_nodes(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -194,6 +198,7 @@ static void receive_nodes(ls_cluster *c, int piece)
     }
 }
 
+/* Adds the k-th piece that this member owns over all nodes, and posts the sends of the sum. */
 static void add_piece(ls_cluster *c, int k)
 {
     ls_sum *s = &c->sum;
@@ -211,8 +216,8 @@ static void add_piece(ls_cluster *c, int k)
                     s->total + first);
 }
 
-/* Pieces are added and sent in ascending sequence, because all members have posted the receives in
- * that sequence. */
+/* This member's pieces are added and sent in ascending sequence, because the other members have
+ * posted the receives in that sequence. */
 void ls_sum_arrived(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -221,6 +226,8 @@ void ls_sum_arrived(ls_cluster *c, int piece)
         add_piece(c, s->added++);
 }
 
+/* Sends a piece of each node of this member to the owner of the piece. If this member is the owner,
+ * counts the nodes as arrived. */
 static void deliver_piece(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;

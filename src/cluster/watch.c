@@ -2,36 +2,39 @@
  * run on the progress thread.
  *
  * Problem. A member that dies, or whose host is cut off, sends nothing. The other members wait for
- * its part of an order (a sum or a gather; see cluster.h), and without this watch they would wait
- * for ever. A network can also deliver short messages and lose long messages.
+ * its part of an *order*, a command that all members execute together, such as a sum or a gather
+ * (cluster.h). This watch ends their wait. A network can also deliver short messages and lose long
+ * messages. (Error messages call a sum or a gather an "exchange".)
  *
- * Signs of life. Each member sends a short message to every other member at least once a second
- * (ALIVE_NS), or eight times within the deadline if that is sooner (send_alive). The progress
- * thread calls ls_watch_check every few milliseconds, which counts two times:
+ * Signs of life. Each member sends a short message to every other member at a fixed interval:
+ * ALIVE_NS, or an eighth of the deadline if that is shorter (send_alive). The *deadline* is the
+ * longest time that a member may be silent. The progress thread calls ls_watch_check every few
+ * milliseconds. This function measures two durations:
  *
- *     silent_ns   for each peer: time since the last message from the peer arrived
- *     stuck_ns    for the order: time since data of the order last moved, counted while all members
+ *     silent_ns   for each peer (other member): since the last message from the peer arrived
+ *     stuck_ns    for the order: since data of the order last moved, counted while all members
  *                 take part in the order
  *
  * If silent_ns exceeds the deadline, the peer is lost. If stuck_ns exceeds the deadline, a network
- * link is stuck, which is a fault. Only attended time counts (ls_attended_ns in base/clock.h): time
- * during which this process was stopped counts against no other member.
+ * link is stuck, which is a fault. Both are measured in *attended time*: elapsed time without the
+ * time during which this process was stopped (ls_attended_ns in base/clock.h). A stop of this
+ * process therefore counts against no other member.
  *
  * Errors. ls_watch_fault or ls_watch_loss stores the first error in c->fault. The error ends the
  * order in progress, and every later order fails with the same message. If the error is the loss of
- * a member without which the run may go on, fault_is_loss is set: the progress thread regroups with
- * the surviving members (progress.c) and clears the fault.
+ * a member and the run can go on without that member, fault_is_loss is set: the progress thread
+ * regroups with the surviving members (progress.c) and clears the fault.
  *
  * Last messages. A member that has a fault, that has noticed a loss, or that has nothing more to
  * do, sends one last message to each peer. The message says which of these is the case
  * (ls_control_kind), so that the peers need not wait for the deadline. After its last message a
  * member sends nothing on this transport. The states of a peer:
  *
- *     sent_last    the peer's last message has arrived; the peer's silence is no longer watched
- *     leaves_run   that message says that the peer takes no part in the run any more. (A peer whose
- *                  last message reports a loss will regroup: its leaves_run is false.)
- *     last_posted, last_in_transit   the same in the other direction: this member's last message to
- *                  the peer was posted; it was posted and has not been sent yet */
+ *     sent_last        the peer's last message has arrived; the peer's silence is no longer watched
+ *     leaves_run       the peer's last message says that the peer takes no part in the run any
+ * more. (A peer whose last message reports a loss will regroup: its leaves_run is false.)
+ *     last_posted      this member's last message to the peer has been posted
+ *     last_in_transit  that message has been posted, and the engine has not sent it yet */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/progress.h"
@@ -39,8 +42,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIVE_NS 1000000000u /* longest interval between two signs of life */
-enum { MOST_REGROUPS = 8 };  /* largest number of regroupings in a row without a sum */
+#define ALIVE_NS 1000000000u /* one second: longest interval between two signs of life */
+enum { MOST_REGROUPS = 8 };  /* largest number of regroupings in a row without a successful sum */
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
@@ -100,6 +103,8 @@ bool ls_watch_owes_parts(const ls_cluster *c)
            !ls_sum_is_delivered(c);
 }
 
+/* Fills a control message. A sum for which this member still owes data does not count as begun, so
+ * that its peers do not expect data to move yet (all_take_part). */
 static void fill(ls_control *out, const ls_cluster *c, ls_control_kind kind, const char *text)
 {
     memset(out, 0, sizeof *out);
@@ -109,6 +114,7 @@ static void fill(ls_control *out, const ls_cluster *c, ls_control_kind kind, con
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
+/* Posts the transfer of a control message, which is stored in *text. */
 static void post_control(ls_cluster *c, int m, ls_request *request, ls_request_kind kind,
                          ls_control *text)
 {
@@ -154,6 +160,7 @@ void ls_watch_send_last(ls_cluster *c, ls_control_kind kind, const char *text)
     }
 }
 
+/* Writes what this member is doing, for error messages: "in a gather (exchange 7)". */
 static void describe_moment(char *out, size_t size, const ls_cluster *c)
 {
     const unsigned long long number = c->begun;
@@ -183,14 +190,14 @@ void ls_watch_on_control(ls_cluster *c, int m)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->kind == LS_CONTROL_LEAVE)
         ls_watch_loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->kind == LS_CONTROL_LOSS) /* the sender has noticed the loss of a third member */
+    else if (in->kind == LS_CONTROL_LOSS) /* the sender has noticed that a third member is lost */
         ls_watch_loss(c, "%.400s", in->text);
     else if (in->kind == LS_CONTROL_ALIVE)
         ls_watch_receive(c, m);
 }
 
 /* Returns whether all members take part in the order in progress and have delivered their own data
- * for it. As long as this is so, data of the order should move all the time. */
+ * for it. If it returns true, data of the order should be moving. */
 static bool all_take_part(const ls_cluster *c)
 {
     bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_owes_parts(c);
@@ -199,11 +206,12 @@ static bool all_take_part(const ls_cluster *c)
     return all;
 }
 
-/* Returns how long this thread has waited for a CPU since the last ls_watch_check. Returns 0 if no
- * member is suspected to be lost, because the measurement costs system calls. ls_attended_ns counts
- * this time as attended. Otherwise, time without a CPU would look like a stop of the whole process,
- * during which no silence counts, and a lost member would be found later on a busy machine than on
- * an idle one. */
+/* Returns how long this thread has waited for a CPU since the last ls_watch_check. The measurement
+ * costs system calls. Therefore it is made only while a peer has been silent for more than a
+ * quarter of the deadline; at other times the result is 0.
+ *
+ * ls_attended_ns adds the result to the attended time, because a thread that waits for a CPU has
+ * not been stopped. Thus a lost member is found as early on a busy machine as on an idle one. */
 static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -218,9 +226,9 @@ static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 }
 
 /* Reports that no data move although all members send signs of life. A likely cause is a link whose
- * MTU is smaller than the hosts' MTU, together with a firewall that drops the ICMP messages that
- * report this: short messages arrive and long messages do not. The error message names a member
- * from which data are expected. If there is none, it names a member to which data are in
+ * MTU is smaller than the hosts' MTU, together with a firewall that drops the ICMP messages about
+ * it. Then short messages arrive and long messages are lost. The error message names a member from
+ * which data are expected. If no data are expected, the message names a member to which data are in
  * transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {

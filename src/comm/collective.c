@@ -1,9 +1,9 @@
-/* The public all-reduce (<lockstep/collective.h>). It uses a communicator (comm.h) with one shard
- * per rank: the array of each rank is one leaf of the shard tree. In a group of several ranks, a
- * communicator requires two things: the length of an arena is a multiple of 16 floats, and the
- * total of a rank is another array than its partial sum. The callers of the public function need
- * not fulfil these requirements. Arrays that do not fulfil them are copied through staging
- * buffers. */
+/* The public all-reduce (<lockstep/collective.h>). It uses a communicator of the trainer (comm.h),
+ * as if the array of each rank were the gradient of one shard. In a group of several ranks, a
+ * communicator requires two things: the length of an array is a multiple of 16 floats, and the
+ * output array (the total) is another array than the input array (the partial sum). The callers of
+ * the public function need not fulfil these requirements. Arrays that do not fulfil them are copied
+ * through staging buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -13,7 +13,7 @@
 #include <lockstep/collective.h>
 #include <string.h>
 
-#define GRAIN 16        /* the length of an arena is a multiple of this number of floats */
+#define GRAIN 16        /* a communicator's arrays have a multiple of this number of floats */
 #define RANKS_MAX 65535 /* largest number of ranks of a group */
 
 /* Data of one rank. During calls only the rank's thread accesses it. */
@@ -21,7 +21,7 @@ typedef struct rank_state {
     ls_comm *comm; /* the rank's communicator; NULL before its first call */
     /* device of the rank's first call; later calls must pass the same device */
     ls_device *device;
-    /* staging buffers for `in` and `out` of ls_all_reduce; NULL: not needed so far */
+    /* staging buffers for the arguments `in` and `out` of ls_all_reduce; NULL: not needed so far */
     float *stage[2];
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } rank_state;
@@ -32,7 +32,7 @@ struct ls_collective {
     int ranks;         /* number of ranks */
     size_t floats;     /* length of the caller's arrays */
     size_t padded;     /* `floats`, rounded up to a multiple of GRAIN */
-    /* {0, padded}: the group's description must list parameters, so the whole arena is described as
+    /* {0, padded}: the group's description must list parameters, so the whole array is described as
      * one parameter */
     size_t param_offsets[2];
     const ls_host *host;
@@ -124,7 +124,7 @@ void ls_collective_abort(ls_collective *c)
 }
 
 /* In the rank's first call, joins the group with `device`. In later calls, checks that the device
- * is the same as in the first. */
+ * is the one of the first call. */
 static int join_once(ls_collective *c, int rank, ls_device *device, ls_error *err)
 {
     rank_state *state = &c->state[rank];
@@ -136,8 +136,7 @@ static int join_once(ls_collective *c, int rank, ls_device *device, ls_error *er
 }
 
 /* Allocates a staging buffer, if *stage is NULL. The buffer is in host memory, which every device
- * of the group can access: the communicator refuses other devices when a rank joins
- * (ls_host_join). */
+ * of the group can access, because ls_host_join refuses other devices. */
 static int make_stage(const ls_collective *c, float **stage, ls_error *err)
 {
     if (!*stage)
@@ -191,6 +190,6 @@ int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in
     if (status == LS_OK)
         status = reduce(c, rank, in, out, err);
     if (status)
-        ls_collective_abort(c); /* otherwise the other ranks would wait for this rank */
+        ls_collective_abort(c); /* the other ranks must not wait for this rank */
     return status;
 }

@@ -42,8 +42,8 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* ---- groups in host memory ------------------------------------------------------------------- */
 
-/* Number of floats that are copied or compared between two checks whether the group is aborted. The
- * work takes a few microseconds. */
+/* How many floats are copied or compared between two checks whether the group is aborted. To copy
+ * or compare them takes a few microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
@@ -125,8 +125,9 @@ void ls_host_copy(const ls_merge_group *group, float *to, const float *from, siz
 
 /* ---- start-up check: every rank reads every rank's memory ------------------------------------ */
 
-/* Returns the 32-bit pattern that `rank` writes as float `i` of its arena. No two ranks write the
- * same pattern to float i of their arenas, and no rank writes the same pattern to two floats. */
+/* Returns the 32-bit pattern that `rank` writes as float `i` of its arena. Two ranks write
+ * different patterns to float i of their arenas, and one rank writes different patterns to two
+ * floats. */
 static uint32_t pattern(int rank, size_t i)
 {
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
@@ -158,9 +159,9 @@ static bool have_pattern(const float *arena, int rank, size_t first, size_t end)
     return any == 0;
 }
 
-/* Writes the error for the floats first … end − 1 of rank `from`, one of which was wrong. Reads
- * these floats again to name the first wrong one. If all are correct now, the message says that two
- * reads gave different results. */
+/* Writes the error for the floats first … end − 1 of rank `from`, of which at least one was wrong.
+ * Reads these floats again to name the first wrong one. If all are correct now, the message says
+ * that two reads gave different results. */
 static int report_difference(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
 {
     const ls_merge_rank *rank = &ls_merge_group_of(comm)->rank[comm->rank];
@@ -181,6 +182,7 @@ static int report_difference(const ls_comm *comm, int from, size_t first, size_t
                    i, (unsigned)pattern(from, i));
 }
 
+/* Compares the whole pattern of rank `from`. */
 static int read_from(const ls_comm *comm, int from, ls_error *err)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
@@ -207,7 +209,7 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    /* A total that all ranks share has no room for a pattern of each rank. */
+    /* If all ranks share one total, that array has no room for a pattern of each rank. */
     float *written = total == group->total ? scratch : total;
     write_pattern(written, base->rank, group->desc.floats);
     int status = ls_merge_run(base, NULL, 0, written, &times, read_all, NULL, err);

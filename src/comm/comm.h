@@ -1,12 +1,13 @@
 /* Communicators of the library, which sum the ranks' gradients in host memory.
  *
- * A rank is one worker of the run. In each step it has partial sums of the gradients of its shards,
- * each in an arena (one array with the gradients of all parameters), and needs the sum over all
- * ranks, the *total*. The public header <lockstep/sys/communicator.h> declares the table of
- * functions of a communicator (ls_comm_type) and says what groups and communicators guarantee and
- * how they fail. It also defines the shard tree: the fixed binary tree whose leaves are the shards
- * of a minibatch, and which prescribes the order of all additions. Two communicators merge in host
- * memory:
+ * A rank is one worker of the run. Each minibatch is cut into *shards*, and a rank computes the
+ * gradients of some of them. It adds these gradients to a few *partial sums*, each in an *arena*
+ * (one array with the gradients of all parameters). Then it needs the *total*, the sum over all
+ * ranks. The public header <lockstep/sys/communicator.h> declares the table of functions of a
+ * communicator (ls_comm_type) and says what groups and communicators guarantee and how they fail.
+ * It also defines the shard tree: the fixed binary tree whose leaves are the shards of a minibatch.
+ * The tree prescribes the order of all additions. To *merge* is to add the partial sums of all
+ * ranks. Two communicators merge in host memory:
  *
  *     ordered   an all-reduce in two phases. Each rank sums one chunk of the arena over all ranks'
  *               partial sums, in the order of the shard tree; then each rank copies the other
@@ -31,7 +32,7 @@
  * Any thread. */
 const ls_comm_type *const *ls_comm_types(void);
 
-enum { LS_COMM_WHY = 128 }; /* size of a text of ls_comm_find in bytes */
+enum { LS_COMM_WHY = 128 }; /* size of the text `why` of ls_comm_find in bytes */
 
 /* Finds the communicator called `name` in `types`, a NULL-terminated array (the library's, or a
  * device's own). Returns NULL if there is none; `why` then receives a hint, such as "did you mean
@@ -40,14 +41,15 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
                                  char why[LS_COMM_WHY]);
 
 /* ---- fold ------------------------------------------------------------------------------------- *
- * A fold sums the gradients of one worker's own shards, in the order of the shard tree, while the
- * worker computes them. The communicator then merges the partial sums of all workers.
+ * A *fold* sums the gradients of one worker's own shards, in the order of the shard tree, while the
+ * worker computes the gradients. The communicator then merges the partial sums of all workers.
  *
  * The worker computes the gradients of its shards lo … hi − 1 one after another. It computes each
- * gradient in the same arena, the leaf arena, and then pushes it: the gradient becomes the topmost
- * entry of a small stack of partial sums, each of which is the sum over one node of the tree. A
- * push adds the two topmost entries for as long as they are the two halves of a node. After the
- * last push the stack holds one entry for each node of ls_tree_cover(lo, hi).
+ * gradient in the same arena, the *leaf arena*, and then pushes the gradient: the gradient becomes
+ * the topmost entry of a small stack of partial sums. Each entry is the sum over the leaves of one
+ * node of the tree. A push adds the two topmost entries for as long as they are the two halves
+ * (children) of a node. After the last push the stack holds one entry for each node of the *cover*
+ * (ls_tree_cover): the fewest nodes that together contain exactly the worker's shards.
  *
  * Spread mode (ls_fold_spread), for devices that compute into any host memory: each gradient is
  * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing.
@@ -55,8 +57,8 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
  * that node. Four or more parts are added in one pass over memory, so that each part is read once.
  * The addition is made before the next gradient is computed (ls_fold_leaf). After the last push the
  * fold adds nothing more: the merge makes the remaining additions, and all ranks share that work.
- * At the end the stack can therefore contain the parts of a node instead of the node in
- * ls_tree_cover.
+ * Therefore the stack can at the end contain the parts of a node instead of one entry for that
+ * node.
  *
  * Dealt shards (ls_fold_deal) are a form of spread mode. Which shards a worker computes is decided
  * while the workers run (sync/deal.h): each worker begins with a fixed first shard, and then
@@ -72,15 +74,16 @@ typedef struct ls_fold {
     size_t floats; /* length of an arena in floats */
     int shards;    /* number of leaves of the tree */
     bool spread;   /* spread mode */
-    /* the worker's shards; if shards are dealt, all shards that it can get */
+    /* the worker's shards; dealt shards: all shards that the worker can get */
     ls_span range;
-    int first;                         /* shard that is pushed first in a minibatch */
-    bool from_left;                    /* spread mode: the last push was on the left */
-    int next;                          /* without spread mode: shard that is pushed next */
-    int depth;                         /* number of partial sums on the stack */
-    int arenas;                        /* number of allocated arenas */
+    int first;      /* shard that is pushed first in a minibatch */
+    bool from_left; /* spread mode: the last shard was pushed to the left of the others */
+    int next;       /* without spread mode: shard that is pushed next */
+    int depth;      /* number of partial sums on the stack */
+    int arenas;     /* number of allocated arenas */
     ls_partial stack[LS_PARTIALS_MAX]; /* valid until ls_fold_begin or ls_fold_leaf is called */
-    /* without spread mode, stack[i] uses arena[i]; in spread mode an entry can use any arena */
+    /* the allocated arenas. Without spread mode, stack[i] uses arena[i]. In spread mode an entry
+     * can use any arena, the leaf arena too */
     float *arena[LS_PARTIALS_MAX];
 } ls_fold;
 
@@ -94,9 +97,8 @@ int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, i
 /* Frees the arenas. A zeroed fold is allowed. */
 void ls_fold_fini(ls_fold *fold);
 
-/* Switches to spread mode from the next minibatch on, and allocates the arenas that it needs. The
- * device must have LS_DEVICE_HOST_MEMORY.
- * Errors: LS_ENOMEM, LS_EDEVICE. */
+/* Switches to spread mode from the next minibatch on, and allocates the arenas that spread mode
+ * needs. The device must have LS_DEVICE_HOST_MEMORY. Errors: LS_ENOMEM, LS_EDEVICE. */
 int ls_fold_spread(ls_fold *fold, ls_error *err);
 
 /* Switches to spread mode for dealt shards. `first` is the shard that is pushed first in each
@@ -105,14 +107,14 @@ int ls_fold_spread(ls_fold *fold, ls_error *err);
 int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err);
 
 /* Returns the arena in which the caller must compute the next gradient. In spread mode the function
- * first adds the parts of a node that has four or more parts. If no arena would be free otherwise,
- * it adds the parts of a node with fewer parts. */
+ * first adds the parts of a node that has four or more parts. If no arena is free, it adds the
+ * parts of a node with two or three parts. */
 float *ls_fold_leaf(ls_fold *fold);
 
 /* Returns the arena that holds the first (leftmost) partial sum after the last push. A worker that
- * computes all shards of the minibatch can use this arena as its total arena: the merge then adds
- * the other partial sums to the first one in place, which ls_tree_rest_add allows. Must not be used
- * for dealt shards of several workers. */
+ * computes all shards of the minibatch can use this arena as its total. The merge then adds the
+ * other partial sums to the first one in place, which ls_tree_rest_add allows. Must not be used for
+ * dealt shards of several workers. */
 float *ls_fold_root(const ls_fold *fold);
 
 /* Returns the size of the fold's arenas in bytes. */
@@ -123,9 +125,9 @@ void ls_fold_begin(ls_fold *fold);
 
 /* Pushes the gradient of the next shard, which the caller has computed in the arena that
  * ls_fold_leaf returned. Without spread mode the caller may overwrite the leaf arena after the
- * return, except after the last push of a minibatch, when the leaf arena can contain a partial sum.
- * In spread mode the caller calls ls_fold_leaf before each gradient. Errors: LS_EDEVICE,
- * LS_EINTERNAL. */
+ * return. There is one exception: after the last push of a minibatch the leaf arena can contain a
+ * partial sum. In spread mode the caller calls ls_fold_leaf before each gradient. Errors:
+ * LS_EDEVICE, LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 
 /* Pushes the gradient of the shard to the left of the shards that were pushed before; ls_fold_push
@@ -137,37 +139,40 @@ void ls_fold_push_left(ls_fold *fold);
  * for itself, one piece at a time, immediately before it uses the piece. Each rank reads the
  * partial sums of all ranks, so this form takes less time only if there are few partial sums.
  *
- *     ls_pieces_begin     ends with a barrier, after which all partial sums are complete. This
- * barrier is the commit point: either every rank returns LS_OK and can compute the whole sum, or no
- * rank does ls_piece            computes a part of the sum; any number of calls ls_pieces_end ends
- * with a barrier, after which no rank reads the partial sums of the other ranks
+ *     ls_pieces_begin     ends with a barrier, after which all partial sums are complete
+ *     ls_piece            computes a part of the total; any number of calls
+ *     ls_pieces_end       ends with a barrier, after which no rank reads the partial sums of others
+ *
+ * The barrier of ls_pieces_begin is the *commit point*: either every rank returns LS_OK and can
+ * compute the whole total, or no rank does.
  *
  * If a rank fails after the commit point, the other ranks can still compute the total, because the
  * arrays of the failed rank stay allocated and unchanged until every other rank has reported the
  * step. The other ranks find in ls_pieces_end that the group is aborted. At that time they have
- * applied the total, so the step counts. They begin no other step in this group, because a stalled
- * rank may still read their partial sums. */
+ * applied the total already. Therefore the step is done and is not repeated. They begin no other
+ * step in this group, because a stalled rank can still read their partial sums. */
 
-/* Shows the rank's partial sums and waits for the other ranks. Only for a group of ls_comm_ordered
- * without other processes. Allocates nothing, because ls_host_join has made room for all partial
- * sums. So no rank can fail after the commit point for lack of memory. Errors: as all_reduce. */
+/* *Shows* the rank's partial sums: makes them readable for the other ranks. Then waits for the
+ * other ranks. Only for a group of ls_comm_ordered in a run with one process. Allocates nothing,
+ * because ls_host_join has made room for all partial sums. Therefore no rank can fail after the
+ * commit point for lack of memory. Errors: as all_reduce of ls_comm_type. */
 int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
                     ls_error *err);
 /* Computes the floats first … first + count − 1 of the total, in the order of the tree, and writes
  * them to out[0 … count − 1]. `comm` points to an ls_comm. */
 void ls_piece(void *comm, float *out, size_t first, size_t count);
-/* Declares that this rank reads no more, and waits for the other ranks. After LS_OK the rank's
- * partial sums may be overwritten. Errors: LS_EABORTED, LS_ETIMEDOUT. */
+/* Declares that this rank has ended its reads, and waits for the other ranks. After LS_OK the
+ * rank's partial sums may be overwritten. Errors: LS_EABORTED, LS_ETIMEDOUT. */
 int ls_pieces_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
-/* Ends the rank's use of the total without a barrier, after a failure. */
+/* Declares that this rank has ended its reads, without a barrier. Called after a failure. */
 void ls_pieces_drop(ls_comm *comm);
 
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
 
-/* Communicator of one rank. */
+/* A rank's communicator. */
 typedef struct ls_host_comm {
     ls_comm base;
-    ls_tree_rest rest; /* the rest of the tree in the last merge (merge/group.h) */
+    ls_tree_rest rest; /* the additions that the last merge had to make (merge/group.h) */
 } ls_host_comm;
 
 /* Implements the function group_create of ls_comm_type. */
@@ -178,9 +183,9 @@ void ls_host_group_destroy(ls_comm_group *base);
 /* Returns an arena that belongs to the group and that all ranks can share as their total. Returns
  * NULL if there is no memory for it. If every rank passes this arena to all_reduce as its total,
  * each rank of `ordered` writes its chunk of the total to this arena, and the second phase, in
- * which chunks are copied, is omitted. The arena is zeroed. It is freed together with the group,
- * because a rank that was abandoned inside a merge can still write to it when it continues, even if
- * the run uses another group then. Called before the first merge. */
+ * which chunks are copied, is omitted. The arena is zeroed. The arena is freed together with the
+ * group, because a rank that was abandoned inside a merge can continue later and write to the
+ * arena, even if the run uses another group then. Called before the first merge. */
 float *ls_host_group_total(ls_comm_group *base);
 
 /* Implements the function join of ls_comm_type. */
@@ -188,20 +193,20 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
 /* Implements the function leave of ls_comm_type. */
 void ls_host_leave(ls_comm *base);
 
-/* Implements the function check_reads of ls_comm_type: tests whether this rank reads correctly what
- * each rank has written to its own memory. Each rank writes a pattern of its own to its total arena
- * (to `scratch` if all ranks share one total), and each rank compares the patterns of all ranks.
- * Collective. Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
+/* Implements the function check_reads of ls_comm_type: tests whether each rank reads correctly what
+ * the other ranks have written. Each rank writes a pattern of its own to the array `total`, or to
+ * `scratch` if all ranks share one total. Then each rank compares the patterns of all ranks. All
+ * ranks must call it. Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
 int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err);
 
-/* Initialisers of the members of ls_comm_type that `ordered` and `naive` have in common. */
+/* Initialisers of the fields of ls_comm_type that `ordered` and `naive` have in common. */
 #define LS_HOST_SLOTS                                                                              \
     .group_create = ls_host_group_create, .group_destroy = ls_host_group_destroy,                  \
     .set_timeout = ls_merge_set_timeout, .join = ls_host_join, .leave = ls_host_leave,             \
     .check_reads = ls_host_check_reads, .abort = ls_merge_abort, .may_read = ls_merge_may_read
 
-/* Copies `count` floats of an arena that another rank shows in this merge (merge/group.h). If the
- * group is aborted, the function stops early and the copy is incomplete. */
+/* Copies `count` floats of an arena that another rank shows in this merge. If the group is aborted,
+ * stops early and leaves the copy incomplete. */
 void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count);
 
 #endif

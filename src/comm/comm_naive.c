@@ -1,12 +1,12 @@
-/* The `naive` all-reduce. The book "Dive into Deep Learning" first writes an all-reduce in this
- * form: for each parameter, the gradients are summed on device 0 and copied from there to the other
- * devices. It exists for comparison with `ordered`. For each parameter, rank 0 makes all additions
- * while the other ranks wait; then the other ranks copy the sum. */
+/* The `naive` all-reduce, for comparison with `ordered`. The book "Dive into Deep Learning" first
+ * writes an all-reduce in this form. For each parameter, rank 0 makes all additions while the other
+ * ranks wait; then the other ranks copy the sum. A *rank* is one worker; comm.h explains partial
+ * sum and total. */
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* Number of floats that rank 0 adds between two checks whether the group is aborted. */
+/* How many floats of the sum rank 0 computes between two checks whether the group is aborted. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 /* Writes the floats first … end − 1 of the sum of all partial sums to `total`. The partial sums are
@@ -29,6 +29,8 @@ static void sum_on_rank_zero(const ls_merge_group *group, float *total, size_t f
                   end - first < FLOATS_PER_CHECK ? end : first + FLOATS_PER_CHECK);
 }
 
+/* Sums the floats first … end − 1, which belong to one parameter, and copies the sum to all ranks.
+ */
 static int reduce_param(const ls_comm *comm, size_t first, size_t end, ls_comm_times *times,
                         ls_error *err)
 {
@@ -56,7 +58,7 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
 {
     (void)stream;
     int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
-    ls_merge_stop_reading(base); /* needed after an error as well */
+    ls_merge_stop_reading(base); /* after an error too */
     return status;
 }
 

@@ -2,42 +2,44 @@
  *
  * <lockstep/sys/communicator.h> explains the terms arena, partial sum, total and shard tree. The
  * arena is cut into one chunk per rank. In the first phase each rank sums its own chunk over all
- * ranks' partial sums. A rank has added the gradients of its own shards before the merge; here it
- * makes the remaining additions of the shard tree, those that combine partial sums (the rest of the
- * tree, merge/group.h). In the second phase each rank copies the other chunks, each from the rank
- * that has summed it. If every rank has one partial sum, as many bytes are moved as in a ring
- * all-reduce. A merge has three barriers, or two if all ranks share one total:
+ * ranks' partial sums. The gradients of a rank's own shards have been added before the merge. Here
+ * each rank makes the remaining additions of the shard tree, which combine partial sums (the *rest*
+ * of the tree, merge/group.h). In the second phase each rank copies the other chunks, each from the
+ * rank that has summed it. If every rank has one partial sum, as many bytes are moved as in a ring
+ * all-reduce. A merge (one all-reduce over all ranks) has three barriers, or two if all ranks share
+ * one total:
  *
  *     publish    all partial sums are complete         before any rank reads them
  *     reduced    all chunks are complete               before any rank gathers them
  *     committed  every rank holds the complete sum     the commit point
  *
- * All ranks may pass the same arena as their total (ls_host_group_total). The total is then
- * complete at the barrier `reduced`, which is the commit point, and there is no third barrier. If
- * the group has a single rank, that rank may pass the arena of its first partial sum as its total,
- * because ls_tree_rest_add allows that. The rank then adds its other partial sums to the first one
- * in place. If there are no other partial sums, it computes nothing.
+ * All ranks may pass the same arena as their total (ls_host_group_total). Then the total is
+ * complete at the barrier `reduced`, which is the commit point, and there is no third barrier. (At
+ * the *commit point* it is certain that every rank can use the sum.) If the group has a single
+ * rank, that rank may pass the arena of its first partial sum as its total, because
+ * ls_tree_rest_add can work in place. The rank then adds its other partial sums to the first one in
+ * place. If there are no other partial sums, it computes nothing.
  *
  * No total is overwritten while another rank reads it. A rank writes its total again only after the
  * barrier `publish` of the next merge. Each rank arrives at that barrier only when it has copied
- * all chunks of this merge and its caller no longer uses the total. The second condition matters if
- * the ranks share one total.
+ * all chunks of this merge and its caller no longer uses the total. The condition on the caller
+ * matters if the ranks share one total.
  *
- * Sums by pieces (comm.h) have two barriers: `publish`, which is the commit point, and the barrier
- * of ls_pieces_end.
+ * *Sums by pieces* (comm.h) write no total and have two barriers: `publish`, which is the commit
+ * point, and the barrier of ls_pieces_end.
  *
- * If the shards of the minibatch are divided over several processes, the ranks of one process
- * compute, each rank for its own chunk, the nodes in the cover of the process. The cover is the
- * fewest nodes of the shard tree that contain exactly the shards of this process. The process's
- * progress thread (cluster/progress.h) adds the nodes of all processes, and each rank copies the
- * total. */
+ * If the shards of the minibatch are divided over several processes, a group has the ranks of one
+ * process. Let the *cover* of a process be the fewest nodes of the shard tree that together contain
+ * exactly the shards of this process. Each rank computes its own chunk of the nodes in the cover.
+ * Then the process's progress thread (cluster/progress.h) adds the nodes of all processes, and each
+ * rank copies the total. */
 #include "comm/comm.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Number of floats that are added between two checks whether the group is aborted; the additions
- * take a few microseconds. */
+/* How many floats of the sum are computed between two checks whether the group is aborted. To
+ * compute them takes a few microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 12)
 
 /* Returns whether nothing has to be computed, because there is only one partial sum and its arena
@@ -47,9 +49,10 @@ static bool is_summed(const ls_tree_rest *rest, float *const *out)
     return rest->count == 1 && rest->part[0].data == out[0];
 }
 
-/* Executes the rest of the tree for this rank's chunk. If the run has a single process, the result
- * is one sum, the total, which is written to out[0]. If the run has several processes, the results
- * are the comm->rest.sums nodes in the cover of this process; node i is written to out[i]. */
+/* Makes the remaining additions of the tree for this rank's chunk. If the run has a single process,
+ * the result is one sum, the total, which is written to out[0]. If the run has several processes,
+ * the results are the nodes in the cover of this process, comm->rest.sums of them; node i is
+ * written to out[i]. */
 static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
 {
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
@@ -133,11 +136,11 @@ static int merge(ls_comm *base, void *times, ls_error *err)
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err)
 {
-    /* Devices that compute in host memory have no pending work on streams: the partial sums are
-     * complete at the call. */
+    /* Devices that compute in host memory have no pending work on streams. Therefore the partial
+     * sums are complete when this function is called. */
     (void)stream;
     int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
-    ls_merge_stop_reading(base); /* needed after an error as well */
+    ls_merge_stop_reading(base); /* after an error too */
     ls_merge_committed(base, status);
     return status;
 }

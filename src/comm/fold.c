@@ -1,10 +1,13 @@
-/* The fold (comm.h): sums the gradients of one worker's shards while they are computed.
+/* The fold: sums the gradients of one worker's shards while the worker computes them. comm.h
+ * explains arena, leaf arena, shard tree, cover, part and spread mode. An *entry* is one partial
+ * sum on the fold's stack.
  *
  * Without spread mode, the stack of partial sums is always as short as possible. Each push adds the
  * two topmost entries as long as they are the halves of one node: the right half is added to the
- * left half, in the arena of the left half. Entry i uses arena[i], with two exceptions: a gradient
- * that the same push adds to the entry below, and the last gradient of a minibatch, stay in the
- * leaf arena. So the left half of an addition is never in the leaf arena.
+ * left half, in the arena of the left half. Entry i uses arena[i], with two exceptions, which stay
+ * in the leaf arena: a gradient that the same push adds to the entry below, and the last gradient
+ * of a minibatch. Both are the topmost entry, so the left half of an addition is never in the leaf
+ * arena.
  *
  * In spread mode an entry stays in the arena in which its first gradient was computed. Additions
  * are delayed until several parts of a node can be added in one pass over memory (add_due_parts).
@@ -26,8 +29,8 @@ static bool top_two_join(const ls_fold *fold)
 }
 
 /* Returns the largest number of arenas that the stack needs at the same time without spread mode,
- * the leaf arena not counted. A gradient needs an arena only if the same push does not add it to
- * the entry below, and if another gradient follows. */
+ * the leaf arena not counted. A gradient stays in the leaf arena if the same push adds it to the
+ * entry below, or if it is the last one. Every other gradient needs an arena. */
 static int arenas_needed(ls_fold *fold)
 {
     int most = 0;
@@ -111,21 +114,21 @@ static int add_top_two(ls_fold *fold, ls_error *err)
 /* ---- spread mode ----------------------------------------------------------------------------- */
 
 /* Two rules decide when the parts of a node are added. Both rules are applied before a gradient is
- * computed (add_due_parts). Parts that the last gradient of a minibatch completes are therefore
- * added by the merge.
+ * computed (add_due_parts). Therefore the merge adds the parts of a node that the last gradient of
+ * a minibatch completes.
  *
- * TOGETHER: the parts of a node are added as soon as there are at least TOGETHER of them. HIGH: if
- * the stack has at least HIGH entries, or if no arena is free, two parts are enough.
+ * - TOGETHER: the parts of a node are added as soon as there are at least TOGETHER of them.
+ * - HIGH: if the stack has at least HIGH entries, or if no arena is free, two parts are enough.
  *
- * With the first rule alone, the stack could hold two or three parts wherever the cover of the
- * pushed shards (ls_tree_cover) has one node. The second rule limits the number of entries.
+ * With the rule TOGETHER alone, the stack could hold two or three parts wherever the cover of the
+ * pushed shards (ls_tree_cover) has one node. The rule HIGH limits the number of entries.
  *
  * With both rules the stack has at most 31 entries, one less than LS_PARTIALS_MAX. The worst case
- * is a worker with the shards 1 … 65535 of LS_SHARDS_MAX = 65536: the shards 1 … 65534 are covered
- * by 30 nodes, the most that a cover has, and shard 65535 is one more entry, because no addition
+ * is a worker with the shards 1 … 65535 of LS_SHARDS_MAX = 65536: the cover of the shards 1 … 65534
+ * has 30 nodes, the most that a cover has. Shard 65535 is one more entry, because no addition
  * follows the last push. */
 enum {
-    /* smallest number of parts for which a pass over memory takes less time than separate
+    /* smallest number of parts for which one pass over memory takes less time than separate
      * additions */
     TOGETHER = 4,
     HIGH = 16 /* with at least this many entries, two parts are enough */
@@ -140,7 +143,7 @@ typedef struct parts {
 /* Returns the parts of the largest node whose last part is entry `last`. */
 static parts parts_to(const ls_fold *fold, int last)
 {
-    int first = 0; /* every entry is itself a node, so the loop ends at `last` at the latest */
+    int first = 0; /* the entry `last` is itself a node, so the loop ends there at the latest */
     while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, fold->stack[last].span.hi))
         first++;
     return (parts){first, last - first + 1};
@@ -177,7 +180,7 @@ static float *free_arena(const ls_fold *fold)
         if (k == fold->depth)
             return arena;
     }
-    return NULL; /* cannot happen: add_due_parts has freed an arena */
+    return NULL; /* does not happen, because add_due_parts has freed an arena */
 }
 
 /* Adds the parts of a node in the order of the tree. The arena of the first part receives the
@@ -195,8 +198,8 @@ static void add_parts(const ls_fold *fold, parts node)
 }
 
 /* Applies the rules TOGETHER and HIGH: adds the parts of at most one node. `room`: number of
- * entries with which no arena is free. If `adds` is false, changes only the spans on the stack, for
- * the simulation in arenas_needed_spread. */
+ * entries at which no arena is free any more. If `adds` is false, changes only the spans on the
+ * stack, for the simulation in arenas_needed_spread. */
 static void add_due_parts(ls_fold *fold, bool adds, int room)
 {
     parts node = {0, 1};
@@ -273,8 +276,9 @@ int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err)
     fold->first = first;
     int arenas = arenas_needed_spread(fold, left, true);
     const int to_the_right = arenas_needed_spread(fold, right, false);
-    /* If shards are pushed on both sides, one arena is needed for the last gradient. Before the
-     * last push, all other shards can be added up to the nodes in their cover. */
+    /* If shards are pushed on both sides: one arena is for the last gradient, and the others are
+     * for the nodes in the cover of all other shards. Before the last push, those shards can be
+     * added up to the nodes in their cover. */
     const int both = left > 1 && right > 1 ? cover_nodes_max(reach.hi - reach.lo - 1) + 1 : 0;
     arenas = to_the_right > arenas ? to_the_right : arenas;
     return alloc_arenas(fold, (both > arenas ? both : arenas) - 1, err);

@@ -1,15 +1,17 @@
-/* Threads of a server:
+/* Implements the protections that guard.h describes. Threads of a server:
  *
- * - libmicrohttpd's own threads, called the daemon, report connections and their phases.
+ * - libmicrohttpd's own threads, called the *daemon*, report connections and their *phases* (the
+ *   enum phase).
  * - The thread `watch` closes the connections that exceed a time limit. If there are too many
- *   connections, it closes others as well, one at a time.
- * - The thread `acceptor` accepts connections while fewer than the largest number are open.
+ *   connections, it closes further ones, one at a time.
+ * - The thread `acceptor` accepts connections while fewer than most_connections() exist.
  *
  * All these threads use the list of connections under `lock`. The condition `changed` is signalled
- * when a connection is added, when one is removed from a full list, and when the server stops.
+ * when a connection is added, when a connection is removed from a full list, and when the server
+ * stops.
  *
- * To close a connection, this file shuts its socket down. The daemon owns the file descriptor. It
- * notices the shutdown and closes the descriptor. */
+ * To close a connection, this file shuts its socket down. The daemon, which owns the file
+ * descriptor, notices the shutdown and closes the descriptor. */
 #include "http/guard.h"
 
 #include <arpa/inet.h>
@@ -26,29 +28,31 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE_S 0.1 /* seconds for which a new phase protects a connection from close_one */
+/* close_one leaves a connection alone for this number of seconds after its phase began. */
+#define GRACE_S 0.1
 
 enum {
-    SPARE = 8,      /* connections beyond options.connections that are accepted, so that a new
-                     * client need not wait until an answer is complete */
+    /* connections beyond options.connections that are accepted, so that a new client is served
+     * before an answer to another client is complete */
+    SPARE = 8,
     CLIENTS = 1024, /* number of values of the hash by which client addresses are distinguished */
     KEPT = 24,      /* number of file descriptors that the server leaves for the rest of the
                      * program: log files, files that are saved */
-    /* time limits when the server stops: for answers that are being computed, and for requests and
-     * answers in transfer */
+    /* time limits of http_guard_stop in milliseconds: for answers that are being computed, and for
+     * requests and answers in transfer */
     ANSWERS_MS = 10000,
     STRAGGLERS_MS = 1000
 };
 
-/* The phase of a connection: the client is idle or sends headers (IDLE), it sends the body
+/* The phase of a connection: the client is idle or sends headers (IDLE), the client sends the body
  * (SENDING_BODY), the server computes the answer (ANSWERING), the client receives the answer
  * (RECEIVING), or the socket is shut down (SHUT_DOWN). The server waits for the client in the
  * phases IDLE, SENDING_BODY and RECEIVING. */
 typedef enum phase { IDLE, SENDING_BODY, ANSWERING, RECEIVING, SHUT_DOWN } phase;
 
 typedef struct connection {
-    struct connection *next,
-        **at;        /* next of the list; the pointer that points to this connection */
+    /* `next`: next in the list. `at`: the pointer in the list that points to this connection */
+    struct connection *next, **at;
     int fd;          /* the socket, owned by the daemon */
     unsigned client; /* hash of the client's address, below CLIENTS */
     phase phase;
@@ -87,8 +91,9 @@ static int descriptor(struct MHD_Connection *c)
     return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
-/* ---- connections; set_phase, shut_down, is_crowded and close_one need the lock --------------- */
+/* ---- connections; callers of set_phase, shut_down, is_crowded and close_one hold the lock ---- */
 
+/* Changes the phase of a connection. The phase SHUT_DOWN is final. */
 static void set_phase(http_guard *g, connection *v, phase to)
 {
     if (v->phase == SHUT_DOWN)
@@ -107,8 +112,8 @@ static void shut_down(http_guard *g, connection *v)
     set_phase(g, v, SHUT_DOWN);
 }
 
-/* Returns the largest number of connections: options.connections, SPARE for new ones, and SPARE
- * whose sockets are shut down but not yet closed. */
+/* Returns the largest number of connections: options.connections, SPARE for new connections, and
+ * SPARE for connections whose sockets are shut down but not yet closed. */
 static int most_connections(const http_guard *g)
 {
     return g->options.connections + 2 * SPARE;
@@ -119,6 +124,7 @@ static bool is_crowded(const http_guard *g)
     return g->count - g->in[SHUT_DOWN] > g->options.connections + SPARE;
 }
 
+/* Returns whether the server waits for the client on this connection. */
 static bool server_waits(const connection *v)
 {
     return v->phase != ANSWERING && v->phase != SHUT_DOWN;
@@ -127,8 +133,8 @@ static bool server_waits(const connection *v)
 /* Shuts down one connection on which the server waits for the client. It chooses the client with
  * the most connections, and of that client's connections the one on which the server has waited
  * longest. If the phase of that connection began less than GRACE_S seconds ago, nothing is shut
- * down. Returns 0 if a connection was shut down, else the time at which the caller may try once
- * more. */
+ * down. Returns 0 if a connection was shut down, else the time at which the caller may try
+ * again. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
@@ -146,8 +152,8 @@ static double close_one(http_guard *g, double now)
     return 0;
 }
 
-/* Hashes a client's address to a number below CLIENTS. Of an IPv6 address only the first half is
- * used, because one client usually owns all addresses with that half. */
+/* Hashes a client's address to a number below CLIENTS. It uses only the first half of an IPv6
+ * address, because one client usually owns all addresses with the same first half. */
 static unsigned number_client(const struct sockaddr *from)
 {
     const http_address *p = (const http_address *)(const void *)from;
@@ -263,7 +269,7 @@ void http_guard_leave(http_guard *g, struct MHD_Connection *c)
 
 /* Shuts down the connections that have exceeded the time limit of their phase. Returns the earliest
  * time at which another connection can exceed the limit. The thread need not wake before the
- * returned time: all phases have the same limit, so a phase that begins after this call ends its
+ * returned time. All phases have the same limit, so a phase that begins after this call reaches its
  * limit later. */
 static double close_late(http_guard *g, double now)
 {
@@ -286,11 +292,11 @@ static void enforce_limits(http_guard *g)
 {
     const double now = seconds();
     const double next = close_late(g, now);
-    double retry_at = 0; /* time from which another connection can be closed; 0: at once */
+    double retry_at = 0; /* time at which close_one can be called again; 0: at once */
     while (is_crowded(g) && retry_at == 0)
         retry_at = close_one(g, now);
-    /* The daemon may not have noticed yet that other connections have ended. Shutting one down
-     * wakes the daemon. */
+    /* It can be that the daemon has not noticed yet that some connections have ended. To shut one
+     * down wakes the daemon. */
     if (g->count >= most_connections(g) && retry_at == 0 && (retry_at = close_one(g, now)) == 0)
         retry_at = now + GRACE_S;
     const struct timespec until =
@@ -352,6 +358,7 @@ static void *accept_connections(void *user)
     }
 }
 
+/* Opens the listening socket. Returns its descriptor, or a negative errno. */
 static int listen_at(const struct sockaddr *at)
 {
     const int six = at->sa_family == AF_INET6, on = 1;
@@ -384,6 +391,7 @@ static int free_descriptors(int wanted)
     return found;
 }
 
+/* Reduces options.connections to the number for which file descriptors are free. */
 static int fit_connections(http_guard *g)
 {
     const int others = 2 * SPARE + KEPT;
@@ -457,10 +465,10 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
     pthread_condattr_destroy(&steady);
     g->listening = -1;
     int error = fit_connections(g);
-    *out = g; /* set before the threads start, because a request may arrive at once */
+    *out = g; /* set before the threads start, because a request can arrive at once */
     if (!error && (g->listening = listen_at(options->address)) < 0)
         error = -g->listening;
-    if (!error) { /* the server's threads block all signals; other threads handle them */
+    if (!error) { /* The server's threads inherit the mask that blocks all signals. */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         error = start_threads(g);
@@ -495,6 +503,8 @@ int http_guard_stopping(http_guard *g)
     return stopping;
 }
 
+/* Waits until answers and transfers in progress have ended, within the time limits of
+ * http_guard_stop. */
 static void wait_for_answers(http_guard *g)
 {
     const struct timespec pause = {0, 5000000};

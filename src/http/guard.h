@@ -1,17 +1,15 @@
-/* Protects an HTTP server: starts libmicrohttpd such that no client can prevent other clients from
- * being answered, and such that no web page of another server can make a browser send requests to
- * this server.
+/* An HTTP server on libmicrohttpd with two protections. A client cannot prevent other clients from
+ * being answered. A request that a web page of another server makes a browser send is refused.
  *
  * - A request must name the server by one of its own names (in the headers Host and Origin). The
  *   server refuses other requests.
- * - There is a time limit of time_limit_s seconds for each of these: sending the headers of a
- *   request, sending its body, receiving the answer, and leaving a connection idle.
+ * - A client has time_limit_s seconds for each of these: to begin a request and send its headers,
+ *   to send its body, and to receive the answer.
  * - A new connection is never refused. If there are too many connections after one was accepted,
- *   the server closes one on which it waits for the client: of the client with the most
- *   connections, the one on which the server has waited longest. It accepts further connections
- *   when closed ones have been removed.
- * - The server leaves KEPT (guard.c) file descriptors for the rest of the program, and uses no more
- *   than the others.
+ *   the server closes one on which it waits for the client. It chooses the client with the most
+ *   connections, and of that client's connections the one on which the server has waited longest.
+ *   It accepts further connections when libmicrohttpd has removed closed ones.
+ * - The server leaves KEPT (guard.c) file descriptors for the rest of the program.
  *
  * Threads: one thread enforces the time limits, one accepts connections, and libmicrohttpd has
  * threads of its own.
@@ -26,7 +24,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* An IPv4 or IPv6 address. */
+/* An IPv4 or IPv6 address with its port. */
 typedef union http_address {
     struct sockaddr any;
     struct sockaddr_in v4;
@@ -35,9 +33,9 @@ typedef union http_address {
 } http_address;
 
 /* The names by which a server may be addressed, in the Host header of a request and in the Origin
- * header that a browser sends for a page. Without this check, the owner of a web page could let a
- * name of his own lead to the server's address (DNS rebinding), and browsers would let the page
- * read and write on the server. */
+ * header that a browser sends for a page. The check is against DNS rebinding: the owner of a web
+ * page lets a name of his own lead to the server's address, and browsers then let that page read
+ * and write on the server. */
 typedef struct http_names {
     /* allowed host names, in addition to those of the loopback interface and the address to which
      * the client connected */
@@ -57,38 +55,39 @@ typedef struct http_guard http_guard;
 typedef struct http_guard_options {
     const struct sockaddr *address; /* address on which the server listens */
     http_names names;               /* host names by which requests may address this server */
-    int connections; /* largest number of connections that are answered at the same time */
-    /* time limit in seconds: for the headers, for the body, and for receiving the answer */
+    int connections;                /* most connections that are answered at the same time */
+    /* time limit in seconds for each phase of a connection (see the head of this file) */
     int time_limit_s;
     size_t memory;       /* memory of libmicrohttpd for each connection in bytes; 0: its default */
-    int thread_for_each; /* non-zero: each connection has a thread, so that on_request may block */
-    MHD_AccessHandlerCallback on_request;
-    MHD_RequestCompletedCallback on_end; /* NULL is allowed */
-    void *user;                          /* argument of both callbacks */
+    int thread_for_each; /* non-zero: each connection has a thread; on_request may block */
+    MHD_AccessHandlerCallback on_request; /* libmicrohttpd calls it for each part of a request */
+    MHD_RequestCompletedCallback on_end;  /* called after a request; NULL is allowed */
+    void *user;                           /* argument of both callbacks */
 } http_guard_options;
 
-/* Starts the server and its threads, which block all signals. *out is set before the first request
- * can arrive. Returns 0 or an errno; EMFILE means that there are too few free file descriptors for
- * one connection and the rest of the program. */
+/* Starts the server and its threads, in which all signals are blocked. *out is set before the first
+ * request can arrive. Returns 0 or an errno; EMFILE means that there are too few free file
+ * descriptors for one connection and the rest of the program. */
 int http_guard_start(http_guard **out, const http_guard_options *options);
 /* Returns the port on which the server listens, or 0 if it is unknown. */
 int http_guard_port(const http_guard *guard);
 
-/* Returns the number of connections that can be answered at the same time. It is smaller than
- * options.connections if too few descriptors are free. */
+/* Returns the number of connections that can be answered at the same time. This number is smaller
+ * than options.connections if too few file descriptors are free. */
 int http_guard_connections(const http_guard *guard);
 
-/* Checks a request; on_request must call it when it is first called for a request. Returns 0 if the
- * request is allowed. Otherwise returns the HTTP status with which on_request must refuse it, and
- * writes the reason to `why`, one line of at most `size` bytes. */
+/* Checks a request. on_request must call this function in its first call for a request. Returns 0
+ * if the request is allowed. Otherwise returns the HTTP status with which on_request must refuse
+ * it, and writes the reason to `why`, one line of at most `size` bytes. */
 unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t size);
 
-/* http_guard_enter marks the beginning, and http_guard_leave the end, of the work for a request
- * that has arrived completely, in a server with a thread for each connection. http_guard_enter
- * returns the number of connections that are being answered, this one included. If that number is
- * greater than http_guard_connections, on_request must refuse each request whose answer may block,
- * with the status 503, so that the client repeats it later. */
+/* Marks the beginning of the work for a request that has arrived completely. Only for a server with
+ * a thread for each connection. Returns the number of connections that are being answered, this one
+ * included. If that number is greater than http_guard_connections, on_request must refuse each
+ * request whose answer can block, with the status 503, so that the client repeats the request
+ * later. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
+/* Marks the end of the work that http_guard_enter began. */
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);
 
 /* Returns non-zero once http_guard_stop has been called. */

@@ -37,7 +37,7 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
     return m;
 }
 
-/* ---- measuring; atomics are relaxed: they publish no other memory ---------------------------- */
+/* ---- measuring; atomics are relaxed, because they publish no other memory -------------------- */
 
 static double number(uint64_t bits)
 {
@@ -61,7 +61,7 @@ void metric_add(metric *m, double amount)
         continue;
 }
 
-/* Value of a hidden gauge: a NaN with bits that no arithmetic produces. */
+/* Bits of a hidden gauge: a NaN that no arithmetic produces. */
 #define HIDDEN UINT64_C(0x7ff800006d697373)
 
 void metric_hide(metric *m)
@@ -92,7 +92,7 @@ double metric_value(const metric *m)
 
 typedef struct writer {
     char *out;
-    size_t size, length; /* of `out`; of the whole text, which may be longer */
+    size_t size, length; /* bytes of `out`; bytes of the whole text, which can be more */
 } writer;
 
 __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...)
@@ -124,9 +124,10 @@ static void put_name(writer *w, const metric *m, const char *behind)
         put(w, "{%s}", m->labels);
 }
 
-/* Writes a histogram. The text of a bucket counts all values up to its bound, those of earlier
- * buckets included. The histogram's count is the number in the last bucket's text, so the two are
- * equal even if other threads observe values at the same time. */
+/* Writes a histogram. The line of a bucket has the number of all values up to the bucket's bound,
+ * the values in earlier buckets included. The line `_count` repeats the number of the last bucket's
+ * line. Therefore the two numbers are equal even if other threads observe values at the same
+ * time. */
 static void put_histogram(writer *w, const metric *m)
 {
     const char *labels = m->labels ? m->labels : "", *comma = m->labels ? "," : "";

@@ -7,7 +7,8 @@
  *
  * These functions allocate nothing and need no server. One thread registers all metrics before
  * other threads use them. Metrics with one name and different labels must be registered one after
- * another, with the same help text. All other functions may be called by any thread at any time. */
+ * another, with the same help text. After that, any thread may call the other functions at any
+ * time. */
 #ifndef HTTP_METRICS_H
 #define HTTP_METRICS_H
 
@@ -22,11 +23,13 @@ typedef enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM } metr
 typedef struct metric {
     metric_kind kind;
     const char *name, *labels, *help; /* labels: `path="/x",code="200"`, or NULL */
-    /* bits of a double: the value, or the sum of a histogram's values */
+    /* the bits of a double: the metric's value, or the sum of a histogram's values */
     atomic_uint_fast64_t bits;
-    const double *bounds; /* upper bounds, ascending; the last bucket is for larger values */
+    /* [bound_count] upper bounds of a histogram's buckets, ascending; one more bucket has the
+     * larger values */
+    const double *bounds;
     int bound_count;
-    atomic_uint_fast64_t bucket[METRICS_BUCKETS + 1];
+    atomic_uint_fast64_t bucket[METRICS_BUCKETS + 1]; /* number of values in each bucket */
 } metric;
 
 typedef struct metrics {
@@ -42,11 +45,11 @@ metric *metrics_gauge(metrics *all, const char *name, const char *labels, const 
 metric *metrics_histogram(metrics *all, const char *name, const char *labels, const char *help,
                           const double *bounds, int bound_count);
 
-void metric_add(metric *m, double amount); /* adds to a counter or a gauge */
+void metric_add(metric *m, double amount); /* adds `amount` to a counter or a gauge */
 void metric_set(metric *m, double value);  /* sets a gauge */
 void metric_hide(metric *m);               /* omits a gauge from the text until it is set again */
 void metric_observe(metric *m, double value); /* counts a value in a histogram */
-double metric_value(const metric *m);         /* returns the value; of a histogram, the sum */
+double metric_value(const metric *m);         /* returns the value; for a histogram: the sum */
 
 /* Writes all metrics and a terminating zero to `out`, as far as `size` bytes allow. Returns the
  * length of the whole text without the zero, as snprintf does. */

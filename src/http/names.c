@@ -1,4 +1,5 @@
-/* Checks the names by which a request addresses the server. */
+/* Checks the names by which a request addresses the server, in its headers Host and Origin
+ * (http_names in guard.h). */
 #include "http/guard.h"
 
 #include <arpa/inet.h>
@@ -38,7 +39,7 @@ static bool is_loopback(const char *name)
     return strcasecmp(name, "localhost") == 0;
 }
 
-/* Returns whether `name` is the address to which the client connected. That is an address of this
+/* Returns whether `name` is the address to which the client connected. This address belongs to this
  * host, so it cannot be the name of another server. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
@@ -63,13 +64,17 @@ static bool is_given(const http_names *names, const char *name)
     return i < names->count;
 }
 
+/* A check in progress: argument of check_host and check_origin, which libmicrohttpd calls for each
+ * header. */
 typedef struct asked {
     const http_names *names;
     struct MHD_Connection *c;
-    const char *wrong, *value; /* name and value of the header that is refused */
-    char port[8];              /* port of the Host header */
+    /* name and value of the header that is refused; NULL: none is refused */
+    const char *wrong, *value;
+    char port[8]; /* port of the Host header */
 } asked;
 
+/* Returns whether `authority` is a name of this server. Sets *given: the options list the name. */
 static bool is_own(const asked *a, const char *authority, const char **port, bool *given)
 {
     char name[256];
@@ -96,8 +101,9 @@ static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const cha
     return a->wrong ? MHD_NO : MHD_YES;
 }
 
-/* Checks an Origin header. A page of another server on this host is refused as well: its port
- * differs from that of this server. */
+/* Checks an Origin header. A page of another server on this host is refused too, because its port
+ * differs from the port in the Host header. A name that the options list is accepted with any
+ * port. */
 static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const char *key,
                                     const char *value)
 {

@@ -1,9 +1,11 @@
-/* liblockstep-mpi.so: the transport over MPI's point-to-point messages.
+/* liblockstep-mpi.so: the transport between the processes (*members*) of a run over MPI's
+ * point-to-point messages. <lockstep/sys/wire.h> describes the functions of a transport. A
+ * *transfer* is one message that is sent or received.
  *
- * Only open and close may block in a function of MPI. poll tests transfers with MPI_Testsome and
- * sleeps between two tests, so that it returns after its caller's time limit. After abort this file
- * calls no function of MPI any more, not even MPI_Finalize: if a member has been lost, MPI_Finalize
- * may never return. */
+ * Only open and close can block in a function of MPI. poll tests transfers with MPI_Testsome and
+ * sleeps between two tests, so that it returns at its caller's time limit. After abort this file
+ * calls no function of MPI any more. This includes MPI_Finalize, which can block for ever if a
+ * member has been lost. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -16,15 +18,17 @@
 #include <string.h>
 #include <time.h>
 
-/* A wait yields the CPU YIELDS times before it sleeps NAP_NS nanoseconds at a time. */
+/* poll yields the CPU YIELDS times between its tests. After that it sleeps NAP_NS nanoseconds
+ * between two tests. */
 enum { YIELDS = 100, NAP_NS = 30000 };
 
 typedef struct mpi_wire {
     ls_wire base;
     MPI_Comm comm;
-    bool started; /* MPI was started by this transport */
-    /* Transfers in progress: request[count], transfer[count]. Transfers that have ended and have
-     * not been reported: ended[ended_count]. All arrays have the capacity `room`. */
+    bool started; /* this transport has started MPI, and close ends it */
+    /* request[count] and transfer[count]: the transfers in progress. ended[ended_count]: the
+     * transfers that have ended and that poll has not reported yet. `index` and `status`: results
+     * of MPI_Testsome. All arrays have the capacity `room`. */
     MPI_Request *request;
     ls_transfer **transfer, **ended;
     int *index;
@@ -47,13 +51,14 @@ static int fail_mpi(ls_error *err, int status, int code, const char *what)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* Reads the version number that follows `name` in `text`. */
 static bool version_after(const char *text, const char *name, int version[2])
 {
     const char *at = strstr(text, name);
     return at && sscanf(at + strlen(name), "%*[^0-9]%d.%d", &version[0], &version[1]) == 2;
 }
 
-/* Refuses versions that do not work. MPICH 4 hung in trivial runs over three hosts. */
+/* Refuses versions of MPI that do not work. MPICH 4 hung in trivial runs over three hosts. */
 static int check_library(ls_error *err)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -70,6 +75,7 @@ static int check_library(ls_error *err)
     return LS_OK;
 }
 
+/* Starts MPI, or checks that the program has started it with enough thread support. */
 static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 {
     int started = 0, ended = 0, level = 0, code = MPI_SUCCESS;
@@ -98,6 +104,7 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
     return LS_OK;
 }
 
+/* Makes a communicator of its own from the one in the options. All members call it. */
 static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 {
     MPI_Comm from = o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;
@@ -186,6 +193,7 @@ static int post_mpi(ls_wire *base, ls_transfer *t, ls_error *err)
     return LS_OK;
 }
 
+/* Returns the error of a transfer that has ended. `failed`: MPI_Testsome has reported errors. */
 static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_error *err)
 {
     int bytes = 0, class = MPI_SUCCESS;
@@ -216,6 +224,7 @@ static void remove_finished(mpi_wire *w)
     w->count = kept;
 }
 
+/* Tests all transfers in progress, and moves those that have ended to ended[]. */
 static int test_all(mpi_wire *w, ls_error *err)
 {
     int count = 0, status = LS_OK;
@@ -232,6 +241,7 @@ static int test_all(mpi_wire *w, ls_error *err)
     return status;
 }
 
+/* Moves up to `most` transfers from ended[] to `out`, and returns their number. */
 static int take_ended(mpi_wire *w, ls_transfer **out, int most)
 {
     const int count = w->ended_count < most ? w->ended_count : most;
@@ -283,7 +293,7 @@ static void close_mpi(ls_wire *base)
     ls_free(NULL, w);
 }
 
-/* Returns 1, because MPI may still write to the memory of transfers in progress. */
+/* Returns 1, because MPI can still write to the memory of transfers in progress. */
 static int abort_mpi(ls_wire *base)
 {
     (void)base;

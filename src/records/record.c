@@ -1,4 +1,5 @@
-/* Renders records, each as one JSON object. train/README.md lists the keys. */
+/* Renders records (the events of a run, record.h), each as one JSON object. train/README.md lists
+ * the keys. */
 #include "records/record.h"
 
 #include "base/host.h"
@@ -128,7 +129,7 @@ static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
 #define IN(type) (1u << LS_RECORD_##type)
 #define PART(part) (1u << LS_PART_##part)
 #define VARIES .varies = true
-#define LIVES (IN(RUN_START) | IN(RESUME)) /* types that begin a run or continue one */
+#define LIVES (IN(RUN_START) | IN(RESUME)) /* types of records that begin or continue a run */
 
 const ls_record_key ls_record_keys[] = {
     {LIVES | IN(RUN_END), "time", LS_FORM_TEXT, .put = put_time, VARIES},
@@ -226,7 +227,7 @@ const ls_record_key ls_record_keys[] = {
     {.key = NULL},
 };
 
-/* Writes the value of a key. `values`: the struct in which row->at is the offset of the value. */
+/* Writes a key and its value. `values`: the struct in which row->at is the offset of the value. */
 static void put_member(ls_json_writer *w, const ls_record_key *row, const void *values,
                        const ls_record *r)
 {
@@ -234,27 +235,27 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     switch (row->kind) {
     case LS_MEMBER_INT_IF_ANY:
         if (*(const int *)value == 0)
-            break; /* otherwise written as any int */
+            break; /* an int that is not 0 is written like LS_MEMBER_INT */
     /* fall through */
     case LS_MEMBER_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
     case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
     case LS_MEMBER_SIZE: ls_json_put_uint(w, row->key, *(const size_t *)value); break;
     case LS_MEMBER_FLOAT_IF_ANY:
         if (!isfinite(*(const float *)value))
-            break; /* otherwise written as any float */
+            break; /* a finite float is written like LS_MEMBER_FLOAT */
     /* fall through */
     case LS_MEMBER_FLOAT:
     case LS_MEMBER_FLOAT_OR_NULL: ls_json_put_float(w, row->key, *(const float *)value); break;
     case LS_MEMBER_DOUBLE_IF_ANY:
         if (isnan(*(const double *)value))
-            break; /* otherwise written as any double */
+            break; /* a double that is not NaN is written like LS_MEMBER_DOUBLE */
     /* fall through */
     case LS_MEMBER_DOUBLE:
     case LS_MEMBER_DOUBLE_OR_NULL: ls_json_put_double(w, row->key, *(const double *)value); break;
     case LS_MEMBER_BOOL: ls_json_put_bool(w, row->key, *(const bool *)value); break;
     case LS_MEMBER_TEXT_IF_ANY:
         if (!*(const char *const *)value)
-            break; /* otherwise written as any text */
+            break; /* a text that is not NULL is written like LS_MEMBER_TEXT */
     /* fall through */
     case LS_MEMBER_TEXT:
     case LS_MEMBER_TEXT_OR_NULL:
@@ -267,7 +268,7 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     }
 }
 
-/* Writes the keys of a type of records or of a part. */
+/* Writes all keys of a type of records, or of a part (LS_PART_…), with their values. */
 static void put_keys(ls_json_writer *w, int type, const void *values, const ls_record *r)
 {
     for (const ls_record_key *row = ls_record_keys; row->key; row++)

@@ -1,11 +1,15 @@
-/* Records: the events of a run as structs, such as the end of a step, an evaluation or a fault.
- * Sinks (sink.h) receive the records and store or show them. A sink that wants text gets each
- * record as a line of JSON, whose keys src/train/README.md lists; other sinks read the structs.
+/* *Records*: the events of a run as structs, such as the end of a step, an evaluation or a fault.
+ * *Sinks* (sink.h) receive the records and store or show them. A sink that wants text gets each
+ * record as a line of JSON. Other sinks read the structs. src/train/README.md lists the keys of the
+ * JSON text. A field without a comment has the meaning of the key with the same name.
  *
- * To add a key to a record, change four files: add a member to the values of the record here, set
- * it where the record is composed (train/run_records.c), add a row to ls_record_keys (record.c),
- * and add a line to the table of train/README.md. The test config_rows checks that this table has
- * the same keys as ls_record_keys. */
+ * To add a key to a record, change four files:
+ *
+ * - here, add a field to the struct with the record's values;
+ * - in train/run_records.c, set the field where the record is composed;
+ * - in record.c, add an entry to ls_record_keys;
+ * - in train/README.md, add a line to the table. The test config_rows checks that this table has
+ *   the same keys as ls_record_keys. */
 #ifndef RECORDS_RECORD_H
 #define RECORDS_RECORD_H
 
@@ -30,32 +34,34 @@ typedef enum ls_record_type {
     LS_RECORD_TYPES
 } ls_record_type;
 
-/* Names of the types in text. */
+/* Names of the types in the text of records. */
 extern const char *const ls_record_names[LS_RECORD_TYPES];
 
-/* Phases of a worker's step (gather, forward, …): their keys in JSON, and their names in messages
- * and charts. */
+/* Phases of a worker's step: gather, forward, backward, all-reduce, wait, apply. */
 enum { LS_PHASES = 6 };
+/* Keys of the phases in JSON. */
 extern const char *const ls_phase_keys[LS_PHASES];
+/* Names of the phases in messages and charts. */
 extern const char *const ls_phase_names[LS_PHASES];
 
 /* Times of one worker in one step. */
 typedef struct ls_worker_times {
-    int worker;               /* index of the worker */
-    int queued;               /* number of the worker's jobs that had not ended, the current job
-                               * included */
+    int worker; /* index of the worker */
+    /* number of the worker's jobs that had not ended when the record was composed, the current job
+     * included */
+    int queued;
     float seconds[LS_PHASES]; /* duration of each phase */
 } ls_worker_times;
 
-/* The data of a run. */
+/* The data that a run trains on and evaluates. */
 typedef struct ls_data_values {
     const char *name, *source;
     ls_payload payload; /* result of comparing the data with the published data of this name */
     bool synthetic;     /* the data are generated (data.name synthetic) */
-    bool images;        /* rows consist of bytes; false: of floats */
+    bool images;        /* rows (examples) consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
-    int targets; /* number of targets of a row; 0: rows have a class */
-    int classes;
+    int targets;                   /* number of targets of a row; 0: rows have a class */
+    int classes;                   /* number of classes; 0: rows have targets */
     const char *const *class_name; /* [classes]; NULL: the classes have no names or are too many */
 } ls_data_values;
 
@@ -63,15 +69,17 @@ typedef struct ls_start_values { /* values of run_start and resume */
     ls_summary summary;
     ls_data_values data;
     const ls_config *config;
-    uint64_t step; /* number of steps done before */
+    uint64_t step; /* resume: number of steps that the run had done before */
 } ls_start_values;
 
 typedef struct ls_step_values {
-    uint64_t step, rows, correct; /* number of the step, of its rows, and of its correct rows */
+    /* `step`: number of the step, from 1; `rows`: number of its rows; `correct`: number of rows
+     * that the model predicts correctly */
+    uint64_t step, rows, correct;
     float loss, lr, images_per_s;
-    float gradient_norm; /* before clipping; NaN: unknown */
+    float gradient_norm; /* norm of the gradient before clipping; NaN: unknown */
     int workers;
-    bool hits; /* true: the loss function defines when a row is correct, so `correct` is valid */
+    bool hits; /* true: the loss function defines when a row is correct, and `correct` is valid */
     const ls_worker_times *worker; /* [workers] */
 } ls_step_values;
 
@@ -93,38 +101,39 @@ typedef enum ls_fault_action {
     LS_ACTION_STOP
 } ls_fault_action;
 
-/* A worker failed, or another host was lost. */
+/* Values of fault: a worker failed, or another host was lost. */
 typedef struct ls_fault_values {
     ls_fault fault;
     ls_fault_action action;
-    const char *device; /* name of the worker's device, or of the host */
+    const char *device; /* name of the worker's device, or of the lost host */
     int devices_left;   /* number of devices that continue the run */
 } ls_fault_values;
 
+/* Values of nonfinite: the loss of a shard was not finite. */
 typedef struct ls_nonfinite_values {
     uint64_t step;
     int worker, shard;
     const char *action;
 } ls_nonfinite_values;
 
-/* Another host was admitted to the run. */
+/* Values of arrival: another host was admitted to the run. */
 typedef struct ls_arrival_values {
     const char *host; /* name of the host */
     uint64_t step;    /* number of steps that the run had done when the host was admitted */
 } ls_arrival_values;
 
 typedef struct ls_end_values {
-    const char *status, *error;              /* error: NULL if there was none */
-    const char *checkpoint, *weights_sha256; /* NULL: none */
-    const char *stopped_early, *best_checkpoint;
+    const char *status, *error;                  /* `error`: NULL if there was none */
+    const char *checkpoint, *weights_sha256;     /* NULL: none */
+    const char *stopped_early, *best_checkpoint; /* NULL: none */
     ls_result result;
     bool synthetic;
 } ls_end_values;
 
 typedef struct ls_record {
     ls_record_type type;
-    uint64_t epoch; /* for steps, epochs and evaluations */
-    /* [devices] names of the devices of the run, for run_start, resume, arrival and run_end. */
+    uint64_t epoch; /* number of the epoch, for the types step, epoch and eval */
+    /* [devices] names of the devices of the run, for run_start, resume, arrival and run_end */
     const char *const *device;
     int devices;
     union {
@@ -146,28 +155,28 @@ typedef struct ls_record {
 /* Type of a key's value, in memory and in the text. */
 typedef enum ls_member_kind {
     LS_MEMBER_INT,
-    LS_MEMBER_INT_IF_ANY, /* int, omitted if it is 0 */
+    LS_MEMBER_INT_IF_ANY, /* int, omitted if the value is 0 */
     LS_MEMBER_UINT,       /* uint64_t */
     LS_MEMBER_SIZE,
     LS_MEMBER_FLOAT,
-    LS_MEMBER_FLOAT_OR_NULL, /* null if it is not finite */
-    LS_MEMBER_FLOAT_IF_ANY,  /* omitted if it is not finite */
+    LS_MEMBER_FLOAT_OR_NULL, /* null if the value is not finite */
+    LS_MEMBER_FLOAT_IF_ANY,  /* omitted if the value is not finite */
     LS_MEMBER_DOUBLE,
     LS_MEMBER_DOUBLE_OR_NULL,
-    LS_MEMBER_DOUBLE_IF_ANY, /* omitted if it is NaN */
+    LS_MEMBER_DOUBLE_IF_ANY, /* omitted if the value is NaN */
     LS_MEMBER_BOOL,
     LS_MEMBER_TEXT,         /* const char * */
-    LS_MEMBER_TEXT_OR_NULL, /* null if it is NULL */
-    LS_MEMBER_TEXT_IF_ANY,  /* omitted if it is NULL */
-    /* The kinds below are of values that the function ls_record_key.put writes. */
+    LS_MEMBER_TEXT_OR_NULL, /* null if the value is NULL */
+    LS_MEMBER_TEXT_IF_ANY,  /* omitted if the value is NULL */
+    /* For the kinds below, the function ls_record_key.put writes key and value. */
     LS_FORM_TEXT,
     LS_FORM_ARRAY,
-    LS_FORM_ARRAY_IF_ANY, /* omitted if there is none */
+    LS_FORM_ARRAY_IF_ANY, /* omitted if there is no array */
     LS_FORM_OBJECT
 } ls_member_kind;
 
-/* Objects inside a record whose keys are rows of ls_record_keys as well: the object `data` of
- * run_start, and the object of each worker of a step. */
+/* *Parts*: objects inside a record, whose keys are entries of ls_record_keys too. They are the
+ * object `data` of run_start, and the object of each worker of a step. */
 enum { LS_PART_DATA = LS_RECORD_TYPES, LS_PART_WORKER };
 
 /* A key that one or more types of records have. */
@@ -177,16 +186,16 @@ typedef struct ls_record_key {
     const char *key;
     ls_member_kind kind;
     size_t at; /* offset of the value in ls_record, or in ls_worker_times for a worker's keys */
-    /* Writes a value of the kinds LS_FORM_…; NULL for other kinds. */
+    /* Writes key and value, for the kinds LS_FORM_…; NULL for other kinds. */
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
-    /* true: the value depends on devices, workers or time, and may differ between two runs that
-     * have the same results. A comparison of two runs then ignores the key. */
+    /* true: the value depends on devices, workers or time. Therefore it can differ between two runs
+     * that have the same results, and a comparison of two runs ignores the key. */
     bool varies;
 } ls_record_key;
 
-/* All keys, in the order in which they are written after "type"; the last row has the key NULL.
- * This table decides how records are written, how tests/cli/check_metrics.c checks them, and which
- * keys tests/campaigns/swarm.c compares between two runs. train/README.md says what the keys
+/* All keys, in the sequence in which they are written after "type". The last entry has the key
+ * NULL. This table decides how records are written, how tests/cli/check_metrics.c checks them, and
+ * which keys tests/campaigns/swarm.c compares between two runs. train/README.md says what the keys
  * mean. */
 extern const ls_record_key ls_record_keys[];
 

@@ -30,6 +30,7 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err)
     return LS_OK;
 }
 
+/* Renders the record as JSON, if a sink that has not failed wants text. */
 static int render(ls_sinks *sinks, ls_record *record, ls_error *err)
 {
     bool wanted = false;
@@ -100,7 +101,7 @@ static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     const callback_sink *sink = (callback_sink *)base;
     ls_error own = {
-        0}; /* the callback gets an ls_error even if err is NULL, and need not set its text */
+        0}; /* passed to the callback, because err can be NULL; the callback may leave it empty */
     const int status = sink->record(sink->user, record->json, record->length, &own);
     if (status == LS_OK)
         return LS_OK;
@@ -164,8 +165,8 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 
 /* ---- check of a resumed file ---------------------------------------------------------------- */
 
-/* Computes the checksums of the first `bytes` bytes of the file. Bytes after the last newline count
- * as a line. */
+/* Computes the checksums of the lines in the first `bytes` bytes of the file. Bytes after the last
+ * newline count as a line. */
 static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
 {
     char chunk[1 << 14];
@@ -214,6 +215,8 @@ static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_hos
     return broken;
 }
 
+/* Reports that the file has changed. `line`: number of the changed line; UINT64_MAX: several lines
+ * have changed. */
 static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t line,
                         const ls_host *host, ls_error *err)
 {
@@ -234,8 +237,9 @@ static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t lin
                    path, (unsigned long long)keep->sums.lines, fix);
 }
 
-/* Checks that the file is unchanged up to the mark. If the file is shorter than the mark, this
- * function returns LS_OK; ls_log_file_open then fails, when it cuts the file to the mark. */
+/* Checks that the file is unchanged up to the mark (a position and checksums). If the file is
+ * shorter than the mark, this function returns LS_OK, and ls_log_file_open fails later, when it
+ * cuts the file to the mark. */
 static int check_unchanged(const char *path, const ls_sink_mark *keep, const ls_host *host,
                            ls_error *err)
 {

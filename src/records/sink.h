@@ -1,5 +1,5 @@
-/* Sinks: destinations of a run's records (record.h), such as a file or a callback. A run has at
- * most LS_SINKS_MAX sinks. */
+/* *Sinks*: destinations of a run's records (the events of the run, record.h), such as a file or a
+ * callback. A run has at most LS_SINKS_MAX sinks. */
 #ifndef RECORDS_SINK_H
 #define RECORDS_SINK_H
 
@@ -16,14 +16,14 @@ typedef struct ls_sink ls_sink;
 struct ls_sink {
     /* Receives one record. If it returns an error, the run ends. */
     int (*emit)(ls_sink *sink, const ls_record *record, ls_error *err);
-    /* Makes all records durable, frees the sink, and returns the first error. NULL: the caller owns
-     * the sink. */
+    /* Makes all records durable, frees the sink, and returns the first error. NULL: the owner of
+     * the sink frees it itself. */
     int (*close)(ls_sink *sink, ls_error *err);
     ls_log_file *file; /* file to which the sink writes, or NULL */
     bool wants_text;   /* true: the sink wants text; record->json is set before `emit` is called */
 };
 
-/* A position in a file of records, and the checksums of the records before it. */
+/* A position in a file of records, and the checksums of the records before the position. */
 typedef struct ls_sink_mark {
     uint64_t bytes;    /* offset of the position in the file */
     ls_line_sums sums; /* checksums of the records before the position */
@@ -52,16 +52,17 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
  * the first error. Errors: LS_ENOMEM, those of the sinks. */
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
-/* Writes the buffered records of each sink to its file, if the sink's last write was more than a
- * second ago. The coordinator (the thread that runs the training) calls this function while it
- * waits. */
+/* Writes the buffered records of each sink to the sink's file, if the last write to the file was
+ * more than a second ago. The coordinator (the thread that runs the training) calls this function
+ * while it waits. */
 void ls_sinks_look(ls_sinks *sinks);
 
-/* ls_sinks_flush writes the buffered records to the files, and sets *mark to the end of
- * metrics.jsonl, or to zero if there is no such file. The coordinator calls it before a checkpoint
- * is written. ls_sinks_sync then makes the records durable; any thread may call it. Both return the
+/* Writes the buffered records to the files, and sets *mark to the end of metrics.jsonl, or to zero
+ * if there is no such file. The coordinator calls it before a checkpoint is written. Returns the
  * first error. */
 int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err);
+/* Makes the written records durable. Called after ls_sinks_flush, by any thread. Returns the first
+ * error. */
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 
 /* Closes all sinks and returns the first error. A zeroed structure is allowed. */
@@ -75,7 +76,7 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
                   ls_error *err);
 
 /* The type of functions that create a sink in the run's directory `dir`. The file sinks.def has a
- * row for each such function. Errors: LS_EIO, LS_ENOMEM.
+ * line for each of these functions. Errors: LS_EIO, LS_ENOMEM.
  *
  * ls_sink_tensorboard creates a sink that writes a new TensorBoard event file: loss, accuracy,
  * learning rate and images per second of every step, and loss and accuracy of every evaluation.
@@ -86,11 +87,12 @@ typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, 
 #include "records/sinks.def"
 #undef LS_SINK
 
-/* ls_sinks_open_metrics opens the sink that writes metrics.jsonl in the run's directory; `keep` is
- * as for ls_sink_jsonl. ls_sinks_open_wanted opens the sinks of sinks.def that the config names.
- * Errors: those of the sinks and of ls_sinks_add. */
+/* Opens the sink that writes metrics.jsonl in the run's directory. `keep`: as for ls_sink_jsonl.
+ * Errors: those of ls_sink_jsonl and of ls_sinks_add. */
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err);
+/* Opens the sinks of sinks.def that the config asks for. Errors: those of the sinks and of
+ * ls_sinks_add. */
 int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *config,
                          const ls_host *host, ls_error *err);
 

@@ -1,7 +1,7 @@
-/* The sink for TensorBoard: writes an event file. The format is TFRecord (length, masked CRC-32C of
- * the length, data, masked CRC-32C of the data) with messages of event.proto and summary.proto, as
- * TensorFlow documents them. The buffers in which events are composed are reused, so a step
- * allocates nothing. */
+/* The sink for TensorBoard: writes a run's records (record.h) to an event file. The format is
+ * TFRecord (length, masked CRC-32C of the length, data, masked CRC-32C of the data) with messages
+ * of event.proto and summary.proto, as TensorFlow documents them. The buffers in which events are
+ * composed are reused, so a step allocates nothing. */
 #include "base/error.h"
 #include "base/host.h"
 #include "formats/protobuf.h"
@@ -13,20 +13,21 @@
 #include <string.h>
 #include <time.h>
 
-enum { NAMES = 1000 };
+enum { NAMES = 1000 }; /* largest number of file names that open_new tries */
 
 typedef struct event_sink {
     ls_sink base;
     const ls_host *host;
     uint64_t step;         /* number of the step recorded last */
-    const char *judged_by; /* name of the rows that are evaluated */
-    uint32_t table[256];
+    const char *judged_by; /* "test" or "validation": the rows on which the model is evaluated */
+    uint32_t table[256];   /* of masked_crc */
+    /* the event that is being composed, parts of it, and the event as a TFRecord */
     ls_buffer event, summary, value, framed;
 } event_sink;
 
 /* ---- TFRecord ------------------------------------------------------------------------------- */
 
-/* CRC-32C (Castagnoli), reflected: polynomial 0x82F63B78. */
+/* Fills the table for CRC-32C (Castagnoli), reflected: polynomial 0x82F63B78. */
 static void make_table(uint32_t table[256])
 {
     for (uint32_t i = 0; i < 256; i++) {
@@ -75,6 +76,7 @@ static int put_event(event_sink *sink, ls_error *err)
 enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 
+/* Begins the composition of an event with the present time. */
 static void begin(event_sink *sink, uint64_t step)
 {
     struct timespec now;
@@ -110,6 +112,7 @@ static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
+/* Adds a metric of an evaluation, under the name of the evaluated rows. */
 static void put_judged(event_sink *sink, const char *name, double value)
 {
     char tag[48];
@@ -127,8 +130,8 @@ static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
-/* Writes an event that makes TensorBoard discard steps of an earlier file: those that the resumed
- * run computes again. */
+/* Writes an event that makes TensorBoard discard the steps of an earlier file that the resumed run
+ * computes again. */
 static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 {
     sink->step = step;
@@ -171,8 +174,8 @@ static int event_close(ls_sink *base, ls_error *err)
     return status;
 }
 
-/* Creates the file. Its name begins as TensorBoard expects. Each start of a run, also with
- * --resume, creates a new file. */
+/* Creates the file. Its name begins as TensorBoard expects. Each start of a run creates a new file,
+ * also a start with --resume. */
 static int open_new(event_sink *sink, const char *dir, ls_error *err)
 {
     static const ls_log_kind kind = {0, "TensorBoard events",

@@ -1,4 +1,5 @@
-/* trace.h explains spans, tracks, marks, ranges and the coordinator. */
+/* Writes the timeline of a run as a Chrome trace. trace.h explains spans, tracks, marks, ranges and
+ * the coordinator. */
 #include "records/trace.h"
 
 #include "base/clock.h"
@@ -15,17 +16,20 @@
 #include <string.h>
 
 #define MARKS 16384 /* largest number of marks of a worker between two calls of ls_trace_drain */
-#define BUFFER (1u << 16)
-#define LINE 512
-#define TAKEN 4096     /* largest number of spans taken from a device at a time */
-#define STREAMS 16     /* largest number of streams of a device that have tracks */
-#define SIDE_BY_SIDE 8 /* largest number of tracks of a stream */
-#define SUBMITTED 8    /* number of ranges whose submission is stored: more than can be in flight */
-/* Distance between the sort indices of two workers. The indices between them are those of the
- * tracks of the first worker's device. */
+#define BUFFER (1u << 16) /* bytes of the buffer before the file */
+#define LINE 512          /* largest number of bytes that one call of `put` writes */
+#define TAKEN 4096        /* largest number of spans taken from a device at a time */
+#define STREAMS 16        /* largest number of streams of a device that have tracks */
+#define SIDE_BY_SIDE 8    /* largest number of tracks of a stream */
+#define SUBMITTED 8       /* number of submissions that are stored: more than can be in progress */
+/* Distance between the sort indices of two workers. The tracks of the first worker's device have
+ * the indices between them. */
 #define SORT_STEP 256
 
-/* Activities of a worker, in the order in which the phases of a step follow each other. */
+/* Activities of a worker: REST (none), then BEGIN to APPLY in the sequence in which they follow
+ * each other in a step, then OPEN (opens the device) and EXPORT (copies data back to the host).
+ * RECORDED stands for GATHER to BACKWARD in a step that the device runs as one recording. `names`:
+ * the names of the activities in the timeline. */
 typedef enum phase {
     REST,
     BEGIN,
@@ -43,19 +47,20 @@ static const char *const names[] = {"rest",     "begin",         "gather",   "fo
                                     "backward", "recorded step", "add up",   "merge",
                                     "apply",    "open",          "read back"};
 
-/* A stream of a device: its tracks, and the end of the last span of each. */
+/* A stream of a device: its tracks, and the end of the last span on each track. */
 typedef struct stream {
     uint32_t id;
-    int tracks, number[SIDE_BY_SIDE]; /* number of its tracks; their numbers in the file */
+    /* `tracks`: number of the stream's tracks; `number`: their numbers in the file */
+    int tracks, number[SIDE_BY_SIDE];
     uint64_t end_ns[SIDE_BY_SIDE];
 } stream;
 
 /* A worker's marks, and the spans that are still open. */
 typedef struct lane {
     ls_marks marks;
-    int place; /* heartbeat position of the last mark */
+    int place; /* position of the last mark in the work (LS_PLACE_…, or an op's number) */
     phase phase;
-    /* times at which the present position, phase and step began; step_ns 0: no step */
+    /* times at which the position `place`, the phase and the step began; step_ns 0: no step */
     uint64_t place_ns, phase_ns, step_ns;
     uint64_t sent_ns; /* time at which the range that begins with this step was submitted; 0: no
                        * arrow leads to this step */
@@ -68,12 +73,13 @@ typedef struct lane {
     _Atomic(ls_device *) device;
     char device_name[16]; /* written before `device` */
     stream stream[STREAMS];
-    int streams, tracks; /* number of entries of `stream`; number of all their tracks */
+    /* `streams`: number of entries of `stream` used; `tracks`: number of all their tracks */
+    int streams, tracks;
 } lane;
 
-/* A submitted range: its first step, and when its submission began. */
+/* A submitted range: its first step, and the time at which its submission began. */
 typedef struct submission {
-    uint64_t first_step, ns; /* number of the step, from 1; time of ls_now_ns */
+    uint64_t first_step, ns; /* `first_step`: number of the step, from 1; `ns`: time of ls_now_ns */
 } submission;
 
 struct ls_trace {
@@ -82,10 +88,11 @@ struct ls_trace {
     ls_error failure; /* first error; status 0: none */
     bool ops, finished;
     int workers;
-    uint64_t begin_ns, lost; /* time at which the trace began; number of marks that were lost */
+    /* `begin_ns`: time at which the trace began; `lost`: number of marks that were lost */
+    uint64_t begin_ns, lost;
     lane *lane;
     submission submitted[SUBMITTED]; /* the ranges that were submitted last */
-    uint64_t submissions, arrows;    /* numbers of submissions and of arrows written so far */
+    uint64_t submissions, arrows; /* numbers of submissions so far, and of arrows written so far */
     /* Whether a device cannot report spans. 0: no such device; 1: a worker's thread is writing
      * `why`; 2: `why` is complete. A thread changes 0 to 1 by a compare-exchange, so only one
      * thread writes `why`. It then stores 2 with release order. ls_trace_finish loads the value
@@ -94,7 +101,7 @@ struct ls_trace {
     ls_error why;
     ls_device_span *span;       /* [TAKEN] buffer of the coordinator */
     uint64_t spans, lost_spans; /* numbers of spans of devices that were written, and lost */
-    int next_track;             /* number in the file that the next track of a device gets */
+    int next_track;             /* number in the file for the next track of a device */
     ls_json_writer quoted;      /* writer of quoted names */
     size_t used;                /* number of bytes in the buffer */
     char buffer[BUFFER];
@@ -109,6 +116,7 @@ static void flush(ls_trace *t)
     t->used = 0;
 }
 
+/* Writes a text of less than LINE bytes to the buffer. A longer text is cut. */
 static void put(ls_trace *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void put(ls_trace *t, const char *format, ...)
 {
@@ -136,6 +144,7 @@ static int track_number(const ls_trace *t, int track)
     return track == LS_TRACK_COORDINATOR ? 1 : t->workers + 2;
 }
 
+/* Writes a key and a text, quoted as in JSON. */
 static void put_text(ls_trace *t, const char *key, const char *text)
 {
     size_t count;
@@ -151,8 +160,8 @@ static void put_text(ls_trace *t, const char *key, const char *text)
     t->used += count;
 }
 
-/* Begins an event. The time precedes the texts: Perfetto's importers of before 2022 search an event
- * for its time, and refuse the event if a text with \u precedes the time. */
+/* Begins an event. The time is written before the texts, because Perfetto's importers of before
+ * 2022 search an event for its time, and refuse the event if a text with \u precedes the time. */
 static void put_event(ls_trace *t, char kind, uint64_t ns, int number)
 {
     put(t, ",\n{\"ph\":\"%c\"", kind);
@@ -243,8 +252,8 @@ static void end_phase(ls_trace *t, int worker, uint64_t ns)
 }
 
 /* Returns the time at which the range that begins with the current step was submitted, or 0 if the
- * step is not the first of a range. A step that was repeated was submitted several times; the
- * result is the time of the last submission before the step began. */
+ * step is not the first of a range. A repeated step was submitted several times. Then the result is
+ * the time of the last submission before the step began. */
 static uint64_t time_of_submission(const ls_trace *t, const lane *l)
 {
     for (uint64_t i = 0; i < SUBMITTED && i < t->submissions; i++) {
@@ -257,7 +266,7 @@ static uint64_t time_of_submission(const ls_trace *t, const lane *l)
 
 /* Writes an arrow from the submission of a range to the range's first step. By the trace format,
  * the head of an arrow without a binding point belongs to the next span that begins on the track;
- * if two spans begin at the same time, it belongs to the longer span. */
+ * if two spans begin at the same time, the arrow belongs to the longer span. */
 static void put_arrow(ls_trace *t, int worker)
 {
     static const char text[] = "\"cat\":\"submit\",\"name\":\"submit\",\"id\":%llu}";
@@ -268,6 +277,7 @@ static void put_arrow(ls_trace *t, int worker)
     put(t, text, id);
 }
 
+/* Ends the present step, if there is one, and writes its span and its arrow. */
 static void end_step(ls_trace *t, int worker, uint64_t ns)
 {
     lane *l = &t->lane[worker];
@@ -290,7 +300,8 @@ static void restart_lane(ls_trace *t, lane *l, const ls_mark *mark)
     l->step = 0;
 }
 
-/* Handles a mark: ends the spans that end at it, and begins those that begin at it. */
+/* Handles a mark: ends the spans that end at the mark, and begins the spans that begin at the
+ * mark. */
 static void take_mark(ls_trace *t, int worker, const ls_replica *const *replica,
                       const ls_mark *mark)
 {
@@ -341,6 +352,7 @@ void ls_trace_device(ls_trace *t, int worker, ls_device *device)
            err.text);
 }
 
+/* Returns the stream with this id, or adds it. NULL: there are STREAMS other streams. */
 static stream *stream_of(lane *l, uint32_t id)
 {
     for (int i = 0; i < l->streams; i++)
@@ -372,6 +384,7 @@ static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
     return s->tracks++;
 }
 
+/* Writes a span of a device. Counts the span as lost if no track is free for it. */
 static void put_device_span(ls_trace *t, int worker, const ls_device_span *span)
 {
     stream *s = stream_of(&t->lane[worker], span->stream);
@@ -393,6 +406,7 @@ static int by_begin(const void *a, const void *b)
     return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
 }
 
+/* Takes all new spans of the worker's device, and writes them. */
 static void drain_device(ls_trace *t, int worker)
 {
     ls_device *device = atomic_load_explicit(&t->lane[worker].device, memory_order_acquire);

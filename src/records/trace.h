@@ -1,26 +1,27 @@
 /* The timeline of a run, as a Chrome trace.
  *
- * A *span* is an interval of time with a name. A *track* is a row of spans in the timeline. The
- * *coordinator* is the thread that runs the training and gives the workers their work. Each worker
- * records a *mark* (a position in its work and the time) whenever its heartbeat beats
- * (sync/heartbeat.h), that is, whenever it begins another op or phase. Between two steps the
+ * A *span* is an interval of time with a name. A *track* is a horizontal line of spans in the
+ * timeline. The *coordinator* is the thread that runs the training and gives the workers their
+ * work. Each worker records a *mark* (a position in its work and the time) whenever it begins
+ * another op or phase, at each beat of its heartbeat (sync/heartbeat.h). Between two steps the
  * coordinator takes the marks, turns them into spans, and writes the spans. A worker's track
- * contains its steps. A step consists of phases (gather, forward, backward, add up, merge with its
- * waits, apply) without gaps, and a phase consists of ops if the trace was created with `ops`. The
- * coordinator's track contains the coordinator's own work, and the saver's track the writing of
- * checkpoints.
+ * contains its steps. A step consists of phases without gaps: gather, forward, backward, add up,
+ * merge (waits included), apply. A phase consists of ops if the trace was created with `ops`. The
+ * coordinator's track contains the coordinator's own work. The *saver* is the thread that writes
+ * checkpoints; its track shows when it writes.
  *
- * Spans of the same kind have the same name; a number, such as that of a step, is an argument of
- * the span. So a query that groups by name finds all steps under "step". The coordinator submits
- * steps to the workers in *ranges* of consecutive steps. An arrow leads from the span in which a
- * range is submitted to the first step of the range on each worker. Counters show the number of
- * items in each worker's inbox, and the rows per second of the last step.
+ * Spans of the same kind have the same name. A number, such as the number of a step, is an argument
+ * of the span. Therefore a query that groups by name finds all steps under "step". The coordinator
+ * submits steps to the workers in *ranges* of consecutive steps. An arrow leads from the span in
+ * which a range is submitted to the first step of the range on each worker. Counters show the
+ * number of items (jobs and ranges) that wait in each worker's inbox, and how many rows (examples)
+ * per second the last step trained.
  *
  * If a worker's device can report spans (plugin.h, spans_begin), the device's tracks follow the
  * worker's track, one for each stream, such as "cuda(0) stream 13". If two spans of a stream
  * overlap, as branches of a CUDA graph can, the second span is on an additional track. If a device
- * cannot report spans, the trace is written without the device's spans; a line of the log, and
- * otherData in the file, say why. */
+ * cannot report spans, the trace is written without them. A line of the log, and the key otherData
+ * in the file, say why. */
 #ifndef RECORDS_TRACE_H
 #define RECORDS_TRACE_H
 
@@ -51,9 +52,9 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
  * stored, and ls_trace_finish returns it. */
 
 /* Writes the spans that follow from the new marks of a worker, and the new spans of the worker's
- * device. `replica`: address of the variable in which the worker stores the pointer to its replica;
- * the names of ops are taken from the replica. The variable is read only after a mark of an op.
- * NULL: there is no replica. */
+ * device. `replica`: address of the variable in which the worker stores the pointer to its replica
+ * (its copy of the model), from which the names of ops are taken. The variable is read only after a
+ * mark of an op. NULL: there is no replica. */
 void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
 /* Writes a span of the coordinator or the saver, with times of ls_now_ns. `unit`, `number`: name
  * and value of an argument of the span, such as "step", 12; `unit` NULL: the span has no
@@ -65,8 +66,8 @@ void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_
  * 1. */
 void ls_trace_submit(ls_trace *trace, uint64_t first_step, uint64_t begin_ns, uint64_t end_ns);
 /* Writes the counter "queue depth" at time `ns` if it has changed. `queued` [workers]: number of
- * items in each worker's inbox, plus 1 for the item on which the worker works. The item still
- * counts if the worker has just reported that it has finished the item. */
+ * items in each worker's inbox, plus 1 for the item on which the worker works. This item still
+ * counts if the worker has just reported that it has finished it. */
 void ls_trace_queues(ls_trace *trace, uint64_t ns, const int queued[]);
 /* Writes the counter "throughput" at time `ns`, in rows per second. Writes nothing if the rate is
  * not finite. */
@@ -78,8 +79,8 @@ void ls_trace_leave_devices(ls_trace *trace);
  * earlier. */
 int ls_trace_finish(ls_trace *trace, ls_error *err);
 
-/* Frees the trace, and removes its file if it was not finished. No worker may use its marks any
- * more. NULL is allowed. */
+/* Frees the trace, and removes its file if it was not finished. The caller makes sure that no
+ * worker uses its marks any more. NULL is allowed. */
 void ls_trace_destroy(ls_trace *trace);
 
 #endif

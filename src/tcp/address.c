@@ -1,4 +1,5 @@
-/* Parses, packs and formats addresses. */
+/* Parses and formats addresses, and packs them: an address becomes the 16 bytes of an IPv6 address.
+ * `six` and `four` stand for IPv6 and IPv4. */
 #include "base/error.h"
 #include "tcp/join.h"
 

@@ -2,11 +2,12 @@
  * This file is the side of the members; come.c is the side of the newcomer.
  *
  * A newcomer connects to any member and proves that it knows the secret. The member compares the
- * newcomer's fingerprint with the run's fingerprint. If they are equal, the newcomer waits, and the
- * member sends the newcomer a note every ten seconds. At the end of an epoch the members agree on
- * one newcomer (src/train). All members then call `regroup` of the transport with this newcomer as
- * the argument `arrival`. The member at which the newcomer waits sends the newcomer an invitation:
- * its number, the addresses of all members, and the group that the vote is to replace. */
+ * newcomer's fingerprint (data that must be equal on all members, such as the version) with the
+ * run's fingerprint. If they are equal, the newcomer waits. The member sends the newcomer a note (a
+ * short message, tcp_note) every ten seconds. At the end of an epoch the members agree on one
+ * newcomer (src/train). All members then call `regroup` of the transport with this newcomer as the
+ * argument `arrival`. The member at which the newcomer waits sends an invitation: the newcomer's
+ * number, the addresses of all members, and the group that the vote is to replace. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SAY_NS UINT64_C(10000000000) /* interval between two notes to a waiting process */
+#define SAY_NS UINT64_C(10000000000) /* interval between two notes to a waiting newcomer */
 #define COME_NS UINT64_C(5000000000) /* time limit for a fingerprint */
 
 static const char waiting_for[] = "waiting for the end of the epoch";
@@ -39,7 +40,7 @@ static void remove_waiting(joining *j, int i)
             (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
 }
 
-/* Sends a note to a waiting process. A note that cannot be sent at once is dropped. */
+/* Sends a note to the newcomer i of j->waiting. A note that cannot be sent at once is dropped. */
 static void send_to_waiting(joining *j, int i, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {.kind = kind, .members = (uint32_t)j->vote.members};
@@ -71,8 +72,8 @@ void tcp_let_wait(joining *j, int fd, const hello *h)
     tcp_set_entry(&w->at, fd, h);
 }
 
-/* Compares the received fingerprint of a waiting process. Returns whether the process may go on
- * waiting. If it may not, sends it the reason. */
+/* Compares the received fingerprint of a waiting newcomer. Returns whether the newcomer may go on
+ * waiting. If the fingerprint differs, sends the newcomer the reason. */
 static bool check_fingerprint(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
@@ -94,8 +95,9 @@ static bool check_fingerprint(joining *j, int i)
     return false;
 }
 
-/* Reads from the connection of a waiting process. Returns false if the process must be removed,
- * because it has closed the connection, does not fit, or did not send its fingerprint in time. */
+/* Reads from the connection of a waiting newcomer. Returns false if the newcomer must be removed,
+ * because it has closed the connection, has another fingerprint, or did not send a fingerprint in
+ * time. */
 static bool read_waiting(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
@@ -152,8 +154,8 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out)
 /* ---- inviting ---------------------------------------------------------------------------------
  */
 
-/* Adds an entry for the newcomer to j->entry. If a member has the same host name, "#" and the
- * newcomer's number are appended to the newcomer's name, on all members alike. */
+/* Adds an entry for the newcomer to j->entry. If a member has the same host name, appends "#" and
+ * the newcomer's number to the newcomer's name. All members do the same. */
 static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
 {
     const int before = j->vote.members, number = (int)arrival->number;
@@ -186,7 +188,7 @@ static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
     const uint64_t until_ns = ls_now_ns() + j->try_ns;
     const int fd = j->waiting[i].fd;
     entry first = j->entry[0];
-    if (j->first_bytes > 0) /* the address at which this member has reached the first member */
+    if (j->first_bytes > 0) /* this member has reached the first member at j->first */
         tcp_pack_address(first.address[0], &first.port, &j->first);
     if (tcp_move_all(fd, &head, sizeof head, true, until_ns) == 0 &&
         tcp_move_all(fd, &what, sizeof what, true, until_ns) == 0 &&

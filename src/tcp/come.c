@@ -1,8 +1,8 @@
 /* A newcomer, which comes after the run has begun: this file is the side of the newcomer; admit.c
  * is the side of the members. The newcomer waits at the member to which it has connected, until
  * that member sends an invitation. Then the newcomer takes part in the vote (regroup.c). If the new
- * group contains the newcomer, the newcomer connects to all members of the group. Otherwise it
- * connects to the run again and waits again. */
+ * group contains the newcomer, the newcomer connects to all members of the group. If not, it
+ * connects to the run again and waits again (join.c). */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* longest time between two notes of the member at which this newcomer waits */
+/* longest time between two notes (short messages, tcp_note) of the member at which this newcomer
+ * waits */
 #define SILENCE_NS UINT64_C(60000000000)
 
 static int send_fingerprint(joining *j, int fd, ls_error *err)
@@ -30,7 +31,8 @@ static int send_fingerprint(joining *j, int fd, ls_error *err)
                  : LS_OK;
 }
 
-/* Waits for the invitation. The wait has no limit as long as the member sends notes. */
+/* Sends the fingerprint and waits for the note TCP_ADMITTED, which begins the invitation. The wait
+ * has no limit as long as the member sends notes. */
 static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
 {
     int status = send_fingerprint(j, fd, err);
@@ -59,7 +61,7 @@ static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t
     if (members < 2 || members > LS_MEMBERS_MAX || own != members - 1)
         return ls_fail(err, LS_EDATA, "host %s calls this one member %d of %d", j->verdict.host,
                        own, members);
-    /* The array must also have room for place.members entries, because a later call may meet the
+    /* The array must also have room for place.members entries, because a later call can meet the
      * start of another run. */
     const int room = members > j->place.members ? members : j->place.members;
     entry *all = ls_alloc_array(NULL, (size_t)room, sizeof *all);
@@ -123,11 +125,12 @@ int tcp_await_admission(joining *j, ls_error *err)
         tcp_log_waiting(j, true, "the epoch has ended: host %s is being admitted", j->host);
         status = tcp_vote_in(&made, j, grace_ns, &why);
         j->wire = w;
-        /* The new group does not contain this process, or another member was lost. */
+        /* LS_EIO lets the caller try again: the new group does not contain this process, or another
+         * member was lost. */
         status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO
                                                                                          : status;
     }
-    /* new time limit, if this process calls again */
+    /* The time limit begins anew, in case this process calls again. */
     j->until_ns = ls_deadline_ns(j->place.wait_ns);
     if (status == LS_OK)
         status = take_wire(j, w, made, &why);

@@ -1,4 +1,5 @@
-/* The handshake: caller and listener prove to each other that they know the run's secret.
+/* The handshake: the *caller* (the process that connects) and the *listener* (the process that
+ * accepts) prove to each other that they know the run's secret.
  *
  *     caller                                              listener
  *     hello: version, member, channel, nonce   ──▶
@@ -6,14 +7,14 @@
  *     proof of (hello, nonce)                  ──▶
  *                                              ◀──  verdict: welcome, or the reason why not
  *
- * A proof is an HMAC-SHA-256, with the secret as its key, of three things: one letter, which is
- * different for the two ends, the hello, and the listener's nonce. The hello contains the caller's
- * nonce. Each end draws a new random nonce for each connection, so a proof recorded from one
- * connection is useless in another connection.
+ * A proof is an HMAC-SHA-256 with the secret as its key. It covers three things: one letter
+ * (different for the two ends), the hello, and the listener's nonce. The hello contains the
+ * caller's nonce. Each end draws a new random nonce for each connection, so a proof recorded from
+ * one connection is useless in another connection.
  *
- * The listener serves all pending connections at the same time, so that a caller that sends nothing
- * does not delay others. A caller that receives a wrong proof sends its own proof all the same, so
- * that the listener also reports that the secrets differ. */
+ * The listener serves all *pending* connections (with an incomplete handshake) at the same time, so
+ * that a caller that sends nothing does not delay others. A caller that receives a wrong proof also
+ * sends its own proof, so that the listener reports too that the secrets differ. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"
@@ -46,7 +47,8 @@ static void compute_proof(uint8_t out[PROOF], const joining *j, char who, const 
     ls_hmac_sha256(out, j->place.secret, j->place.secret_bytes, claim, sizeof claim);
 }
 
-/* Compares two proofs in constant time, so that the duration does not tell where they differ. */
+/* Compares two proofs in constant time, so that the duration does not reveal the position at which
+ * the proofs differ. */
 static bool equal_proofs(const uint8_t *a, const uint8_t *b)
 {
     unsigned differs = 0;
@@ -57,6 +59,7 @@ static bool equal_proofs(const uint8_t *a, const uint8_t *b)
 
 /* ---- the listener ---------------------------------------------------------------------------- */
 
+/* Closes the pending connection i. */
 static void drop(joining *j, int i)
 {
     close(j->pending[i].fd);
@@ -69,7 +72,7 @@ static void accept_connection(joining *j)
     if (fd < 0)
         return;
     tcp_set_up(fd);
-    if (j->pending_count == PENDING_MAX) { /* the oldest pending connection is dropped */
+    if (j->pending_count == PENDING_MAX) { /* closes the oldest pending connection */
         int oldest = 0;
         for (int i = 1; i < PENDING_MAX; i++)
             if (j->pending[i].since_ns < j->pending[oldest].since_ns)
@@ -82,9 +85,9 @@ static void accept_connection(joining *j)
 /* Number of bytes of a hello after which magic and version are complete. */
 enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 
-/* Answers a complete hello. Returns false if the connection must be closed. While the run is
- * running, a member of the run gets no answer, because that member is regrouping and this one is
- * not yet. The other member calls again, and is answered when this member regroups too. */
+/* Answers a complete hello. Returns false if the connection must be closed. A member of the run
+ * that calls during the run is already regrouping, while this process is not. Such a caller gets no
+ * answer. It calls again, and is answered when this process regroups too. */
 static bool answer_hello(joining *j, pending *g)
 {
     answer a;
@@ -95,9 +98,10 @@ static bool answer_hello(joining *j, pending *g)
     memcpy(a.nonce, g->nonce, NONCE);
     compute_proof(a.proof, j, 'a', h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
-           (ssize_t)sizeof a; /* the socket's send buffer is empty, so the whole answer fits */
+           (ssize_t)sizeof a; /* the whole answer fits into the empty send buffer */
 }
 
+/* Checks magic and version of a hello, as soon as they have arrived. */
 static bool is_of_this_version(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
@@ -108,7 +112,7 @@ static bool is_of_this_version(joining *j, const pending *g)
     return false;
 }
 
-/* Returns the verdict for a caller that knows the secret, a tcp_verdict_kind: whether the caller
+/* Returns the verdict (a tcp_verdict_kind) for a caller that knows the secret: whether the caller
  * may join the run. */
 static uint32_t verdict_for(joining *j, const pending *g)
 {
@@ -136,8 +140,8 @@ static uint32_t verdict_for(joining *j, const pending *g)
     return TCP_MEMBERS;
 }
 
-/* Checks the proof of a caller and sends the verdict. Returns 1 after TCP_WELCOME, or −1 if the
- * connection must be closed. */
+/* Checks the proof of a caller and sends the verdict. Returns 1 if the verdict is TCP_WELCOME or
+ * TCP_WAIT, or −1 if the connection must be closed. */
 static int finish_handshake(joining *j, pending *g)
 {
     uint8_t proof[PROOF];
@@ -154,8 +158,8 @@ static int finish_handshake(joining *j, pending *g)
     return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && welcome ? 1 : -1;
 }
 
-/* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME, 0 if
- * more data must arrive, −1 if the connection must be closed. */
+/* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME or
+ * TCP_WAIT, 0 if more data must arrive, −1 if the connection must be closed. */
 static int read_pending(joining *j, pending *g)
 {
     const bool greeted = g->got >= sizeof(hello);
@@ -172,7 +176,8 @@ static int read_pending(joining *j, pending *g)
 }
 
 /* Waits up to `wait_ns` for data, and then serves all pending connections. Returns the connection
- * of a caller whose handshake is complete with TCP_WELCOME, or −1. */
+ * of a caller whose handshake is complete with TCP_WELCOME or TCP_WAIT, and writes the caller's
+ * hello to *said. Returns −1 if there is no such caller. */
 static int serve(joining *j, uint64_t wait_ns, hello *said)
 {
     struct pollfd watch[PENDING_MAX + 1];
@@ -182,8 +187,8 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     watch[j->pending_count] = (struct pollfd){.fd = j->listen_fd, .events = POLLIN};
     poll(watch, (nfds_t)j->pending_count + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
     const bool calls = watch[j->pending_count].revents != 0;
-    /* The loop runs backwards, because drop() moves the last entry to the place of the dropped
-     * one. */
+    /* The loop runs backwards, because drop() moves the last entry to the index of the dropped
+     * entry. */
     for (int i = j->pending_count - 1; i >= 0; i--) {
         pending *g = &j->pending[i];
         const int heard = watch[i].revents ? read_pending(j, g) : 0;
@@ -201,8 +206,9 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     return -1;
 }
 
-/* Handles a caller that comes after the run has begun: lets the caller wait here, or closes its
- * connection. If the caller is a member, it does nothing and returns false. */
+/* Handles a caller that is not a member and comes after the run has begun: lets the caller wait
+ * here to be admitted, or closes its connection. Does nothing and returns false for any other
+ * caller, and for `fd` −1. */
 static bool take_newcomer(joining *j, int fd, const hello *said)
 {
     if (fd < 0 || said->from != TCP_NOBODY || j->vote.members == 0)
@@ -228,7 +234,7 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 
 bool tcp_answer_late(joining *j)
 {
-    enum { AT_MOST = 64 }; /* further callers are served by the next call */
+    enum { AT_MOST = 64 }; /* the next call serves further callers */
     hello said;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {
@@ -242,15 +248,16 @@ bool tcp_answer_late(joining *j)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* One attempt has its own time limit, so that time is left for other addresses if packets to this
- * address are lost. */
+/* One attempt has its own time limit, so that time is left for other addresses if no packet from
+ * this address arrives. */
 uint64_t tcp_try_until(const joining *j)
 {
     return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
-/* Reports a failed handshake. After its status, LS_EIO, this process may try again, because the
- * listener may have closed the connection for having too many pending connections. */
+/* Reports a failed handshake. The status is LS_EIO, which tells the code that called tcp_greet that
+ * another attempt can succeed: the listener closes a connection if it has too many pending
+ * connections. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];

@@ -1,7 +1,8 @@
-/* Connects the members of a run to each other. After the rendezvous (meet.c), or after a vote
- * (regroup.c), each member connects to all members of the group with lower numbers, once for each
- * channel, and waits for the connections of the members with higher numbers. `origin` and `member`
- * are the two numbers of a member that join.h defines. */
+/* Connects the members of a run to each other. The members have found each other in the rendezvous
+ * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the group with
+ * lower numbers, once for each channel, and waits for the connections of the members with higher
+ * numbers. `origin` is the number of a member in the first group, `member` its number in the
+ * present group (join.h). */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -59,15 +60,15 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
     char why[LS_REASON], shown[80], also[100] = "";
     if (has_another(e))
         snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
-    /* In a regrouping, an attempt that has timed out is repeated, because this thread may have had
-     * no CPU.
-     */
+    /* LS_EIO: in a regrouping, an attempt that has timed out is repeated, because a lack of CPU
+     * time in this thread can be the cause. */
     return ls_fail(err, j->how && error == ETIMEDOUT ? LS_EIO : LS_ESYSTEM,
                    "host %s cannot be reached from host %s at %s%s: %s; if the others reach it "
                    "at another address, say --advertise ADDRESS:PORT on %s",
                    e->host, j->host, j->target, also, ls_reason(why, error), e->host);
 }
 
+/* Connects to the member whose origin is `origin`; the handshake is not made yet. */
 static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 {
     int error = 0;
@@ -78,9 +79,9 @@ static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* Connects to a member on one channel, trying both of its addresses in turn. If the listener closes
- * the connection during the handshake, because it has too many pending connections, the attempt is
- * repeated until j->until_ns. */
+/* Connects to a member on one channel. Tries both addresses of the member in turn, if it has two.
+ * Repeats the attempt until j->until_ns if the listener closes the connection during the handshake,
+ * which happens when the listener has too many pending connections. */
 static int connect_to_member(joining *j, int member, int channel, ls_error *err)
 {
     const int origin = tcp_set_nth(&j->vote.formed.set, member);
@@ -112,7 +113,7 @@ static int connect_to_member(joining *j, int member, int channel, ls_error *err)
 }
 
 /* Connects to all members with lower numbers. At the start of the run the connection to the first
- * member on channel 0 exists already: it was made in the rendezvous. */
+ * member on channel 0 exists already, from the rendezvous. */
 static int connect_to_lower(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member;
@@ -123,9 +124,12 @@ static int connect_to_lower(joining *j, ls_error *err)
     return status;
 }
 
-/* Uses an incoming connection for the member and the channel that its hello names. Closes the
- * connection if it belongs to another group or to a vote, if it is meant for another member, or if
- * the channel already has a connection. Returns whether the connection is used. */
+/* Uses an incoming connection for the member and the channel that its hello names. Returns whether
+ * the connection is used. Closes the connection in these cases:
+ *
+ * - It belongs to another group or to a vote.
+ * - It is meant for another member.
+ * - The channel already has a connection. */
 static bool use_connection(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
@@ -155,8 +159,8 @@ static int fail_await(const joining *j, ls_error *err)
                    j->wire->host[member], j->host, j->host);
 }
 
-/* Returns whether the caller with this hello is a member of the group that has left it for another
- * vote. */
+/* Returns whether the caller with this hello is a member of the group and has left the group for
+ * another vote. */
 static bool votes_again(const joining *j, const hello *h)
 {
     const tcp_ballot *formed = &j->vote.formed;
@@ -164,9 +168,9 @@ static bool votes_again(const joining *j, const hello *h)
            h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from);
 }
 
-/* Discards the messages of the vote that a member has sent, and returns whether it has closed the
- * vote's connection. It does so when it leaves the group, or when it is connected to all members.
- */
+/* Discards the messages of the vote that a member has sent. Returns whether the member has closed
+ * the vote's connection. A member closes this connection when it leaves the group, or when it is
+ * connected to all members. */
 static bool has_closed_vote(const joining *j, int member)
 {
     const int fd = j->vote_fd[tcp_set_nth(&j->vote.formed.set, member)];
@@ -176,9 +180,10 @@ static bool has_closed_vote(const joining *j, int member)
     return fd >= 0 && tcp_is_closed(fd);
 }
 
-/* Returns whether a member has left the group or is lost while this one waits for connections: a
- * member with a lower number has then closed its connections, and one with a higher number has
- * closed that of the vote before it has made all of them. */
+/* Returns whether a member has left the group or is lost, while this member waits for connections.
+ * If a lower-numbered member has left, it has closed a connection of the new group. If a
+ * higher-numbered member has left, it has closed its connection of the vote before it has made all
+ * its connections of the new group. */
 static bool is_left(const joining *j)
 {
     const int own = j->wire->base.member;
@@ -228,7 +233,8 @@ int tcp_connect_all(joining *j, ls_error *err)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Reads and checks the options. It waits only for the resolution of the advertised name. */
+/* Reads and checks the options. Can wait for the resolution of the advertised name, and for nothing
+ * else. */
 static int read_place(joining *j, ls_error *err)
 {
     const ls_tcp_place *p = &j->place;
@@ -256,7 +262,7 @@ static int read_place(joining *j, ls_error *err)
     return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
 }
 
-/* Copies the secret, because a regrouping needs it after the function that passed it has
+/* Copies the secret, because a regrouping needs it after the call of `open` that passed it has
  * returned. */
 static int keep_secret(joining *j, ls_error *err)
 {
@@ -264,12 +270,12 @@ static int keep_secret(joining *j, ls_error *err)
     if (!j->secret)
         return no_memory(err);
     j->place.secret = memcpy(j->secret, j->place.secret, j->place.secret_bytes);
-    j->place.meet = j->place.listen = j->place.advertise = NULL; /* they have been read */
+    j->place.meet = j->place.listen = j->place.advertise = NULL; /* read_place has parsed them */
     return LS_OK;
 }
 
-/* Waits until the run that has begun admits this process. Connects again if the new group does not
- * contain this process, or if the member at which it waits is lost. */
+/* Waits until a run that has begun admits this process. Connects again if the new group does not
+ * contain this process, or if the member at which this process waits is lost. */
 static int be_admitted(joining *j, ls_error *err)
 {
     ls_error why = {0};
@@ -289,6 +295,8 @@ static int be_admitted(joining *j, ls_error *err)
     return status;
 }
 
+/* Meets the other members and connects to all of them, or waits to be admitted to a run that has
+ * begun. */
 static int run_rendezvous(joining *j, ls_error *err)
 {
     const size_t members = (size_t)j->place.members;
@@ -347,9 +355,9 @@ static void name_this_host(joining *j)
     tcp_take_name(j->host, name);
 }
 
-/* The first member keeps its listener open during the run: no other program gets the port, and
- * callers are told that the run has begun. If members may regroup, all members keep their listeners
- * open. */
+/* The first member keeps its listener open during the run. Then no other program gets the port, and
+ * callers are told that the run has begun. With the option `regroups`, all members keep their
+ * listeners open. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* for ppoll */
-/* Transfers over TCP. A message consists of a header, its length in bytes as a uint64_t, and its
- * data. Only tcp_poll and tcp_drain wait. */
+/* Transfers over TCP. A *line* is the connection to another member for one channel. A message
+ * consists of a header, which is the length of the data in bytes as a uint64_t, and the data. Only
+ * tcp_poll and tcp_drain wait. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -17,14 +18,14 @@
 enum {
     HEAD = sizeof(uint64_t), /* bytes of a message's header */
     QUEUE = 16,              /* initial capacity of a queue */
-    /* most bytes that one direction of a connection moves before the next one is served */
+    /* most bytes that one direction of a connection moves before the next direction is served */
     TURN = 1 << 20
 };
 #define LONGEST_NS 1000000000u  /* longest wait in one call of ppoll */
-#define LISTENER_NS 1000000000u /* interval at which the listener is served */
-#define ADMITS_NS 100000000u    /* the same interval in a run that admits newcomers */
-#define BUSY_NS 10000000u       /* the same interval while a handshake is in progress */
-#define DRAIN_NS 2000000000u    /* longest wait for the other members to shut down */
+#define LISTENER_NS 1000000000u /* interval at which tcp_poll serves the listener */
+#define ADMITS_NS 100000000u    /* interval for the listener in a run that admits newcomers */
+#define BUSY_NS 10000000u       /* interval for the listener while a handshake is in progress */
+#define DRAIN_NS 2000000000u    /* longest wait of tcp_drain for the other members */
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
@@ -84,7 +85,7 @@ static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_erro
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
-/* Checks a received header: the message must be as long as the transfer expects. */
+/* Checks a received header: the message must be as long as the posted receive. */
 static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer *t, ls_error *err)
 {
     return flow->head == t->bytes
@@ -94,8 +95,9 @@ static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer
                          w->host[t->peer], (unsigned long long)flow->head, t->bytes);
 }
 
-/* Sends or receives as much of the first transfer as the connection allows. *moved becomes the
- * number of bytes moved; 0 if the socket would block. */
+/* Sends or receives as much of the first transfer as the connection allows. Sets *moved to the
+ * number of bytes moved; 0 if the socket would block. Errors: LS_EIO (the connection broke),
+ * LS_EDATA (check_head). */
 static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *moved,
                      ls_error *err)
 {
@@ -117,8 +119,8 @@ static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *
                                                                     : LS_OK;
 }
 
-/* Moves transfers in one direction of a connection until the socket would block, or TURN bytes have
- * been moved. */
+/* Moves transfers in one direction of a connection until the socket would block, TURN bytes have
+ * been moved, or the output array of tcp_poll is full. */
 static int move_transfers(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
 {
     size_t moved = 1;
@@ -143,7 +145,7 @@ static int lines_of(const tcp_wire *w)
 }
 
 /* Moves transfers on all connections. A broken connection does not stop the other connections,
- * because one of them may carry the reason. */
+ * because another one can carry a message with the reason. */
 static void move_all_transfers(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
@@ -160,6 +162,7 @@ static void move_all_transfers(tcp_wire *w)
     }
 }
 
+/* Waits until a connection with pending transfers is ready, `ns` nanoseconds at most. */
 static void wait_for_lines(tcp_wire *w, uint64_t ns)
 {
     const uint64_t most = ns < LONGEST_NS ? ns : LONGEST_NS;
@@ -186,6 +189,7 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
     return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
+/* Serves the listener if its time has come. */
 static void serve_listener(tcp_wire *w, uint64_t now)
 {
     if (!w->rendezvous || now < w->listener_ns)
@@ -207,7 +211,7 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
         serve_listener(w, now);
         if (w->ended_count > 0)
             break;
-        if (w->broken.status) { /* reported once; later calls go on with the other connections */
+        if (w->broken.status) { /* returned once; later calls serve the other connections */
             const ls_error why = w->broken;
             w->broken.status = LS_OK;
             return ls_fail(err, why.status, "%s", why.text);
@@ -240,7 +244,7 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
     w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);
-    /* base.members is still 0, so that tcp_free closes no connection. */
+    /* base.members is still 0 here. Therefore tcp_free closes no connection after this error. */
     if (!w->line || !w->watch || !w->host)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AGAIN_NS UINT64_C(30000000000)
-/* The reasons why no member answers may alternate, so a changed reason is logged only if the last
- * line is this old. */
+#define AGAIN_NS UINT64_C(30000000000) /* interval at which an unchanged text is logged */
+/* least age of the last line when a changed text without `news` is logged. The reasons why no
+ * member answers can alternate, and would fill the log. */
 #define CHANGE_NS UINT64_C(2000000000)
-enum { MOST_COMPLAINTS = 16 };
+enum { MOST_COMPLAINTS = 16 /* most warnings about refused callers */ };
 
 void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
 {

@@ -1,10 +1,11 @@
-/* The rendezvous. The first member listens. The other members connect to the first member and wait.
- * When all members have come, the first member sends each of them its number and the addresses of
- * all listeners (TCP_COMPLETE). Then all members connect to each other (join.c). Each member
- * reports to the first member when it is connected to all others (TCP_CONNECTED). When all members
- * have reported, the first member tells them that the run can begin (TCP_GO). If any member fails,
- * the first member tells all others the reason (TCP_FAILED), so that the rendezvous succeeds on all
- * members or fails on all members. */
+/* The *rendezvous*: the members of a run find each other at the start. One member, the first,
+ * listens. The other members connect to the first member and wait. When all members have come, the
+ * first member sends each of them its number and the addresses of all listeners (TCP_COMPLETE).
+ * Then all members connect to each other (join.c). Each member reports to the first member when it
+ * is connected to all others (TCP_CONNECTED). When all members have reported, the first member
+ * tells them that the run can begin (TCP_GO). If any member fails, the first member tells all
+ * others the reason (TCP_FAILED), so that the rendezvous succeeds on all members or fails on all
+ * members. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -18,15 +19,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* value in joining.caller: the member at this index has sent TCP_CONNECTED, or TCP_GO if it is the
- * first member */
+/* a value in the array joining.caller, at the index of a member: that member has sent
+ * TCP_CONNECTED, or, at index 0, the first member has sent TCP_GO */
 enum { REPORTED = -2 };
-/* time limit for connecting all members to each other, after all have come */
+/* time limit for connecting all members to each other, from the time when all have come */
 #define CONNECT_NS UINT64_C(60000000000)
-/* longest wait for the first member's message about the cause of a failure */
+/* longest wait for the first member's note about the cause of a failure (receive_cause) */
 #define CAUSE_NS UINT64_C(2000000000)
 #define ENDING_NS UINT64_C(3000000000) /* longest wait for the previous run to end */
-#define TELL_NS UINT64_C(10000000000)  /* interval between two messages to members that wait */
+#define TELL_NS UINT64_C(10000000000)  /* interval between two notes to members that wait */
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
@@ -37,7 +38,7 @@ static int resolve(struct addrinfo **out, const tcp_address *a)
     return getaddrinfo(a->host, a->port, &hints, out);
 }
 
-/* Listens at all addresses of this host, IPv6 and IPv4 if the host has both. */
+/* Listens at all addresses of this host: IPv6 and IPv4, or IPv4 alone if the host has no IPv6. */
 static int listen_at_all(joining *j)
 {
     struct sockaddr_storage at;
@@ -69,9 +70,10 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                    ls_reason(why, error));
 }
 
-/* Checks that an address is not a loopback address, at which no other host can connect. On some
+/* Fails if a name resolves only to loopback addresses, at which no other host can connect. On some
  * systems /etc/hosts maps the host's own name to 127.0.1.1. A loopback address that the user wrote
- * as such ("127.0.0.1", "localhost") is accepted. */
+ * as such ("127.0.0.1", "localhost") is accepted. `cure`: the option that the message
+ * recommends. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -113,7 +115,8 @@ static int listen_as_configured(joining *j, ls_error *err)
 
 /* ---- the first member ------------------------------------------------------------------------ */
 
-/* Removes the callers that have closed their connections. *count: number of callers. */
+/* Removes the callers (members that have connected) that have closed their connections. *count:
+ * number of callers. */
 static void drop_gone_callers(joining *j, int *count)
 {
     for (int i = *count; i >= 1; i--) {
@@ -142,7 +145,8 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
     }
 }
 
-/* Sends a note to a caller. If it cannot be sent at once, the connection is shut down. */
+/* Sends a note (a short message, tcp_note) to a caller. If the note cannot be sent at once, shuts
+ * the connection down. */
 static void send_note(joining *j, int caller, const tcp_note *note)
 {
     if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
@@ -150,6 +154,7 @@ static void send_note(joining *j, int caller, const tcp_note *note)
         shutdown(j->caller[caller], SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
+/* Sends a note to the members 1 … count. */
 static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {
@@ -175,6 +180,7 @@ static void report_progress(joining *j, int count, uint64_t *told_ns)
     send_to_callers(j, count, TCP_COMING, hosts);
 }
 
+/* Reports to this member and to the callers that not all members have come in time. */
 static int fail_waiting(joining *j, int count, ls_error *err)
 {
     char hosts[TCP_NOTE - 100];
@@ -192,6 +198,7 @@ static int fail_waiting(joining *j, int count, ls_error *err)
     return status;
 }
 
+/* Accepts connections until all members have come, and stores their addresses. */
 static int gather_callers(joining *j, ls_error *err)
 {
     const int others = j->place.members - 1;
@@ -221,7 +228,7 @@ static int gather_callers(joining *j, ls_error *err)
 }
 
 /* Sorts the callers by the addresses of their listeners, so that the members' numbers do not depend
- * on the sequence in which they came. */
+ * on the sequence in which the members came. */
 static void sort_callers(joining *j)
 {
     for (int i = 2; i < j->place.members; i++)
@@ -249,7 +256,7 @@ static void make_names_unique(joining *j)
 }
 
 /* Sends each caller its number and the addresses of all members. From then on the connection to the
- * caller is the transport's connection on channel 0. */
+ * caller is the transport's connection to that member on channel 0. */
 static int send_numbers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
@@ -278,6 +285,7 @@ static int send_numbers(joining *j, ls_error *err)
     return LS_OK;
 }
 
+/* The rendezvous of the first member, until all members have their numbers. */
 static int be_first(joining *j, ls_error *err)
 {
     j->is_first = true;
@@ -292,10 +300,10 @@ static int be_first(joining *j, ls_error *err)
 
 /* ---- the other members ----------------------------------------------------------------------- */
 
-/* Opens this member's listener and writes its address into the hello. Unless the options give an
- * address, the listener uses the local address of this member's connection to the first member. The
- * first member can be reached in that network, so the other members can probably be reached there
- * too. */
+/* Opens this member's listener and writes its address into the hello. If the options give no
+ * address, the listener uses the local address of this member's connection `fd` to the first
+ * member. The first member can be reached in that network, so this member can probably be reached
+ * there too. */
 static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 {
     char why[LS_REASON];
@@ -334,13 +342,14 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 }
 
 /* Returns whether to try an address to which the name of the first member resolves. A loopback
- * address is skipped unless the user gave it: otherwise it comes from an entry for this host's own
- * name in /etc/hosts. */
+ * address is tried only if the user wrote it. If the user wrote a name, a loopback address comes
+ * from an entry for this host's own name in /etc/hosts. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
     return tcp_is_literal(j->meet.host) || !tcp_is_loopback(a->ai_addr);
 }
 
+/* Tries the addresses of the first member in turn, and stores the one that answered in j->first. */
 static void reach_any(joining *j, int *fd, int *error)
 {
     for (const struct addrinfo *a = j->found; a && *fd < 0; a = a->ai_next) {
@@ -355,8 +364,8 @@ static void reach_any(joining *j, int *fd, int *error)
     }
 }
 
-/* Resolves the first member's name again. It may have another address by now, for example if a
- * cluster manager has restarted the first member. */
+/* Resolves the first member's name again. The name can have another address by now, for example if
+ * a cluster manager has restarted the first member. */
 static void resolve_again(joining *j)
 {
     struct addrinfo *found;
@@ -366,6 +375,7 @@ static void resolve_again(joining *j)
     j->found = found;
 }
 
+/* Connects to the address of the rendezvous. Tries again until j->until_ns. */
 static int reach_first(joining *j, int *fd, ls_error *err)
 {
     char why[LS_REASON];
@@ -390,6 +400,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
+/* Waits until all members have come, and receives this member's number and all addresses. */
 static int await_complete(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
@@ -427,9 +438,9 @@ static int await_complete(joining *j, int fd, ls_error *err)
 }
 
 /* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). The verdict
- * may come from the previous run, which is still ending on the first member's host while the next
- * run already starts on this host. This process waits ENDING_NS for its end. *until_ns: end of that
- * time; 0 before the first such verdict. */
+ * can come from the previous run, which is still ending on the first member's host while the next
+ * run already starts on this host. This process waits up to ENDING_NS for the end of the previous
+ * run. *until_ns: end of that wait; 0 before the first such verdict. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
@@ -439,9 +450,9 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
     return ls_now_ns() < *until_ns;
 }
 
-/* Returns whether to call again, and prepares the next call. It calls again if the connection was
- * closed, for example by a gateway whose target does not listen yet, or by a first member that
- * ended; or if the previous run may still be ending. */
+/* Returns whether to call again, and prepares the next call. This process calls again in two cases:
+ * the connection was closed, for example by a gateway whose target does not listen yet; or the
+ * previous run can still be ending (may_end_soon). */
 static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
@@ -480,8 +491,8 @@ int tcp_call_first(joining *j, ls_error *err)
 
 /* ---- choosing the first member --------------------------------------------------------------- */
 
-/* Resolves the first member's name. If the name is unknown, it tries again until j->until_ns,
- * because a cluster manager may make names known only after the hosts have started. */
+/* Resolves the first member's name. If the name is unknown, tries again until j->until_ns, because
+ * some cluster managers make names known only after the hosts have started. */
 static int await_name(joining *j, ls_error *err)
 {
     int code;
@@ -509,8 +520,8 @@ static bool is_elsewhere(int error)
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Decides whether this member is the first member if the options do not say so. This member is the
- * first if it can listen at the address of the rendezvous. */
+/* Decides whether this member is the first member. Called if the options do not say it. This member
+ * is the first if it can listen at the address of the rendezvous. */
 static int guess_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];
@@ -551,8 +562,8 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
 }
 
 /* Reads a note of the member `member` if one has arrived. (The first member reads notes of all
- * others; the others read notes of the first member, 0.) Fails if the note is neither the expected
- * TCP_CONNECTED nor TCP_GO. Does not wait. */
+ * others; the others read notes of the first member, 0.) The first member expects TCP_CONNECTED,
+ * the others expect TCP_GO. Fails if the note has another kind. Does not wait. */
 static int check_note_of(joining *j, int member, ls_error *err)
 {
     tcp_note note;
@@ -579,6 +590,7 @@ int tcp_check_notes(joining *j, ls_error *err)
     return status;
 }
 
+/* Returns whether all notes for which this member waits have arrived. */
 static bool all_reported(const joining *j)
 {
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++)
@@ -587,6 +599,8 @@ static bool all_reported(const joining *j)
     return true;
 }
 
+/* Sends a note about this member's result: the first member to all others, another member to the
+ * first. */
 static void send_result(joining *j, int status, const char *text)
 {
     tcp_note note = {.kind = status        ? TCP_FAILED
@@ -601,6 +615,7 @@ static void send_result(joining *j, int status, const char *text)
     }
 }
 
+/* Waits until the expected notes of all members have arrived (check_note_of). */
 static int await_all(joining *j, ls_error *err)
 {
     int status = tcp_check_notes(j, err);
@@ -616,9 +631,9 @@ static int await_all(joining *j, ls_error *err)
     return status;
 }
 
-/* Replaces this member's error by the error that caused it. The failure of one member makes other
- * members fail too. The first member receives the errors of all members. It sends the earliest one,
- * which is the cause, to all other members. */
+/* Replaces this member's error by the error of the member that failed first, because the failure of
+ * one member makes other members fail too. The first member of the run receives the errors of all
+ * members. It sends the error that arrives first to all other members. */
 static int receive_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note;

@@ -1,22 +1,24 @@
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
 /* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
  * of them continue, and connect to each other again. In this file the number of a member is its
- * origin (join.h).
+ * *origin*, its number in the first group (join.h).
  *
- * The surviving members find each other at their listeners, which stay open during the whole run.
- * Then they vote (vote.h), and the members of the group that is formed make new connections.
+ * The surviving members find each other at their listening sockets, which stay open during the
+ * whole run. Then they vote (vote.h), and the members of the group that is formed connect to each
+ * other.
  *
- * Who connects to whom. A member connects to every member with a lower number. It has made the same
- * connections at the start of the run, so no firewall is in the way. A member with a higher number
- * connects on its own. This member tries to connect to a higher-numbered member only if the old
- * connections of that member have ended. The attempt serves to learn whether the other process has
- * ended: if so, its listener refuses the connection.
+ * Who connects to whom. A member connects to every member with a lower number. It has made
+ * connections in this direction at the start of the run, so no firewall is in the way. A member
+ * with a higher number connects to this member on its own. This member tries to connect to a
+ * higher-numbered member only if the old connections of that member have ended. The attempt serves
+ * to learn whether that member's process has ended: if it has, the operating system of its host
+ * refuses the connection.
  *
  * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
- * member as lost (it was silent, or has announced that it leaves); its listener refuses a
- * connection; or it delays the vote (suspect_silent). No member waits for a suspect. A suspect
- * whose message STATE arrives is no longer suspected. A member that is not suspected has a limited
- * time to take part, the *grace time*. All other time limits are multiples of the grace time.
+ * member as lost (it was silent, or has announced that it leaves); a connection to its listening
+ * socket is refused; or it delays the vote (suspect_silent). No member waits for a suspect. A
+ * suspect whose message STATE arrives is no longer suspected. For a member that is not suspected,
+ * the others wait for the *grace time*. All other time limits are multiples of the grace time.
  *
  * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
@@ -32,11 +34,11 @@
 
 /* Longest wait for an incoming connection before messages are read again. */
 #define LISTEN_NS UINT64_C(5000000)
-/* Interval between two messages STATE of this member. Shortest time between two attempts to connect
- * to the same member. */
+/* Interval between two messages STATE of this member, and shortest time between two attempts to
+ * connect to one member. */
 #define INTERVAL_NS UINT64_C(100000000)
-/* Largest and smallest grace time. Between them, the grace time is half of the deadline for a
- * silent member. */
+/* Largest and smallest grace time. Between these limits the grace time is half of the deadline, the
+ * time for which a member may be silent. */
 #define GRACE_NS UINT64_C(1500000000)
 #define LEAST_GRACE_NS UINT64_C(200000000)
 /* Time limits in grace times. */
@@ -46,32 +48,32 @@ enum {
     GRACES_IN_ALL = 6      /* for the whole regrouping: all votes and the new connections */
 };
 
-/* Another member of the first group, as this member sees it during the vote. */
+/* Another member, as this member sees it during the vote. */
 typedef struct voter {
     size_t got;       /* number of bytes of `in` received */
     tcp_message in;   /* message that is being received */
-    uint64_t next_ns; /* earliest time of the next attempt to connect to it */
-    /* time at which the newest message of it was received, or at which it was connected */
+    uint64_t next_ns; /* earliest time of the next attempt to connect to the member */
+    /* time at which the member's newest message was received, or at which it was connected */
     uint64_t heard_ns;
-    bool refused; /* it has delayed the vote: its connections are refused */
+    bool refused; /* the member has delayed the vote: its connections are refused */
 } voter;
 
 /* A regrouping in progress. */
 typedef struct regrouping {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;         /* the transport of the group before; NULL: this process is a newcomer */
-    tcp_set before;        /* members of the group before the regrouping */
-    voter *voter;          /* [vote->members] */
-    uint64_t grace_ns;     /* grace time */
-    uint64_t end_ns;       /* end of the regrouping: after it the attempt fails */
+    tcp_wire *old;     /* the transport of the previous group; NULL: this process is a newcomer */
+    tcp_set before;    /* members of the previous group */
+    voter *voter;      /* [vote->members] */
+    uint64_t grace_ns; /* grace time */
+    uint64_t end_ns;   /* time at which the whole regrouping fails if it is not complete */
     uint64_t next_dial_ns; /* earliest time of the next attempt to connect to any member */
     int dialled;           /* member to which the last attempt was made */
     /* Until this time the vote waits for members that are neither connected nor suspected. */
     uint64_t settle_until_ns;
     /* time of the last change of the set of connected members or of the vote's state */
     uint64_t changed_ns;
-    uint64_t sent_ns; /* time at which this member's state was last sent to all */
+    uint64_t sent_ns; /* time at which this member last sent its message STATE to all */
 } regrouping;
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -87,7 +89,8 @@ static void disconnect(regrouping *m, int who)
     m->changed_ns = ls_now_ns();
 }
 
-/* Sends a message of the vote to a member; closes the connection if it cannot be sent in time. */
+/* Sends a message of the vote to a member. Closes the connection if the message cannot be sent in
+ * time. */
 static void send_message(regrouping *m, int who, tcp_message *message)
 {
     const int fd = m->j->vote_fd[who];
@@ -95,6 +98,7 @@ static void send_message(regrouping *m, int who, tcp_message *message)
         disconnect(m, who);
 }
 
+/* Sends a message to the connected members of the set; NULL: to all connected members. */
 static void send_to_all(regrouping *m, const tcp_set *to, tcp_message *message)
 {
     for (int i = 0; i < m->vote->members; i++)
@@ -102,7 +106,8 @@ static void send_to_all(regrouping *m, const tcp_set *to, tcp_message *message)
             send_message(m, i, message);
 }
 
-/* Sends this member's state to the member `who`, or to all connected members if `who` is −1. */
+/* Sends this member's message STATE to the member `who`, or to all connected members if `who` is
+ * −1. */
 static void send_state(regrouping *m, int who)
 {
     tcp_message message;
@@ -147,8 +152,8 @@ static bool has_hung_up(const regrouping *m, int who)
 }
 
 /* Tries to connect to a member. If a member with a higher number accepts the connection, its
- * process is alive and will itself connect to this member, so this connection is closed again. Sets
- * the earliest time of the next attempt (see dial_next). */
+ * process is alive and will itself connect to this member. Therefore this connection is closed
+ * again. Sets the earliest time of the next attempt (see dial_next). */
 static void dial(regrouping *m, int who)
 {
     joining *j = m->j;
@@ -183,8 +188,8 @@ static bool must_dial(const regrouping *m, int who)
 }
 
 /* Tries to connect to the next member in turn, unless the last attempt was too recent. After an
- * attempt that took the time t, incoming connections are served for t: attempts that time out must
- * not delay the connections of members that are alive. */
+ * attempt that took the time t, incoming connections are served for t, so that attempts that time
+ * out do not delay the connections of members that are alive. */
 static void dial_next(regrouping *m)
 {
     const int members = m->vote->members;
@@ -199,10 +204,10 @@ static void dial_next(regrouping *m)
 }
 
 /* Accepts an incoming connection, if there is one. A member that already knows the result of the
- * vote may connect for the new group before the result has reached this member. Such a connection
- * is kept in j->early until the result arrives (join.c). A connection for the newest group that
- * this member has formed is closed: this member has left that group for another vote, and the
- * closed connection tells the other member so. */
+ * vote can connect for the new group before the result has reached this member. Such a connection
+ * is kept in j->early until the result arrives (join.c). A data connection for the newest group
+ * that this member has formed is closed. By this the other member learns that this member has left
+ * that group for another vote. */
 static void accept_incoming(regrouping *m)
 {
     joining *j = m->j;
@@ -243,7 +248,7 @@ static void on_message(regrouping *m, int who, const tcp_message *in)
 static void receive_from(regrouping *m, int who)
 {
     voter *v = &m->voter[who];
-    const int *fd = &m->j->vote_fd[who]; /* processing a message may close it */
+    const int *fd = &m->j->vote_fd[who]; /* disconnect() sets it to −1 */
     while (*fd >= 0) {
         const ssize_t n = recv(*fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -265,11 +270,13 @@ static void receive_from(regrouping *m, int who)
 /* ---- voting ---------------------------------------------------------------------------------- */
 
 /* Suspects the members for which the vote waits. The connected member with the lowest number has to
- * propose a group. If it is this member, this member suspects the members that have not accepted
- * its proposal. If it is another member, this member suspects it only if none of its messages has
- * arrived for two grace times. Every member in a vote sends its STATE several times in a grace
- * time, so a lowest member that is heard has a reason to wait: its own time limit for members that
- * are not connected ends later, or it waits for members that have not accepted. It then proposes a
+ * propose a group. If this member has the lowest number, it suspects the members that have not
+ * accepted its proposal. If another member has the lowest number, this member suspects that lowest
+ * member only if no message of the lowest member has arrived for two grace times.
+ *
+ * Every member in a vote sends its message STATE several times in a grace time. Therefore a lowest
+ * member whose messages arrive has a reason to wait: its own time limit for members that are not
+ * connected ends later, or it waits for members that have not accepted. At last it proposes a
  * group, or leaves the vote and closes its connections. */
 static void suspect_silent(regrouping *m)
 {
@@ -290,7 +297,8 @@ static void suspect_silent(regrouping *m)
     }
 }
 
-/* Does what the vote allows at this time: proposes a group, forms it, or suspects members. */
+/* Does what the vote allows at this time: proposes a group, forms the proposed group, or suspects
+ * members. */
 static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
@@ -316,7 +324,7 @@ static void list_hosts(char *out, size_t size, const regrouping *m, const tcp_se
                                      m->j->entry[i].host);
 }
 
-/* Returns LS_OK if the connected members can still form a group that includes this one, else
+/* Returns LS_OK if the connected members can still form a group with this member, else
  * LS_ESTALLED. */
 static int check_can_win(const regrouping *m, ls_error *err)
 {
@@ -369,16 +377,17 @@ static int run_vote(regrouping *m, ls_error *err)
 
 /* ---- the new transport ----------------------------------------------------------------------- */
 
+/* Closes all connections of the vote. */
 static void disconnect_all(regrouping *m)
 {
     for (int i = 0; i < m->vote->members; i++)
         disconnect(m, i);
 }
 
-/* Begins a vote: closes the connections of the one before and sets the time limits. If this member
- * has formed a group shortly before, another member may still be waiting for its connections of
- * that group. That member is not lost, so this one waits until it has given up, and a grace time
- * more. */
+/* Begins a vote: closes the connections of the previous vote and sets the time limits. If this
+ * member has formed a group shortly before, another member of that group can still be waiting for
+ * connections of that group, and is not lost. Therefore this member waits until the other member
+ * has given up (GRACES_TO_CONNECT), and one grace time more. */
 static void begin_vote(regrouping *m, const tcp_set *suspects)
 {
     const uint64_t now = ls_now_ns(), formed_ns = m->j->formed_ns;
@@ -392,9 +401,10 @@ static void begin_vote(regrouping *m, const tcp_set *suspects)
 }
 
 /* Makes the connections of the group that was formed. The connections of the vote stay open until
- * then, so that the last messages of the vote arrive. If one member gives up because another member
- * was lost meanwhile, the other members notice it and give up too (join.c). So all of them are in
- * the next vote before the grace time is over. */
+ * all new connections are made, so that the last messages of the vote arrive. If one member gives
+ * up because another member was lost meanwhile, the other members notice that it gives up, and give
+ * up too (join.c). Therefore all surviving members are in the next vote before the grace time is
+ * over. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
@@ -415,7 +425,7 @@ static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 }
 
 /* Votes and connects. If another member is lost before all members have connected, the others vote
- * again without it. */
+ * again without that member. */
 static int vote_and_connect(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
 {
     int status = LS_ESTALLED;
@@ -432,7 +442,7 @@ static int vote_and_connect(tcp_wire **out, regrouping *m, const tcp_set *suspec
     return status;
 }
 
-/* Returns the grace time for a deadline for silent members. */
+/* Returns the grace time. `deadline_ns`: longest time for which a member may be silent. */
 static uint64_t grace_of(uint64_t deadline_ns)
 {
     const uint64_t half = deadline_ns / 2;
@@ -459,8 +469,8 @@ static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects
     return status;
 }
 
-/* Sets w->base.admitted, the member number of the newcomer in the group. All members set the same
- * number, because the proposal names the newcomer. */
+/* Sets w->base.admitted, the member number of the newcomer in the new group. All members set the
+ * same number, because the proposal names the newcomer (tcp_ballot.fresh). */
 static void set_admitted(tcp_wire *w, const tcp_vote *v)
 {
     w->base.admitted = 0;
@@ -486,10 +496,11 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
     set_admitted(*out, &j->vote);
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
-    /* Another member was lost after the group with this process was formed. This process is in the
-     * group that followed, but the others do not know that it lacks their state. It closes its
-     * listener first, so that the others, whose attempts to connect are then refused, do not wait
-     * for it. The next call opens a listener again (meet.c). */
+    /* Another member was lost after the group with this process was formed. This process is also in
+     * the group after that one, but the other members do not know that it lacks the state of the
+     * run. Therefore it leaves. It closes its listening socket before its connections, so that the
+     * other members' attempts to connect are refused and they do not wait for this process. The
+     * next call opens a listening socket again (meet.c). */
     close(j->listen_fd);
     j->listen_fd = -1;
     tcp_free(*out);

@@ -15,8 +15,8 @@ bool tcp_ready(int fd, short events, uint64_t until_ns)
     struct pollfd watch = {.fd = fd, .events = events};
     for (;;) {
         const uint64_t now = ls_now_ns();
-        /* poll() is called at least once, so that a thread that had no CPU until `until_ns` does
-         * not miss the event. */
+        /* poll() is called at least once, so that a thread that had no CPU until `until_ns` still
+         * sees the event. */
         const int n = poll(&watch, 1, now < until_ns ? tcp_milliseconds(until_ns - now) : 0);
         if (n >= 0 || errno != EINTR)
             return n > 0;

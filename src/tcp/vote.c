@@ -1,4 +1,5 @@
-/* The rules of the vote; see vote.h. */
+/* The rules of the vote by which the surviving members choose the next group; vote.h describes
+ * them. */
 #include "tcp/vote.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -99,7 +100,7 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
 
 /* If this member has proposed a group with the disconnected member, the proposal is abandoned,
  * because the disconnected member cannot accept it any more. Accepted proposals stay in v->tried:
- * the disconnected member may have accepted them too. */
+ * the disconnected member can have accepted them too. */
 void tcp_vote_disconnect(tcp_vote *v, int who)
 {
     v->here.bits[who / 64] &= ~(UINT64_C(1) << (who % 64));
@@ -116,6 +117,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_message *out)
 
 /* ---- the remaining members --------------------------------------------------------------- */
 
+/* Returns the newest group that the member `who` has formed, as far as this member knows. */
 static const tcp_ballot *formed_of(const tcp_vote *v, int who)
 {
     return who == v->own ? &v->formed : &v->state[who].ballot;
@@ -130,8 +132,8 @@ const tcp_ballot *tcp_vote_last(const tcp_vote *v)
     return last;
 }
 
-/* Returns the arrivals that every connected member knows. Returns the empty set if a group has been
- * formed since this member learned of the arrivals. */
+/* Returns the arrivals (processes to be admitted) that every connected member knows. Returns the
+ * empty set if a group has been formed since this member learned of the arrivals. */
 static tcp_set known_arrivals(const tcp_vote *v)
 {
     tcp_set known = v->arrivals;
@@ -143,7 +145,7 @@ static tcp_set known_arrivals(const tcp_vote *v)
     return known;
 }
 
-/* Returns the members that the next group may have. */
+/* Returns the candidates: the members that the next group can have (tcp_vote_remaining). */
 static tcp_set candidates(const tcp_vote *v)
 {
     const tcp_set arrivals = known_arrivals(v);
@@ -167,9 +169,12 @@ bool tcp_vote_settled(const tcp_vote *v)
 }
 
 /* Returns whether this member may accept a proposal with the members `set` that follows the formed
- * group number `basis`. The set must contain this member; the formed group must not be older than
- * the one that this member knows; the set must be a quorum of every later proposal that this member
- * has tried; and there must be room to remember the proposal. */
+ * group number `basis`. The conditions:
+ *
+ * - The set contains this member.
+ * - The formed group is at least as new as the one that this member has formed.
+ * - The set is a quorum of every proposal after that group that this member has tried.
+ * - There is room to remember the proposal. */
 static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
     bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
@@ -193,9 +198,9 @@ static void add_tried(tcp_vote *v, const tcp_ballot *ballot)
     v->tried[v->tries++] = *ballot;
 }
 
-/* Forms a group. Forgets the tried proposals with lower numbers. Such a proposal can never become a
- * group at work: a group is at work only if all its members have formed it (vote.h), and this
- * member will not form it any more. */
+/* Forms a group. Forgets the tried proposals with lower numbers, because such a proposal can never
+ * become a group at work: a group is at work only if all its members have formed it (vote.h), and
+ * this member forms no group with a lower number any more. */
 static void form(tcp_vote *v, const tcp_ballot *ballot)
 {
     int kept = 0;
@@ -242,8 +247,8 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return memcmp(&shared, part, sizeof shared) == 0;
 }
 
-/* Accepts a proposal if the rules allow it. Returns whether it has accepted. If it has, this
- * member's own proposal is abandoned, because its number is lower. */
+/* Accepts a proposal if the rules allow it, and returns whether it has accepted. By accepting, this
+ * member abandons its own proposal, because the number of its own proposal is lower. */
 static bool accept(tcp_vote *v, const tcp_message *in)
 {
     const tcp_set able = union_of(&v->formed.set, &v->arrivals);
@@ -267,7 +272,7 @@ bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in)
 bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer)
 {
     switch ((tcp_message_kind)in->kind) {
-    case TCP_STATE: /* a member whose message STATE arrives is no longer suspected */
+    case TCP_STATE: /* a member whose message STATE has arrived is no longer suspected */
         v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
         v->state[from] = *in;
         tcp_set_add(&v->here, from);

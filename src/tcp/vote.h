@@ -1,13 +1,14 @@
 /* The vote that decides which members continue when others have been lost. This file has only the
  * rules of the vote; regroup.c has the connections and the time limits.
  *
- * In this file the number of a member is its origin (join.h): its number in the first group, or the
- * next free number if it was admitted later. A group has a number and a set of members. The first
- * group contains all members of the start, and counts as *formed*. Each later group is proposed by
- * the lowest-numbered of the members that have found each other. The group is formed when all its
- * members have accepted the proposal:
+ * In this file the number of a member is its *origin*: its number in the first group, or the next
+ * free number if it was admitted later (join.h). A member is *suspected* if another member believes
+ * that it is lost, for example because it has been silent (regroup.c says when). A group has a
+ * number and a set of members. The first group contains all members of the start, and counts as
+ * *formed*, that is, decided. Each later group is proposed by the lowest-numbered of the members
+ * that have found each other. The group is formed when all its members have accepted the proposal:
  *
- *     all        STATE     last formed group, highest number seen, suspected members
+ *     all        STATE     last formed group, highest number tried, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
  *     members    ACCEPT    the member has *tried* the proposal from then on
  *     lowest     FORMED    when all have accepted
@@ -15,37 +16,40 @@
  * A set Q is a *quorum* of a set S if Q contains more than half of the members of S, or exactly
  * half of them with the lowest-numbered member of S. Two quorums of the same set have a common
  * member. A proposal contains only members of the last formed group, and is a quorum of that group.
- * A member accepts a proposal only if the proposal is also a quorum of every proposal that this
- * member has tried since that group and does not know to be dead, because other members may have
- * formed such a proposal. (Dynamic voting, as described by Lotem, Keidar and Dolev, 1997.)
+ * A member accepts a proposal that follows the formed group F only if the proposal is also a quorum
+ * of every proposal with a number higher than F's that this member has tried. This rule is needed
+ * because other members can have formed a tried proposal. (The method is dynamic voting, as
+ * described by Lotem, Keidar and Dolev, 1997.)
  *
  * A group is *at work* while it computes sums. Claim: two groups that do not know of each other are
  * never at work at the same time.
  *
  * A sum needs every member of its group. A group is therefore at work only while all its members
  * have formed it, and no member has left it for another vote. Let F be a formed group. Among the
- * groups that follow F and are at work, let S be the one with the lowest number. Let T be another
- * group that follows F. S and T are quorums of F, so they have a common member m, which has
- * accepted both. A member accepts ascending numbers only, so m has accepted the lower number first.
+ * groups that follow F and are at work at some time, let S be the one with the lowest number. Let T
+ * be another group that follows F and whose members have all accepted it. S and T are quorums of F.
+ * Therefore they have a common member m, which has accepted both. A member accepts ascending
+ * numbers only, so m has accepted the lower number first.
  *
- * - If S has the lower number, m accepted T after it had tried S. So T is a quorum of S, and m no
- *   longer works in S: S has ended before T begins.
- * - If T has the lower number, m accepted S after it had tried T. So S is a quorum of T, and m no
- *   longer works in T.
+ * - If S has the lower number, m accepted T after it had tried S. So T is a quorum of S. And m no
+ *   longer works in S, so S has ended before T begins its work.
+ * - If T has the lower number, m accepted S after it had tried T. So S is a quorum of T. And m no
+ *   longer works in T, so T is not at work from then on. By the choice of S, T has not been at work
+ *   before either.
  *
- * A group may also have a *new* member, a newcomer or *arrival*. The members of the formed group
- * know the arrival from an exchange of data before the vote. For such a group G, "G is a quorum of
- * S" means that the intersection of G and S is a quorum of S. The argument stays the same: S and T
- * both contain quorums of F, and these have a common member. A proposal contains an arrival only if
- * every connected member knows the arrival. A proposal says which member is new, so that all
- * members that form the group know it.
+ * A group can also have a new member, the *arrival*: a process that is being admitted to the run.
+ * The members of the formed group know the arrival from an exchange of data before the vote. For
+ * such a group G, "G is a quorum of S" means that the intersection of G and S is a quorum of S. The
+ * argument stays the same: S and T both contain quorums of F, and two quorums of F have a common
+ * member. A proposal contains an arrival only if every connected member knows the arrival. A
+ * proposal says which member is new, so that all members that form the group know the new member.
  *
  * By induction over the numbers, all groups that were ever at work form one sequence, in which each
  * group contains a quorum of the group before it. Members outside of this sequence end with an
  * error, for example a half of the hosts that is cut off from the others, or a process that was
- * stopped and continues later. If a loss in the middle of a vote leaves open whether a group was
- * formed, all members may end with an error. In no case do two groups go on.
- */
+ * stopped and continues later. If it is unknown after a loss in the middle of a vote whether a
+ * group was formed, it can happen that all members end with an error. In no case do two groups go
+ * on. */
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
 
@@ -53,12 +57,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A set of members, by their numbers: bit i is member i. */
 typedef struct tcp_set {
     uint64_t bits[LS_MEMBERS_MAX / 64];
 } tcp_set;
 
+/* A group: a proposed or a formed one. */
 typedef struct tcp_ballot {
-    uint64_t number; /* 0: the first group */
+    uint64_t number; /* number of the group; 0: the first group */
     tcp_set set;
     tcp_set fresh; /* members that are new in this group */
 } tcp_ballot;
@@ -68,7 +74,7 @@ typedef enum tcp_message_kind { TCP_STATE, TCP_PROPOSE, TCP_ACCEPT, TCP_FORMED }
 /* A message of the vote, in native byte order, which is the same on all members (join.h). */
 typedef struct tcp_message {
     uint32_t kind, unused;
-    /* STATE: newest group that the sender has formed; the other kinds: the proposal */
+    /* STATE: newest group that the sender has formed; other kinds: the proposal */
     tcp_ballot ballot;
     /* STATE: highest number of a proposal that the sender has tried; PROPOSE: number of the formed
      * group that the proposal follows */
@@ -81,20 +87,21 @@ typedef struct tcp_message {
 enum { TCP_TRIED_MOST = 8 };
 
 typedef struct tcp_vote {
-    int own, members;  /* number of this member; all numbers of members are below `members` */
-    tcp_ballot formed; /* newest group that this member has formed */
+    /* `own`: number of this member. `members`: every member's number is below it */
+    int own, members;
+    tcp_ballot formed;                /* newest group that this member has formed */
     tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that this member has tried since `formed` */
     int tries;                        /* number of entries of `tried` used */
     uint64_t highest;                 /* highest number of a proposal that this member has tried */
     tcp_set suspects;                 /* members that this member suspects */
-    tcp_set arrivals; /* newcomers that may be in the group that follows the formed group */
-    tcp_set here;     /* this member, and the connected members whose STATE has arrived */
+    tcp_set arrivals;                 /* arrivals that the group after `formed` can contain */
+    tcp_set here; /* this member, and the connected members whose STATE has arrived */
     /* [members]: last STATE of each other member; the entry of this member stays zero */
     tcp_message *state;
     /* This member's own proposal. */
     bool proposing;      /* this member has made a proposal that is neither formed nor abandoned */
     tcp_ballot proposal; /* the proposed group */
-    tcp_set accepted;    /* members that have accepted it */
+    tcp_set accepted;    /* members that have accepted the proposal */
 } tcp_vote;
 
 static inline bool tcp_set_has(const tcp_set *s, int i)
@@ -109,53 +116,55 @@ static inline void tcp_set_add(tcp_set *s, int i)
 
 /* Returns the number of members of the set. */
 int tcp_set_count(const tcp_set *s);
-/* Returns the number of the member at position `index` of the set, counted from 0 in ascending
- * order, or −1 if the set has fewer members. */
+/* Returns the number of the member at position `index` of the set, counted from 0 by ascending
+ * numbers. Returns −1 if the set has fewer members. */
 int tcp_set_nth(const tcp_set *s, int index);
 
-/* Initialises the state of a vote, with the first group, of `members` members, as formed group.
- * `own`: number of this member. Errors: LS_ENOMEM. */
+/* Initialises the state of a vote. The formed group becomes the first group, which has `members`
+ * members. `own`: number of this member. Errors: LS_ENOMEM. */
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
 /* Frees the vote's contents. A zeroed vote is allowed. */
 void tcp_vote_fini(tcp_vote *v);
 
-/* Records number `who` as an arrival. The record is cleared when a group is formed. Errors:
+/* Records the process with number `who` as the arrival. Forming a group clears the record. Errors:
  * LS_ENOMEM. */
 int tcp_vote_expect(tcp_vote *v, int who, ls_error *err);
-/* Begins a vote. No other member counts as connected until its STATE arrives. `suspects`: the
- * members that this member suspects. */
+/* Begins a vote. Another member counts as connected from the time when its message STATE arrives.
+ * `suspects`: the members that this member suspects. */
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
 /* Records that the connection to a member has been closed. */
 void tcp_vote_disconnect(tcp_vote *v, int who);
-/* Writes the STATE message of this member. */
+/* Writes the message STATE of this member to *out. */
 void tcp_vote_state(const tcp_vote *v, tcp_message *out);
 
 /* Returns whether a received message is well formed: its kind is known, and its sets contain only
- * member numbers that this member knows. (`arrivals` may contain other numbers.) */
+ * member numbers that this member knows. (The set `arrivals` can contain other numbers.) */
 bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in);
 
-/* Processes a message from member `from`, which tcp_vote_is_valid has accepted. Returns true if
- * *answer must be sent back. */
+/* Processes a message from member `from`. The caller has checked the message with
+ * tcp_vote_is_valid. Returns true if *answer must be sent back. */
 bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_message *answer);
 
-/* tcp_vote_last returns the formed group with the highest number that this member or a connected
- * member knows. tcp_vote_remaining returns the remaining members: those members of that group, and
- * those arrivals that every connected member knows, that are connected. (This member counts as
- * connected.) */
+/* Returns the *last group*: the formed group with the highest number that this member or a
+ * connected member knows. */
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
+/* Returns the *remaining members*: the connected ones among the candidates. The *candidates* are
+ * the members of the last group, and the arrivals that every connected member knows. (This member
+ * counts as connected.) */
 tcp_set tcp_vote_remaining(const tcp_vote *v);
-/* Returns whether the vote has to wait for no further member: every member of that group, and every
- * arrival that every connected member knows, is connected, or is suspected by this member or by a
- * connected member. */
+/* Returns whether the vote can go on without waiting for more members. This is so if every
+ * candidate (see tcp_vote_remaining) is connected, or is suspected by this member or by a connected
+ * member. */
 bool tcp_vote_settled(const tcp_vote *v);
-/* Returns whether, by the rules above and by what this member knows, the members of
- * tcp_vote_remaining may form a group. */
+/* Returns whether the rules at the head of this file allow the remaining members to form a group,
+ * as far as this member knows. */
 bool tcp_vote_may(const tcp_vote *v);
-/* Makes a proposal if this member has the lowest number in tcp_vote_remaining and tcp_vote_may is
- * true. Returns true if *out must be sent to the other members of tcp_vote_remaining. */
+/* Proposes the remaining members as the next group, if this member has the lowest number among them
+ * and tcp_vote_may returns true. Returns true if *out must be sent to the other remaining
+ * members. */
 bool tcp_vote_propose(tcp_vote *v, tcp_message *out);
-/* Forms the group that this member has proposed, if all its members have accepted the proposal.
- * Returns true if *out must be sent to the other members of the group. */
+/* Forms the group that this member has proposed, if all members of the group have accepted the
+ * proposal. Returns true if *out must be sent to the other members of the group. */
 bool tcp_vote_formed(tcp_vote *v, tcp_message *out);
 
 #endif

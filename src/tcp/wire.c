@@ -1,4 +1,4 @@
-/* The function table of the transport, which ls_wire_tcp returns. */
+/* The function table of the transport over TCP, which ls_wire_tcp returns. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-/* Frees the transport. Connections are closed before the listener, so that a peer whose attempt to
- * connect is refused also finds its old connections to this member closed (must_dial in
- * regroup.c). */
+/* Frees the transport. Connections are closed before the listening socket. Therefore, when a peer's
+ * attempt to connect is refused, its old connections to this member are closed already (must_dial
+ * in regroup.c). */
 static void end_wire(tcp_wire *w)
 {
     struct joining *rendezvous = w->rendezvous;
@@ -16,9 +16,9 @@ static void end_wire(tcp_wire *w)
     tcp_free_rendezvous(rendezvous);
 }
 
-/* Closes the transport. All messages have been passed to the kernel by now. tcp_drain waits for the
- * peers before the sockets are closed: if a socket were closed while data of a peer are unread, the
- * kernel would drop data in transit. */
+/* Closes the transport. All messages have been passed to the kernel by now. tcp_drain reads the
+ * peers' data before the sockets are closed, because the kernel drops data in transit when a socket
+ * is closed with unread data. */
 static void close_tcp(ls_wire *base)
 {
     tcp_dismiss_waiting(((tcp_wire *)base)->rendezvous, "the run has ended");
@@ -26,8 +26,8 @@ static void close_tcp(ls_wire *base)
     end_wire((tcp_wire *)base);
 }
 
-/* Aborts the transport. Returns 0: no memory of a transfer is in use, because the kernel has copied
- * all data that it was given. */
+/* Aborts the transport. Returns 0 (no memory of a transfer is in use), because the kernel has
+ * copied all data that it was given. */
 static int abort_tcp(ls_wire *base)
 {
     end_wire((tcp_wire *)base);

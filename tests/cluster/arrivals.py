@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and are lost.
+"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and
+are lost.
 
 Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
-(killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host may
+(killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host can
 come again. In some cases a host is lost in the middle of an admission: the newcomer, the first host
-or another host. Every host that was not lost must end with the weights of a run in one process. No
-process and no incomplete file may remain. With --cases, N random schedules are run, numbers F to
-F + N - 1 of seed S; without it, a few fixed schedules. Needs root and iproute2; without them the
-test is skipped (77) with the reason.
+or another host. Every host that was not lost must end with the weights of a run in one process. All
+processes must end, and no incomplete file must remain. With --cases, N random schedules are run, numbers F to
+F + N - 1 of seed S. Without --cases, a few fixed schedules are run. Needs root and iproute2; without
+them the test is skipped (77) with the reason.
 """
 
 import argparse
@@ -97,8 +98,8 @@ class Test:
         return max((r["step"] for h in self.all for r in h.records() if r["type"] == "step"), default=0)
 
     def arrivals(self, i):
-        """Returns how often host i was admitted. If the first host was lost, two hosts may have
-        recorded the same arrival; it counts once."""
+        """Returns how often host i was admitted. If the first host was lost, two hosts can have
+        recorded the same arrival; such an arrival counts once."""
         found = {(r["host"], r["step"]) for h in self.all for r in h.records() if r["type"] == "arrival"}
         return sum(host.split("#")[0] == f"h{i}" for host, _ in found)
 
@@ -127,8 +128,8 @@ class Test:
             os.kill(pid, signal.SIGSTOP if how == "stop" else signal.SIGKILL)
 
     def come(self, i, join, victim=None, delay_s=0.0):
-        """Starts host i, which joins host `join`. If `victim` is given (a host, or "newcomer"), it
-        is lost in the middle of the admission."""
+        """Starts host i, which joins host `join`. If `victim` is given (a host, or "newcomer"),
+        this host is lost in the middle of the admission."""
         before = self.arrivals(i)
         host = self.add(i, join)
         if victim is None:
@@ -140,7 +141,7 @@ class Test:
         time.sleep(delay_s)
         if host.code() is None:
             self.lose(host if victim == "newcomer" else victim, "kill")
-            # The newcomer may be admitted at once, at the end of a later epoch, or not at all.
+            # The newcomer can be admitted at once, at the end of a later epoch, or not at all.
             if victim != "newcomer":
                 self.wait(lambda: self.arrivals(i) > before or host.code() is not None, f"host {i} has no end")
                 if self.arrivals(i) > before and host.code() is None:
@@ -148,7 +149,7 @@ class Test:
 
     def finish(self):
         """Waits for the end. The remaining members must end with 0 and the expected weights. Hosts
-        that were stopped or cut off must notice it and exit with 75."""
+        that were stopped or cut off must notice their loss and exit with 75."""
         for host in self.members:
             self.wait(lambda h=host: h.code() is not None, f"host {host.i} does not end")
         for host in self.all:
@@ -201,8 +202,8 @@ class Test:
 
 
 def able(members):
-    """Returns the hosts whose loss the others survive. After it more than half of the hosts must
-    remain, or exactly half with the first host."""
+    """Returns the hosts whose loss the others survive. After such a loss, more than half of the
+    hosts remain, or exactly half with the first host."""
     left = len(members) - 1
     return [h for h in members if 2 * left > len(members) or (2 * left == len(members) and h is not members[0])]
 
@@ -214,7 +215,7 @@ def draw_event(test, draw, said):
         i, join = draw.choice(free), draw.choice(test.members)
         victim = None
         if draw.random() < 0.5:
-            # The first of two hosts may be lost only when the newcomer is a member. This test
+            # The first of two hosts must be lost only when the newcomer is a member. This test
             # cannot know when that is, so it does not choose the first of two.
             victims = ["newcomer", *[h for h in may_go if len(test.members) > 2 or h is not test.members[0]]]
             victim = draw.choice(victims)

@@ -1,6 +1,6 @@
-/* An MPI program, started by mpirun, that passes a communicator to a trainer. The weights must
- * equal the weights of a single process, MPI must remain usable after the training, and a second
- * training must be possible. */
+/* An MPI program, started by mpirun, that passes a communicator to a trainer. Checks three things:
+ * the weights equal the weights of a single process, MPI remains usable after the training, and a
+ * second training is possible. */
 #include <lockstep/trainer.h>
 
 #include <mpi.h>

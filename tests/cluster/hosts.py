@@ -8,7 +8,7 @@ stopped or disconnected, every other process must save and exit with 75, within 
 without faults. A signal to one process, or to mpirun, must stop all processes after the same step.
 --grid tries 1 to 4 hosts × 1 to 3 workers × shards 7, 8, 12, 24. --cases N tries N random faults.
 --tcp uses the TCP engine. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun, and
-liblockstep-mpi.so in the program's folder; without them the test is skipped (77) with the reason.
+liblockstep-mpi.so in the program's folder; without these the test is skipped (77) with the reason.
 The test removes everything that it creates.
 """
 
@@ -36,7 +36,7 @@ CONFIG = {
         {"type": "relu"}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
 STEPS = 2048 // 64 * EPOCHS
 PATIENCE_S = 120  # longest time for a whole run, on a busy machine
-SLACK_S = 15  # added to a deadline because the machine may be busy; campaigns (--cases) add none
+SLACK_S = 15  # added to a deadline because the machine can be busy; campaigns (--cases) add none
 STAGES = ("start", "shard", "merge", "apply", "report")
 
 
@@ -185,7 +185,7 @@ class Run:
         return pid or self.fail("there is no process to disturb")
 
     def end(self, limit_s=2):
-        """Kills all remaining processes: mpirun may hang after a link was cut."""
+        """Kills all remaining processes: mpirun can hang after a link was cut."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(limit_s)
         for i in range(1, self.test.hosts.count + 1):
@@ -219,7 +219,7 @@ class Test:
         self.slack_s = SLACK_S
 
     def prepare(self):
-        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)  # workers may be slow
+        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)  # workers can be slow
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
         (self.scratch / "secret").write_bytes(os.urandom(32))
         (self.scratch / "secret").chmod(0o600)
@@ -279,7 +279,7 @@ class Test:
             run.wait_for(lambda: run.process.poll() is not None, self.patience_s)
         else:
             run.wait_for(lambda: len(run.codes()) == count, self.patience_s)
-        # MPICH's launcher may write to a proxy that has ended.
+        # MPICH's launcher can write to a proxy that has ended.
         fine = (0, -signal.SIGPIPE) if self.mpich else (0, None)
         if any(code for code, _ in run.codes().values()) or run.process.poll() not in fine:
             run.fail("a member failed")

@@ -8,13 +8,13 @@ them:
     service      the other hosts join a service's address, 10.96.0.10, which no host has; the
                  gateway connects to the first host from its own address, so that the first host
                  sees only the gateway's address (like Kubernetes' services and Docker's proxy)
-    published    as `service`, and host 2 reaches host 3 only at a published port of the gateway,
-                 which host 3 advertises
+    published    as `service`; in addition, host 2 reaches host 3 only at a published port of the
+                 gateway, which host 3 advertises (--advertise)
 
-Each time the weights must be those of one machine. The first host starts between the others, and
-hosts start S seconds apart. Then errors must be reported at once, with names, on both sides. Needs
-root, iproute2 and nft; without them it is skipped (77) and says why. Everything that it creates is
-removed.
+Each time the weights must be the weights of a run on one machine. The first host starts after one
+host and before the other, and hosts start S seconds apart. Then errors must be reported at once, by
+the names of the hosts, on both sides. Needs root, iproute2 and nft; without them the test is skipped
+(77) with the reason. The test removes everything that it creates.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-/* Replaces the library's clock in threads that have a clock of their own (wire_double.h). With the
- * linker's option --wrap, these functions are called instead of the library's. */
+/* Replaces the library's clock in threads that have a clock of their own (wire_double.h). The
+ * linker's option --wrap makes all calls of the library's functions reach these functions. */
 #include "cluster/wire_double.h"
 
 uint64_t __real_ls_now_ns(void);

@@ -55,8 +55,8 @@ static double draw(void)
 }
 
 /* The kernel delivers whole frames of up to 64 KiB. Before each frame it puts a header (struct
- * virtio_net_hdr), which says what is still to be done when the frame is sent: compute a checksum,
- * or divide the frame. */
+ * virtio_net_hdr), which says what the kernel must still do when the frame is sent: compute a
+ * checksum, or divide the frame. */
 static int open_port(port *p, const char *name)
 {
     const int on = 1, room = 16 << 20;

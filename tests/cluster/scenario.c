@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- an engine whose members are mortal ------------------------------------------------------ */
+/* ---- an engine like TCP whose members can be lost -------------------------------------------- */
 
 typedef struct mortal_wire {
     ls_wire base;
@@ -58,7 +58,7 @@ static int refuses_mortal(void *user, const char *host, const void *print, size_
     return m->refuses ? m->refuses(m->user, host, print, bytes, why, size) : 0;
 }
 
-/* Sends a fingerprint that has another version than the library. */
+/* Makes the newcomer send a fingerprint with another version than the library's. */
 static void change_version(ls_wire_options *o, mortal *m)
 {
     assert_int_equal(o->fingerprint_bytes, sizeof m->print);
@@ -112,9 +112,9 @@ static void die(mortal_wire *w)
     w->inner = NULL;
 }
 
-/* With FATE_KILLED_IN_SUM and FATE_KILLED_IN_GATHER, the deaf member receives nothing before the
- * loss: returns whether the transfer is dropped for this reason. The other members have 0.2 s in
- * which they get further than the deaf member. */
+/* Returns whether a transfer is dropped so that the deaf member does not receive it
+ * (FATE_KILLED_IN_SUM, FATE_KILLED_IN_GATHER). The member is killed 0.2 s after the first dropped
+ * transfer. In this time the other members get further than the deaf member. */
 static bool swallows(mortal_wire *w, const ls_transfer *t)
 {
     mortal *m = w->mortal;
@@ -172,7 +172,7 @@ static void close_mortal(ls_wire *base)
     free(w);
 }
 
-/* A member that was stopped continues here. */
+/* A member that was stopped (FATE_STOPPED) continues here. */
 static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, ls_error *err)
 {
     mortal_wire *w = (mortal_wire *)base;
@@ -207,8 +207,8 @@ static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Called by the first member at a training step: starts the newcomers that come at this step, and
- * waits until they wait. */
+/* Called by the first member after a training step: starts the newcomers that come at this step,
+ * and blocks until they wait to be admitted. */
 static void let_come(scenario *s, uint64_t steps)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -234,8 +234,8 @@ static void on_progress(void *user, const ls_progress *p)
                      atomic_load(&mine->mortal.posts) + mine->dies_after_posts);
 }
 
-/* Notes which training steps a record reports. The steps of all records must follow one another
- * without a gap. */
+/* Stores which training step a record reports, and counts records of other types. Sets first_step
+ * to UINT64_MAX if the step does not follow the last recorded step. */
 static void note_record(process *mine, const char *json)
 {
     const char *step = strstr(json, "\"step\":");
@@ -262,7 +262,8 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Fills rows of own_data whose targets are vectors: noise, plus 1 at the index of the label. */
+/* Fills rows of own_data whose targets are vectors: a number that depends on the row, plus 1 at the
+ * index of the label. */
 static int read_values(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *err)
 {
@@ -278,7 +279,7 @@ static int read_values(void *user, int test, const uint32_t *rows, uint32_t coun
     return LS_OK;
 }
 
-/* Does the same as read_values, but one value of each row differs. */
+/* Works like read_values, but one value of each row differs. */
 static int read_other_values(void *user, int test, const uint32_t *rows, uint32_t count,
                              void *values, void *targets, ls_error *err)
 {
@@ -300,7 +301,7 @@ static void use_values(process *p, bool others)
 }
 
 /* Prepares member m. The config has momentum, batch norm, augmentation, dropout and a schedule, so
- * that a training step depends on all kinds of state. */
+ * that a training step depends on every kind of state that a run has. */
 static void prepare(scenario *s, int m)
 {
     process *p = &s->process[m];
@@ -377,8 +378,9 @@ static void *run_process(void *arg)
     return NULL;
 }
 
-/* How long a newcomer calls a lost member, and how long it calls a member that refuses it. The
- * latter is longer than the time that a newcomer gives a previous run to end (src/tcp/meet.c). */
+/* Time limits of a newcomer: NEWCOMER_WAITS_NS normally, REFUSED_WAITS_NS if the run refuses it.
+ * REFUSED_WAITS_NS is longer than the time that a newcomer gives a previous run to end (ENDING_NS
+ * in src/tcp/meet.c). */
 #define NEWCOMER_WAITS_NS UINT64_C(1000000000)
 #define REFUSED_WAITS_NS UINT64_C(20000000000)
 

@@ -1,6 +1,8 @@
-/* Scenarios: whole training runs over several processes. A thread of the test stands for each
- * process. The processes are connected by a simulated transport (wire_double.h), or by TCP with
- * members that are lost as if they had been killed or stopped. */
+/* *Scenarios*: whole training runs over several processes, the *members* of the run. A thread of
+ * the test stands for each process. The processes are connected by a simulated transport
+ * (wire_double.h), or by TCP, where members can be lost as if they had been killed or stopped. A
+ * *newcomer* is a process that comes to a run that has begun. A *post* is one call of the
+ * transport's function post. */
 #ifndef TESTS_CLUSTER_SCENARIO_H
 #define TESTS_CLUSTER_SCENARIO_H
 
@@ -12,21 +14,23 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define STEPS 9 /* three epochs of 3 */
+#define STEPS 9 /* number of training steps: three epochs of 3 steps */
 
 enum { MAX_MEMBERS = 5, NEVER = -1, MARK = 100000 };
 
 /* How a member of a scenario over TCP is lost. */
 typedef enum fate {
-    FATE_KILLED,  /* its connections and its listener close */
-    FATE_STOPPED, /* it sends and receives nothing, until it finds that the others have gone on */
-    /* Before the member is killed, one other member receives nothing from it. The remaining members
-     * do receive, and therefore get further. */
-    FATE_KILLED_IN_SUM,   /* its part of the sum is not received */
-    FATE_KILLED_IN_GATHER /* its contribution to a gather is not received */
+    FATE_KILLED, /* its connections and its listener close */
+    /* it sends and receives nothing, until it regroups and finds that the others have gone on */
+    FATE_STOPPED,
+    /* With the kinds below, one other member (`deaf`) receives nothing from the member in the time
+     * before it is killed. The remaining members receive its messages, and therefore get
+     * further. */
+    FATE_KILLED_IN_SUM,   /* the deaf member does not receive its part of the sum */
+    FATE_KILLED_IN_GATHER /* the deaf member does not receive its part of a gather */
 } fate;
 
-/* In what a newcomer differs from the run, besides `newcomer_set`. */
+/* In what a newcomer differs from the run, besides scenario.newcomer_set. */
 typedef enum newcomer_differs {
     DIFFERS_NOTHING,
     DIFFERS_DATA, /* only with `values` */
@@ -34,11 +38,14 @@ typedef enum newcomer_differs {
     DIFFERS_SECRET
 } newcomer_differs;
 
-/* The `comm` of an engine that is TCP, except that a member can be lost. */
+/* The `comm` (ls_wire_options) of an engine that works like TCP, except that a member can be
+ * lost. */
 typedef struct mortal {
     ls_tcp_place place;
-    atomic_long posts, dies_at; /* number of the post at which it is lost, or NEVER */
-    int dies_regrouping;        /* number, from 1, of the regrouping in which it is lost; 0: none */
+    /* `posts`: number of posts so far; `dies_at`: number of the post at which the member is lost,
+     * or NEVER */
+    atomic_long posts, dies_at;
+    int dies_regrouping; /* number, from 1, of the regrouping in which it is lost; 0: none */
     int regroupings;
     void (*say)(void *, int, const char *); /* the function `say` of the engine's options */
     void (*alive)(void *);
@@ -47,7 +54,7 @@ typedef struct mortal {
     ls_fingerprint print; /* fingerprint that the process sends instead of its own */
     fate fate;
     int deaf;           /* member that receives nothing before the loss */
-    uint64_t killed_ns; /* time of its death; 0: not known yet */
+    uint64_t killed_ns; /* time at which the member is killed; 0: not known yet */
     atomic_bool gone;
     struct process *process;
     struct scenario *scenario;
@@ -59,18 +66,19 @@ typedef struct process {
     wire_place place;
     mortal mortal;
     char meet[40];
-    int member; /* over TCP: number that the process was assigned */
-    /* training step after which the member is lost, after `dies_after_posts` further posts */
+    /* over TCP: the process's member number; for a newcomer: its index in scenario.process */
+    int member;
+    /* training step after which the member is lost; 0: never */
     uint64_t dies_after_step;
-    long dies_after_posts; /* number of posts between that step and the loss */
+    long dies_after_posts; /* number of posts between dies_after_step and the loss */
     char devices[32], shards[32], run_dir[420];
-    ls_data_source data; /* a data set whose targets are vectors */
+    ls_data_source data; /* with scenario.values: a data set whose targets are vectors */
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_after_step; /* training step after which the process is asked to stop; 0: never */
     int status, records, faults, arrivals;
-    /* first and last training step that the process has recorded; first_step is UINT64_MAX if there
-     * is a gap */
+    /* `first_step` and `last_step`: the first and the last training step that the process has
+     * recorded. first_step is UINT64_MAX if there is a gap between recorded steps */
     uint64_t first_step, last_step;
     int evaluations;
     ls_error err;
@@ -87,27 +95,29 @@ typedef struct scenario {
     int stopper;
     uint64_t stop_after_step;
     int victim;
-    uint64_t kill_at; /* number of a post; 0: never */
+    uint64_t kill_at; /* number of the post at which member `victim` is cut off; 0: never */
     /* number of the post at which the engine reports a broken connection; 0: never */
     uint64_t break_at;
     const char *nan[MAX_MEMBERS]; /* --inject of each member */
-    uint64_t posts;               /* number of posts of the lost member in all */
+    uint64_t posts;               /* number of posts of member `victim` in the whole run */
     const char *set[MAX_MEMBERS]; /* [member]: a config assignment */
-    /* each member begins with trained_s = MARK times its number */
+    /* each member begins with trained_s = MARK times its number, a value that tells members
+     * apart */
     bool marked;
-    bool tcp;    /* over TCP; the remaining members continue */
+    bool tcp;    /* the processes are connected by TCP, and survivors of a loss continue */
     bool values; /* the targets are vectors, not classes */
-    /* Over TCP: number of newcomers. They are the processes from index `members` on. When the first
-     * member has done training step comes[i], it waits until newcomer i has come. */
+    /* Over TCP: number of newcomers. The newcomers are the processes from index `members` on. When
+     * the first member has done training step comes[i], it starts newcomer i and waits until the
+     * newcomer has come. */
     int newcomers;
     uint64_t comes[MAX_MEMBERS];
     const char *newcomer_set[MAX_MEMBERS]; /* [newcomer]: a config assignment */
-    long newcomer_dies_at;                 /* number of a post of newcomer 0; 0: none */
-    /* the newcomers are refused: the first member waits until they have failed, not until they
-     * wait */
+    long newcomer_dies_at; /* number of the post at which newcomer 0 is lost; 0: never */
+    /* the newcomers are refused: the first member waits until they have failed */
     bool refused;
     newcomer_differs differs; /* in what all newcomers differ from the run */
-    /* number of newcomers that have been started; number of newcomers that wait or have failed */
+    /* `started`: number of newcomers that have been started; `waiting`: number of newcomers that
+     * wait or have failed */
     atomic_int started, waiting;
     struct {
         uint64_t step;  /* training step after which the member is lost; 0: never */
@@ -122,12 +132,12 @@ typedef struct scenario {
 /* Runs the scenario and waits for its end. Afterwards the processes are sorted by their member
  * numbers. */
 void run_scenario(scenario *s);
-/* Returns the number of hosts in a list of devices, "[a: device, device; b: device]". */
+/* Returns the number of hosts in a list of devices, such as "[a: device, device; b: device]". */
 int hosts_of(const char *devices);
-/* Runs the scenario in one process. */
+/* Overwrites *s with a run in one process, and runs it. It must succeed. */
 void run_in_one_process(scenario *s, int shards);
-/* Checks that all members have ended with these weights and this loss, and that only the first
- * member has records. */
+/* Checks that all members have ended with these weights (`hash`) and this test loss, and that only
+ * the first member has records. */
 void all_ended_with(const scenario *s, const char *hash, double test_loss);
 
 #endif

@@ -1,5 +1,5 @@
-/* Tests the admission of newcomers: whole training runs over TCP, to which further processes come
- * while they are in progress. A thread of the test stands for each process. */
+/* Tests the admission of *newcomers*, processes that come to a run that is in progress: whole
+ * training runs over TCP. A thread of the test stands for each process. */
 #include "cluster/scenario.h"
 #include "runner.h"
 
@@ -54,7 +54,7 @@ static void a_host_is_admitted_at_the_end_of_an_epoch(void **state)
     assert_int_equal(other.process[2].records, 0);
 }
 
-/* The first process waits for no other at its start. */
+/* The first process does not wait for other processes at its start. */
 static void one_host_alone_becomes_three(void **state)
 {
     (void)state;
@@ -107,8 +107,8 @@ static void a_host_may_come_after_one_was_lost(void **state)
     assert_int_equal(other.process[0].faults, 1);
 }
 
-/* Checks the first two members. The newcomer may have gone on with them; or it was left out, and
- * may find that the run has ended. */
+/* Checks the first two members. The newcomer can have gone on with them. If it was left out, it can
+ * find that the run has ended. */
 static void the_first_two_ended_well(const char *what)
 {
     for (int m = 0; m < 2; m++)
@@ -127,9 +127,8 @@ static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
         other.loss[victim].regrouping = 1;
         snprintf(what, sizeof what, "%d is lost in the vote", victim);
         run_scenario(&other);
-        /* The newcomer goes on with the others, or it was left out and finds no member at the
-         * address.
-         */
+        /* The newcomer goes on with the others, or is left out and then finds no member at the
+         * address. */
         for (int m = 0; m < 3; m++)
             if (m != victim && (other.process[m].status ||
                                 strcmp(other.process[m].hash, one.process[0].hash) != 0))
@@ -137,9 +136,9 @@ static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
     }
 }
 
-/* Member 2 is lost in an exchange at the end of the epoch, whose result one of the others has and
- * the other lacks. It may be the exchange of the evaluation, the exchange of the waiting processes,
- * or one of the exchanges of the admission. */
+/* Member 2 is lost in an exchange (gather) at the end of the epoch. One of the other members has
+ * the result of this exchange, the other lacks it. Depending on `posts`, it is the exchange of the
+ * evaluation, the exchange of the waiting processes, or an exchange of the admission. */
 static void one_may_know_less_at_the_end_of_an_epoch(void **state)
 {
     (void)state;

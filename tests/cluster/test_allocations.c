@@ -53,8 +53,8 @@ static int sum(member *m)
     return status;
 }
 
-/* number of allocations from the first member's sum WARM to its last sum, whose end no other member
- * has reached yet */
+/* number of allocations of the whole test program from the first member's sum number WARM to its
+ * last sum. No other member has passed its last sum at that time */
 static long allocations;
 
 static int sum_often(member *m)
@@ -72,7 +72,8 @@ static int sum_often(member *m)
     return status;
 }
 
-/* Loses two members: the last one leaves, and then the last one of the others. */
+/* Loses two members one after the other: the member with the highest number leaves, then the
+ * remaining member with the highest number. */
 static int lose_two(member *m)
 {
     int status = ls_cluster_prepare(m->cluster, SHARDS, FLOATS, &m->err);

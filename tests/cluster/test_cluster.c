@@ -1,6 +1,6 @@
-/* Tests the cluster: the progress thread, which exchanges messages with the other processes, and
- * the orders that it executes. The transport is simulated in memory (wire_double.h), and a thread
- * of the test stands for each process. */
+/* Tests the cluster (src/cluster/cluster.h): the progress thread, which exchanges messages with the
+ * other processes, and the *orders* (commands) that it executes. The transport is simulated in
+ * memory (wire_double.h), and a thread of the test stands for each process. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
@@ -53,7 +53,7 @@ typedef struct test {
     int members;
     wire_world *world;
     uint64_t deadline_ns, open_ns;
-    bool leaves; /* progress threads hang and are abandoned */
+    bool leaves; /* the test makes progress threads hang, which are then abandoned */
     int (*body)(process *p);
     int shards;
     size_t floats;
@@ -63,7 +63,7 @@ typedef struct test {
 } test;
 
 /* Opens a cluster in which joining fails because the engine does not return. The progress thread
- * and its memory remain for good, also if the engine returns later; the leak check is therefore
+ * and its memory are never freed, even if the engine returns later. Therefore the leak check is
  * off. */
 static int open_and_leave(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
 {
@@ -165,8 +165,8 @@ static void members_gather_and_share_in_any_order_of_messages(void **state)
 
 /* ---- sums ----------------------------------------------------------------------------------- */
 
-/* Returns a float of a leaf. The floats differ so much in size that every other order of additions
- * gives other bits. */
+/* Returns a float of a leaf. The floats differ so much in size that every other sequence of
+ * additions gives other bits. */
 static float leaf_float(int shard, size_t i, int round)
 {
     uint32_t x = 2654435761u * (uint32_t)(shard + 1 + 31 * round) + (uint32_t)i * 1664525u;
@@ -257,7 +257,8 @@ static void an_arena_of_many_pieces_arrives_whole(void **state)
 
 /* ---- sums that are partly ready -------------------------------------------------------------- */
 
-/* Fills floats from … floats − 1 of each node of this process; the rest is not ready yet. */
+/* Fills the floats from … floats − 1 of each node (partial sum) of this process. The rest is not
+ * ready yet. */
 static void fill_up_to(const process *p, size_t from, size_t floats)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -289,9 +290,9 @@ static int end_sum(process *p)
     return status;
 }
 
-/* Declares the first half of the arena ready. The arena has three pieces for each of the three
- * members; half of it is the pieces 0 … 3. Each member has sent these pieces of its nodes, and
- * received their sums, before any member has the other half. */
+/* Declares the first half of the arena ready. The arena (array to be summed) has nine pieces, three
+ * for each of the three members. The first half contains the pieces 0 … 3. Each member has sent
+ * these pieces of its nodes, and received their sums, before any member has the other half. */
 static int send_half(process *p)
 {
     /* member 0 owns pieces 0 and 3, member 1 piece 1, member 2 piece 2; each sum is sent to two
@@ -329,8 +330,8 @@ static void what_is_there_of_a_sum_goes_to_all_and_back_before_the_rest_is(void 
     wire_world_destroy(t.world);
 }
 
-/* The devices of this process compute for longer than a member may be silent, in the middle of a
- * sum. */
+/* In the middle of a sum, the devices of this process compute for longer than a member may be
+ * silent. */
 static int think_within(process *p)
 {
     int status = prepare_sum(p);
@@ -468,7 +469,7 @@ static void check_kill(const test *t, int victim, uint64_t start_ns)
     assert_true(strstr(why, "silent for") || strstr(why, "has left"));
 }
 
-/* One of three members is killed at each of its posts around the third sum in turn. */
+/* One of three members is killed, in each case at another of its posts around the third sum. */
 static void a_member_killed_at_any_point_is_missed_within_the_deadline(void **state)
 {
     (void)state;
@@ -557,7 +558,7 @@ static int keep_sums(process *p)
     return status;
 }
 
-/* An abandoned worker may add into the memory of a sum for an unknown time. */
+/* An abandoned worker can add into the memory of a sum for an unknown time. */
 static void sums_that_are_in_use_outlive_the_close(void **state)
 {
     (void)state;
@@ -632,8 +633,8 @@ static int sum_twice_uncommitted(process *p)
     return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
 }
 
-/* A repeated sum would bring the values of an older training step to the other members' next
- * step. */
+/* The sum must not be repeated, because the other members have gone on to the next training step
+ * and would add the values of the older step. */
 static void a_sum_that_one_process_alone_lost_is_not_repeated(void **state)
 {
     (void)state;
@@ -677,8 +678,8 @@ static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state
     wire_world_destroy(t.world);
 }
 
-/* All data that an engine has received may complete together, and the signs of life of this member
- * come only after them. */
+/* It can be that an engine completes all data that it has received together, and signs of life only
+ * after these data. */
 static void an_arena_is_not_sent_all_at_once(void **state)
 {
     (void)state;
@@ -700,7 +701,7 @@ static void an_arena_is_not_sent_all_at_once(void **state)
     free(expected);
 }
 
-/* The member's signs of life still arrive. */
+/* The member's data do not arrive, but its signs of life do. */
 static void a_message_that_never_comes_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
@@ -753,7 +754,7 @@ static int gather_once(process *p)
 static void an_engine_that_hangs_is_left_behind(void **state)
 {
     (void)state;
-    static test t; /* an abandoned thread may still use it */
+    static test t; /* an abandoned thread can still use it */
     prepare(&t, 2);
     t.deadline_ns = SECOND / 4;
     const uint64_t start_ns = ls_now_ns();
@@ -769,7 +770,7 @@ static void an_engine_that_hangs_is_left_behind(void **state)
 static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
-    static test t; /* an abandoned thread may still use it */
+    static test t; /* an abandoned thread can still use it */
     prepare(&t, 2);
     wire_world_expect(t.world, 3);
     t.open_ns = SECOND / 2;
@@ -797,7 +798,8 @@ static void count_free(void *user, void *memory)
     free(memory);
 }
 
-/* A caller that was told that joining has failed need not keep any memory for the cluster. */
+/* When the caller has been told that joining has failed, it may free all memory that it passed to
+ * the cluster. */
 static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **state)
 {
     (void)state;
@@ -823,7 +825,8 @@ static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **st
 }
 
 static atomic_bool is_short;
-static _Thread_local bool is_caller; /* only the progress thread runs out of memory */
+/* true on the caller's thread: only the progress thread runs out of memory */
+static _Thread_local bool is_caller;
 
 /* An allocator that has no memory for the progress thread's data of two members. */
 static void *short_alloc(void *user, size_t bytes, size_t align)

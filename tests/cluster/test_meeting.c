@@ -230,7 +230,7 @@ static void places_that_cannot_be_are_refused_at_once(void **state)
     }
 }
 
-/* A host's own name that maps to 127.0.1.1, as in Debian's hosts file. */
+/* A host's own name maps to 127.0.1.1, as in Debian's hosts file. */
 static void a_name_that_is_loopback_is_named(void **state)
 {
     char name[80] = "", meet[100];
@@ -304,8 +304,8 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
         go(&m[i]);
         if (i == 0)
             await_said(&m[0],
-                       /* if the other member came first, it would be the first member, because it
-                        * can listen at the address */
+                       /* the other member must come second: it can listen at the address, and would
+                        * be the first member */
                        "1 of 2");
     }
     await_said(&m[1], "all 2 have come");
@@ -328,11 +328,11 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     (void)state;
     prepare_all(&p, m, 3, 3);
     m[1].place.advertise =
-        /* no program listens there; this address is the lowest when the callers are sorted */
+        /* No program listens there. When the callers are sorted, this address is the lowest. */
         "127.0.0.1:256";
     go(&m[0]);
-    /* if another member came first, it would be the first member, because it can listen at the
-     * address */
+    /* another member must not come first: it can listen at the address, and would be the first
+     * member */
     await_said(&m[0], "1 of 3");
     go(&m[1]);
     go(&m[2]);
@@ -343,7 +343,7 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     }
 }
 
-/* The first member gives up, and the waiting members are told why. */
+/* The first member gives up, and tells the waiting members why. */
 static void those_that_wait_hear_that_not_all_have_come(void **state)
 {
     member m[2];

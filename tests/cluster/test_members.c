@@ -1,5 +1,6 @@
-/* Tests the communicator `ordered` with several processes that have several workers each. All
- * processes add in the order of the same tree, so that the sums are bit-identical. */
+/* Tests the communicator `ordered` (src/comm/comm.h) with several processes that have several
+ * workers each. The sums must be bit-identical, because all processes add in the order of the same
+ * tree. */
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"

@@ -8,9 +8,9 @@
 
 static scenario one, other;
 
-/* Checks that the members in `left` (one bit for each member) have ended well and the others have
- * not. The lowest remaining member must have the records that follow those of the former first
- * member. */
+/* Checks that the members in `left` (one bit for each member) have ended well, and that the others
+ * have failed. The lowest-numbered member in `left` must have the records that follow the records
+ * of the former first member. */
 static void only_these_went_on(unsigned left, const char *what)
 {
     int first = -1;
@@ -35,8 +35,8 @@ static void only_these_went_on(unsigned left, const char *what)
     const process *p = &other.process[first];
     assert_true(p->first_step != UINT64_MAX);
     if (first > 0 && p->first_step == 0 && other.process[0].last_step == STEPS)
-        return; /* no training step was left to be recorded */
-    /* If the first member was lost before it recorded a training step, another member may have made
+        return; /* no training step remained to be recorded */
+    /* If the first member was lost before it recorded a training step, another member can have made
      * this step without recording it. */
     if (p->last_step != STEPS || p->first_step > other.process[0].last_step + 1 + (first > 0))
         fail_msg("%s: steps %llu to %llu are recorded by member %d, behind %llu", what,
@@ -73,8 +73,8 @@ static void one_may_be_lost_in_an_evaluation(void **state)
 {
     (void)state;
     run_in_one_process(&one, 8);
-    /* Each of the three members is lost at the end of one epoch; in the long form of the test, of
-     * two epochs. */
+    /* In each case one of the three members is lost at the end of an epoch. The long form of the
+     * test has two epochs for each member. */
     static const int cases[] = {0, 4, 2, 3, 1, 5};
     for (unsigned i = 0; i < ls_tests_rounds(3, 6); i++) {
         const int k = cases[i];
@@ -89,8 +89,8 @@ static void one_may_be_lost_in_an_evaluation(void **state)
     }
 }
 
-/* The first member may be the one that has done less. It then records a training step or an
- * evaluation that it has received from another member. */
+/* The first member can be the one that has done less than the others. Then it records a training
+ * step or an evaluation that it has received from another member. */
 static void who_has_done_less_is_brought_level(void **state)
 {
     (void)state;
@@ -161,12 +161,12 @@ static void another_one_may_be_lost_while_they_regroup(void **state)
     other.loss[3].step = 4;
     other.loss[0].regrouping = 1;
     run_scenario(&other);
-    /* two of four members without the first one are no majority */
+    /* two of four members without the first member are no quorum (src/tcp/vote.h) */
     only_these_went_on(0, "the first in the regrouping");
 }
 
-/* The member sends nothing more. When it continues, it finds that the others have gone on without
- * it. */
+/* The stopped member sends nothing. When it continues, it finds that the others have gone on
+ * without it. */
 static void one_that_was_stopped_is_not_let_in_again(void **state)
 {
     (void)state;
@@ -250,8 +250,8 @@ static void who_is_first_then_has_the_run_beside(void **state)
     scratch_end(&dir);
 }
 
-/* The lost member contributes nothing to training step 6, so no member has made this step and could
- * bring the others to the same state. */
+/* The lost member contributes nothing to training step 6. Therefore no member has made this step,
+ * from which the others could take the state. */
 static void who_is_left_with_other_weights_is_named(void **state)
 {
     (void)state;
@@ -266,8 +266,8 @@ static void who_is_left_with_other_weights_is_named(void **state)
     }
 }
 
-/* Each member finds the loss by itself. A slow member may first learn that the other one has left,
- * and why. */
+/* Each member finds the loss by itself. But a slow member can first receive the message of the
+ * other member, which says why that member has left. */
 static void an_engine_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;

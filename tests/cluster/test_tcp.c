@@ -1,5 +1,6 @@
-/* Tests the transport over TCP: the processes of a run connect on the loopback interface while
- * other programs connect to the same ports. A thread of the test stands for each process. */
+/* Tests the transport over TCP. The processes of a run (its members) connect on the loopback
+ * interface, while other programs connect to the same ports. A thread of the test stands for each
+ * process. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"
@@ -119,8 +120,8 @@ static uint8_t byte_of(int from, int to, int channel, int which, size_t at)
     return (uint8_t)(from * 61 + to * 31 + channel * 17 + which * 7 + (int)(at % 251));
 }
 
-/* Sends and receives messages of every length on every channel to and from each other member, all
- * at once. */
+/* Sends messages of many lengths on every channel to each other member, and receives such messages,
+ * all at the same time. */
 static void exchange(member *m)
 {
     const int own = m->wire->member, members = m->wire->members;
@@ -261,7 +262,8 @@ static void a_message_of_another_length_is_an_error(void **state)
     assert_int_equal(seen_by_two(send_another_length), LS_EDATA);
 }
 
-/* A member sends its reason for leaving on one channel, and then closes all channels. */
+/* A member sends its reason for leaving on one channel, and then closes the connections of all
+ * channels. */
 static void leave_with_a_word(member *m)
 {
     char word[16] = "disk full", more[4];
@@ -367,7 +369,7 @@ static void who_does_not_know_the_secret_is_kept_out(void **state)
     }
 }
 
-/* A member connects and completes the handshake, and ends before the other members have come. */
+/* A member connects, completes the handshake, and ends before the other members have come. */
 static void one_that_came_and_went_is_not_waited_for(void **state)
 {
     member m[4];
@@ -456,7 +458,7 @@ static void an_address_that_swallows_calls_is_given_up(void **state)
     assert_true(m.took_ns < 4 * SECOND);
 }
 
-/* A name with an IPv6 and an IPv4 address, as localhost may have. */
+/* A name with an IPv6 and an IPv4 address, as localhost can have. */
 static void a_name_with_two_addresses_has_one_first(void **state)
 {
     member m[3];
@@ -522,12 +524,12 @@ static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
 typedef struct parting {
     pthread_barrier_t all;
     unsigned killed, cut_off, hidden; /* one bit for each member */
-    /* one bit for each member: lost when the next group has been formed, after this member has
-     * connected to `after` members */
+    /* one bit for each member: the member is lost when the next group has been formed and the
+     * member has connected to `after` other members */
     unsigned dying;
     int after;
-    /* The dying member has no connections of the old transport that end, like a newcomer. Member 0
-     * sleeps when the others begin to wait for its proposal. */
+    /* Like a newcomer, the dying member has no connections of an old transport, whose end the
+     * others could notice. Member 0 sleeps when the others begin to wait for its proposal. */
     bool unnoticed;
     atomic_int met;   /* number of members that have regrouped */
     uint64_t late_ns; /* delay of the hidden member */
@@ -543,7 +545,8 @@ static joining *rendezvous_of(ls_wire *wire)
     return ((tcp_wire *)wire)->rendezvous;
 }
 
-/* Makes a connection that sends nothing and may not have been accepted yet. */
+/* Begins a connection that sends nothing. When the function returns, the connection can still wait
+ * to be accepted. */
 static int knock(const struct sockaddr_in *at)
 {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -569,7 +572,7 @@ static void swallow_calls(int *door, int crowd[8])
         crowd[i] = knock(&at);
 }
 
-/* A member that is lost when it has formed the next group, and is connected to some members. */
+/* A member that is lost when it has formed the next group and has connected to some members. */
 typedef struct dying_member {
     const tcp_wire *old;
     joining *rendezvous;
@@ -604,8 +607,8 @@ static void die_when_formed(void *user)
 
 #define SLOW_GRACE_NS SECOND /* grace time of a regrouping with `unnoticed` */
 
-/* Sleeps during the second vote, from before until after the time, three grace times after the
- * first group was formed, at which the other members stop to wait for the lost member. */
+/* Sleeps during the second vote. The other members stop waiting for the lost member three grace
+ * times after the first group was formed; the sleep begins before this time and ends after it. */
 static void sleep_in_second_vote(void *user)
 {
     const joining *j = ((const dying_member *)user)->rendezvous;
@@ -640,7 +643,7 @@ static void meet_anew(member *m, parting *p, int own)
     old->type->abort(old);
 }
 
-/* Meets again while a member of the new group is lost. */
+/* Regroups again until no member of the new group is lost. */
 static void meet_until_all_live(member *m, parting *p, int own)
 {
     const int others = MAX_MEMBERS - __builtin_popcount(p->killed | p->dying);
@@ -677,7 +680,7 @@ static void part_and_meet(member *m)
         m->wire->type->abort(m->wire);
 }
 
-/* Checks that all members that are not lost have regrouped within the time `within_ns`. */
+/* Checks that all surviving members have regrouped within `within_ns` nanoseconds. */
 static void all_others_met(parting *p, int members, uint64_t within_ns)
 {
     member m[MAX_MEMBERS];
@@ -713,8 +716,8 @@ static void who_is_left_of_a_process_that_was_killed_meets_at_once(void **state)
     }
 }
 
-/* Members with higher numbers find at once that the member is lost. The first member waits for its
- * connections. */
+/* Members with higher numbers find at once that the member is lost, because they connect to it. The
+ * first member waits for the lost member's connections. */
 static void another_may_be_lost_while_they_connect(void **state)
 {
     (void)state;
@@ -724,8 +727,8 @@ static void another_may_be_lost_while_they_connect(void **state)
     }
 }
 
-/* The last member connects to the others in the order of their numbers. The members to which it has
- * connected continue before the rest. */
+/* The last member connects to the others in the sequence of their numbers, and is lost in between.
+ * The members to which it has connected continue before the others. */
 static void one_may_be_lost_between_two_connections(void **state)
 {
     (void)state;
@@ -735,9 +738,9 @@ static void one_may_be_lost_between_two_connections(void **state)
     }
 }
 
-/* The last member is lost while it connects, and no connection attempt is refused, so the others
- * wait for it as long as they may. Member 0, which has to propose the next group, is slow at that
- * time, but the others have heard it during the vote. */
+/* The last member is lost while it connects, and no connection attempt is refused. Therefore the
+ * others wait for it until their time limit. Member 0, which has to propose the next group, is slow
+ * at that time, but the others have received messages of member 0 during the vote. */
 static void the_first_may_be_slow_to_propose(void **state)
 {
     (void)state;
@@ -829,7 +832,7 @@ static void places_that_cannot_be_are_refused(void **state)
         member m;
         start(&m, cases[i].meet, cases[i].members, NULL);
         m.place.secret_bytes = cases[i].secret;
-        m.place.wait_ns = SECOND / 10; /* an unknown name may become known during this time */
+        m.place.wait_ns = SECOND / 10; /* during this time an unknown name can become known */
         run_member(&m);
         assert_int_equal(m.status, LS_EINVAL);
         assert_non_null(strstr(m.err.text, cases[i].text));

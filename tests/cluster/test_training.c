@@ -66,15 +66,15 @@ static void stopped_by_any_member_it_goes_on_on_any_number(void **state)
         assert_in_range(other.process[0].result.steps, 4, STEPS - 1);
         other = (scenario){.members = 1 + stopper, .workers = 2, .shards = 8, .run_dir = run};
         for (int m = 0; m < other.members; m++)
-            other.resume[m] = run; /* only the first member reads it */
+            other.resume[m] = run; /* only the first member reads the directory */
         run_scenario(&other);
         all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
         scratch_end(&dir);
     }
 }
 
-/* A run of one host whose config gives no number of shards. When it is resumed on several hosts, it
- * keeps its number. */
+/* A run of one host whose config gives no number of shards. When the run is resumed on several
+ * hosts, it keeps the number of shards with which it began. */
 static void one_shard_for_each_device_goes_on_over_hosts(void **state)
 {
     (void)state;
@@ -96,9 +96,9 @@ static void one_shard_for_each_device_goes_on_over_hosts(void **state)
     scratch_end(&dir);
 }
 
-/* The run has ended, so no evaluation computes the metric again. The metric's value cannot be
- * derived from the other values of the run's state (for classes it could be: from the test
- * accuracy). */
+/* The resumed run has ended already, so no evaluation computes the metric again. The targets are
+ * vectors, because then no other value of the run's state determines the metric. (For classes the
+ * test accuracy does.) */
 static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
-/* Workers take the next free shard, so the shard may be any of the host's four. */
+/* Workers take the next free shard, so the shard can be any of the host's four. */
 static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
 {
     (void)state;
@@ -173,8 +173,8 @@ static void resume_from(const char *run)
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
 }
 
-/* A member is lost at different points of a training step. Each surviving member has saved, and
- * each saved run continues with the same bits. */
+/* A member is lost, in each case at another point of a training step. Each surviving member must
+ * save, and each saved run must continue with the same bits. */
 static void survivors_of_a_lost_member_save_what_goes_on(void **state)
 {
     (void)state;
@@ -215,8 +215,8 @@ static uint64_t count_posts(void)
     return other.posts;
 }
 
-/* The member's last posts belong to the gather in which all members compare their results, and to
- * its last message. */
+/* The last posts of a member belong to two things: the gather in which all members compare their
+ * results, and the member's last message. */
 static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
 {
     (void)state;
@@ -246,8 +246,8 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
     }
 }
 
-/* The first host is lost twice in runs with the same directory. The files that remain from the
- * first loss must not be changed. */
+/* The first host is lost in two runs with the same directory. The second loss must not change the
+ * files that remain from the first loss. */
 static void the_first_host_may_be_lost_again(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* Tests the vote by which the processes of a run decide which of them continue after a loss. Some
  * processes crash, some learn of losses late or are told wrong losses, and connections break and
- * return. Newcomers arrive that not every process knows. */
+ * are made again. There are *arrivals* (processes to be admitted) that not every process knows.
+ * src/tcp/vote.h explains the words. */
 #include "runner.h"
 #include "tcp/vote.h"
 
@@ -21,13 +22,13 @@ typedef struct world {
     int first;   /* number of members of the first group */
     tcp_vote vote[MAX_MEMBERS];
     mode mode[MAX_MEMBERS];
-    /* there is a connection between the two, in either direction */
+    /* the two members are connected; `cut`: the two members cannot connect */
     bool met[MAX_MEMBERS][MAX_MEMBERS];
     bool cut[MAX_MEMBERS][MAX_MEMBERS];
     tcp_message waiting[MAX_MEMBERS][MAX_MEMBERS][WAITING]; /* [from][to]: messages in transit */
     int count[MAX_MEMBERS][MAX_MEMBERS];
     tcp_ballot last; /* the last group that was at work with all its members */
-    int groups;      /* number of groups that were at work */
+    int groups;      /* number of groups that were at work so far */
     int admitted;    /* number of these groups with a new member */
     uint64_t random;
 } world;
@@ -73,7 +74,7 @@ static void meet(int a, int b)
 {
     tcp_message state;
     if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING ||
-        /* one of the two does not know the other, an arrival */
+        /* one of the two is an arrival that the other does not know */
         w.vote[a].members <= b || w.vote[b].members <= a)
         return;
     w.met[a][b] = w.met[b][a] = true;
@@ -104,8 +105,8 @@ static void deliver(int from, int to)
     go_to_work(to, before);
 }
 
-/* Member a makes a proposal if it may, even before all members are connected, as after a settling
- * time that was too short. */
+/* Member a makes a proposal if the rules allow it, even if not all members are connected yet. This
+ * happens in reality if the time limit for connections has passed. */
 static void propose(int a)
 {
     tcp_message message;
@@ -123,7 +124,7 @@ static void begin_vote(int a)
     if (w.mode[a] == DEAD)
         return;
     part_from_all(a);
-    if (w.mode[a] == AT_WORK) /* it forgets the arrival of an earlier vote */
+    if (w.mode[a] == AT_WORK) /* forgets the arrival of an earlier vote */
         w.vote[a].arrivals = (tcp_set){{0}};
     w.mode[a] = VOTING;
     tcp_vote_begin(&w.vote[a], &(tcp_set){{0}});
@@ -161,7 +162,7 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return inside;
 }
 
-/* If a group is at work, an arrival comes, and most members of the group are told of it. */
+/* If a group is at work, an arrival comes. Most members of the group are told about the arrival. */
 static void come(void)
 {
     const int n = w.members;
@@ -189,8 +190,8 @@ static void come(void)
         deliver((int)draw((unsigned)w.members), (int)draw((unsigned)w.members));
 }
 
-/* Checks that all groups that are ever at work follow one another: no group is at work together
- * with an earlier one. Without arrivals, each group is a subset of the group before it. */
+/* Checks that all groups that are ever at work follow one another: no group is at work at the same
+ * time as an earlier group. Without arrivals, each group must be a subset of the previous group. */
 static void check_row(unsigned seed)
 {
     for (int a = 0; a < w.members; a++) {
@@ -264,7 +265,7 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
     assert_in_range(admitted, draws / 20, INT32_MAX);
 }
 
-/* ---- with everybody at his best -------------------------------------------------------------- */
+/* ---- cases without chance -------------------------------------------------------------------- */
 
 /* Lets the members in `alive` (one bit for each member) vote until no message is left. Returns the
  * members that continue. */
@@ -337,9 +338,8 @@ static void one_after_the_other_is_lost_until_one_is_left(void **state)
     end_world();
 }
 
-/* The arrival, number 3, becomes a member if all members know it. From then on it counts for
- * quorums.
- */
+/* The arrival, number 3, becomes a member if all members know the arrival. From then on it counts
+ * for quorums. */
 static void an_arrival_is_let_in_where_all_know_of_it(void **state)
 {
     (void)state;
@@ -362,7 +362,8 @@ static void an_arrival_is_let_in_where_all_know_of_it(void **state)
     }
 }
 
-/* Member 2 was stopped while the others went on. It continues while they hold another vote. */
+/* Member 2 was stopped while the others went on. Member 2 continues while the others hold another
+ * vote. */
 static void one_that_comes_back_is_not_let_in(void **state)
 {
     (void)state;

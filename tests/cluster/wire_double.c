@@ -49,8 +49,8 @@ struct wire_world {
     uint64_t delay_ns, random, bytes_per_s;
     /* The clock of the progress threads (wire_world_own_clock); 0: they use the machine's clock. */
     _Atomic uint64_t own_ns;
-    /* the member's transport is open; the member has polled in vain since the clock last
-     * advanced */
+    /* `open`: the member's transport is open; `polled`: the member has polled without result since
+     * the clock last advanced */
     bool open[WIRE_MOST], polled[WIRE_MOST];
 };
 
@@ -68,8 +68,8 @@ static uint64_t machine_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Notes that a member has polled in vain. Advances the clock if all members have. Returns whether
- * the clock was advanced. */
+/* Stores that a member has polled without result. Advances the clock if all open members have.
+ * Returns whether the clock was advanced. */
 static bool advance(wire_world *w, int member)
 {
     w->polled[member] = true;
@@ -281,8 +281,8 @@ static int post_double(ls_wire *base, ls_transfer *t, ls_error *err)
     return broken ? ls_fail(err, LS_EIO, "the connection broke") : LS_OK;
 }
 
-/* Receives the next message of a lane, if it is due. Returns whether there was one. A message of a
- * wrong length is an error. */
+/* Receives the next message of a lane (from one member to another on one channel), if the message
+ * is due. Returns whether a message was due. A message of a wrong length is an error. */
 static bool take(wire_world *w, lane *l, ls_transfer **ended, int *status, ls_error *err)
 {
     message *m = l->first;

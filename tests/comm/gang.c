@@ -52,7 +52,8 @@ void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards,
 {
     ls_error err;
     memset(g, 0, sizeof *g);
-    /* The arena is cut like the arena of a model: two parameters and a tail. */
+    /* The arena is divided like the arena of a model: two parameters, and the tail (a few floats
+     * after the parameters). */
     g->segments[1] = floats / 32 * 16;
     g->segments[2] = floats - 16;
     g->segments[3] = floats;

@@ -16,10 +16,11 @@
 #include <cmocka.h>
 
 #define SHARDS_MOST 16
-/* several steps, so that a step begins with the memory that the step before has used */
+/* several steps, so that a step begins with memory that the previous step has used */
 #define STEPS 3
 
-/* Writes numbers of very different sizes, so that another order of additions gives other bits. */
+/* Writes numbers of very different sizes, so that another sequence of additions gives other
+ * bits. */
 static void fill_step(float *leaf, int shard, size_t floats, void *user)
 {
     const uint32_t step = *(const uint32_t *)user;
@@ -92,16 +93,17 @@ static void run_steps(gang_member *m)
     }
 }
 
-/* The memory of the total: an array of each rank, written at once or in pieces; an array that all
- * ranks share; or, with one rank, the array of its first partial sum. */
+/* The memory of the total: an array of each rank (OWN), also written in pieces (BY_PIECES); an
+ * array that all ranks share (OF_GROUP); or, with one rank, the array of its first partial sum
+ * (IN_PLACE). */
 typedef enum sum_place { OWN, BY_PIECES, OF_GROUP, IN_PLACE } sum_place;
 
-/* How members add their own shards (comm/comm.h): without spread mode, in spread mode, or with
- * dealt shards. */
+/* How ranks add their own shards (comm/comm.h): without spread mode (COPIED), in spread mode
+ * (SPREAD), or with dealt shards (DEALT). */
 typedef enum fold_form { COPIED, SPREAD, DEALT } fold_form;
 
-/* Replaces the totals of all members by totals in `place`; if `back`, restores the members' own
- * totals. */
+/* Replaces the totals of all gang members by totals in `place`. If `back` is true, restores the
+ * gang members' own totals. */
 static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, bool back)
 {
     for (int r = 0; r < g->desc.ranks; r++) {
@@ -228,8 +230,8 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
     }
 }
 
-/* If sums were computed from left to right instead of in the tree's order, the tests above would
- * fail. */
+/* Checks that the tests above can fail: sums from left to right differ from sums in the tree's
+ * order. */
 static void a_tree_that_is_broken_on_purpose_gives_other_bits(void **state)
 {
     const size_t floats = 16 * 21;
@@ -363,8 +365,8 @@ static void a_high_stack_is_added_up_as_the_tree_is(void **state)
     device->ops->close(device);
 }
 
-/* Pushes leaves on a random side until all shards of `reach` have been pushed. At any time all
- * entries of the stack are nodes of the tree, with the tree's bits. */
+/* Pushes shards, each on a random side, until all shards of `reach` have been pushed. Checks after
+ * each push that every entry of the stack is a node of the tree, with the tree's bits. */
 static void push_at_both_ends(ls_fold *fold, ls_span reach, int first, const float *leaves,
                               size_t floats, uint32_t seed)
 {
@@ -446,8 +448,8 @@ static void a_device_that_cannot_add_is_no_sum(void **state)
     real->close(device);
 }
 
-/* With the largest number of leaves and the ranges that need the most entries, the stack has room
- * for all entries. */
+/* Checks that the stack has room for all entries, with the largest number of leaves and the ranges
+ * that need the most entries. */
 static void a_spread_fold_keeps_few_parts(void **state)
 {
     static const ls_span ranges[] = {{0, 65536}, {1, 65536},     {1, 65535}, {3, 65533},

@@ -1,5 +1,5 @@
 /* Tests the start-up check of a group of workers (merge/group.h). The check must find every planted
- * fault, and must report none in a group without faults. */
+ * fault, and must succeed in a group without faults. */
 #include "comm/gang.h"
 #include "merge/group.h"
 #include "runner.h"
@@ -79,8 +79,7 @@ static void sound_groups_pass_and_can_be_used(void **state)
 
 /* ---- memory that fails ---- */
 
-/* Memory that behaves like a chip with a broken address line: page 5 is the same memory as page
- * 3. */
+/* Memory that behaves like a chip with a broken address line: pages 3 and 5 are the same memory. */
 typedef struct bad_memory {
     FILE *file;
     char *base;
@@ -124,7 +123,7 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
             const gang_member *m = &g.member[r];
             if (m->status == LS_EABORTED)
                 continue;
-            /* The value that was written last is read at the wrong address as well. */
+            /* The value that was written last is also read at the other address. */
             snprintf(start, sizeof start, "start-up check: ref(%d) (rank %d) read 0x", r, r);
             snprintf(end, sizeof end, " from ref(1) (rank 1) at float %zu: expected 0x",
                      3 * bad.page / sizeof(float));
@@ -145,8 +144,8 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
 /* ---- memory that is wrong for a moment ---- */
 
 /* One piece of the check's memory, followed by an inaccessible page. After the piece has been
- * written, one of its pages is damaged; before the page is read for the second time, it is
- * restored. Faults on inaccessible pages tell the test when to do so. */
+ * written, the test damages one of its pages. It restores this page before the page is read for the
+ * second time. Page faults on inaccessible pages tell the test when to do this. */
 static struct {
     char *base;
     size_t page, pages;
@@ -200,8 +199,8 @@ static void what_is_wrong_for_a_moment_is_found_and_read_no_further(void **state
 
 /* ---- one total ---- */
 
-/* If all ranks share one total, the ranks write their patterns to `scratch`. The `scratch` of one
- * rank is faulty. */
+/* If all ranks share one total, the ranks write their patterns to the array `scratch`. Here the
+ * `scratch` of one rank is faulty. */
 static void memory_is_checked_where_all_have_one_total(void **state)
 {
     enum { RANKS = 3, PAGES = 8 };

@@ -1,6 +1,6 @@
-/* Tests the loss of workers: a group is aborted, a worker returns too late, and the remaining
- * workers form a new group and continue with bit-identical results. The workers are threads of a
- * worker pool and use the reference back end. */
+/* Tests the loss of workers. A group is aborted, a worker stalls and continues too late, and the
+ * remaining workers form a new group and continue with bit-identical results. The workers are
+ * threads of a worker pool and use the reference back end. */
 #include "base/host.h"
 #include "comm/gang.h"
 #include "device/registry.h"
@@ -36,7 +36,7 @@ static void nap_us(long us)
 /* The point of a step at which a worker stalls. */
 enum stall { NOWHERE, BEFORE_THE_MERGE, AFTER_THE_MERGE };
 
-/* Data of one worker. While the worker runs a job, only that job writes them. */
+/* Data of one worker. While the worker runs a job, only the job writes these data. */
 typedef struct worker_data {
     int rank;
     ls_device *device;
@@ -58,7 +58,7 @@ typedef struct workers {
     ls_pool *pool;
     ls_comm_group *group;
     size_t segments[2];
-    /* old groups, which are kept because a stalled rank may continue in them */
+    /* old groups, which are kept because a stalled rank can continue in them */
     ls_comm_group *old[WORKERS + 1];
     int old_count;
     int step;
@@ -148,7 +148,7 @@ static int do_step(const ls_worker *w, void *arg, ls_error *err)
         while (!atomic_load(&m->released))
             nap_us(100);
     }
-    /* a worker that continues does not know what the others have done meanwhile */
+    /* a worker that has stalled does not know what the others have done meanwhile */
     if (atomic_load(&m->stall) != NOWHERE)
         m->late_status = merge(m, m->comm->group->type, 0, NULL);
     return LS_OK; /* the error is stored in the worker's data */
@@ -203,7 +203,7 @@ static void workers_begin(workers *c, const ls_comm_type *type)
     form_group(c);
 }
 
-/* Ends the test; all stalled workers must have continued before. */
+/* Ends the test. All stalled workers must have continued before this call. */
 static void workers_end(workers *c)
 {
     for (int w = 0; w < WORKERS; w++)
@@ -259,7 +259,7 @@ static void wait_for_all_but(const workers *c, int victim)
             nap_us(50);
 }
 
-/* Forms a group of the remaining workers. The old group is kept, because the stalled rank may
+/* Forms a group of the remaining workers. The old group is kept, because the stalled rank can
  * continue in it. */
 static void regroup_without(workers *c, int victim)
 {
@@ -287,8 +287,8 @@ static int names(const char *text, int rank)
     return missing && strstr(missing, wanted);
 }
 
-/* Runs a step in which the victim stalls. The others notice by a time-out, or because the group is
- * aborted. Returns whether the step was done. */
+/* Runs a step in which the worker `victim` stalls. The others notice the stall by a time-out, or
+ * because the group is aborted. Returns whether the step was done. */
 static int lose_in_step(workers *c, int victim, enum stall where, int by_timeout)
 {
     worker_data *m = &c->worker[victim];
@@ -334,8 +334,8 @@ static int pick(const workers *c, unsigned *seed)
     }
 }
 
-/* Runs several steps. In some of them a worker stalls; it continues while the others regroup, or
- * some steps later. */
+/* Runs several steps. In some steps a worker stalls; it continues while the others regroup, or some
+ * steps later. */
 static void run_with_losses(const ls_comm_type *type, unsigned seed)
 {
     workers c;
@@ -348,7 +348,7 @@ static void run_with_losses(const ls_comm_type *type, unsigned seed)
             c.worker[victim].lost = 1;
             if (done)
                 expect_the_sum(&c);
-            if (early) /* it continues while the others go on */
+            if (early) /* the victim continues while the others go on */
                 atomic_store(&c.worker[victim].released, 1);
             regroup_without(&c, victim);
             if (done)
@@ -410,7 +410,7 @@ static void the_time_limit_can_be_set_at_any_time(void **state)
         for (int r = 0; r < 4; r++)
             assert_int_equal(g.member[r].status, LS_OK);
         g.desc.type->set_timeout(g.group, 30 * MS);
-        /* returns; without the time limit it would wait for ever */
+        /* returns because of the time limit */
         gang_run(&g, merge_ones_but_rank_two);
         for (int r = 0; r < 4; r++)
             if (r != 2 && g.member[r].status == LS_ETIMEDOUT) {
@@ -465,7 +465,7 @@ static void aborted_groups_are_left_and_replaced(void **state)
     }
 }
 
-/* ---- ranks that may still read ---- */
+/* ---- ranks that can still read ---- */
 
 static _Atomic int may_go_on;
 
@@ -513,7 +513,7 @@ static void a_rank_in_a_merge_may_read_until_it_meets_the_others(void **state)
     for (int t = 0; ls_comm_types()[t]; t++) {
         gang_begin(&g, ls_comm_types()[t], 2, 2, 64, UINT64_MAX);
         gang_run(&g, merge_ones);
-        /* rank 0 may still begin another merge */
+        /* it is possible that rank 0 begins another merge */
         assert_int_equal(g.desc.type->may_read(g.group, 0), 1);
         g.desc.type->abort(g.group);
         assert_int_equal(g.desc.type->may_read(g.group, 0), 0);

@@ -1,38 +1,42 @@
-/* The admission of a host to a run (docs/faults.md, src/train/admit.c), with one loss.
+/* The admission of a host to a run (docs/faults.md, src/train/admit.c), with one loss of a host. A
+ * *member* is a process of the run; the *newcomer* is the process that is to be admitted.
  *
- * Members of a group work in exchanges: each sends its part to each other member, one after the
- * other, and an exchange is complete on a member when the parts of all have arrived there. A member
- * that dies in between has sent its part to some and not to others, so an exchange may be complete
- * on one member and fail on another. An epoch is one step here, the sum over SHARDS shards. At its
- * end the members exchange whether a newcomer waits (ARRIVALS). If so, they announce that they all
- * know (HEADS) and vote, with the newcomer among them.
+ * The members of a *group* work in *exchanges*. In an exchange each member sends its part to each
+ * other member, one after another. The exchange is complete on a member when the parts of all
+ * members have arrived at this member. A member that dies during its sends has sent its part only
+ * to some members. Therefore an exchange can be complete on one member and fail on another.
  *
- * The vote is that of src/tcp/vote.h, with the rules of the quorum, but what a member says of its
- * state is known to the others at once. The lowest member proposes, all that are named accept, then
- * the proposer forms the group and tells the others one after the other. A ballot says which member
- * is new in its group. In a group with a new member the state is sent (STATE) and the start is
- * agreed (BEGIN); in any other group the members compare what they have done (DEEDS), and those
- * that lack something adopt it from the most advanced one.
+ * In this model an epoch is one step, the sum over SHARDS shards. At the end of an epoch the
+ * members exchange whether a newcomer waits (ARRIVALS). If one waits, the members tell each other
+ * that they know this (HEADS). Then they vote, together with the newcomer.
  *
- * LOSSES processes die, at any time from the end of the first epoch on: any member, or the newcomer.
- * SLOW members are left out of a vote although they are alive. The newcomer may always come too
- * late. There are no time limits and no connections in the model: no voter suspects a proposer that
- * is slow (suspect_silent in src/tcp/regroup.c; its test is in tests/cluster/test_tcp.c).
+ * The vote has the rules of src/tcp/vote.h, but here each member knows the states of the others at
+ * once. The lowest-numbered member proposes a group, and all members of the proposed group accept.
+ * Then the proposer forms the group and tells the others, one after another. A *ballot* is a
+ * proposed group; it says which member is new in the group. In a group with a new member the state
+ * of the run is sent (STATE), and the members agree to begin (BEGIN). In any other group the
+ * members compare what they have done (DEEDS), and members that lack something adopt it from the
+ * most advanced member.
+ *
+ * LOSSES processes (members or the newcomer) die, at any time from the end of the first epoch on.
+ * SLOW members are left out of a vote although they are alive. The newcomer can come too late. The
+ * model has no time limits and no connections. Therefore no voter suspects a slow proposer.
+ * (suspect_silent in src/tcp/regroup.c does this, and tests/cluster/test_tcp.c tests it.)
  *
  * Checked:
- *   - members that exchange something exchange the same thing, about the same step;
- *   - each step is the sum of every shard, each once, and is applied once, in order;
+ *   - in an exchange all members send the same kind of part, for the same step;
+ *   - each step is the sum of all shards, each counted once, and is applied once, in sequence;
  *   - a newcomer that takes part in a step has the state of the run;
- *   - a run that has lost one host goes on, unless the rule of the quorum forbids it, and all that
- *     end it have done all steps;
- *   - nobody waits for ever: an end in which a process still waits is an invalid end state.
+ *   - a run that has lost one host goes on, unless the rule of the quorum forbids it;
+ *   - all members that end the run normally have done all steps;
+ *   - no process waits for ever: an end in which a process still waits is an invalid end state.
  *
  * Planted bugs: BUG_WORKS_AT_ONCE (a newcomer begins without the state), BUG_ONE_KNOWS (a proposer
- * includes a newcomer that another voter does not know), BUG_FRESH_TO_ME (a member calls a newcomer
- * new if it is new to it, whatever the ballot says), BUG_NO_ROUNDS (the end of an epoch that others
- * have left behind is not adopted), BUG_LEAVES_UNHEARD (a newcomer leaves before it has voted, so
- * that two hosts are lost at once).
- */
+ * includes a newcomer that another voter does not know), BUG_FRESH_TO_ME (a member calls the
+ * newcomer new because the newcomer was not in the member's own last group, even if the ballot does
+ * not call it new), BUG_NO_ROUNDS (a member does not adopt that others have completed the end of an
+ * epoch), BUG_LEAVES_UNHEARD (a newcomer leaves before it has voted; then two hosts are lost at
+ * once). */
 #ifndef OLD
 #define OLD 2 /* members at the start; one more comes */
 #endif
@@ -52,7 +56,7 @@
 #define GROUPS 8
 #define BIT(i) (1 << (i))
 
-/* What is exchanged. */
+/* Kinds of exchanges. */
 #define STEP 1
 #define ARRIVALS 2
 #define HEADS 3
@@ -61,52 +65,53 @@
 #define DEEDS 6
 #define END 7
 
-/* ---- ballots: what a proposal says does not change ------------------------------------------- */
+/* ---- ballots: set, basis, fresh and by of a ballot do not change ----------------------------- */
 
-byte set[GROUPS];   /* members of the group */
-byte basis[GROUPS]; /* group that it follows */
-bool fresh[GROUPS]; /* the newcomer is new in it */
-byte by[GROUPS];    /* its proposer */
-byte accepted[GROUPS];
-byte told[GROUPS];  /* members to which the proposer has said that the group is formed */
+byte set[GROUPS];      /* members of the group */
+byte basis[GROUPS];    /* formed group that the group follows */
+bool fresh[GROUPS];    /* the newcomer is new in the group */
+byte by[GROUPS];       /* the group's proposer */
+byte accepted[GROUPS]; /* members that have accepted the group */
+byte told[GROUPS];     /* members that the proposer has told that the group is formed */
 byte ballots = 1;
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-byte alive;          /* a bit each */
+byte alive;          /* processes that are alive, a bit each */
 byte voting;         /* members that take part in a vote */
-byte knows;          /* voters that know of the newcomer from the exchange of arrivals */
+byte knows;          /* voters that know the newcomer from the exchange ARRIVALS */
 byte formed[ALL];    /* the last group that the member knows to be formed */
-byte tried[ALL];     /* groups that it has accepted after that, a bit each */
-byte steps[ALL];     /* steps that it has applied */
-byte rounds[ALL];    /* ends of epochs that it has left behind */
+byte tried[ALL];     /* groups that the member has accepted after `formed`, a bit each */
+byte steps[ALL];     /* number of steps that the member has applied */
+byte rounds[ALL];    /* number of ends of epochs that the member has completed */
 
-/* The exchange in which a member is, and the next one, of which parts may have come already. */
-byte turn[ALL];
-byte got[ALL * 2];   /* senders */
-byte what[ALL * 2];
-byte value[ALL * 2]; /* the largest one that was sent */
-byte shards[ALL * 2];
+/* Two slots for each member: the exchange in which the member is, and the next exchange, of which
+ * parts can have arrived already. */
+byte turn[ALL];       /* slot of the present exchange */
+byte got[ALL * 2];    /* members whose parts have arrived */
+byte what[ALL * 2];   /* kind of the exchange */
+byte value[ALL * 2];  /* the largest value that was sent */
+byte shards[ALL * 2]; /* STEP: shards that are in the parts that have arrived */
 
 /* ---- the newcomer ---------------------------------------------------------------------------- */
 
 byte called = NOBODY; /* the member at which the newcomer waits */
-bool invited;        /* that member has said what the newcomer needs for the vote */
-byte invitation;     /* the group that is followed */
+bool invited;        /* `called` has told the newcomer what it needs for the vote */
+byte invitation;     /* the formed group that the next group follows */
 
-/* ---- what an observer knows ------------------------------------------------------------------ */
+/* ---- for the assertions, and what can still happen ------------------------------------------- */
 
-byte losses = LOSSES;
-byte slow = SLOW;
-byte lost;           /* members that died */
-byte left_out;
-byte finished, stopped; /* members that ended with all steps, and those that may not go on */
-byte ended;
-bool agrees;
+byte losses = LOSSES; /* number of processes that can still die */
+byte slow = SLOW;     /* number of members that can still be left out */
+byte lost;            /* processes that died, a bit each */
+byte left_out;        /* members that the others do not wait for */
+byte finished, stopped; /* members that ended with all steps; members that must not go on */
+byte ended;           /* number of processes that have ended */
+bool agrees;          /* result of send_part */
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* The rules of tcp/vote.c, as C, because they are conditions of the state alone. */
+/* The rules of tcp/vote.c, written in C, because they are functions of the state alone. */
 c_code {
     static int has(int s, int i) { return s >> i & 1; }
     static int lowest(int s) { return __builtin_ctz(s | 1 << 30); }
@@ -120,7 +125,7 @@ c_code {
         return twice > all || (twice == all && has(part, lowest(whole)));
     }
 
-    /* The last group that a voter knows to be formed. */
+    /* Returns the newest group that any voter knows to be formed. */
     static int last_group(void)
     {
         int last = 0;
@@ -130,7 +135,8 @@ c_code {
         return last;
     }
 
-    /* Members of the last group that are here, and the newcomer if every voter knows of it. */
+    /* Returns the voters that are members of the last group, and the newcomer if every voter knows
+     * the newcomer. */
     static int left_of(int me)
     {
         const int last = last_group();
@@ -141,13 +147,14 @@ c_code {
         return here() & (now.set[last] | (all_know && now.formed[NEW] == last ? 1 << NEW : 0));
     }
 
-    /* All of the last group are here, dead, or left out. */
+    /* Returns whether every member of the last group votes, is dead, or is left out. */
     static int is_settled(void)
     {
         return (now.set[last_group()] & now.alive & ~now.voting & ~now.left_out) == 0;
     }
 
-    /* Whether this member may be in a group that follows the group `follows`. */
+    /* Returns whether the member `me` may accept a group with the members `who` that follows the
+     * group `follows`. */
     static int allows(int me, int who, int follows)
     {
         int ok = has(who, me) && follows >= now.formed[me];
@@ -156,7 +163,8 @@ c_code {
         return ok;
     }
 
-    /* Its own last proposal is in progress: nobody who is to accept it has gone. */
+    /* Returns whether the member's own last proposal is in progress: all members that have to
+     * accept it still vote. */
     static int is_proposing(int me)
     {
         const int t = highest(now.tried[me]);
@@ -182,7 +190,8 @@ c_code {
         now.tried[me] |= 1 << g;
     }
 
-    /* The newest proposal, if this member has to answer it and accepts it; else 0. */
+    /* Returns the newest proposal if this member may accept it and has not answered it yet; else
+     * 0. */
     static int acceptable(int me)
     {
         const int g = now.ballots - 1;
@@ -193,7 +202,7 @@ c_code {
                (now.set[g] & ~mine) == 0 && allows(me, now.set[g], now.basis[g]) ? g : 0;
     }
 
-    /* Its own proposal, if all have accepted it; else 0. */
+    /* Returns the member's own proposal if all its members have accepted it; else 0. */
     static int agreed(int me)
     {
         const int t = highest(now.tried[me]);
@@ -201,7 +210,8 @@ c_code {
                now.accepted[t] == now.set[t] ? t : 0;
     }
 
-    /* Another one's proposal, if its proposer has said that it is formed; else 0. */
+    /* Returns the proposal of another member if that member has told this one that the group is
+     * formed; else 0. */
     static int heard(int me)
     {
         const int t = highest(now.tried[me]);
@@ -209,7 +219,8 @@ c_code {
                has(now.told[t], me) ? t : 0;
     }
 
-    /* This member can be in no group any more. The newcomer has no part in those before its own. */
+    /* Returns whether this member can be in no group any more. (The newcomer is in no group before
+     * its own.) */
     static int is_hopeless(int me)
     {
         const int last = last_group(), left = left_of(me);
@@ -241,7 +252,8 @@ c_code {
         return all;
     }
 
-    /* A member of this group can be seen to work in it no longer. */
+    /* Returns whether this member can notice that another member of its group has died or has left
+     * the group. */
     static int loss_is_seen(int me)
     {
         const int g = now.formed[me];
@@ -253,7 +265,7 @@ c_code {
         return 0;
     }
 
-    /* ---- exchanges: a part arrives at member `to` -------------------------------------------- */
+    /* ---- exchanges --------------------------------------------------------------------------- */
 
     static int part_of(int me)
     {
@@ -264,7 +276,8 @@ c_code {
         return rank < SHARDS ? 1 << rank : 0;
     }
 
-    /* Returns false if the two do not do the same. */
+    /* Delivers this member's part to member `to`. Returns 0 if the two members are not in the same
+     * exchange. */
     static int send_part(int me, int to, int kind, int own)
     {
         const int slot = 2 * to + now.turn[me] % 2;
@@ -286,7 +299,8 @@ c_code {
         return is_alive(me) && now.got[2 * me + now.turn[me] % 2] == now.set[now.formed[me]];
     }
 
-    /* Takes the result of a complete exchange; −1: a shard is missing from a sum. */
+    /* Returns the result of a complete exchange, and goes to the next exchange. −1: a shard is
+     * missing from a sum. */
     static int take_result(int me)
     {
         const int slot = 2 * me + now.turn[me] % 2;
@@ -313,14 +327,15 @@ c_code {
     :: else                                                                                        \
     fi
 
-/* An exchange: `ok` if it is complete here; `result` is the largest value that was sent. */
+/* An exchange of kind `k` with this member's value `v`. Sets `ok` if it is complete on this member,
+ * and `result` to the largest value that was sent. */
 inline exchange(k, v)
 {
     atomic { kind = k; own = v; to = 0; result = 0; ok = true }
     do
     :: atomic {
            IS_ALIVE(me) && to < ALL ->
-           do /* its own part costs no message, and neither does who is not in the group */
+           do /* no message to itself, and none to processes outside the group */
            :: to < ALL && (to == me || !(set[formed[me]] & BIT(to))) ->
                SEND(to == me);
                to++
@@ -347,7 +362,8 @@ inline exchange(k, v)
 
 #define ALIVE_AND_VOTING (IS_ALIVE(me) && (voting & BIT(me)))
 
-/* Votes until this member is connected in a new group. Goes to `no_part` if it can be in none. */
+/* Votes until this member is connected to all members of a new group. Goes to `no_part` if this
+ * member can be in no group. `of_newcomer`: the vote is about the newcomer. */
 inline vote(of_newcomer)
 {
     atomic {
@@ -372,7 +388,7 @@ inline vote(of_newcomer)
            assert(ballots < GROUPS);
            c_code { propose(Phost->me); } }
     :: atomic { c_expr { agreed (Phost->me) } -> c_code { form(Phost->me, agreed(Phost->me)); } }
-    :: atomic { IS_ALIVE(me) && HAS_TO_TELL -> /* it tells one after the other */
+    :: atomic { IS_ALIVE(me) && HAS_TO_TELL -> /* tells the members one after another */
            told[formed[me]] = told[formed[me]] | (told[formed[me]] + 1) }
     :: atomic { c_expr { heard (Phost->me) } -> c_code { form(Phost->me, heard(Phost->me)); } }
     :: atomic { c_expr { is_connected (Phost->me) } -> break }
@@ -384,7 +400,7 @@ inline vote(of_newcomer)
     od
 }
 
-/* Progress of a member: steps, then ends of epochs that it has left behind. */
+/* Progress of a member: number of steps, then number of ends of epochs that it has completed. */
 #define DONE (steps[me] * 8 + rounds[me])
 
 inline adopt()
@@ -525,7 +541,8 @@ no_part:
 gone:
     atomic {
         ended++;
-        /* One loss is survived, by two hosts if it is not the first that is lost. */
+        /* The run survives one loss. A run of two hosts survives it if the first host is not
+         * lost. */
         assert(ended < ALL || finished || (OLD == 2 && (lost & 1)) || SLOW > 0 || LOSSES > 1)
     }
 }
@@ -542,7 +559,7 @@ inline select_one()
     fi
 }
 
-/* Losses, and members that the others do not wait for. */
+/* Decides when processes die, and which members the others do not wait for. */
 proctype fate()
 {
     byte i;
@@ -570,7 +587,7 @@ init
 {
     atomic {
         set[0] = BIT(OLD) - 1;
-        steps[0] = 1; /* the first epoch is done: a newcomer may have called */
+        steps[0] = 1; /* The first epoch is done. A newcomer can have called. */
         steps[1] = 1;
 #if OLD > 2
         steps[2] = 1;

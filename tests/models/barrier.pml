@@ -1,17 +1,21 @@
-/* The barrier whose every round ends the same way for all (src/sync/barrier.c): one word holds the
- * round, how many ranks have arrived, and the abort bit; the last arrival, an abort, or the first
- * rank whose deadline passes decides, each with one exchange of that word.
+/* The barrier (src/sync/barrier.c). *Ranks* are the threads that meet at it. Each round ends in the
+ * same way for all ranks. One word contains the number of the round, the number of ranks that have
+ * arrived, and the abort bit. How a round ends is decided by one exchange of that word, which is
+ * made by the first of these:
  *
- * Checked: in each round all ranks return LS_OK or none does, with aborts and (with -DDEADLINES)
- * deadlines and missing ranks at any time; without them, nobody waits for ever, lost wake-ups
- * included. Loops of compare-and-exchange are one step here: an exchange that fails changes
- * nothing.
+ * - the rank that arrives last;
+ * - a thread that aborts;
+ * - the first rank whose deadline passes.
  *
- * Sequential consistency only: see park.pml.
+ * Checked: in each round all ranks return LS_OK or none does. Aborts can happen at any time; with
+ * -DDEADLINES deadlines can pass and ranks can be missing at any time. Without -DDEADLINES no rank
+ * waits for ever, so no wake-up is lost. A loop of compare-and-exchange is one step in this model,
+ * because an exchange that fails changes nothing.
+ *
+ * The model assumes sequential consistency (see park.pml).
  *
  * Planted bugs: BUG_ABORT_FIRST, BUG_TWO_STEPS, BUG_LATE_ARRIVAL, BUG_LOST_ARRIVAL,
- * BUG_RELEASE_WITHOUT_WAKE, BUG_ABORT_WITHOUT_WAKE, BUG_NO_SECOND_LOOK.
- */
+ * BUG_RELEASE_WITHOUT_WAKE, BUG_ABORT_WITHOUT_WAKE, BUG_NO_SECOND_LOOK. */
 #ifndef RANKS
 #define RANKS 3
 #endif
@@ -20,23 +24,23 @@
 
 #define ROUNDS 2
 
-/* The word. */
+/* The fields of the word. */
 byte round;
 byte arrived;
 bool aborted;
 park_word park;
 
-/* What an observer knows: how each round ended for whom. */
+/* For the assertions: a rank has passed round i; a rank was refused in round i. */
 bool passed[ROUNDS];
 bool refused[ROUNDS];
 
 #define UNDECIDED (round == mine && !aborted)
 
-/* In C the compare-and-exchange of arrive(). */
+/* The compare-and-exchange of the C function arrive(). */
 inline arrive()
 {
 #ifdef BUG_LOST_ARRIVAL
-    count = arrived; /* a load and a store in place of the exchange */
+    count = arrived; /* the bug: a load and a store instead of the exchange */
 #endif
     d_step {
 #ifdef BUG_LATE_ARRIVAL
@@ -62,7 +66,8 @@ inline arrive()
     }
 }
 
-/* What the rank that waited makes of the word. */
+/* A rank that has waited reads the word: sets `decided` if the round has ended, and `ok` if it has
+ * ended with success. */
 inline look()
 {
     d_step {
@@ -108,7 +113,7 @@ active [RANKS] proctype rank()
     :: mine < ROUNDS ->
 #ifdef DEADLINES
         if
-        :: true -> break /* it never comes */
+        :: true -> break /* this rank never arrives */
         :: true
         fi;
 #endif

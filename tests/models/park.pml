@@ -1,19 +1,21 @@
-/* Parking (src/sync/park.h), shared by the models of what sleeps on it.
+/* Parking (src/sync/park.h): a thread sleeps until another thread wakes it. The models of the ring
+ * and of the barrier include this file.
  *
- * The word's lowest bit says that somebody announced itself, the bits above count the wake-ups. A
- * futex call sleeps only if the word still holds the key, in one step of the kernel's.
+ * The lowest bit of the park's word says that a thread has announced that it is about to sleep. The
+ * bits above count the wake-ups. The *key* is the value of the word after the announcement. The
+ * futex call compares the word with the key and sleeps only if they are equal, in one step of the
+ * kernel.
  *
- * Each step below is one atomic operation of the C code. Spin interleaves them in every order, but
- * always as if there were one memory that all see at once: sequential consistency. What weaker
- * memory does to ring, barrier and park is for tests/sync (test_park_model.c,
- * weakened_orders.sh) to show.
- */
+ * Each step below is one atomic operation of the C code. Spin interleaves the steps of all
+ * processes in every sequence, but always with sequential consistency: every process sees every
+ * write at once. The effects of weaker memory orders on ring, barrier and park are tested in
+ * tests/sync (test_park_model.c, weakened_orders.sh). */
 typedef park_word {
     byte word;
-    bool asleep[SLEEPERS]; /* by the process's number: who sleeps on it */
+    bool asleep[SLEEPERS]; /* by the number of a process: this process sleeps on the word */
 };
 
-/* Announces the caller; `key` is what it may sleep on. */
+/* Announces that the calling process is about to sleep, and sets `key`. */
 inline park_prepare(park, key)
 {
     d_step {
@@ -22,8 +24,8 @@ inline park_prepare(park, key)
     }
 }
 
-/* Sleeps if the word is still the key; returns when woken. With DEADLINES it may return at any
- * time, and then `late` is set. */
+/* Sleeps if the word is still equal to the key, until another process wakes this one. With
+ * DEADLINES it can also return at any earlier time, and then sets `late`. */
 inline park_sleep(park, key, me, late)
 {
     park.asleep[me] = (park.word == key);
@@ -35,7 +37,8 @@ inline park_sleep(park, key, me, late)
     fi
 }
 
-/* Looks for announcements, and wakes everybody if there is one. `seen` is the caller's. */
+/* Looks for an announcement, and wakes all sleepers if there is one. `seen`: a variable of the
+ * calling process. */
 inline park_wake(park, seen)
 {
     seen = park.word;
@@ -51,7 +54,7 @@ inline park_wake(park, seen)
                 od;
                 park_index = 0;
             }
-        :: else /* another waker was faster: it wakes the same sleepers */
+        :: else /* another process has changed the word first, and wakes the same sleepers */
         fi
     :: else
     fi

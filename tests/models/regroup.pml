@@ -1,32 +1,41 @@
-/* A step, its commit point, and what happens when a worker is lost (src/engine, src/comm).
+/* The steps of a run, their commit points, and what happens when a worker is lost (src/engine,
+ * src/comm).
  *
- * Workers hold contiguous shards of each step's minibatch. For a step each computes its shards,
- * publishes them, meets the others, adds up what all published, and meets them again: that last
- * meeting is the commit point. Released, it applies the sum; aborted, it drops it. Then it reports.
- * Two steps are in flight. A meeting is the barrier of barrier.pml: one word decides.
+ * Workers hold contiguous shards of each step's minibatch. In a step each worker computes its
+ * shards, publishes their sum, and meets the other workers. Then it adds up what all workers have
+ * published, and meets them again: this second meeting is the *commit point*. If the worker is
+ * released from it, it applies the sum. If the meeting is aborted, it drops the sum. Then it
+ * reports. Up to two steps are in flight: sent to the workers and not yet reported. A meeting is a
+ * round of the barrier in barrier.pml; one word decides how it ends.
  *
- * The coordinator counts a step as done if any worker reports it committed. When a report says
- * otherwise, or does not come before the deadline, it aborts the group, collects a report of every
- * item in flight from every worker that is not quarantined, quarantines those that stay silent,
- * makes a new group for the survivors with ranks and shards of its own, and repeats the first step
- * that is not done. It never uses a group again: a quarantined worker may still wake up in it.
+ * The coordinator counts a step as done if any worker reports that the step was committed. If a
+ * report says that the step was not committed, or does not come before the deadline, the
+ * coordinator
  *
- * Faults, at any point of a worker: it fails (aborts the group, reports, leaves), or it falls
- * silent for ever. A worker may also be slow at any point: then a deadline passes for others, at a
- * barrier or at the coordinator, though it is alive. FAULTS and SLOW bound how often.
+ * - aborts the *group*, the workers that merge with each other;
+ * - collects a report of every step in flight from every worker that is not quarantined;
+ * - *quarantines* the workers that stay silent, that is, never uses them again;
+ * - makes a new group of the survivors, with new ranks and shards;
+ * - repeats the first step that is not done.
  *
- * Checked, where a gradient is the set of shards in it:
- *   - a survivor applies every step once, in order, and each time the sum of all shards, none
- *     missing and none twice: the bits of the undisturbed run;
- *   - no step is applied by some and dropped by others;
- *   - nobody waits for ever: the state graph has no cycles, so that every run comes to an end, and
- *     an end in which somebody still waits is an invalid end state.
+ * It never uses a group again, because a quarantined worker can still wake up in its old group.
  *
- * Sequential consistency only.
+ * Faults can strike a worker at the calls of may_fault: the worker fails (aborts the group,
+ * reports, leaves), or falls silent for ever. A worker can also be slow: then a deadline passes for
+ * another worker at a barrier, or for the coordinator, although the slow worker is alive. FAULTS
+ * and SLOW are the largest numbers of faults and of such deadlines.
+ *
+ * Checked (a gradient is modelled as the set of the shards that it contains):
+ *   - a survivor applies every step once, in sequence, and each time the sum of all shards, each
+ *     counted once (then the weights have the bits of an undisturbed run);
+ *   - no step is applied by some workers and dropped by others;
+ *   - no process waits for ever. (The state graph has no cycles, so every run comes to an end. An
+ *     end in which a process still waits is an invalid end state.)
+ *
+ * The model assumes sequential consistency (see park.pml).
  *
  * Planted bugs: BUG_COMMIT_PER_WORKER, BUG_REGROUP_EARLY, BUG_OLD_RANKS, BUG_REUSED_GROUP,
- * BUG_DONE_BY_ALL, BUG_LATE_REPORT, BUG_NO_DEADLINE.
- */
+ * BUG_DONE_BY_ALL, BUG_LATE_REPORT, BUG_NO_DEADLINE. */
 #ifndef WORKERS
 #define WORKERS 3
 #endif
@@ -45,26 +54,27 @@
 
 /* ---- shared memory ------------------------------------------------------------------------- */
 
-/* A group: its members, frozen, and its barrier's word. */
+/* A group: its members, which do not change, and the fields of its barrier's word. */
 byte members[GROUPS];
 byte rounds[GROUPS];
 byte arrived[GROUPS];
 bool aborted[GROUPS];
 
-byte partial[WORKERS]; /* what a worker published: in its own arena, whatever the group */
+/* Sum that a worker has published, in its own arena, which is the same in every group. */
+byte partial[WORKERS];
 
 mtype = { STEP, STOP };
 mtype = { COMMITTED, ABORTED, FAILED };
 chan inbox[WORKERS] = [IN_FLIGHT] of { mtype, byte, byte };  /* group, step */
 chan report[WORKERS] = [IN_FLIGHT] of { mtype, byte, byte }; /* outcome, group, step */
 
-/* ---- what an observer knows ---------------------------------------------------------------- */
+/* ---- for the assertions, and what can still happen ----------------------------------------- */
 
 byte faults = FAULTS;
 byte slow = SLOW;
-byte silent;             /* workers that fell silent for ever, a bit each */
-byte quarantined;        /* by the coordinator */
-byte applied[WORKERS];   /* steps */
+byte silent;             /* workers that have fallen silent for ever, a bit each */
+byte quarantined;        /* workers that the coordinator has quarantined, a bit each */
+byte applied[WORKERS];   /* number of steps that the worker has applied */
 
 inline count_bits(set, n)
 {
@@ -86,7 +96,7 @@ inline shards_of(w, set, mask)
 
 /* ---- worker -------------------------------------------------------------------------------- */
 
-/* A fault may strike here. */
+/* A fault can strike here. */
 inline may_fault()
 {
     if
@@ -109,8 +119,8 @@ inline may_fault()
 
 #define LAST_MISSING (arrived[g] + 1 == n)
 
-/* ls_barrier_wait: `ok` says whether the round was released. The deadline passes only where
- * somebody of the group is silent or slow. */
+/* ls_barrier_wait: `ok` says whether the round was released. The deadline passes only if a worker
+ * of the group is silent or slow. */
 inline meet()
 {
     d_step {
@@ -159,7 +169,7 @@ inline meet()
     fi
 }
 
-/* Adds up what the members published. `twice`: a shard came from two of them. */
+/* Adds up what the members have published. `twice`: a shard came from two members. */
 inline add_up()
 {
     d_step {
@@ -181,7 +191,7 @@ inline add_up()
     }
 }
 
-/* Fewer states to tell apart. */
+/* Resets variables that are not needed any more, so that Spin has fewer states to distinguish. */
 inline forget()
 {
     g = 0;
@@ -217,7 +227,7 @@ end_of_work:
         fi;
         if
         :: ok ->
-            may_fault(); /* behind the commit point */
+            may_fault(); /* after the commit point */
             atomic {
                 assert(applied[me] == k);
                 assert(total == ALL && !twice);
@@ -261,7 +271,7 @@ inline collect()
            assert(from == group && which == step);
 #endif
            if
-           :: stale -> w-- /* of a step that is repeated: the next report counts */
+           :: stale -> w-- /* the report is about a repeated step: the next report counts */
            :: !stale && outcome == COMMITTED -> committed = true
            :: !stale && outcome == ABORTED -> broken = true; refused = true
            :: !stale && outcome == FAILED -> broken = true; alive = alive & ~(1 << w)
@@ -281,14 +291,14 @@ inline collect()
            give_up();
        }
     fi;
-    /* A moment later: the group may commit in between. */
+    /* A step of its own, because the group can commit between the report and the abort. */
     if
     :: d_step { broken && !aborted[group] -> aborted[group] = true; }
     :: d_step { !broken || aborted[group] -> skip; }
     fi
 }
 
-/* Reads what a worker that was given up reports after all. */
+/* Reads the late report of a worker that was quarantined. */
 inline collect_late()
 {
     atomic {
@@ -307,7 +317,8 @@ inline collect_late()
 #define AWAITED(w) (alive & (1 << (w)))
 #define GIVEN_UP(w) (quarantined & (1 << (w)))
 
-/* Everybody's report of step `step`; then it is done, or it is not. */
+/* Collects the reports of all awaited workers on step `step`. Then the step is done if a worker has
+ * committed it. */
 inline collect_step()
 {
     w = 0;
@@ -330,7 +341,7 @@ inline collect_step()
 #ifdef BUG_DONE_BY_ALL
         committed = committed && !broken;
 #endif
-        assert(!(committed && refused)); /* applied by some, dropped by others */
+        assert(!(committed && refused)); /* not applied by some workers and dropped by others */
         if
         :: committed ->
             assert(done == step);
@@ -342,7 +353,7 @@ inline collect_step()
     }
 }
 
-/* A new group of those who are left. */
+/* Makes a new group of the workers that are alive. */
 inline regroup()
 {
     d_step {
@@ -358,7 +369,7 @@ inline regroup()
     }
 }
 
-/* Inboxes have room for what is in flight, so this does not wait. */
+/* Does not wait, because inboxes have room for all steps in flight. */
 inline send(kind)
 {
     atomic {
@@ -391,7 +402,7 @@ active proctype coordinator()
         collect_step()
     :: done < STEPS && alive && broken ->
 #ifndef BUG_REGROUP_EARLY
-        /* What else is in flight comes back first, from everybody who answers. */
+        /* First collects the reports of all other steps in flight, from all workers that answer. */
         do
         :: step + 1 < sent && alive ->
             step++;

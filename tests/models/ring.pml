@@ -1,16 +1,20 @@
-/* The ring between one producer and one consumer (src/sync/ring.c), with parking on both sides and
- * a third party that may close it at any time; the consumer may stop early.
+/* The ring between one producer and one consumer (src/sync/ring.c), which both can park (sleep, see
+ * park.pml). A third process, the closer, can close the ring at any time. The consumer can stop
+ * early.
  *
- * Checked: items come out once each and in order; a slot is never written while it is read; what
- * was pushed before the close is delivered; "closed" is final; nobody sleeps for ever (a process
- * that cannot end is an invalid end state, which Spin reports). The state graph has no cycles
- * but those of waiting, so that every run ends.
+ * Checked:
  *
- * Sequential consistency only: see park.pml.
+ * - The consumer gets each item once, in the sequence of the pushes.
+ * - A slot is never written while it is read.
+ * - An item that was pushed before the close is delivered.
+ * - After the consumer has been told "closed", no push succeeds.
+ * - No process sleeps for ever. (A process that cannot end is an invalid end state, which Spin
+ *   reports.) The only cycles of the state graph are those of waiting. Therefore every run ends.
+ *
+ * The model assumes sequential consistency (see park.pml).
  *
  * Planted bugs: BUG_CLOSE_APART, BUG_NO_SECOND_LOOK, BUG_WAKE_FIRST, BUG_PUBLISH_FIRST,
- * BUG_FREE_FIRST, BUG_ONE_TOO_MANY, BUG_CLOSE_WAKES_ONE.
- */
+ * BUG_FREE_FIRST, BUG_ONE_TOO_MANY, BUG_CLOSE_WAKES_ONE. */
 #define SLEEPERS 2
 #include "park.pml"
 
@@ -25,7 +29,8 @@
 #define PRODUCER 0
 #define CONSUMER 1
 
-/* One word in C: the count of items pushed, and the closing bit. Both change in one step. */
+/* `tail`, the number of items pushed, and `closed`, the closing bit, are one word in C. Therefore
+ * an exchange changes or tests both in one step. */
 byte tail;
 bool closed;
 byte head;
@@ -43,10 +48,10 @@ inline close(seen_by_closer)
 #endif
 }
 
-/* What an observer knows. */
-byte pushed;  /* pushes that succeeded */
+/* For the assertions. */
+byte pushed;  /* number of pushes that succeeded */
 bool ended;   /* the consumer was told "closed" */
-byte writing; /* slots being written or read, one bit each */
+byte writing; /* slots that are being written, one bit each; `reading`: slots that are being read */
 byte reading;
 
 #define BIT(position) (1 << ((position) % CAPACITY))
@@ -82,12 +87,13 @@ inline read_slot(position, item)
 #define EMPTY 1
 #define CLOSED 2
 
-/* The exchange that publishes a slot: it fails once the ring is closed. */
+/* The exchange that publishes a slot. It fails if the ring is closed. */
 inline publish()
 {
     d_step {
 #ifndef BUG_CLOSE_APART
-        /* A store in its place would let a close in between go unnoticed. */
+        /* With a store instead of the exchange, a close between the load and the store would have
+         * no effect. */
         if
         :: closed -> status = CLOSED
         :: else
@@ -202,7 +208,7 @@ active proctype consumer()
     bool late, left;
     do
     :: expected > ITEMS -> break
-    :: expected > 1 -> left = true; break /* it stops early, and closes the ring behind it */
+    :: expected > 1 -> left = true; break /* the consumer stops early, and closes the ring */
     :: expected <= ITEMS ->
         try_pop(item);
         if
@@ -233,7 +239,7 @@ active proctype consumer()
         if
         :: status == CLOSED ->
             assert(pushed == expected - 1);
-            ended = true /* from now on no push may succeed */
+            ended = true /* from now on a push must not succeed */
         :: else
         fi
     }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the models with Spin: each as it is, when it must hold in every interleaving, and with each
-# planted bug, which must be detected.
+# Checks the models with Spin. Each model must hold in every interleaving of its processes. With
+# each of the planted bugs, one at a time, the violation must be detected.
 #
 #     run.sh [--long] WORK_FOLDER [COMPILER]
 #
@@ -24,7 +24,8 @@ mkdir -p -- "$work"
 failures=0
 optimise=-O1
 
-# search MODEL [DEFINITION...]: goes through all interleavings; the verdict is in $report.
+# search MODEL [DEFINITION...]: goes through all interleavings and writes Spin's verdict to the file
+# $report.
 search() {
     model=$1
     shift
@@ -32,7 +33,7 @@ search() {
     report=$folder/report
     mkdir -p "$folder"
     cp "$here"/*.pml "$folder"
-    # The verifier is C that spin writes. It stops at 2 GB.
+    # The verifier, pan, is a C program that spin writes. It stops at 2 GB of memory.
     (cd "$folder" && spin "$@" -a "$model.pml" >spin.log 2>&1 &&
         "$cc" -w "$optimise" -DSAFETY -DCOLLAPSE -DMEMLIM=2000 -o pan pan.c &&
         ./pan -m200000 >report 2>&1) || {
@@ -44,7 +45,7 @@ search() {
     violation=$(sed -n 's/^pan:1: \(.*\) (at depth.*/\1/p' "$report")
 }
 
-# Only a complete search proves anything.
+# holds MODEL [DEFINITION...]: the model must hold. Only a complete search proves this.
 holds() {
     search "$@"
     if grep -q 'errors: 0$' "$report" &&
@@ -57,7 +58,8 @@ holds() {
     fi
 }
 
-# Found soon, so that compiling takes longer than running.
+# is_caught MODEL DEFINITION...: the bug must be detected. A bug is found soon, so compiling would
+# take longer than running; therefore the compiler does not optimise.
 is_caught() {
     optimise=-O0
     search "$@"
