@@ -7,7 +7,8 @@
 
 /* The properties of the data that `trainer init` has found. */
 typedef struct cli_inspection {
-    /* as the user gave them; target NULL: the program chooses the target */
+    /* the path, and the target column, as the user gave them; target NULL: the program chooses the
+     * target */
     const char *path, *target;
     /* Values of data.decimal, data.separator and data.encoding as the user gave them; NULL: detect
      * them. */

@@ -10,7 +10,7 @@
 
 enum {
     SCHEMA = 1,
-    /* Limits of the card. These limits are below those of a file's header
+    /* Limits of the card. They are below the limits of a file's header
      * (formats/safetensors_format.h, json/json.h), because the header also contains the list of
      * tensors and a checkpoint's state. */
     MOST_VALUES = 900000,

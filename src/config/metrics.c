@@ -46,7 +46,7 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
 {
     unsigned all = ls_metrics_of(loss, outputs);
     if (outputs <= 5)
-        all &= ~ONE(TOP5); /* with five classes or fewer, top5 would always be 1 */
+        all &= ~ONE(TOP5); /* with five classes or fewer, top5 is always 1 */
     return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
 }
 

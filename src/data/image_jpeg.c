@@ -226,8 +226,8 @@ static bool is_too_large(const ls_image *i, int by)
 }
 
 /* Selects decoding at a half, a quarter or an eighth of the size. A smaller size is chosen if it is
- * exactly height × width or at least 1.5 times as large, or if the image would otherwise be too
- * large. */
+ * exactly height × width, if it is at least 1.5 times as large as height × width, or if the image
+ * at its full size is too large. */
 static void shrink_jpeg(ls_image *i, int height, int width)
 {
     jpeg *j = i->decoder;

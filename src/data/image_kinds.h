@@ -7,7 +7,7 @@
 
 enum {
     LS_IMAGE_SIDE = 16384, /* largest width and height in pixels */
-    /* largest width × height; a limit is needed because a small file may claim any size */
+    /* largest width × height; a limit is needed because a small file can claim any size */
     LS_IMAGE_AREA = 1 << 26
 };
 
@@ -20,10 +20,12 @@ typedef struct ls_image_kind {
     const char *magic8; /* bytes from the ninth on; NULL: any */
     int (*read_header)(ls_image *i);
     int (*read_pixels)(ls_image *i, size_t count);
-    /* Both may be NULL. `shrink` chooses a reduced size at which the decoder decodes the image, no
-     * smaller than height × width, and updates i->width and i->height. `scale` decodes and scales
-     * line by line. */
+    /* Chooses a reduced size at which the decoder decodes the image, no smaller than height ×
+     * width, and updates i->width and i->height. NULL: the format cannot be decoded at a reduced
+     * size. */
     void (*shrink)(ls_image *i, int height, int width);
+    /* Decodes and scales the image line by line. NULL: read_pixels decodes the whole image, which
+     * is scaled afterwards. */
     int (*scale)(ls_image *i, uint8_t *out, int channels, int height, int width);
     void (*close)(const ls_image *i, int status);
     /* largest width and height in pixels if `shrink` is given; 0: LS_IMAGE_SIDE */

@@ -52,7 +52,8 @@ static void wait_for_other(ls_read_ahead *r)
     r->running = false;
 }
 
-/* Takes the block that has been read, and begins to read the next one. */
+/* Makes the other block the caller's: waits until it is read, or reads it on this thread if no
+ * other thread does. Then starts to read the following block, unless the file has ended. */
 static void exchange(ls_read_ahead *r)
 {
     if (r->running)

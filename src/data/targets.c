@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    FLOAT_CLASSES = 100,  /* floats are taken as labels only if all are below this */
+    FLOAT_CLASSES = 100,  /* floats are taken as labels only if all are below this number */
     NAMED_CLASSES = 65536 /* largest number of classes whose labels begin at 1 */
 };
 

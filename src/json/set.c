@@ -39,8 +39,8 @@ static int add_label(assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Checks that keys and value are UTF-8. Without the check, keys that differ only in invalid bytes
- * would become equal when they are written. */
+/* Checks that keys and value are UTF-8. The check is needed because the writer replaces invalid
+ * bytes by U+FFFD, and keys that differ only in such bytes become equal. */
 static int check_utf8(const assignment *a, const char *text)
 {
     const size_t n = strlen(text);

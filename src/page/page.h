@@ -9,7 +9,7 @@
 #include "records/record.h"
 #include "json/json.h"
 
-/* The records of a run, reduced so that a page stays small however long the run is.
+/* The records of a run, reduced so that the page of a long run stays small.
  *
  * Records of steps are stored as entries; an entry stands for one or more consecutive steps. When
  * there would be more than LS_RUN_STEPS entries, every two adjacent entries are merged into one.
@@ -22,14 +22,14 @@
  *     ls_run_log_fini(&log);
  *
  * The output begins with a line {"type":"page","run":…,"width":…,"steps_from":…,"others_from":…,
- * "cut_line":…}. Records follow in the form that src/train/README.md describes, with an additional
- * first member "at": the number of the step, or, for another record, of the step before which it
- * came. A step record that stands for several steps has the means over these steps. It has three
- * additional members: "steps", the number of these steps ("step" is the number of the last of
- * them), "loss_range" and "rate_range". Its "lr" is that of the last step. Step records have no
- * "workers". Instead there are two records: {"type":"times"} has the workers' times, summed over
- * all steps, and {"type":"newest"} is the unchanged record of the last step.
- * Threads: one thread at a time uses a log. */
+ * "cut_line":…}. The records follow in the form that src/train/README.md describes, with an
+ * additional first member "at": the number of the step, or, in a record that is not one of a step,
+ * the number of the step before which the record came. A step record that stands for several steps
+ * has the means over these steps. It has three additional members: "steps", the number of these
+ * steps, and "loss_range" and "rate_range", the smallest and the largest value. Its "step" and "lr"
+ * are those of the last step. Step records have no "workers". Instead there are two further
+ * records: {"type":"times"} has the workers' times, summed over all steps, and {"type":"newest"} is
+ * the unchanged record of the last step. Threads: one thread at a time uses a log. */
 
 enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 
@@ -54,7 +54,7 @@ typedef struct ls_run_log {
     const ls_host *host;
     uint64_t run;     /* number that identifies the run, if a server shows several runs */
     uint64_t records; /* number of records added */
-    uint32_t width;   /* largest number of steps that one entry may stand for */
+    uint32_t width;   /* largest number of steps that one entry stands for */
     ls_run_step *step;
     size_t steps;
     ls_run_record *other;
@@ -65,10 +65,11 @@ typedef struct ls_run_log {
     double *phase_s;  /* [workers][LS_PHASES]: seconds, summed over `timed` steps */
     int workers;
     uint64_t timed;
-    int cut_line; /* number of the metrics file's last line if it is incomplete; 0: it is complete
+    int cut_line; /* number of the metrics file's last line if that line is incomplete; 0: the line
+                   * is complete
                    */
-    /* Set by the caller after ls_run_log_init. True: the records of steps in a file are not parsed,
-     * and only the record of the last step is stored. */
+    /* The caller can set it after ls_run_log_init. True: the records of steps in a file are not
+     * parsed, and only the record of the last step is stored. */
     bool brief;
 } ls_run_log;
 
@@ -126,7 +127,8 @@ void ls_page_escape(ls_buffer *out, const char *text);
  * has its line), LS_EIO, LS_ENOMEM. */
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err);
 
-/* Does the same and adds lines of JSON to the page, such as predictions. `lines` may be NULL. */
+/* Does the same as ls_report_write, and adds lines of JSON to the page, such as predictions.
+ * `lines` may be NULL. */
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
                          const ls_host *host, ls_error *err);
 
