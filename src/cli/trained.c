@@ -144,8 +144,9 @@ static ls_dataset_info rows_of(const ls_card *c)
                              .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
 }
 
-/* Checks that the opened data has rows of the shape and type that the card describes. The devices
- * read the rows as the card says, and the card comes from a file that may contain anything. */
+/* Checks that the opened data has rows of the shape and type that the card describes. The check is
+ * needed because the devices read the rows as the card says, and the file with the card can contain
+ * anything. */
 static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 {
     char mine[96], theirs[96];
