@@ -20,8 +20,8 @@ typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
     bool named; /* a key of the config names the column, so the key decides its kind */
-    int slot; /* index of the column's cell in a row of `cells` (ls_csv); −1: the column is dropped
-               */
+    /* index of the column's cell in a row of `cells` (ls_csv); −1: the column is dropped */
+    int slot;
     /* for a column that was dropped because of a text, the kind of that text ("a date"); else
      * NULL */
     const char *looks_like;

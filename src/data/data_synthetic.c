@@ -21,8 +21,7 @@ enum {
     TRAIN_ROWS = 6000,
     TEST_ROWS = 1000,
     MAX_ROWS = 1000000,
-    DRAWS_PER_ROW =
-        256 /* random draws of four words: one for the row, and PIXELS / 4 for its noise */
+    DRAWS_PER_ROW = 256 /* draws of four words: one for the row, PIXELS / 4 for its noise */
 };
 
 /* What a random number is drawn for. The generator counts draws by epoch (base/rng.h); here this

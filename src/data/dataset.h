@@ -107,8 +107,7 @@ typedef struct ls_dataset_info {
      * values were not converted. */
     const char *stored;
     uint32_t rows;  /* number of rows, at most the config's data.limit in the training split */
-    bool synthetic; /* the data is generated; every message and file that names the data must say so
-                     */
+    bool synthetic; /* the data is generated; all output that names the data must say so */
     ls_payload payload;
     /* SHA-256 of the complete decompressed files, including headers and the rows that data.limit
      * leaves out; "" for generated data. If images and labels share files, images_sha256 covers all

@@ -101,8 +101,7 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
         f->epochs = (int)epoch;
     if (seconds > 0 && rate > 0) {
         *rows += seconds * rate;
-        f->rate += seconds; /* until all records have been read, `rate` contains the divisor: the
-                               seconds */
+        f->rate += seconds; /* `rate` is the divisor until all records are read */
         f->seconds += seconds;
     }
 }

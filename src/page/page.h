@@ -65,9 +65,7 @@ typedef struct ls_run_log {
     double *phase_s;  /* [workers][LS_PHASES]: seconds, summed over `timed` steps */
     int workers;
     uint64_t timed;
-    int cut_line; /* number of the metrics file's last line if that line is incomplete; 0: the line
-                   * is complete
-                   */
+    int cut_line; /* number of the metrics file's last line if it is incomplete; else 0 */
     /* The caller can set it after ls_run_log_init. True: the records of steps in a file are not
      * parsed, and only the record of the last step is stored. */
     bool brief;
