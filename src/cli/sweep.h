@@ -59,7 +59,8 @@ typedef struct ls_sweep_row {
     /* the result; its fields `devices` and `checkpoint` are not set; metric NULL: the trainer was
      * not opened */
     ls_result result;
-    double train_loss, images_per_s; /* of the last epoch; mean over the finished epochs */
+    /* loss of the last epoch; images per second, mean over the finished epochs */
+    double train_loss, images_per_s;
     /* sum of 1 / (images per second) over the finished epochs, from which images_per_s is
      * computed */
     double inverse_rates;

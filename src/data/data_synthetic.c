@@ -24,8 +24,8 @@ enum {
     DRAWS_PER_ROW = 256 /* draws of four words: one for the row, PIXELS / 4 for its noise */
 };
 
-/* What a random number is drawn for. The generator counts draws by epoch (base/rng.h); here this
- * number is passed as the epoch. */
+/* The purposes of random numbers. The generator has a parameter for the epoch (base/rng.h), which
+ * is the purpose in this file. */
 enum { DRAW_PICTURES = 0, DRAW_TRAIN = 1, DRAW_TEST = 2 };
 
 /* The picture of each class. */

@@ -83,7 +83,7 @@ typedef struct ls_column_summary {
 typedef struct ls_dataset_info {
     const char *name;   /* name in the configuration: "fashion_mnist" */
     const char *split;  /* "train", "test", or "validation" */
-    const char *source; /* where the rows come from: a directory, or "generated from seed 1" */
+    const char *source; /* source of the rows: a directory, or "generated from seed 1" */
     int channels;
     int height;
     int width;
@@ -274,7 +274,7 @@ typedef struct ls_dataset_about {
     int channels, height, width;
     int classes;
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
-    /* Those keys below `data` in the config that this kind accepts and some other kind refuses,
+    /* The keys below `data` in the config that this kind accepts and some other kind refuses,
      * separated by blanks: "target drop". NULL: none. */
     const char *keys;
 } ls_dataset_about;

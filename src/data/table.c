@@ -19,7 +19,7 @@ enum {
 
 typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
 
-/* Where the text comes from, and the *window*: the part of the text in memory, with the current
+/* The source of the text, and the *window*: the part of the text in memory, with the current
  * field. */
 struct ls_table_source {
     const ls_host *host;
