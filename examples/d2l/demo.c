@@ -1,3 +1,4 @@
+/* Devices, random numbers and printing for the programs in this folder (demo.h). */
 #include "demo.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A network as a list of ops on one device (net.h). */
 #include "net.h"
 
 #include "demo.h"

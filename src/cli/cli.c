@@ -1,3 +1,5 @@
+/* The main function of the program: finds the verb (subcommand), or trains a run and prints its
+ * progress and its result. */
 #include "cli/cli.h"
 
 #include "base/error.h"

@@ -1,3 +1,6 @@
+/* Packs a folder of images: writes the decoded and scaled images to a safetensors file, the *packed
+ * file*, which training uses instead of the images (pack.h). An *assignment* is a text KEY="VALUE"
+ * that sets a key of the config. */
 #include "cli/pack.h"
 
 #include "base/clock.h"

@@ -1,3 +1,6 @@
+/* Opens a trained model: finds the files of its run, reads its config, weights and *card* (the
+ * description of the model in its file of weights, config/card.h), and opens data. Also predicts
+ * rows on all devices. */
 #include "cli/trained.h"
 
 #include "base/error.h"

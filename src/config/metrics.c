@@ -1,3 +1,5 @@
+/* Computes the metrics of an evaluation from the *scores*, the model's outputs for its rows
+ * (metrics.h). */
 #include "config/metrics.h"
 
 #include "base/error.h"

@@ -18,8 +18,8 @@ static ls_column_use use_of(const ls_csv *c, int i)
 }
 
 /* Increments seen->numeric if the level `text` is a number, and seen->broken if that number can be
- * read with a fraction. A number with a comma counts as a number only in the target column, whose
- * decimal separator may not be known. */
+ * read with a fraction. A number with a comma counts as a number only in the target column, because
+ * the decimal separator of that column can be unknown. */
 static void see_level(const ls_csv *c, int i, const char *text, ls_column_summary *seen)
 {
     const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;

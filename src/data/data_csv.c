@@ -240,8 +240,8 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
                 to[at->levels.level[(int)v].position] = 1;
             to += at->levels.count;
         } else {
-            /* Missing numbers have a replacement here: without one, read_cell would have refused
-             * the table. */
+            /* A missing number has a replacement here, because read_cell (csv_cells.c) refuses a
+             * missing number without one. */
             *to = 0;
             ls_prep_number(&c->prep->column[at->prep_column], v, to++);
         }

@@ -14,7 +14,7 @@
 #include <jerror.h>
 
 enum {
-    /* limit of progressive scans; a file with thousands of them would only waste CPU time */
+    /* limit of progressive scans; a file with thousands of them only wastes CPU time */
     MOST_SCANS = 100,
     /* limit of the number of tables that a decoder allocates, because it frees them only when it is
      * destroyed */

@@ -1,3 +1,4 @@
+/* Converts decoded pictures to the rows of a model: scales, cuts and rotates them (image.h). */
 #include "data/image.h"
 
 #include "base/host.h"

@@ -1,3 +1,5 @@
+/* Reads the text of a table field by field. Detects the text's encoding and the separator of fields
+ * (table.h). */
 #include "data/table.h"
 
 #include "base/error.h"

@@ -1,3 +1,5 @@
+/* Detects the form of targets in arrays: values, or classes that are numbered from 0 or 1 or are
+ * one-hot (targets.h). */
 #include "data/targets.h"
 
 #include "base/error.h"

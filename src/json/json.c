@@ -1,3 +1,5 @@
+/* JSON documents: reads them, and reports errors with the position of a node, its *origin*
+ * (doc.h). */
 #include "json/json.h"
 
 #include "base/error.h"

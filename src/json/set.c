@@ -161,7 +161,7 @@ static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON 
     if (!old)
         return cJSON_AddItemToObject(parent, key, value) ? LS_OK : no_memory(a);
     forget(a->doc, old);
-    /* The key is moved to the new node: cJSON would copy it, and version 1.7.15 does not
+    /* The key is moved to the new node. It is not copied by cJSON, because version 1.7.15 does not
      * notice if the copy fails. */
     value->string = old->string;
     old->string = NULL;

@@ -1,3 +1,5 @@
+/* Compares runs. A row of the comparison is a figure, such as the accuracy, or a key in which the
+ * configs of the runs differ (compare.h). */
 #include "page/compare.h"
 
 #include "base/error.h"

@@ -11,9 +11,9 @@
 
 /* The records of a run, reduced so that the page of a long run stays small.
  *
- * Records of steps are stored as entries; an entry stands for one or more consecutive steps. When
- * there would be more than LS_RUN_STEPS entries, every two adjacent entries are merged into one.
- * All other records are stored unchanged.
+ * Records of steps are stored as entries. An entry stands for one or more consecutive steps. When
+ * LS_RUN_STEPS entries are full, every two adjacent entries are merged into one. All other records
+ * are stored unchanged.
  *
  *     ls_run_log log;
  *     ls_run_log_init(&log, 0, host);
@@ -22,14 +22,17 @@
  *     ls_run_log_fini(&log);
  *
  * The output begins with a line {"type":"page","run":…,"width":…,"steps_from":…,"others_from":…,
- * "cut_line":…}. The records follow in the form that src/train/README.md describes, with an
- * additional first member "at": the number of the step, or, in a record that is not one of a step,
- * the number of the step before which the record came. A step record that stands for several steps
- * has the means over these steps. It has three additional members: "steps", the number of these
- * steps, and "loss_range" and "rate_range", the smallest and the largest value. Its "step" and "lr"
- * are those of the last step. Step records have no "workers". Instead there are two further
- * records: {"type":"times"} has the workers' times, summed over all steps, and {"type":"newest"} is
- * the unchanged record of the last step. Threads: one thread at a time uses a log. */
+ * "cut_line":…}. `steps_from` and `others_from` are the indices of the first entry of steps and of
+ * the first other record that follow. The records follow in the form that src/train/README.md
+ * describes, with an additional first member "at": the number of the step, or, in a record that is
+ * not one of a step, the number of the step before which the record came. A step record that stands
+ * for several steps has the means over these steps. It has three additional members: "steps", the
+ * number of these steps, and "loss_range" and "rate_range", the smallest and the largest value. Its
+ * "step" and "lr" are those of the last step. Step records have no "workers". Instead there are two
+ * further records: {"type":"times"} has the workers' times, summed over all steps, and
+ * {"type":"newest"} is the unchanged record of the last step.
+ *
+ * Threads: one thread at a time uses a log. */
 
 enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 
@@ -92,7 +95,8 @@ void ls_run_log_thin(ls_run_log *log, size_t most);
  * (log->events). Errors: LS_ENOMEM. */
 int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
 
-/* Position in the log up to which a page has received the records. */
+/* Position in the log up to which a page has received the records: `run` and `width` of the log at
+ * that time, and the number of entries in `step` and in `other` that the page has received. */
 typedef struct ls_run_seen {
     uint64_t run, width, steps, others;
 } ls_run_seen;

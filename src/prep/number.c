@@ -183,8 +183,8 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
     /* The relative error of the product is below 2^-51, so the product is used if every double
-     * within that error rounds to the same float. A division would be rounded only once, but is
-     * slower. */
+     * within that error rounds to the same float. A division in place of the product is rounded
+     * only once, but is slower. */
     double v = (double)m * power_below_one[fraction];
     const bool sure = is_sure(v);
     if (!sure)
