@@ -33,7 +33,7 @@ typedef struct cli_inspection {
     /* ---- pictures ---------------------------------------------------------------------------- */
     cli_pack pack;
     cli_packing listed;
-    bool grey;
+    bool grey; /* no picture that was decoded has colours */
     /* ---- all kinds --------------------------------------------------------------------------- */
     uint32_t rows, test_rows;
     int classes, targets, channels, height, width;

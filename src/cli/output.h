@@ -52,9 +52,9 @@ typedef struct cli_view {
     /* accuracy of random guesses, which a network with small initial weights has at first; 0: the
      * initial weights are not small */
     double chance;
-    double init_std; /* standard deviation of the initial weights */
-    bool drawn;      /* the terminal shows a progress line */
-    uint64_t drawn_at;
+    double init_std;   /* standard deviation of the initial weights */
+    bool drawn;        /* the terminal shows a progress line */
+    uint64_t drawn_at; /* time at which the line was drawn, in ns of ls_now_ns */
 } cli_view;
 
 /* Initialises the view. Colours and redrawing depend on whether stderr is a terminal, and on the

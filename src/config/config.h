@@ -68,7 +68,8 @@ typedef enum ls_process_engine {
     LS_PROCESSES_MPI
 } ls_process_engine;
 
-/* All values of a config. */
+/* All values of a config. A field without a comment has the value of the key of the same name
+ * (docs/config.md describes the keys). */
 typedef struct ls_config {
     /* parsed text, owned by the config; the texts and nodes (cJSON) of the fields below belong to
      * it */

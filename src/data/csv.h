@@ -55,7 +55,7 @@ typedef struct ls_csv {
     /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
      * column's levels, or NaN for a missing value. */
     ls_row_blocks cells;
-    float *row;
+    float *row; /* the row of cells that is being read */
 } ls_csv;
 
 /* Returns whether `key`, a key of the config, names the column `name`. */

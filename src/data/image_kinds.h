@@ -37,8 +37,8 @@ typedef struct ls_image_kind {
 struct ls_image {
     int folder; /* directory of `path`, or AT_FDCWD */
     const char *path;
-    const uint8_t *bytes; /* content of the file */
-    size_t length, at;
+    const uint8_t *bytes;        /* content of the file */
+    size_t length, at;           /* number of these bytes; offset of the next byte to read */
     int width, height, channels; /* as in ls_picture, before rotation */
     double across, down;         /* as in ls_picture */
     /* EXIF orientation, 1 … 8; 0: the file has none, and the image is not rotated */
@@ -47,8 +47,8 @@ struct ls_image {
     const ls_image_kind *kind; /* NULL: the format has not been detected, or is not supported */
     void *decoder;             /* decoder of PNG or JPEG */
     bool cut_off;              /* the decoder asked for bytes after the end of the file */
-    uint8_t *pixel;
-    ls_image_memory *kept;
+    uint8_t *pixel;            /* decoded pixels */
+    ls_image_memory *kept;     /* memory that is reused between images */
     const ls_host *host;
     ls_error *err;
 };

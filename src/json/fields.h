@@ -10,8 +10,9 @@
  * have). A caller may therefore read all fields and check the status once, in ls_fields_end. The
  * functions that read a member always write *out: after a failure they write the fallback, or zero
  * if there is none. All errors are LS_ECONFIG, and the messages begin with the position,
- * "FILE:LINE:COLUMN: ". Texts that are returned belong to the document. Threads: one thread at a
- * time uses an ls_fields. */
+ * "FILE:LINE:COLUMN: ". Texts that are returned belong to the document.
+ *
+ * Threads: one thread at a time uses an ls_fields. */
 #ifndef JSON_FIELDS_H
 #define JSON_FIELDS_H
 

@@ -41,6 +41,8 @@ typedef struct ls_run_step {
     uint64_t step;                 /* number of the last step of the entry, from 1 */
     uint32_t steps, epoch, finite; /* number of steps, epoch, number of steps with a finite loss */
     uint32_t normed;               /* number of steps that have a gradient norm */
+    /* learning rate of the last step; smallest and largest loss; smallest and largest number of
+     * rows per second */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
     double loss, norm, rows, seconds; /* sums over the steps: of the losses, of the gradient norms,
                                        * of the numbers of rows, and of the durations */
