@@ -16,7 +16,8 @@
  * - target: what the model learns to predict for a row: a class (an int32_t from 0 on, also called
  *   a label) or a vector of floats.
  * - split: a part of a data set: the training rows, the test rows or the validation rows. A run
- *   learns from the training split, and is evaluated on one of the other two.
+ *   learns from the training split, and is evaluated on one of the other two. Validation rows are
+ *   rows that were *held out*: taken from the training rows, and not trained on.
  * - resident: all rows are in memory.
  * - streamed: a row is read from the caller's own data source only when it is needed.
  * - host: the hooks of the calling program: allocator and log (lockstep/host.h).
@@ -106,9 +107,9 @@ typedef struct ls_dataset_info {
     /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: the
      * values were not converted. */
     const char *stored;
-    uint32_t rows;  /* number of rows, at most the config's data.limit in the training split */
-    bool synthetic; /* the data is generated; all output that names the data must say so */
-    ls_payload payload;
+    uint32_t rows;      /* number of rows, at most the config's data.limit in the training split */
+    bool synthetic;     /* the data is generated; all output that names the data must say so */
+    ls_payload payload; /* whether the files are those that the makers published */
     /* SHA-256 of the complete decompressed files, including headers and the rows that data.limit
      * leaves out; "" for generated data. If images and labels share files, images_sha256 covers all
      * files of the split, one after another, and labels_sha256 is "". */
@@ -189,8 +190,8 @@ typedef enum ls_row_layout {
 } ls_row_layout;
 
 /* The keys below `data` in the config that describe the user's own data, such as data.x. A key that
- * the config does not have is NULL or 0. A comment that begins with "csv:", "npy:" or "folder:"
- * describes a key that only this kind of dataset accepts. */
+ * the config does not have is NULL or 0. "csv:", "csv, folder:" and so on at the start of a comment
+ * name the kinds of dataset that accept the key; without them all kinds do. */
 typedef struct ls_data_keys {
     /* npy: names of the files; safetensors: names of the tensors */
     const char *x, *y, *test_x, *test_y;
