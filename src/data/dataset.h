@@ -191,7 +191,8 @@ typedef enum ls_row_layout {
 
 /* The keys below `data` in the config that describe the user's own data, such as data.x. A key that
  * the config does not have is NULL or 0. "csv:", "csv, folder:" and so on at the start of a comment
- * name the kinds of dataset that accept the key; without them all kinds do. */
+ * name the kinds of dataset to which the key applies. Each kind lists the keys that it accepts
+ * (ls_dataset_about.keys). */
 typedef struct ls_data_keys {
     /* npy: names of the files; safetensors: names of the tensors */
     const char *x, *y, *test_x, *test_y;
