@@ -1,5 +1,5 @@
-/* The main function of the program: finds the verb (subcommand), or trains a run and prints its
- * progress and its result. */
+/* cli_main, which the program's main() calls: finds the verb (subcommand) and runs it, or trains a
+ * run and prints its progress and its result. */
 #include "cli/cli.h"
 
 #include "base/error.h"
