@@ -9,8 +9,9 @@
  * devices.
  *
  * Each key is one row of a table (config_rows.c). Reading, writing, the comparison of recipes and
- * the documentation all use this table. Reading happens in two steps: ls_config_read needs only the
- * file; ls_config_fit_data sets the values that depend on the data.
+ * the documentation all use this table. In this file, the row of a *key* is its row in that table;
+ * any other row is an example of the data. Reading happens in two steps: ls_config_read needs only
+ * the file; ls_config_fit_data sets the values that depend on the data.
  *
  * Threads: a config is not shared while it is written; any thread may read it.
  */
@@ -208,19 +209,17 @@ float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_
  * its gradient. The function assumes this if
  *
  * - each shard has at least LS_SHARD_ROWS rows, and
- * - each shard uses each weight at least LS_SHARD_USES times, or 2 · LS_SHARD_USES times with more
- *   than two shards.
- *
- * Two shards are also worth while if each computes at least LS_SHARD_PRODUCTS products of an input
- * and a weight in a forward pass.
+ * - with two shards: each shard uses each weight at least LS_SHARD_USES times, or computes at least
+ *   LS_SHARD_PRODUCTS products of an input and a weight in a forward pass;
+ *   with more shards: each shard uses each weight at least 2 · LS_SHARD_USES times.
  *
  * The default is usually the largest power of two up to 8 that is worth while, or 1. But CPUs
- * compute sixteen rows at once, so a shard is padded to whole groups of sixteen rows. Another
- * number up to 8 is chosen instead (3 shards for 48 rows, 6 for 96) if
+ * compute sixteen rows at once, so a shard is padded to a multiple of sixteen rows. Another number
+ * up to 8 is chosen instead (3 shards for 48 rows, 6 for 96) if
  *
  * - it is worth while,
- * - the minibatch has fewer groups with it, and
- * - the busiest worker has no more groups with it, in a run with two workers and in a run with
+ * - the padded shards of the minibatch then have fewer rows in total, and
+ * - the busiest worker then has no more padded rows, in a run with two workers and in a run with
  *   eight.
  *
  * `uses`: how often one row uses a weight, on average over all weights: once in a dense layer, once

@@ -23,7 +23,7 @@
  * - host: the hooks of the calling program: allocator and log (lockstep/host.h).
  * - preparation: how the user's rows were converted to the rows of the dataset (prep/prep.h).
  *
- * To add a kind of dataset, add a source file and a row in kinds.def. */
+ * To add a kind of dataset, add a source file and an entry in kinds.def. */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 

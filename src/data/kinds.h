@@ -20,7 +20,7 @@ typedef struct ls_opening {
  * function fails after it has opened a split, its caller closes that split. */
 typedef int (*ls_dataset_opener)(ls_dataset *split[2], const ls_opening *o);
 
-/* A kind of dataset. For each row NAME of kinds.def there is a constant ls_dataset_NAME. */
+/* A kind of dataset. For each entry NAME of kinds.def there is a constant ls_dataset_NAME. */
 struct ls_dataset_kind {
     ls_dataset_about about;
     ls_dataset_opener open;
