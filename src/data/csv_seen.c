@@ -55,9 +55,9 @@ static double rounding_error(double a, double b)
 
 /* Returns the difference between successive numbers of column i on the assumption that it is
  * constant, as in a column of times, ids or row numbers. It is computed from the first and the last
- * number; see_cells checks the assumption. Returns 0 if the differences cannot be constant, or if
- * the first number or the difference is not whole. For large numbers the result is approximate,
- * because cells are floats. */
+ * number; see_cells checks the assumption. Returns 0 if the column is not one of numbers, has fewer
+ * than 10 rows or hardly changes, or if the first number or the difference is not whole. For large
+ * numbers the result is approximate, because cells are floats. */
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;

@@ -156,8 +156,8 @@ static int divide(ls_dataset *split[2], ls_dataset *all, const ls_opening *o)
         ls_dataset_close(split[s]);
         split[s] = NULL;
     }
-    if (--of->parts ==
-        0) /* after a failure: the parts are closed, and `all` still belongs to the caller */
+    /* after a failure the parts are closed, and `all` still belongs to the caller */
+    if (--of->parts == 0)
         ls_free(o->host, of);
     return status;
 }

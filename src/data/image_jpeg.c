@@ -225,9 +225,9 @@ static bool is_too_large(const ls_image *i, int by)
            (int64_t)i->width * i->height / ((int64_t)by * by) > LS_IMAGE_AREA;
 }
 
-/* Selects decoding at a half, a quarter or an eighth of the size. A smaller size is chosen if it is
- * exactly height × width, if it is at least 1.5 times as large as height × width, or if the image
- * at its full size is too large. */
+/* Selects decoding at a half, a quarter or an eighth of the size. The smallest size is chosen that
+ * is exactly height × width or at least 1.5 times as large. If an image of that size is too large
+ * to be decoded, a smaller size is chosen. */
 static void shrink_jpeg(ls_image *i, int height, int width)
 {
     jpeg *j = i->decoder;

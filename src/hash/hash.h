@@ -30,7 +30,7 @@ void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 
 /* Stores the digest of all bytes since ls_sha256_init, and initialises the context again. */
 void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32]);
-/* Does the same as ls_sha256_final, and writes the digest in hexadecimal. */
+/* Does the same as ls_sha256_final, but writes the digest as hexadecimal digits. */
 void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
 
 /* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). A receiver who knows the key can verify by

@@ -69,8 +69,8 @@ int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_e
     if (status == LS_OK)
         status = ls_json_parse(out, path, text, size, host, err);
     ls_free(host, text);
-    return ls_json_tidied(status,
-                          err); /* the path can come from a config, and can contain any bytes */
+    /* the path can come from a config, and can contain any bytes */
+    return ls_json_tidied(status, err);
 }
 
 void ls_json_destroy(ls_json *doc)

@@ -236,7 +236,7 @@ static int scan_number(scan *s, cJSON *node)
         return status;
     node->type = cJSON_Number;
     /* A letter follows the number, as in 0x10; the caller refuses it. strtod is not called, because
-     * it would also read the x10. */
+     * it also accepts the x10. */
     if (is_letter((char)peek(s)))
         return LS_OK;
     if (isfinite(cJSON_SetNumberHelper(node, strtod(s->text + start, NULL))))
