@@ -4,8 +4,8 @@
  *         writes rows of Fashion-MNIST as JPEG files, in a sub-folder for each class; colours: in
  *         colours and of three sizes; photos: in colours and of 224 × 224
  *     make_jpegs --decode FOLDER THREADS
- *         reads and decodes every file of such a folder, to measure the highest rate of the decoder
- * alone */
+ *         reads and decodes every file of such a folder, to measure the rate of the decoder alone
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
