@@ -1,5 +1,5 @@
-// Lockstep inside a C++ program: learns which points of a square lie in a circle, and predicts with
-// a snapshot, which another thread may use and which outlives the trainer.
+// Uses Lockstep in a C++ program: learns which points of a square lie in a circle. Then it
+// predicts on another thread, with a snapshot of the weights, which outlives the trainer.
 //
 //     c++ -std=c++17 embed.cpp -pthread $(pkg-config --cflags --libs lockstep) -o embed
 #include <lockstep/lockstep.hpp>
@@ -14,7 +14,7 @@ static const char config[] = R"({
     "optimizer": {"name": "sgd", "lr": 0.3, "momentum": 0.9}, "devices": "cpu"
 })";
 
-// Row number r: a point of a grid of 64 × 64 points, and whether it lies in the circle.
+// Row r of the data: point number r of a grid of 64 × 64 points, and whether it lies in the circle.
 static int read_points(void *, int, const uint32_t *rows, uint32_t count, void *values,
                        void *targets, ls_error *)
 {

@@ -1,5 +1,5 @@
-/* Lockstep's worker pool inside a program of one's own: sums the squares of a million numbers, each
- * worker a part.
+/* Uses Lockstep's worker pool in a program: sums the squares of a million numbers. Each worker (a
+ * thread of the pool) sums a part.
  *
  *     cc embed_pool.c $(pkg-config --cflags --libs lockstep-pool) -o embed_pool
  */
@@ -10,12 +10,12 @@ enum { NUMBERS = 1000000, WORKERS = 4 };
 
 static double number[NUMBERS], sum[WORKERS];
 
-/* Runs once on every worker. Each writes to a place of its own. */
+/* Runs once on each worker, which stores its result in an element of its own. */
 static int add_squares(const ls_worker *worker, void *arg, ls_error *err)
 {
     const long begin = (long)NUMBERS * worker->index / worker->workers;
     const long end = (long)NUMBERS * (worker->index + 1) / worker->workers;
-    (void)arg, (void)err; /* one that fails writes err->text, which ls_pool_run hands on */
+    (void)arg, (void)err; /* on failure: write err->text, which ls_pool_run returns */
     for (long i = begin; i < end; i++)
         sum[worker->index] += number[i] * number[i];
     return LS_OK;

@@ -1,4 +1,4 @@
-/* Lockstep's trainer inside a program of one's own: a small network, three epochs, the result.
+/* Uses Lockstep's trainer in a program: trains a small network for three epochs, prints the result.
  *
  *     cc embed_run.c $(pkg-config --cflags --libs lockstep) -o embed_run
  */
@@ -10,7 +10,7 @@ static const char config[] =
     " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]},"
     " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05}, \"devices\": \"cpu\"}";
 
-/* Called on the thread that runs the trainer, after every step. */
+/* Progress callback: called on the thread of ls_trainer_run, after each step. */
 static void on_progress(void *user, const ls_progress *p)
 {
     FILE *out = user;

@@ -1,5 +1,7 @@
-/* Trains on examples of its own (bars at one of ten heights) while another thread predicts.
- *     embed_trainer [CHECKPOINT]    goes on from there if it exists, and saves there
+/* Trains on examples that the program itself draws (bars at one of ten heights), and predicts on
+ * another thread with a snapshot of the weights.
+ *
+ *     embed_trainer [CHECKPOINT]    continues from that file if it exists, and saves to it
  */
 #include <lockstep/trainer.h>
 
@@ -24,7 +26,7 @@ static void draw(unsigned *seed, uint8_t *image, int32_t *label)
         image[i] = (uint8_t)(rand_r(seed) % 200 + (i / 28 / 3 == *label ? 55 : 0));
 }
 
-/* On its own thread: how often is the snapshot right? */
+/* Thread that predicts 100 images with a snapshot and prints how many predictions are right. */
 static void *predict(void *snapshot)
 {
     uint8_t image[PIXELS];
@@ -52,7 +54,8 @@ int main(int argc, char **argv)
 {
     static uint8_t images[BATCH * PIXELS];
     static int32_t labels[BATCH];
-    /* Images of 1×28×28; no rows of its own: steps bring them. */
+    /* A streamed source of images of 1×28×28: it has no rows, because each step gets its rows from
+     * the caller. */
     const ls_data_source bars = {sizeof bars, "bars", 1,    28,   28,        CLASSES, 0,
                                  0,           1,      NULL, NULL, LS_ROW_U8, 0};
     const ls_data_source *const sources[] = {&bars};
@@ -73,7 +76,7 @@ int main(int argc, char **argv)
         if (status == LS_OK && step % 100 == 0)
             if ((status = ls_trainer_snapshot(trainer, &snapshot, &err)) == LS_OK &&
                 pthread_create(&reader, NULL, predict, snapshot) == 0)
-                pthread_join(reader, NULL); /* a service would not wait */
+                pthread_join(reader, NULL); /* a service can go on training instead of waiting */
     }
     if (status == LS_OK && argc > 1)
         status = ls_trainer_save(trainer, argv[1], &err);

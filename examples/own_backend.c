@@ -1,6 +1,6 @@
-/* A back end of one op, relu, in a program of one's own: its devices compute in the host's memory,
- * one of them for each worker of a pool. A model that needs another op is refused on it, with the
- * op's name.
+/* A back end (code that computes on one kind of device) inside a user's own program. It has a
+ * single op, relu. Its devices compute in host memory; each worker of a pool has one of them. A
+ * model that needs another op is refused, with a message that names the op.
  *
  *     cc own_backend.c $(pkg-config --cflags --libs lockstep) -o own_backend
  */
@@ -68,7 +68,8 @@ typedef struct device {
     int index;
 } device;
 
-/* How a back end fails: a status, and one line that says why. */
+/* Returns `status`, and stores it in `err` with a message of one line. Functions of a back
+ * end report failures in this way. */
 static int fail(ls_error *err, int status, const char *text)
 {
     if (err) {

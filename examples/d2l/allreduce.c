@@ -21,7 +21,7 @@ static int allreduce(const ls_worker *w, void *arg, ls_error *err)
     if (status == LS_OK)
         status = demo_upload(device, data, d->before[w->index], sizeof d->before[0], err);
     if (status)
-        ls_collective_abort(d->group); /* or the others would wait for this one */
+        ls_collective_abort(d->group); /* releases the other workers, which wait for this one */
     else
         status = ls_all_reduce(d->group, w->index, device, data, data, err);
     if (status == LS_OK)

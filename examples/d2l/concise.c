@@ -1,5 +1,5 @@
-/* The concise chapter's first steps: ResNet-18 on all devices, the forward pass of four images
- * right after initialisation, and where its parameters live. */
+/* The first steps of the book's concise chapter: creates ResNet-18 on all devices, computes the
+ * outputs for four images with the initial parameters, and shows which devices have parameters. */
 #include "demo.h"
 #include "net.h"
 
@@ -13,8 +13,8 @@ enum { ROWS = 4, PIXELS = 28 * 28, CLASSES = 10 };
 
 typedef struct demo {
     float x[ROWS][PIXELS];
-    float *params;             /* first values, on the host */
-    float *copy[DEMO_DEVICES]; /* each device's parameters */
+    float *params;             /* initial parameters, in host memory */
+    float *copy[DEMO_DEVICES]; /* parameters of each device, copied to host memory */
     net net[DEMO_DEVICES];
     uint32_t first[DEMO_DEVICES], rows[DEMO_DEVICES];
     float y[DEMO_DEVICES][ROWS][CLASSES];
@@ -48,7 +48,7 @@ static int prepare(const ls_worker *w, void *arg, ls_error *err)
     return net_build(n, err);
 }
 
-/* net.initialize(…, ctx=devices), split_and_load, and the forward pass. */
+/* Does what net.initialize(…, ctx=devices), split_and_load and net(X) do in the book. */
 static int forward(const ls_worker *w, void *arg, ls_error *err)
 {
     demo *d = arg;
@@ -63,7 +63,7 @@ static int forward(const ls_worker *w, void *arg, ls_error *err)
                   : demo_download(n->device, d->y[w->index], n->node[n->nodes - 1].y, bytes, err);
 }
 
-/* weight.data(device): what a device has, which need not be what the host once sent. */
+/* Does what weight.data(device) does in the book: copies the parameters of a device to the host. */
 static int read_params(const ls_worker *w, void *arg, ls_error *err)
 {
     demo *d = arg;
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
         d->copy[i] = demo_alloc(params, sizeof(float));
     }
     printf("largest output: %.1e\n", (double)largest_output(d, devices.count));
-    free(d->params); /* from here on, parameters live on devices only */
+    free(d->params); /* now only the devices have the parameters */
     demo_run(&devices, read_params, d);
 
     printf("%zu parameters\nweight: ", params);

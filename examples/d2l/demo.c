@@ -1,3 +1,4 @@
+/* Devices, random numbers and printing for the programs in this folder (demo.h). */
 #include "demo.h"
 
 #include <math.h>
@@ -113,7 +114,8 @@ float demo_uniform(uint64_t *state)
     return (float)(*state >> 40) * 0x1p-24f;
 }
 
-/* Box and Muller's: two uniform draws make two normal ones; the second is not used. */
+/* The Box-Muller method: two uniform random numbers make two normal ones, of which the second is
+ * not used. */
 void demo_normal(float *out, size_t count, float std, uint64_t *state)
 {
     for (size_t i = 0; i < count; i++) {
@@ -123,7 +125,8 @@ void demo_normal(float *out, size_t count, float std, uint64_t *state)
     }
 }
 
-/* Whole numbers as "3.", padded to the widest; others with 8 decimals and an exponent. */
+/* Prints a row. If all numbers of the array are whole (`whole`), they are printed as "3.", padded
+ * to `width` digits; else with 8 decimals and an exponent. */
 static void print_row(const float *x, int columns, int width, int whole)
 {
     putchar('[');

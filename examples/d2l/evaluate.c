@@ -1,9 +1,11 @@
-/* evaluate_accuracy_gpus: every device evaluates its rows of each test minibatch; the accuracy is
- * the sum of their correct answers over the sum of their labels. One device must say the same.
+/* evaluate_accuracy_gpus of the book: each device predicts its rows of each test minibatch. The
+ * accuracy is the number of correct predictions of all devices, divided by the number of rows. One
+ * device alone must have the same accuracy.
  *
  *     d2l_evaluate [DEVICES [KEY=VALUE …]]
  *
- * A short training comes first, on made-up images unless data.name says otherwise. */
+ * Before the evaluation the program trains for a short time, on synthetic images unless data.name
+ * is set. */
 #include "demo.h"
 
 #include <lockstep/trainer.h>

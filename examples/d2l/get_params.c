@@ -1,4 +1,5 @@
-/* get_params: copies LeNet's parameters to a device and attaches a gradient to each. */
+/* get_params of the book: copies LeNet's parameters to a device and allocates a gradient for
+ * each. */
 #include "demo.h"
 
 #include <stdio.h>
@@ -6,13 +7,13 @@
 
 enum { PARAMS = 8, B1 = 1 };
 
-/* W1, b1, W2, b2, W3, b3, W4, b4. */
+/* Number of floats in W1, b1, W2, b2, W3, b3, W4, b4. */
 static const size_t count[PARAMS] = {20 * 1 * 3 * 3, 20,  50 * 20 * 5 * 5, 50,
                                      128 * 800,      128, 10 * 128,        10};
 
 typedef struct demo {
-    float *params[PARAMS];     /* on the host */
-    float b1[20], b1_grad[20]; /* as the device has them */
+    float *params[PARAMS];     /* in host memory */
+    float b1[20], b1_grad[20]; /* copies of the device's b1 and of its gradient */
 } demo;
 
 typedef struct device_params {
@@ -62,7 +63,7 @@ int main(int argc, char **argv)
         if (i % 2 == 0) /* weights N(0, 0.01²), biases 0 */
             demo_normal(d.params[i], count[i], 0.01f, &seed);
     }
-    for (int i = 0; i < 20; i++) /* the zeros below then come from the device */
+    for (int i = 0; i < 20; i++) /* not zero, so that the printed zeros are those of the device */
         d.b1[i] = d.b1_grad[i] = 7.0f;
     demo_open(&devices, argc, argv);
     demo_run(&devices, job, &d);

@@ -1,3 +1,4 @@
+/* A network as a list of ops on one device (net.h). */
 #include "net.h"
 
 #include "demo.h"
@@ -22,7 +23,7 @@ static const ls_tensor *output_of(const net *n, int node)
     return node == NET_INPUT ? &n->input : &n->node[node].op->y;
 }
 
-/* Creates the op: from here on its output's shape and layout are known. */
+/* Appends a node and creates its op, which then has the shape and the layout of its output. */
 static int append(net *n, int x, int x2, const ls_op_desc *desc)
 {
     if (n->status)
@@ -106,7 +107,8 @@ int net_loss(net *n, int x)
 
 /* ---- building ------------------------------------------------------------------------------- */
 
-/* Device memory that net_free gives back; NULL when no bytes are wanted. */
+/* Allocates device memory, which net_free frees. Returns NULL if `bytes` is 0 or after a
+ * failure. */
 static void *take(net *n, size_t bytes)
 {
     void *memory = NULL;
@@ -129,7 +131,8 @@ static void place_params(net *n)
     n->grads = take(n, n->floats * sizeof(float));
 }
 
-/* Running statistics as they are at first: mean 0, variance 1. */
+/* Allocates the running statistics of a batch norm, with their initial values: mean 0, variance
+ * 1. */
 static float *fresh_statistics(net *n, int channels)
 {
     const size_t half = (size_t)channels * sizeof(float);
@@ -142,7 +145,8 @@ static float *fresh_statistics(net *n, int channels)
     return statistics;
 }
 
-/* The gradient of a tensor is dy of the op that made it, and dx of the op that reads it. */
+/* Gives an op its buffers. A tensor has one gradient buffer: it is `dy` of the op that computes the
+ * tensor, and `dx` of the op that reads the tensor. */
 static void bind(net *n, net_node *node)
 {
     ls_op *op = node->op;
@@ -216,7 +220,7 @@ void net_free(net *n)
 
 /* ---- parameters and data -------------------------------------------------------------------- */
 
-/* Floats of a node's parameter `p` in host memory, without any padding. */
+/* Returns the number of floats of a node's parameter `p` in host memory, without padding. */
 static size_t param_size(const net_node *node, int p)
 {
     const ls_tensor *x = &node->desc.x;
@@ -251,7 +255,8 @@ void net_initial(const net *n, float *params, float std, uint64_t seed)
         }
 }
 
-/* Walks the parameters in order, in the one direction or the other. */
+/* Copies all parameters in order: from the device to `to`, or, if `to` is NULL, from `from` to the
+ * device. */
 static int move_params(net *n, float *to, const float *from, ls_error *err)
 {
     for (int i = 0; i < n->nodes; i++) {
@@ -301,7 +306,8 @@ int net_forward(net *n, unsigned flags, ls_error *err)
     return status;
 }
 
-/* The loss has put its gradient where its input's belongs: backward starts with the op before. */
+/* The last op is the loss. Its forward pass has already stored the gradient of its input, so the
+ * backward pass begins with the op before the loss. */
 int net_backward(net *n, ls_error *err)
 {
     int status = LS_OK;

@@ -1,4 +1,5 @@
-/* A network from scratch: a list of ops on one device, straight on <lockstep/sys/plugin.h>.
+/* A network without a framework: a list of ops (operations such as a convolution) on one device,
+ * built directly on <lockstep/sys/plugin.h>.
  *
  *     net_init(&net, device, rows, 1, 28, 28);
  *     int x = net_conv2d(&net, NET_INPUT, 20, 3, 1, 0);    // describe it …
@@ -11,9 +12,10 @@
  *     net_backward(&net, &err);
  *     net_free(&net);
  *
- * The book writes lenet(X, params) in ten lines because a framework differentiates it; here every
- * op does its own backward step. All calls on the device's thread. A description that fails shows
- * in net_build. Training is for chains only: each op's output goes to one other op.
+ * The book (d2l.ai) writes lenet(X, params) in ten lines because a framework differentiates it.
+ * Here each op computes its own gradient. All functions must be called on the device's thread. If
+ * one of the functions that describe the network fails, net_build returns the error. A network can
+ * be trained only if it is a chain: each op's output is read by one other op.
  */
 #ifndef NET_H
 #define NET_H
@@ -25,9 +27,10 @@ enum { NET_INPUT = -1, NET_NODES = 96 };
 typedef struct net_node {
     ls_op_desc desc;
     ls_op *op;
-    int x, x2; /* which nodes it reads; x2 −2: none */
+    int x, x2; /* indices of the nodes whose outputs the op reads; x2 −2: there is no second one */
     void *y, *dy;
-    size_t param_at[LS_OP_PARAMS]; /* first float in the arenas */
+    /* index of each parameter's first float in the arrays `weights` and `grads` */
+    size_t param_at[LS_OP_PARAMS];
 } net_node;
 
 typedef struct net {
@@ -35,44 +38,51 @@ typedef struct net {
     net_node node[NET_NODES];
     int nodes;
     ls_tensor input;
-    int status; /* status of the first description that failed */
+    int status; /* status of the first function that failed */
     ls_error error;
-    float *weights, *grads; /* every parameter, and its gradient: arenas of one layout */
-    size_t floats;          /* size of an arena, a multiple of 16 */
+    /* device memory: all parameters, and all gradients at the same indices */
+    float *weights, *grads;
+    size_t floats; /* number of floats in `weights`, a multiple of 16 */
     void *x;
     int32_t *labels;
-    float *stats; /* summed loss, correct predictions */
+    float *stats; /* sum of the rows' losses, number of correct predictions */
     ls_step_args args;
     ls_op *update;               /* w ← w − lr·scale·g */
-    void *memory[8 * NET_NODES]; /* everything that was allocated */
+    void *memory[8 * NET_NODES]; /* device memory that net_free frees */
     int memories;
 } net;
 
 void net_init(net *n, ls_device *device, int rows, int c, int h, int w);
 void net_free(net *n);
 
-/* Each appends an op that reads node `x` (NET_INPUT: the images) and returns its number. */
+/* The functions from net_conv2d to net_loss append an op that reads the output of node `x`
+ * (NET_INPUT: the images). They return the index of the new node. */
 int net_conv2d(net *n, int x, int out, int kernel, int stride, int padding);
 int net_dense(net *n, int x, int out);
 int net_relu(net *n, int x);
 int net_avg_pool(net *n, int x, int kernel);
 int net_global_avg_pool(net *n, int x);
-int net_batchnorm(net *n, int x); /* for evaluation: mean 0 and variance 1, as at first */
+/* For evaluation only: uses the initial statistics, mean 0 and variance 1. */
+int net_batchnorm(net *n, int x);
 int net_add(net *n, int x, int x2);
-int net_export(net *n, int x); /* x row by row, whatever the device's own layout */
-int net_loss(net *n, int x);   /* softmax and cross-entropy against the labels */
+/* Copies x to row-major order from the layout that the device uses. */
+int net_export(net *n, int x);
+int net_loss(net *n, int x); /* computes softmax and its cross-entropy with the labels */
 
 int net_build(net *n, ls_error *err);
-/* The batch: rows × c × h × w floats, and a label each (NULL where there is no loss). */
+/* Copies the batch to the device: `images` [rows][c][h][w] and `labels` [rows] (NULL if the network
+ * has no loss). */
 int net_load(net *n, const float *images, const int32_t *labels, ls_error *err);
-/* Parameters from and to host memory: weight, bias of the first op that has them, and so on. */
+/* Copies all parameters from host memory to the device: weight and bias of the first op with
+ * parameters, then those of the next one, without padding. net_export_params copies them back. */
 int net_import(net *n, const float *params, ls_error *err);
 int net_export_params(net *n, float *params, ls_error *err);
-size_t net_params(const net *n); /* how many floats that is */
-/* First values for net_import: weights N(0, std²), batch norm's scales 1, all else 0. */
+size_t net_params(const net *n); /* number of floats of all parameters in host memory */
+/* Writes initial values for net_import to `params`: weights from N(0, std²), the scales of batch
+ * norm 1, all others 0. */
 void net_initial(const net *n, float *params, float std, uint64_t seed);
 
-int net_forward(net *n, unsigned flags, ls_error *err); /* LS_RUN_… of plugin.h */
+int net_forward(net *n, unsigned flags, ls_error *err); /* `flags`: LS_RUN_… of plugin.h */
 int net_backward(net *n, ls_error *err);
 int net_step(net *n, float lr, float scale, ls_error *err);
 

@@ -1,5 +1,5 @@
-/* scatter: the rows of a matrix are dealt out to the devices; split_batch does the same with
- * images and their labels, and refuses to when they do not match. */
+/* scatter: the rows of a matrix are divided among the devices. split_batch does the same with
+ * images and their labels, and fails if their numbers differ. */
 #include "demo.h"
 
 #include <lockstep/split.h>
@@ -10,8 +10,9 @@ enum { ROWS = 4, COLUMNS = 5 };
 
 typedef struct demo {
     float input[ROWS][COLUMNS];
-    uint32_t first[DEMO_DEVICES], count[DEMO_DEVICES]; /* each device's rows */
-    float output[DEMO_DEVICES][ROWS][COLUMNS];         /* as the device has them */
+    /* first row and number of rows of each device */
+    uint32_t first[DEMO_DEVICES], count[DEMO_DEVICES];
+    float output[DEMO_DEVICES][ROWS][COLUMNS]; /* the rows of each device, copied back from it */
 } demo;
 
 static int load(const ls_worker *w, void *arg, ls_error *err)
@@ -23,7 +24,7 @@ static int load(const ls_worker *w, void *arg, ls_error *err)
     ls_split(ROWS, (uint32_t)w->workers, (uint32_t)w->index, first, count);
     size_t bytes = *count * sizeof d->input[0];
     if (bytes == 0)
-        return LS_OK; /* more devices than rows */
+        return LS_OK; /* there are more devices than rows */
     int status = device->ops->alloc(&data, device, bytes, err);
     if (status == LS_OK)
         status = demo_upload(device, data, d->input[*first], bytes, err);

@@ -1,9 +1,10 @@
-/* train(num_gpus, batch_size, lr): LeNet on Fashion-MNIST, as the chapter's training loop does it.
+/* train(num_gpus, batch_size, lr) of the book: trains LeNet on Fashion-MNIST.
  *
  *     d2l_train [DEVICES [KEY=VALUE …]]           d2l_train cpu:2 batch_size=512 optimizer.lr=0.4
  *
- * DEVICES is "cpu:1", "cpu:2", … or "auto" for all of them: nothing else changes. Any key of the
- * config may follow; data.name=synthetic where there is no data. */
+ * DEVICES is "cpu:1", "cpu:2", … or "auto" for all devices; the result is the same with all of
+ * them. Assignments to any keys of the config may follow, for example data.name=synthetic if
+ * Fashion-MNIST is not installed. */
 #include "demo.h"
 
 #include <lockstep/trainer.h>

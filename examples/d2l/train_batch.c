@@ -1,5 +1,6 @@
-/* train_batch from scratch: one minibatch of LeNet over all devices. Every device computes the
- * gradient of its rows, the gradients are added up, and every device takes the same step. */
+/* train_batch of the book, without the trainer: one step of LeNet on all devices. Each device
+ * computes the gradient of its rows of a minibatch, the gradients are added, and each device
+ * updates its parameters with the sum. */
 #include "demo.h"
 #include "net.h"
 
@@ -17,8 +18,9 @@ typedef struct demo {
     net net[DEMO_DEVICES];
     ls_collective *group;
     uint32_t first[DEMO_DEVICES], rows[DEMO_DEVICES];
-    float stats[DEMO_DEVICES][2]; /* summed loss, correct */
-    float *after[DEMO_DEVICES];   /* each device's parameters after the step */
+    float stats[DEMO_DEVICES][2]; /* sum of the losses, number of correct predictions */
+    /* parameters of each device after the step, copied to host memory */
+    float *after[DEMO_DEVICES];
 } demo;
 
 static void lenet(net *n)
@@ -29,7 +31,7 @@ static void lenet(net *n)
     net_loss(n, net_dense(n, x, 10));
 }
 
-/* The device's rows, and memory for them. */
+/* Finds the rows of this device, and builds its network. */
 static int prepare(const ls_worker *w, void *arg, ls_error *err)
 {
     demo *d = arg;
@@ -44,7 +46,8 @@ static int prepare(const ls_worker *w, void *arg, ls_error *err)
     return net_build(n, err);
 }
 
-/* get_params and split_batch: the device's copy of the parameters, and its rows. */
+/* Does what get_params and split_batch do in the book: copies the parameters and this device's rows
+ * to the device. */
 static int load(const ls_worker *w, void *arg, ls_error *err)
 {
     demo *d = arg;
@@ -84,7 +87,7 @@ static void make_minibatch(demo *d, uint64_t seed)
     for (int i = 0; i < BATCH * PIXELS; i++)
         d->X[i] = demo_uniform(&seed);
     for (int i = 0; i < BATCH; i++)
-        d->y[i] = i % 5; /* half of the ten classes */
+        d->y[i] = i % 5; /* labels 0 to 4; the other five classes do not occur */
 }
 
 static void report(const demo *d, const demo_devices *devices)

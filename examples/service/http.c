@@ -1,6 +1,6 @@
 /* The server: libmicrohttpd, called through the guard of src/http, with a thread for each
- * connection. A request's body is gathered first, up to --body bytes; then its route answers.
- * Errors are {"error": "…"}. */
+ * connection. A request's body of at most --body bytes is collected; then the function of the
+ * request's route (path and method) answers. An error is answered with {"error": "…"}. */
 #include "service.h"
 
 #include "http/guard.h"
@@ -16,8 +16,10 @@
 #include <sys/socket.h>
 
 enum {
-    DISCARDED_MOST = 64 << 20,    /* bytes of a refused body; its sender then reads why */
-    CONNECTION_MEMORY = 64 * 1024 /* headers, and the piece of the body that is handed over */
+    /* bytes of a refused body that are read and discarded, so that the sender then reads the
+     * answer */
+    DISCARDED_MOST = 64 << 20,
+    CONNECTION_MEMORY = 64 * 1024 /* bytes for the headers and a piece of the body */
 };
 
 struct server {
@@ -32,20 +34,22 @@ struct route;
 /* One request, from its headers to the end of its reply. */
 typedef struct call {
     server *s;
-    const struct route *route; /* NULL: there is none of that name */
+    const struct route *route; /* NULL: no route has the request's path */
     uint8_t *body;
     size_t length, discarded;
     /* The reply. */
-    int code; /* 0: not yet; a code before the route was asked is a refusal */
+    /* HTTP status code; 0: not known yet. A code that is set before the route's function is called
+     * is that of a refusal */
+    int code;
     const char *type, *allow;
-    int retry_after_s; /* 0: not said */
-    char *text;        /* from malloc */
+    int retry_after_s; /* value of the header Retry-After; 0: no such header */
+    char *text;        /* body of the reply, from malloc */
     size_t text_length;
 } call;
 
 /* ---- replies -------------------------------------------------------------------------------- */
 
-/* The reply is an error, whose text is put into JSON. */
+/* Makes the reply an error with a formatted message, as JSON. */
 __attribute__((format(printf, 3, 4))) static void refuse(call *k, int code, const char *format, ...)
 {
     char message[600];
@@ -66,7 +70,8 @@ __attribute__((format(printf, 3, 4))) static void refuse(call *k, int code, cons
     k->text_length = (size_t)(to - k->text);
 }
 
-/* Room for a reply of at most `bytes`. False: there is no memory, and that is the reply. */
+/* Allocates k->text for a reply of at most `bytes` bytes. If there is no memory, makes the reply an
+ * error and returns 0. */
 static int make_text(call *k, size_t bytes)
 {
     k->text = malloc(bytes);
@@ -77,7 +82,8 @@ static int make_text(call *k, size_t bytes)
 
 /* ---- the routes ----------------------------------------------------------------------------- */
 
-/* Whether the body is so many images, each of `item` bytes with what stands before it. */
+/* Checks that the body consists of one or more items of `item` bytes (an image, or a label and an
+ * image), and sets *count to their number. If not, makes the reply an error and returns 0. */
 static int has_images(call *k, const char *type, size_t item, uint32_t *count)
 {
     static const char wanted[] = "application/octet-stream";
@@ -90,7 +96,7 @@ static int has_images(call *k, const char *type, size_t item, uint32_t *count)
     return !k->code;
 }
 
-/* Whether each example's label is one of the classes. */
+/* Checks that each example's label is a class. If not, makes the reply an error and returns 0. */
 static int has_labels(call *k, size_t item, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -120,7 +126,8 @@ static void take_examples(call *k, const char *type)
     }
 }
 
-/* One image's scores, which are logits, as probabilities. Returns the end. */
+/* Writes the predicted class and the probabilities of one image, computed from its scores (logits).
+ * Returns the end of the text. */
 static char *put_scores(char *to, float *scores, int classes)
 {
     int best = 0;
@@ -168,7 +175,7 @@ static void predict(call *k, const char *type)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
     ls_snapshot_release(snapshot);
     for (size_t i = 0; i < count && status == LS_OK; i++)
-        if (!isfinite(scores[i])) /* JSON has no other numbers */
+        if (!isfinite(scores[i])) /* JSON has no infinity and no NaN */
             status = fail(&err, LS_ENONFINITE, "the model's scores are not finite");
     if (status)
         refuse(k, 503, "%s", err.text);
@@ -197,7 +204,8 @@ static void tell_metrics(call *k, const char *type)
     (void)type;
     metric_set(n->of[QUEUE], (double)learner_look(k->s->learner, &why));
     metric_set(n->of[READY], why.status == LS_OK);
-    const size_t room = metrics_write(&n->all, NULL, 0) + 4096; /* numbers grow meanwhile */
+    /* the text can get longer before it is written */
+    const size_t room = metrics_write(&n->all, NULL, 0) + 4096;
     if (!make_text(k, room))
         return;
     k->text_length = metrics_write(&n->all, k->text, room);
@@ -251,7 +259,8 @@ static call *begin(server *s, struct MHD_Connection *c, const char *path, const 
     return k;
 }
 
-/* A piece of the body. Returns 0 when its sender goes on for too long after it was refused. */
+/* Stores a piece of the body. If the request is refused, discards the piece. Returns 0 if the
+ * sender has sent more than DISCARDED_MOST bytes of a refused request. */
 static int take_piece(call *k, const char *piece, size_t size)
 {
     const size_t most = (size_t)k->s->o->body;
@@ -310,7 +319,8 @@ static enum MHD_Result finish(call *k, struct MHD_Connection *c)
     return queued;
 }
 
-/* Called with the headers, then for each piece of the body, then once more. */
+/* Callback of libmicrohttpd. It is called after the headers, for each piece of the body, and once
+ * more at the end of the body. */
 static enum MHD_Result on_request(void *user, struct MHD_Connection *c, const char *path,
                                   const char *method, const char *version, const char *piece,
                                   size_t *size, void **state)
@@ -341,7 +351,7 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
         metric_add(k->s->n->of[ANSWERS_5XX], 1);
     else if (k->code >= 400)
         metric_add(k->s->n->of[ANSWERS_4XX], 1);
-    else if (k->code) /* else its sender went away */
+    else if (k->code) /* 0: the client closed the connection before it was answered */
         metric_add(k->s->n->of[ANSWERS_2XX], 1);
     free(k->text);
     free(k->body);

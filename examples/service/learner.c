@@ -1,9 +1,11 @@
-/* The thread that owns the trainer. It takes examples from the queue, trains, shows the weights to
- * those who predict, and saves.
+/* The learner: the thread that owns the trainer. It takes examples (labelled images) from the
+ * queue, trains, publishes a snapshot of the weights for predictions, and saves the weights.
  *
- * The queue is a ring of examples. `seen` of those that were `received` have been trained on; the
- * others wait. Before them the ring still has older ones, which are trained on again: whoever sends
- * examples often sends them sorted, and a network forgets. */
+ * The queue is a ring of examples. `received` counts all examples that were ever received, `seen`
+ * those of them that have been trained on; the examples between the two wait. The rest of the ring
+ * contains the newest examples that have been trained on. They are trained on again, together with
+ * new ones, because clients often send examples sorted by class, and a network that sees only new
+ * examples forgets the older classes. */
 #include "service.h"
 
 #include <errno.h>
@@ -22,17 +24,17 @@ struct learner {
     const options *o;
     numbers *n;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the members down to `why` */
+    pthread_mutex_t lock; /* guards the fields from here down to `why` */
     pthread_cond_t changed;
     int stop;
     uint8_t *ring; /* [capacity][1 + image_bytes] */
     uint64_t capacity, received, seen;
     ls_snapshot *shown;
-    ls_error why; /* status 0: nothing has failed */
-    /* The thread's own, once it runs. */
+    ls_error why; /* error that has ended training; status 0: there is none */
+    /* The fields below are used only by the thread, after it was started. */
     ls_data_source source;
     ls_trainer *trainer;
-    uint32_t batch;  /* rows of a minibatch */
+    uint32_t batch;  /* number of rows in a minibatch */
     uint8_t *images; /* [batch][image_bytes] */
     int32_t *labels; /* [batch] */
     uint64_t steps, begun_at, saved_step, shown_step;
@@ -67,8 +69,9 @@ int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *
     return status;
 }
 
-/* With the lock. The first minibatch is whole and new; from then on training goes on while an
- * example waits, or has not been seen as often as was asked for. */
+/* Returns whether to train another step. The first step needs a whole minibatch of new examples.
+ * After it there is work while an example waits, or while fewer rows have been trained on than
+ * --passes times the number of received examples. The caller holds the lock. */
 static int has_work(const learner *l)
 {
     const double rows = (double)(l->steps - l->begun_at) * l->batch;
@@ -76,7 +79,7 @@ static int has_work(const learner *l)
            (l->received > l->seen || rows < (double)l->o->passes * (double)l->received);
 }
 
-/* Splitmix64: neighbouring numbers give unrelated ones. */
+/* The hash function Splitmix64: neighbouring numbers have unrelated hashes. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -85,8 +88,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* With the lock. After the first minibatch at most half of one is new, and the rest is drawn from
- * what the ring has of older ones. */
+/* Fills a minibatch. After the first minibatch, at most half of its rows are new examples, and the
+ * others are chosen at random among the older examples in the ring. The caller holds the lock. */
 static void fill_batch(learner *l)
 {
     const uint64_t oldest = l->received > l->capacity ? l->received - l->capacity : 0;
@@ -103,8 +106,8 @@ static void fill_batch(learner *l)
     l->seen += fresh;
 }
 
-/* Fills a minibatch; waits for up to a second when there is nothing to train on. Returns whether
- * there is one, and in *stop whether the thread is to end. */
+/* Fills a minibatch; if there is nothing to train on, waits for at most a second. Returns whether a
+ * minibatch was filled. Sets *stop to whether the thread must end. */
 static int next_batch(learner *l, int *stop)
 {
     struct timespec until;
@@ -123,7 +126,8 @@ static int next_batch(learner *l, int *stop)
 
 /* ---- the state directory -------------------------------------------------------------------- */
 
-/* Makes it, so that it outlasts a power cut, and keeps other processes out. */
+/* Creates the state directory, syncs its entry, so that it survives a loss of power, and locks it
+ * against other processes. */
 static int take_directory(learner *l, ls_error *err)
 {
     char path[PATH_BYTES];
@@ -146,7 +150,8 @@ static int take_directory(learner *l, ls_error *err)
     return LS_OK;
 }
 
-/* A save that fails leaves the older one; it is logged, and tried again later. */
+/* Saves the weights if they have changed since the last save. If this fails, the older file is
+ * unchanged, the error is logged, and the learner tries again after --save-s seconds. */
 static int save(learner *l, ls_error *err)
 {
     l->saved_at = seconds_now();
@@ -175,7 +180,7 @@ static int show(learner *l, ls_error *err)
     old = l->shown;
     l->shown = fresh;
     pthread_mutex_unlock(&l->lock);
-    ls_snapshot_release(old); /* it goes when the last one who predicts with it is done */
+    ls_snapshot_release(old); /* freed when the last thread that predicts with it has released it */
     l->shown_at = seconds_now();
     l->shown_step = l->steps;
     metric_set(l->n->of[SHOWN_STEP], (double)l->steps);
@@ -203,7 +208,7 @@ static int open_trainer(learner *l, ls_error *err)
     return ls_trainer_open(&l->trainer, &wanted, err);
 }
 
-/* Opens everything, and goes on from the save where there is one. */
+/* Opens the trainer, and loads the saved weights if there are any. */
 static int begin(learner *l, ls_error *err)
 {
     int status = take_directory(l, err);
@@ -262,7 +267,7 @@ static void *learn(void *arg)
     int status = train_until_stopped(l, &err);
     if (status) {
         say("training has ended: %.400s", err.text);
-        pthread_mutex_lock(&l->lock); /* it is seen before the save, which may take its time */
+        pthread_mutex_lock(&l->lock); /* publishes the error before the save, which can take long */
         l->why = err;
         pthread_mutex_unlock(&l->lock);
     }

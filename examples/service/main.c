@@ -1,8 +1,8 @@
-/* An HTTP service around Lockstep: it learns from labelled images that are sent to it, while it
- * answers what others show. README.md says how to use it.
+/* An HTTP service that uses Lockstep: it learns from labelled images that clients send, and
+ * predicts the classes of other images at the same time. README.md says how to use it.
  *
- * Threads: this one starts and stops the others and waits for a signal in between; one owns the
- * trainer (learner.c); the server has one for each connection (http.c). */
+ * Threads: the main thread starts the other threads, waits for a signal and stops them. One thread
+ * owns the trainer (learner.c). The server has a thread for each connection (http.c). */
 #include "service.h"
 
 #include <errno.h>
@@ -74,8 +74,8 @@ static int add(const char **list, int *count, int most, const char *name, const 
     return GO_ON;
 }
 
-/* Derives values from the options. The largest request must fit into the queue, or it could never
- * be accepted. */
+/* Computes values from the options. Reduces --body so that the largest request fits into the empty
+ * queue. */
 static int complete(options *o)
 {
     o->image_bytes = (size_t)o->channels * (size_t)o->height * (size_t)o->width;
@@ -87,10 +87,11 @@ static int complete(options *o)
     return GO_ON;
 }
 
-/* The options with a value: a number within bounds, a text, or, of none, what take() knows. */
+/* The options that have a value: a number from `least` to `most`, a text, or a value that take()
+ * handles. */
 static const struct row {
     const char *name;
-    size_t number, text; /* places in `options`; 0: it is not one */
+    size_t number, text; /* offsets in `options`; 0: the value is not a number, or not a text */
     long least, most;
 } rows[] = {
     {"port", offsetof(options, port), 0, 0, 65535},
@@ -125,7 +126,8 @@ static int take(options *o, const struct row *r, const char *value)
     return GO_ON;
 }
 
-/* GO_ON, or the status to exit with: 0 after --help, 64 after a mistake, with a message. */
+/* Reads the options. Returns GO_ON, or the exit status: 0 after --help; 64 after a message about
+ * wrong arguments. */
 static int read_options(options *o, int argc, char **argv)
 {
     *o = (options){.state = "state",
@@ -154,7 +156,7 @@ static int read_options(options *o, int argc, char **argv)
             fputs(help, stdout);
             return 0;
         }
-        status = c == 1 ? take(o, &rows[i], optarg) : EXIT_USAGE; /* getopt has said why */
+        status = c == 1 ? take(o, &rows[i], optarg) : EXIT_USAGE; /* getopt has printed a message */
     }
     if (status == GO_ON && argc - optind != 1)
         status = usage("expected one CONFIG", "");
@@ -166,8 +168,9 @@ static int read_options(options *o, int argc, char **argv)
 
 /* ---- start and stop ------------------------------------------------------------------------- */
 
-/* Before any thread is made: all of them leave these signals to sigwait. A file that may not grow
- * is an error like any other. */
+/* Blocks SIGTERM and SIGINT. Called before any thread is created, so that all threads inherit the
+ * mask and only sigwait receives the two signals. Ignores SIGXFSZ, so that a write beyond the file
+ * size limit fails with an error. */
 static void block_signals(sigset_t *awaited)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -178,7 +181,7 @@ static void block_signals(sigset_t *awaited)
     pthread_sigmask(SIG_BLOCK, awaited, NULL);
 }
 
-/* Until a signal comes; a second one ends the process at once. */
+/* Serves requests until a signal arrives. A second signal ends the process at once. */
 static int serve(const options *o, learner *l, numbers *n, const sigset_t *signals, ls_error *err)
 {
     server *s;

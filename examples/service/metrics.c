@@ -9,7 +9,7 @@
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 static const struct {
-    int counts; /* a counter, not a gauge */
+    int counts; /* 1: a counter; 0: a gauge */
     const char *name, *labels, *help;
 } kinds[NUMBERS] = {
     [STEPS] = {1, "lockstep_steps_total", NULL,

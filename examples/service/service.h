@@ -1,6 +1,7 @@
-/* The parts of the service: what they hold, and what they ask of each other.
+/* The interfaces between the files of the service. The service learns from labelled images that
+ * clients send (*examples*), and predicts the classes of other images.
  *
- *   main.c     reads the options, starts and stops the rest
+ *   main.c     reads the options, starts and stops the other parts
  *   learner.c  the thread that owns the trainer, and the queue of examples before it
  *   http.c     the server: bodies, limits, the four routes
  *   metrics.c  the numbers at /metrics, and the log
@@ -17,21 +18,24 @@
 enum { SETS_MOST = 34, HOSTS_MOST = 16 };
 
 typedef struct options {
-    const char *config;           /* Lockstep's, whose data.name is "examples" */
-    const char *state;            /* directory of the save */
-    const char *address;          /* the server's address */
-    const char *host[HOSTS_MOST]; /* further names that the server may be asked by */
+    const char *config;           /* Lockstep's config file; its data.name must be "examples" */
+    const char *state;            /* directory in which the weights are saved */
+    const char *address;          /* address on which the server listens */
+    const char *host[HOSTS_MOST]; /* host names by which clients may address the server */
     const char *set[SETS_MOST];   /* assignments to keys of the config */
     int host_count, set_count;
     int channels, height, width; /* shape of an image, one byte per value */
-    size_t image_bytes;          /* an example has one more, its label, before the image */
-    long classes;                /* labels are below this */
-    long port;                   /* 0: any that is free */
-    long passes;                 /* how often training sees each example; 0: training is off */
-    long queue, replay;     /* examples that may wait; older ones that are kept for another pass */
+    /* size of an image; an example is one byte longer: its label precedes the image */
+    size_t image_bytes;
+    long classes; /* labels are below this */
+    long port;    /* 0: the system chooses a free port */
+    long passes;  /* how many times each example is trained on, on average; 0: training is off */
+    /* limit of examples that wait for training; number of examples that are kept after they were
+     * trained on */
+    long queue, replay;
     long body;              /* largest body of a request, in bytes */
-    long connections;       /* that are answered at the same time */
-    long request_s, save_s; /* patience with one request; time between two saves */
+    long connections;       /* limit of connections that are answered at the same time */
+    long request_s, save_s; /* time limit of a request in seconds; seconds between two saves */
 } options;
 
 /* ---- metrics.c ------------------------------------------------------------------------------ */
@@ -60,52 +64,54 @@ typedef struct numbers {
     metric *of[NUMBERS];
 } numbers;
 
-/* Registers all metrics. `n` is zeroed memory that stays where it is. */
+/* Registers all metrics. *n must be zeroed, and must stay at the same address. */
 void numbers_init(numbers *n);
-/* Counts a step and moves the means of loss and accuracy. The learner's thread. */
+/* Counts a step, and updates the moving averages of loss and accuracy. Called by the learner's
+ * thread. */
 void numbers_step(numbers *n, const ls_step_result *step, uint32_t rows);
 
-double seconds_now(void); /* time of a monotonic clock */
+double seconds_now(void); /* returns the time of CLOCK_MONOTONIC in seconds */
 
-/* Fills `err` and returns `status`. */
+/* Stores `status` and the formatted message in `err`, and returns `status`. */
 __attribute__((format(printf, 3, 4))) int fail(ls_error *err, int status, const char *format, ...);
 /* Writes a line to stderr. Any thread. */
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
-extern const ls_host service_host; /* Lockstep's messages go to the same log */
+extern const ls_host service_host; /* the library's hooks: its log lines are written with say() */
 
 /* ---- learner.c ------------------------------------------------------------------------------ */
 
 typedef struct learner learner;
 
-/* Opens the trainer, goes on from the save if there is one, and starts the thread. `o` and `n`
- * outlive it. Errors: those of ls_trainer_open and ls_trainer_load, LS_EIO (the state directory),
- * LS_ENOMEM, LS_ESYSTEM. */
+/* Opens the trainer, loads the saved weights if there are any, and starts the thread that trains.
+ * `o` and `n` must outlive the learner. Errors: those of ls_trainer_open and ls_trainer_load,
+ * LS_EIO (the state directory), LS_ENOMEM, LS_ESYSTEM. */
 int learner_start(learner **out, const options *o, numbers *n, ls_error *err);
 
-/* Puts examples into the queue, all or none. Errors: LS_EAGAIN when it has no room for them, and
- * what has ended the training. Any thread. */
+/* Appends `count` examples to the queue, all or none. Errors: LS_EAGAIN (the queue has too little
+ * space); if training has failed, the status of that failure. Any thread. */
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err);
 
-/* The newest weights that are shown. The caller releases them. Any thread. */
+/* Returns a snapshot of the weights for predictions: the newest one that the learner has made. The
+ * caller releases it. Any thread. */
 ls_snapshot *learner_snapshot(learner *l);
 
-/* How many examples wait. `why` says why training has failed; its status is 0 while it has not. Any
- * thread. */
+/* Returns the number of examples that wait for training. *why becomes the error with which training
+ * has failed; its status is 0 if training has not failed. Any thread. */
 uint64_t learner_look(learner *l, ls_error *why);
 
-/* Ends the step under way, saves, ends the thread and frees. Returns what made training or the save
- * fail. */
+/* Stops the thread after the current step, saves the weights and frees the learner. Errors: the
+ * status with which training or the last save failed. */
 int learner_stop(learner *l, ls_error *err);
 
 /* ---- http.c --------------------------------------------------------------------------------- */
 
 typedef struct server server;
 
-/* Listens where the options say; *port is the one that it got. Errors: LS_EINVAL (the address),
- * LS_ESYSTEM, LS_ENOMEM. */
+/* Starts the server at the address and port of the options. *port becomes the port on which it
+ * listens. Errors: LS_EINVAL (the address), LS_ESYSTEM, LS_ENOMEM. */
 int server_start(server **out, const options *o, learner *l, numbers *n, int *port, ls_error *err);
 
-/* Refuses what is new, answers what has begun, and frees. */
+/* Refuses new requests, answers those that have begun, and frees the server. */
 void server_stop(server *s);
 
 #endif

@@ -1,3 +1,5 @@
+/* cli_main, which the program's main() calls: finds the verb (subcommand) and runs it, or trains a
+ * run and prints its progress and its result. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -264,8 +266,8 @@ int cli_train(const char *config, const ls_registry *registry)
     return train_or_print(3, argv, registry);
 }
 
-/* Opens /dev/null on each standard stream that is closed. Otherwise the next file that is opened
- * would get that stream's number, and messages would be written to the file. */
+/* Opens /dev/null on each standard stream that is closed. This is needed because the next file that
+ * is opened gets the number of a closed stream, and then receives the program's messages. */
 static void keep_standard_streams(void)
 {
     int fd;

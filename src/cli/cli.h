@@ -62,8 +62,8 @@ typedef struct cli_option {
  * CLI_OPTIONS_MAX options. The row after the last option describes the operand. If that row has no
  * name, any number of operands is allowed, and the caller finds them in argv[optind] and the
  * following arguments. Returns 0. Returns EXIT_USAGE after it has printed a message about wrong
- * arguments on stderr, and CLI_HELPED after it has printed a help text; a verb returns either to
- * its caller. */
+ * arguments on stderr, and CLI_HELPED after it has printed a help text; a verb returns each of the
+ * two unchanged to its caller. */
 enum { CLI_OPTIONS_MAX = 24, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
 /* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
@@ -83,9 +83,10 @@ typedef struct cli_arguments {
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
     bool serve_after;    /* after the run, the live page stays available until a signal arrives */
-    /* A run on several hosts has a process on each, its members. --listen: the address at which the
-     * first member waits for the others. --join: the address of the first member, given to the
-     * others. Both NULL: there are no other members, or a launcher such as mpirun starts them. */
+    /* A run on several hosts has a process on each host; these processes are its members. --listen:
+     * the address at which the first member waits for the others. --join: the address of the first
+     * member, given to the others. Both NULL: there are no other members, or a launcher such as
+     * mpirun starts them. */
     const char *listen, *join;
     /* address at which other members reach this one; NULL: the address from which this member
      * connects to the first one */
@@ -146,7 +147,7 @@ int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *
 /* Calls ls_trainer_run. A signal interrupts the run, even if it arrived before this call. */
 int cli_run(ls_trainer *trainer, ls_error *err);
 bool cli_interrupted(void); /* returns whether a signal has arrived */
-/* Waits until a signal has arrived. Called when no run is in progress. */
+/* Waits until a signal has arrived. The caller must not have a run in progress. */
 void cli_wait_for_signal(void);
 
 /* ---- directories ----------------------------------------------------------------------------- */
@@ -164,8 +165,8 @@ ls_trainer_options cli_options(cli_directories *places, const char *config, cons
                                const ls_registry *registry, const ls_host *host);
 
 /* Returns the directory for data that can be regenerated: $XDG_CACHE_HOME/lockstep, else
- * ~/.cache/lockstep. It need not exist; the caller creates it. Returns NULL if neither variable is
- * usable. */
+ * ~/.cache/lockstep. It need not exist; the caller creates it. Returns NULL if neither
+ * XDG_CACHE_HOME nor HOME is usable. */
 const char *cli_find_cache_dir(char out[4096]);
 
 /* Returns the largest total size of the packed image files in the cache, in bytes:

@@ -252,9 +252,10 @@ static void print_end(const range_test *r, FILE *stream)
         fprintf(stream, "the loss is not finite beyond a rate of %.2g\n", last);
 }
 
-/* Explains why there is no suggestion. A network may begin on a plateau: its loss is that of
- * guessing, and hardly depends on the weights. At no learning rate does it leave the plateau within
- * the few steps of the test. It needs many steps, or other initial weights. */
+/* Explains why there is no suggestion. A network can begin on a plateau: its loss is that of
+ * guessing, and hardly depends on the weights. The few steps of the test are not enough to leave
+ * the plateau, whatever the learning rate is. The network needs many steps, or other initial
+ * weights. */
 static void print_why_none(const range_test *r, FILE *stream)
 {
     const double first = r->point[0].smoothed;

@@ -11,9 +11,9 @@
 #include <string.h>
 
 /* The value of data.clip that init writes for tables: standardised numbers are limited to this many
- * standard deviations. A value further from the mean is nearly always a typing error. Without the
- * limit, such a value would by itself decide the prediction of its row, and would change all
- * weights in training. */
+ * standard deviations. A value further from the mean is nearly always a typing error. The limit is
+ * needed because such a value by itself decides the prediction of its row, and changes all weights
+ * in training. */
 enum { CLIP = 10 };
 
 static const char help[] =

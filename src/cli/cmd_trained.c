@@ -185,7 +185,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     print_classes(t, &o->measured);
 }
 
-/* Computes the metrics in `metrics`, which the run itself may not have measured. */
+/* Computes the metrics in `metrics`, including those that the run itself has not measured. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
                    float *scores, ls_error *err)
 {
@@ -211,8 +211,8 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
 }
 
 /* Finds the class weights of the loss. The weights "balanced" are computed from the model's
- * training rows. If these are not open, the weights are unknown, and the loss is computed without
- * them (o->unweighed). */
+ * training rows. If the training rows are not open, the weights are unknown, and the loss is
+ * computed without them (o->unweighed). */
 static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
 {
     const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];

@@ -31,7 +31,7 @@ typedef struct cli_column {
     /* if the table is too wide, the columns with the highest rank are left out first; 0: never left
      * out */
     int rank;
-    int least;    /* smallest width to which the column may be cut; 0: it is not cut */
+    int least;    /* smallest width to which the texts are cut; 0: they are not cut */
     bool numbers; /* the texts are aligned to the right */
 } cli_column;
 

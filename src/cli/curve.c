@@ -10,7 +10,7 @@
 enum {
     ROWS = 5, /* lines of text in the plot */
     ROWS_WIDE = 8,
-    WIDE = 110,     /* from this width of the terminal on, plots have ROWS_WIDE lines */
+    WIDE = 110,     /* if the terminal has at least this many columns, plots have ROWS_WIDE lines */
     CELLS_MAX = 70, /* columns of a plot */
     LABEL = 6,      /* columns for a number before the axis */
     MARGIN = 2,

@@ -20,7 +20,7 @@ typedef struct cli_curve_point {
 /* A curve. Must be zeroed before the first call. */
 typedef struct cli_curve {
     int count;
-    /* only every stride-th epoch is stored, so that any number of epochs fits; 0: none has been
+    /* only every stride-th epoch is stored, so that any number of epochs fits; 0: no epoch has been
      * added yet */
     int stride;
     int evaluated;

@@ -17,7 +17,7 @@ static bool is_home(const char *home)
 
 /* Composes the path of the directory `name` below the directory that the environment variable
  * `variable` (XDG) names, or, if it is not set, below $HOME/`in_home`. The path is short enough
- * that a file name can be appended. Returns false if neither variable is usable. */
+ * that a file name can be appended. Returns false if neither `variable` nor HOME is usable. */
 static bool find_place(char out[4096], const char *variable, const char *in_home, const char *name)
 {
     const char *xdg = getenv(variable), *home = getenv("HOME");

@@ -7,7 +7,8 @@
 
 /* The properties of the data that `trainer init` has found. */
 typedef struct cli_inspection {
-    /* as the user gave them; target NULL: the program chooses the target */
+    /* the path, and the target column, as the user gave them; target NULL: the program chooses the
+     * target */
     const char *path, *target;
     /* Values of data.decimal, data.separator and data.encoding as the user gave them; NULL: detect
      * them. */
@@ -32,7 +33,7 @@ typedef struct cli_inspection {
     /* ---- pictures ---------------------------------------------------------------------------- */
     cli_pack pack;
     cli_packing listed;
-    bool grey;
+    bool grey; /* no picture that was decoded has colours */
     /* ---- all kinds --------------------------------------------------------------------------- */
     uint32_t rows, test_rows;
     int classes, targets, channels, height, width;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 enum {
-    /* a column of numbers is taken as classes only if it has at most so many different numbers */
+    /* a column of numbers is taken as classes only if it has at most this many different numbers */
     MOST_CLASSES = 20,
     VALUES = 1 << 22, /* largest number of values from which mean and deviation are computed */
     /* largest number of pictures that are decoded to find out whether they have colours */
@@ -164,7 +164,8 @@ static bool are_values(const ls_dataset_info *info)
     return target->broken > 0 || target->levels > MOST_CLASSES;
 }
 
-/* Returns the reason why a column cannot help to predict new rows; NULL: it may help. */
+/* Returns the reason why a column cannot help to predict new rows; NULL: there is no such
+ * reason. */
 static const char *useless(const ls_column_summary *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;

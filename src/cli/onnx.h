@@ -8,11 +8,10 @@
  *     floats          "x", float32, of the same shapes
  *     table           "x", float32 [batch, columns], NaN where a number is missing
  *     table with texts
- *                     an input [batch, 1] for each column, with its name: float32, or strings,
- *                     which are empty where one is missing. A text that the training rows did not
- *                     have is an error at run time. A column whose name is empty, contains a colon
- *                     or is the name of a tensor is called "column:NUMBER". Needs version 3 of
- *                     ai.onnx.ml
+ *                     an input [batch, 1] for each column, with its name: float32, or strings; an
+ *                     empty string is a missing text. A text that the training rows did not have
+ *                     is an error at run time. A column whose name is empty, contains a colon or is
+ *                     the name of a tensor is called "column:NUMBER". Needs version 3 of ai.onnx.ml
  *
  * The outputs are "logits" [batch, classes] and, if the model predicts classes, "probabilities" of
  * the same shape. Weights have the same names as in safetensors files. Batch norm uses the running

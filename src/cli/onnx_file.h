@@ -24,8 +24,9 @@ typedef struct ls_onnx_file {
     ls_buffer node, attribute, tensor;
 } ls_onnx_file;
 
-/* Initialise the buffers, which get their memory from `host`, and free them. */
+/* Initialises the buffers, which get their memory from `host`. */
 void ls_onnx_file_init(ls_onnx_file *f, const ls_host *host);
+/* Frees the buffers. */
 void ls_onnx_file_fini(ls_onnx_file *f);
 
 /* These functions write a node called `name`: ls_onnx_node_begin with its first input, then the
@@ -53,14 +54,15 @@ void ls_onnx_put_floats(ls_onnx_file *f, const char *name, const int *dim, int r
                         const float *values, size_t count);
 void ls_onnx_put_int64s(ls_onnx_file *f, const char *name, const int64_t *values, int count);
 
-/* Write an input or an output of the graph. Its shape is [batch] followed by dim [rank]. */
+/* Writes an input of the graph. Its shape is [batch] followed by dim [rank]. */
 void ls_onnx_put_input(ls_onnx_file *f, const char *name, int type, const int *dim, int rank);
+/* Writes an output of the graph. Its shape is [batch] followed by dim [rank]. */
 void ls_onnx_put_output(ls_onnx_file *f, const char *name, const int *dim, int rank);
 
-/* ls_onnx_finish writes the whole file, with the graph that has been written, to `out`.
- * ls_onnx_put_entry then appends an entry of the file's metadata. `uses_ml`: the graph has nodes of
- * ai.onnx.ml. */
+/* Writes the whole file, with the graph that has been written to `f`, to `out`. `uses_ml`: the
+ * graph has nodes of ai.onnx.ml. */
 void ls_onnx_finish(ls_buffer *out, ls_onnx_file *f, const char *name, int uses_ml);
+/* Appends an entry of the file's metadata to `out`. Must be called after ls_onnx_finish. */
 void ls_onnx_put_entry(ls_buffer *out, ls_onnx_file *f, const char *key, const char *value);
 
 #endif

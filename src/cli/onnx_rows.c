@@ -84,7 +84,7 @@ static double constant_of(const ls_prep_column *c, int step)
 }
 
 /* Adds the nodes that scale the columns of a table. They compute in double, as prep.c does, because
- * the mean of a column may be large compared with its deviation. */
+ * the mean of a column can be large compared with its deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 {
     const int dim[2] = {1, p->features};

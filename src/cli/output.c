@@ -1,3 +1,5 @@
+/* Prints results, errors and the progress of a run (the *view*), and writes records, the JSON lines
+ * about a run, to the stream of --metrics. */
 #include "cli/output.h"
 
 #include "base/clock.h"

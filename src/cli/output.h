@@ -28,8 +28,9 @@ enum {
 int cli_exit_code(int status);
 /* Prints "trainer: TEXT" on stderr and returns the exit code for `status`. */
 int cli_fail(int status, const char *text);
-/* Flushes stdout, because a failed write, for example to a full disk, may show only then. Returns
- * 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has closed it. */
+/* Flushes stdout, because a failed write, for example to a full disk, can be reported only by the
+ * flush. Returns 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has
+ * closed it. */
 int cli_flush(void);
 /* Writes a text to the file `path`; "-" is stdout. `option`: the option that names the file, for
  * messages. Returns the exit code, after a message if writing failed. */
@@ -51,9 +52,9 @@ typedef struct cli_view {
     /* accuracy of random guesses, which a network with small initial weights has at first; 0: the
      * initial weights are not small */
     double chance;
-    double init_std; /* standard deviation of the initial weights */
-    bool drawn;      /* the terminal shows a progress line */
-    uint64_t drawn_at;
+    double init_std;   /* standard deviation of the initial weights */
+    bool drawn;        /* the terminal shows a progress line */
+    uint64_t drawn_at; /* time at which the line was drawn, in ns of ls_now_ns */
 } cli_view;
 
 /* Initialises the view. Colours and redrawing depend on whether stderr is a terminal, and on the
@@ -86,8 +87,8 @@ typedef struct cli_output {
 /* Opens the file `path` for the records. NULL: no records are written; "-": stdout. Errors:
  * LS_EIO. */
 int cli_output_open(cli_output *out, const char *path, ls_error *err);
-/* Writes one line. It is no error if the stream is a pipe whose reader has closed it: this line and
- * later ones are discarded. Errors: LS_EIO. */
+/* Writes one line. If the stream is a pipe whose reader has closed it, this line and all later
+ * lines are discarded, and the function returns LS_OK. Errors: LS_EIO. */
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err);
 /* Flushes, syncs and closes the stream; stdout stays open. Errors: LS_EIO. */
 int cli_output_close(cli_output *out, ls_error *err);

@@ -1,3 +1,6 @@
+/* Packs a folder of images: writes the decoded and scaled images to a safetensors file, the *packed
+ * file*, which training uses instead of the images (pack.h). An *assignment* is a text KEY="VALUE"
+ * that sets a key of the config. */
 #include "cli/pack.h"
 
 #include "base/clock.h"
@@ -130,7 +133,7 @@ static void show_progress(cli_packing *k, bool last)
 }
 
 /* Prints the names of the images in a chunk that cannot be read. Unless skip_broken is set, fails
- * at the end of a block if there was any. */
+ * at the end of a block of chunks if the block had such an image. */
 static int report_broken(cli_packing *k, const cli_chunk *c)
 {
     for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
@@ -400,7 +403,7 @@ int cli_pack_data(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_opt
     if ((!o->config_path && !o->config_text) || ls_config_read(&c, o, NULL) != LS_OK)
         return LS_OK;
     int status = LS_OK;
-    /* If the config is that of an earlier run, its packed file in the cache may belong to an older
+    /* If the config is that of an earlier run, its packed file in the cache can belong to an older
      * state of the folder. */
     const char *packed = c.data_keys.packed;
     const bool own = is_own(packed, o->cache_dir);

@@ -34,9 +34,9 @@ enum { CLI_ASSIGNMENT_BYTES = 4200 /* size of the text of an assignment in bytes
 
 /* If the data of the config of `o` is a folder of images, makes sure that the cache has a packed
  * file of the folder's present state, and appends the assignment data.packed="PATH OF THE FILE".
- * `text` receives the text of the assignment. Returns LS_OK without doing anything for other data,
- * and if the config is invalid, because the config's reader reports that later. Errors: LS_EDATA,
- * LS_ENOENT, LS_EIO, LS_ENOMEM, LS_ECONFIG. */
+ * `text` receives the text of the assignment. For other data the function returns LS_OK and does
+ * nothing. It does so for an invalid config as well, because the config's reader reports the error
+ * later. Errors: LS_EDATA, LS_ENOENT, LS_EIO, LS_ENOMEM, LS_ECONFIG. */
 int cli_pack_data(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err);
 
@@ -68,15 +68,15 @@ char *cli_beside_run(const char *path, const char *config, const ls_host *host);
  * which `format` describes. *packed becomes the path of the packed file, which the caller frees. It
  * becomes NULL if the file data.packed of the config is to be used as it is: if that file is not in
  * the cache, or if the folder does not exist. `other_folder`: the user has named another folder
- * than that of data.packed, so data.packed cannot be used in place of a folder that does not exist,
- * and the function fails. Errors: those of cli_pack_data; the message says where the images are
- * expected and what to do. */
+ * than that of data.packed. If the named folder does not exist, the function then fails, because
+ * data.packed belongs to the other folder. Errors: those of cli_pack_data; the message says where
+ * the images are expected and what to do. */
 int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format,
                    bool other_folder, const char *cache, const ls_host *host, ls_error *err);
 
 /* For a trained model: decodes the images of a folder into memory. The folder has a subfolder for
  * each class, whose name must be one of the classes in `format`. If the folder contains `train` and
- * `test` (or `val`, `valid`, `validation`), only one of these is read: `test`, or `train` if the
+ * `test` (or `val`, `valid`, `validation`), only one of the two is read: `test`, or `train` if the
  * argument `train` is true. Errors: LS_ENOENT, LS_EIO, LS_EDATA (a subfolder whose name is not a
  * class; or an image cannot be read, unless skip_broken is set), LS_EUNSUPPORTED (the model does
  * not classify square images of bytes, with 1 or 3 channels, into classes with names), LS_ENOMEM.
@@ -176,8 +176,8 @@ typedef struct cli_chunk {
     size_t count;
     bool ready; /* the chunk is decoded */
     /* The chunk is the last one of a *block*, some consecutive chunks of together 32 MiB. If an
-     * image of the block or of an earlier one cannot be read, the packing fails at the end of the
-     * block, not at the image, so that the message can name several images. */
+     * image of the block or of an earlier block cannot be read, the packing goes on to the end of
+     * the block and fails there, so that the message can name several images. */
     bool ends_block;
     uint8_t *pixels;
     char *failed; /* [count]: non-zero: the image cannot be read */

@@ -1,26 +1,28 @@
 /* Decodes images on several threads, and passes them to a callback in the order of the list.
  *
  * The list is divided into chunks of consecutive images. A thread takes the next chunk of the list
- * and decodes it into the chunk's slot of a ring. Then it hands chunks on: as long as the next
- * chunk in order is decoded, it calls the callback for that chunk. Only one thread at a time hands
- * chunks on. A thread that finds another one doing so (`handing` is set) takes its next chunk
- * instead, and the other thread hands on the chunk that it leaves. So the callback gets the chunks
- * in order, and is never called by two threads at once.
+ * and decodes it into the chunk's slot of a ring. Then the thread hands chunks on: as long as the
+ * next chunk in the order of the list is decoded, it calls the callback for that chunk. Only one
+ * thread at a time hands chunks on: the thread that has set `handing`. If another thread has set
+ * `handing`, a thread that has decoded a chunk takes its next chunk, and the thread that hands on
+ * also hands on the decoded chunk. Therefore the callback gets the chunks in order, and is never
+ * called by two threads at once.
  *
- * `lock` guards `taken`, `handed`, `handing`, `status` and the chunks' `ready`. It is not held
- * while a chunk is decoded: only the thread that took the chunk accesses its slot then. Nor is it
- * held during the callback, which only the thread that set `handing` calls.
+ * `lock` guards `taken`, `handed`, `handing`, `status` and the chunks' `ready`. The lock is not
+ * held while a chunk is decoded, because only the thread that took the chunk accesses its slot
+ * then. The lock is not held during the callback either, because only the thread that set `handing`
+ * calls the callback.
  *
  * Memory order: a thread decodes a chunk, locks, sets `ready` and unlocks. The thread that hands
  * the chunk on locks later and reads `ready`, so the chunk's content happens before the callback.
- * After the callback that thread locks, increments `handed` and unlocks. A thread that takes the
- * slot for a later chunk has read this value of `handed`, or a later one, under the lock, so the
- * callback happens before the slot is overwritten.
+ * After the callback the thread that handed on locks, increments `handed` and unlocks. A thread
+ * that takes the slot for a later chunk has read this value of `handed`, or a later value, under
+ * the lock, so the callback happens before the slot is overwritten.
  *
  * No chunk is forgotten. A thread sets `ready` under the lock and, still under the lock, reads
- * `handing`. If `handing` is false, the thread hands on itself. If it is true, the thread that set
- * it must lock again before it clears `handing`, and reads `ready` of the next chunk in that same
- * critical section. */
+ * `handing`. If `handing` is false, the thread hands on itself. If `handing` is true, the thread
+ * that set `handing` must lock again before it clears `handing`, and in that same critical section
+ * it reads `ready` of the next chunk. */
 #include "cli/pack.h"
 
 #include "base/host.h"

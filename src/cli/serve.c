@@ -1,3 +1,5 @@
+/* The HTTP server of --serve: it shows a run in a browser, and reports its figures to Prometheus
+ * (serve.h). */
 #include "cli/serve.h"
 
 #include "base/error.h"

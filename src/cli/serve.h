@@ -14,8 +14,8 @@ typedef struct cli_server cli_server;
 typedef struct cli_server_options {
     /* "[ADDR:]PORT"; the default ADDR is 127.0.0.1; PORT 0: the system chooses a port. */
     const char *address;
-    /* Host names by which browsers may address the server, besides localhost and the address
-     * itself. Not copied. */
+    /* Host names by which browsers may address the server, besides localhost and the ADDR of
+     * `address`. Not copied. */
     const char *const *names;
     int name_count;
     bool quiet; /* do not print the address on stderr */

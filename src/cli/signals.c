@@ -12,8 +12,9 @@ static volatile sig_atomic_t signals, joining;
 static void on_signal(int number)
 {
     /* A second SIGINT or SIGTERM ends the program at once. A second SIGUSR1 or SIGHUP does not,
-     * because these may arrive several times without such an intention: MPICH's launcher sends
-     * SIGUSR1 for each process that ends; a closing terminal and its shell each send SIGHUP. */
+     * because these can arrive several times although nobody asked for an end at once: MPICH's
+     * launcher sends SIGUSR1 for each process that ends; a closing terminal and its shell each send
+     * SIGHUP. */
     if ((signals++ > 0 && number != SIGUSR1 && number != SIGHUP) || joining)
         _exit(EXIT_INTERRUPTED);
     if (running)

@@ -36,10 +36,12 @@ void ls_sweep_destroy(ls_sweep *sweep); /* NULL is allowed */
 int ls_sweep_count(const ls_sweep *sweep); /* number of combinations, at least 1 */
 int ls_sweep_keys(const ls_sweep *sweep);
 
-/* Return a key as it was written ("lr"), its value in a combination, and both as an assignment for
- * ls_trainer_options.set ("optimizer.lr=0.05"). The texts belong to the sweep. */
+/* Returns a key as it was written ("lr"). The text belongs to the sweep. */
 const char *ls_sweep_key(const ls_sweep *sweep, int key);
+/* Returns the value of a key in a combination ("0.05"). The text belongs to the sweep. */
 const char *ls_sweep_value(const ls_sweep *sweep, int combination, int key);
+/* Returns key and value as an assignment for ls_trainer_options.set ("optimizer.lr=0.05"). The text
+ * belongs to the sweep. */
 const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key);
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -54,9 +56,11 @@ typedef struct ls_sweep_row {
     bool synthetic;
     /* the split that was evaluated: "test" or "validation"; NULL: the trainer was not opened */
     const char *judged_by;
-    /* `devices` and `checkpoint` are not set; metric NULL: the trainer was not opened */
+    /* the result; its fields `devices` and `checkpoint` are not set; metric NULL: the trainer was
+     * not opened */
     ls_result result;
-    double train_loss, images_per_s; /* of the last epoch; mean over the finished epochs */
+    /* loss of the last epoch; images per second, mean over the finished epochs */
+    double train_loss, images_per_s;
     /* sum of 1 / (images per second) over the finished epochs, from which images_per_s is
      * computed */
     double inverse_rates;
@@ -72,8 +76,9 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *progress);
  * ls_trainer_run. `trainer` NULL: the trainer could not be opened. */
 void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, const char *error);
 
-/* Returns the images per second of row number `row`, divided by those of the first row for which
- * they are known. NaN: one of the two is not known. */
+/* Returns the images per second of row number `row`, divided by the images per second of the first
+ * row for which this number is known. NaN: the number is not known for `row`, or not for any
+ * row. */
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row);
 
 /* Writes the whole sweep as JSON. `config` is the path of the config. */

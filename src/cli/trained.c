@@ -1,3 +1,6 @@
+/* Opens a trained model: finds the files of its run, reads its config, weights and *card* (the
+ * description of the model in its file of weights, config/card.h), and opens data. Also predicts
+ * rows on all devices. */
 #include "cli/trained.h"
 
 #include "base/error.h"
@@ -144,8 +147,9 @@ static ls_dataset_info rows_of(const ls_card *c)
                              .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
 }
 
-/* Checks that the opened data has rows of the shape and type that the card describes. The devices
- * read the rows as the card says, and the card comes from a file that may contain anything. */
+/* Checks that the opened data has rows of the shape and type that the card describes. The check is
+ * needed because the devices read the rows as the card says, and the file with the card can contain
+ * anything. */
 static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 {
     char mine[96], theirs[96];

@@ -40,15 +40,16 @@ typedef struct ls_trained_options {
 typedef struct ls_trained {
     const ls_host *host;
     ls_config config;
-    /* Description of the model (config/card.h). It is read from the file of weights. If that file,
-     * written by another program, has none, it is made from the config and the data. */
+    /* Description of the model (config/card.h). It is read from the file of weights. If that file
+     * was written by another program and has no description, the description is made from the
+     * config and the data. */
     ls_card card;
     /* `config` was read from the card, not from a config file, and belongs to the card; it must not
      * be freed separately */
     bool config_in_card;
     ls_model *model;
     float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
-    /* the training and the test split; NULL: not requested, or not there */
+    /* the training and the test split; NULL: the data was not requested, or has no such split */
     ls_dataset *data[LS_SUBSETS];
     char *weights_path;           /* file from which the weights were read */
     ls_input_format input_format; /* how the model reads rows */
@@ -100,10 +101,10 @@ typedef struct ls_prediction {
     char devices[512]; /* names of the devices: "[cpu(0), cpu(1)]" */
 } ls_prediction;
 
-/* Predicts rows. Stores loss and number of correct rows in *out; both are meaningless if
- * desc->labels is NULL. Stores the model's outputs in `scores` [rows][classes], unless it is NULL.
- * Returns when all devices have finished. The results do not depend on the number of devices.
- * Errors: those of ls_device_pool_create and of the back end, LS_ENOMEM. */
+/* Predicts rows. Stores loss and number of correct rows in *out; these two numbers are meaningless
+ * if desc->labels is NULL. Stores the model's outputs in `scores` [rows][classes], unless it is
+ * NULL. Returns when all devices have finished. The results are bit-identical for any number of
+ * devices. Errors: those of ls_device_pool_create and of the back end, LS_ENOMEM. */
 int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *desc, ls_error *err);
 
 /* ---- verbs: options that select a run and change its config ---------------------------------- */

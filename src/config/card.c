@@ -1,3 +1,5 @@
+/* Writes and reads the *card* of a model: a JSON text in the file of weights that describes the
+ * model and how rows are prepared for it (card.h). */
 #include "config/card.h"
 
 #include "base/error.h"
@@ -10,7 +12,7 @@
 
 enum {
     SCHEMA = 1,
-    /* Limits of the card. These limits are below those of a file's header
+    /* Limits of the card. They are below the limits of a file's header
      * (formats/safetensors_format.h, json/json.h), because the header also contains the list of
      * tensors and a checkpoint's state. */
     MOST_VALUES = 900000,
@@ -200,7 +202,8 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
     if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
         ls_card_fini(out);
-    /* An error in the file is LS_EDATA; LS_ECONFIG would mean an error in the caller's config. */
+    /* An error in the file is reported as LS_EDATA, because LS_ECONFIG means an error in the
+     * caller's config. */
     if (status != LS_ECONFIG)
         return status;
     if (err)

@@ -1,5 +1,5 @@
 /* The *card* of a model: a JSON text that describes the model, in the metadata of every safetensors
- * file that a run writes. Because of it, a prediction needs only that file:
+ * file that a run writes. A prediction therefore needs only that file:
  *
  *     {"schema": 1, "input": [1, 28, 28], "floats": false, "classes": 10, "targets": false,
  *      "class_names": […], "features": […], "preparation": {…}, "recipe": {…}}

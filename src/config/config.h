@@ -9,8 +9,9 @@
  * devices.
  *
  * Each key is one row of a table (config_rows.c). Reading, writing, the comparison of recipes and
- * the documentation all use this table. Reading happens in two steps: ls_config_read needs only the
- * file; ls_config_fit_data sets the values that depend on the data.
+ * the documentation all use this table. In this file, the row of a *key* is its row in that table;
+ * any other row is an example of the data. Reading happens in two steps: ls_config_read needs only
+ * the file; ls_config_fit_data sets the values that depend on the data.
  *
  * Threads: a config is not shared while it is written; any thread may read it.
  */
@@ -45,7 +46,7 @@ typedef enum ls_schedule_rule {
     LS_SCHEDULE_EXPONENTIAL
 } ls_schedule_rule;
 
-/* A schedule. Which members are used depends on the rule. The *full rate* is that of
+/* A schedule. Which fields are used depends on the rule. The *full rate* is the result of
  * ls_config_lr. */
 typedef struct ls_schedule {
     ls_schedule_rule rule;
@@ -68,14 +69,16 @@ typedef enum ls_process_engine {
     LS_PROCESSES_MPI
 } ls_process_engine;
 
-/* All values of a config. */
+/* All values of a config. A field without a comment has the value of the key of the same name
+ * (docs/config.md describes the keys). */
 typedef struct ls_config {
-    /* parsed text, owned by the config; it owns the texts and nodes (cJSON) of the members below */
+    /* parsed text, owned by the config; the texts and nodes (cJSON) of the fields below belong to
+     * it */
     ls_json *doc;
     const cJSON *node; /* object of `doc` that has the keys; NULL: its root */
-    /* true: Lockstep wrote the text, as the config.json of a run or as a saved recipe. Version 0.2
-     * or an older one may have written it, so keys may have the names that they had then. false:
-     * the user wrote the text. */
+    /* true: Lockstep wrote the text, as the config.json of a run or as a saved recipe. If version
+     * 0.2 or an older one wrote it, some keys have the names of that version. false: the user wrote
+     * the text. */
     bool written;
     ls_json *model_doc; /* parsed model file, owned; NULL: the model is in `doc` */
     const cJSON *model; /* the object of the key `model`, in `doc` or in `model_doc` */
@@ -114,8 +117,8 @@ typedef struct ls_config {
      * batch_size / 256. */
     int linear_scaling;
     const char *loss_name; /* value of the key `loss`; "auto": the loss that fits the data */
-    /* The loss. It is set by ls_config_fit_data, which also sets those members of `preprocessing`
-     * that describe a row. */
+    /* The loss. ls_config_fit_data sets it, and also those fields of `preprocessing` that describe
+     * a row. */
     const ls_loss *loss;
     double label_smoothing;
     const cJSON *class_weights; /* value of class_weights; NULL: none */
@@ -137,9 +140,9 @@ typedef struct ls_config {
      * improve; 0: it does not end early. */
     int patience;
     struct {
-        /* a checkpoint is written after every so many steps; 0: not after a number of steps */
+        /* number of steps from one checkpoint to the next; 0: steps cause no checkpoint */
         int every_steps;
-        /* a checkpoint is written after every so many epochs; 0: not after a number of epochs */
+        /* number of epochs from one checkpoint to the next; 0: epochs cause no checkpoint */
         int every_epochs;
         int keep;  /* number of checkpoints that are kept, ≥ 1 */
         int async; /* non-zero: training goes on while a checkpoint is written */
@@ -154,8 +157,8 @@ typedef struct ls_config {
         int survives_loss;
         int admits; /* non-zero: further hosts are admitted at the end of an epoch */
     } cluster;
-    /* a worker counts as failed if it makes no progress for this time in seconds; 0: the time is
-     * derived from the measured duration of steps */
+    /* a worker (the thread of one device) counts as failed if it makes no progress for this time in
+     * seconds; 0: the time is computed from the measured duration of steps */
     double deadline_s;
     /* Number of steps between checks that all devices have the same weights; 0: checked at
      * checkpoints and at the end of each epoch. */
@@ -171,8 +174,8 @@ typedef struct ls_config {
 /* Checks the arrays in the caller's options: an array whose count is not 0 must exist, and none of
  * its entries may be NULL. Errors: LS_EINVAL; the message names the entry. */
 int ls_config_check_options(const ls_trainer_options *options, ls_error *err);
-/* Checks an array of `count` texts in the same way. Messages call it options.`name`. Errors: those
- * of ls_config_check_options. */
+/* Checks an array of `count` texts like ls_config_check_options. Messages call the array
+ * options.`name`. Errors: those of ls_config_check_options. */
 int ls_config_check_texts(const char *const *text, int count, const char *name, ls_error *err);
 
 /* Reads and checks a config. The model's layers are not checked, because that requires the shape of
@@ -201,20 +204,23 @@ float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_
 
 /* Returns the default of the key `shards` for a minibatch of `rows` rows.
  *
- * More shards let more devices compute, but each shard adds a gradient that must be added to the
+ * More shards let more devices compute, but each shard has a gradient that must be added to the
  * sum. A number of shards is *worth while* if the time to compute a shard exceeds the time to add
- * its gradient. This is taken to be so if
+ * its gradient. The function assumes this if
  *
  * - each shard has at least LS_SHARD_ROWS rows, and
- * - each shard uses each weight at least LS_SHARD_USES times, or 2 · LS_SHARD_USES times with more
- *   than two shards. Two shards are also worth while if each multiplies an input and a weight at
- *   least LS_SHARD_PRODUCTS times in a forward pass.
+ * - with two shards: each shard uses each weight at least LS_SHARD_USES times, or computes at least
+ *   LS_SHARD_PRODUCTS products of an input and a weight in a forward pass;
+ *   with more shards: each shard uses each weight at least 2 · LS_SHARD_USES times.
  *
  * The default is usually the largest power of two up to 8 that is worth while, or 1. But CPUs
- * compute sixteen rows at once, so a shard is padded to whole groups of sixteen rows. Another
- * number up to 8 is better if it is worth while, if the minibatch has fewer groups with it, and if
- * the busiest worker has no more groups with it, both of two workers and of eight: 3 shards for 48
- * rows, 6 for 96.
+ * compute sixteen rows at once, so a shard is padded to a multiple of sixteen rows. Another number
+ * up to 8 is chosen instead (3 shards for 48 rows, 6 for 96) if
+ *
+ * - it is worth while,
+ * - the padded shards of the minibatch then have fewer rows in total, and
+ * - the busiest worker then has no more padded rows, in a run with two workers and in a run with
+ *   eight.
  *
  * `uses`: how often one row uses a weight, on average over all weights: once in a dense layer, once
  * for each output pixel in a convolution. `weights`: number of weights of the model. */
@@ -243,15 +249,16 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * ls_dataset_open; LS_ECONFIG with line and column of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
                         bool labels_only, const ls_trainer_options *options, ls_error *err);
-/* Sets the values that depend on the data: the preprocessing of bytes or floats, the loss for
- * classes or vectors, and the metrics. `rows`: number of rows of an evaluation. Errors: LS_ECONFIG
- * (the loss, a metric, an augmentation or the smoothing of labels does not suit the data). */
+/* Sets the values of the config that depend on the data: the preprocessing of bytes or floats, the
+ * loss for classes or vectors, and the metrics. `rows`: number of rows of an evaluation. Errors:
+ * LS_ECONFIG (the loss, a metric, an augmentation or the smoothing of labels does not suit the
+ * data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, uint32_t rows,
                        ls_error *err);
 /* Returns the metrics that an evaluation of `rows` rows measures: config->metrics. *Scores* are the
  * model's outputs for all these rows, `outputs` floats for each row; most metrics are computed from
- * the scores (metrics.h). If metrics.names is "auto" and the scores would take more than
- * LS_SCORES_BYTES bytes, returns only the metrics that need no scores, and logs that. */
+ * the scores (metrics.h). If metrics.names is "auto" and the scores need more than LS_SCORES_BYTES
+ * bytes, returns only the metrics that need no scores, and logs a line about it. */
 unsigned ls_config_metrics_of(const ls_config *config, uint32_t rows, int outputs);
 /* Fails with LS_ENOMEM because the scores of `rows` rows do not fit in memory. The message begins
  * with the place of metrics.names in the config. */
@@ -266,8 +273,8 @@ int ls_config_class_weights(float **out, const ls_config *config, const ls_datas
  * ls_dataset_find, with line and column of data.name. */
 int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, ls_error *err);
 
-/* Writes the recipe as a member `key`. `shards`: the run's number of shards. It is written instead
- * of the value of the key `shards`, which may be "devices". */
+/* Writes the recipe as the JSON member `key`. `shards`: the run's number of shards, which is
+ * written even if the config's key `shards` is "devices". */
 void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *config,
                             int shards);
 
@@ -276,26 +283,27 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,
                           const ls_host *host, ls_error *err);
 
-/* Write and read the part of a recipe on which a prediction depends: model, preprocessing, loss. */
+/* Writes the part of the recipe on which a prediction depends: model, preprocessing, loss. */
 void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_config *config);
+/* Reads what ls_config_write_of_model has written; otherwise like ls_config_read_recipe. */
 int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
                             const ls_host *host, ls_error *err);
 
-/* Checks that a config has the same recipe as a run. `shards`: the number of shards that follows
- * from the config. Errors: LS_ECONFIG with line and column of the first key that differs;
+/* Checks that `config` has the recipe `recipe` of a run. `shards`: the number of shards that
+ * follows from `config`. Errors: LS_ECONFIG with line and column of the first key that differs;
  * LS_ENOMEM. */
 int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *recipe,
                           ls_error *err);
 
-/* Writes the resolved config, in which every key has a value, as a member `key`. `key` NULL: as the
- * whole document. */
+/* Writes the resolved config, in which every key has a value, as the JSON member `key`. `key` NULL:
+ * as the whole document. */
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *config);
 
 /* Returns the resolved config as indented JSON, which the caller frees with ls_free. Errors:
  * LS_ENOMEM. */
 int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err);
 
-/* ---- the schedule: the learning rate of every step, a pure function of its number ----------- */
+/* ---- the schedule: computes the learning rate of a step from the step's number -------------- */
 
 /* Reads a schedule: a rule's name, or an object {"name": …, "warmup_epochs": 0, "every_epochs": 30,
  * "gamma": 0.1, "minimum": 0, "peak": 0.3, "start": 0.04, "steps": 300} with those keys that the
@@ -330,7 +338,7 @@ typedef enum ls_key_kind {
     LS_KEY_CUSTOM  /* any other type, which the row's functions `read` and `write` handle */
 } ls_key_kind;
 
-/* Whether a key belongs to the recipe: whether the final weights depend on it. */
+/* Whether a key belongs to the recipe, that is, whether the final weights depend on it. */
 typedef enum ls_key_part {
     /* no: the key is about devices, output, how often a run evaluates or saves, or failures */
     LS_NOT_RECIPE,
@@ -369,8 +377,9 @@ struct ls_config_key {
 /* All rows. The rows of a group are adjacent. The last row has the key NULL. */
 extern const ls_config_key ls_config_keys[];
 
-/* Read and write the value of a row's key according to the row's kind. */
+/* Reads the value of a row's key according to the row's kind. */
 void ls_config_read_key(ls_config *config, ls_fields *fields, const ls_config_key *row);
+/* Writes the value of a row's key according to the row's kind. */
 void ls_config_write_key(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
 /* Returns whether the key's value differs from its default. For most keys of the kind LS_KEY_CUSTOM
  * it always returns false, because the table does not contain their default as a value. */

@@ -1,3 +1,5 @@
+/* The table of the config's keys, with a row for each key, and the functions that read and write
+ * the keys that are not plain numbers or texts. */
 #include "config/config.h"
 
 #include <limits.h>
@@ -165,7 +167,7 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 enum { MOST_SHARDS = 8 };
 
 /* Returns whether the number of shards is worth while (see ls_shards_for). For two shards the
- * condition is weaker, because with one shard a second worker would have nothing to compute. */
+ * condition is weaker, because with a single shard a second worker has nothing to compute. */
 static bool pays(int rows, double uses, double weights, int shards)
 {
     if (rows / shards < LS_SHARD_ROWS)
@@ -183,8 +185,9 @@ static int groups_of(int rows, int shards)
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
 }
 
-/* Returns whether a minibatch of `rows` rows has fewer groups in total if it is cut into `a` shards
- * than into `b`, and the busiest worker has no more groups, both of two workers and of eight. */
+/* Returns whether a minibatch of `rows` rows has fewer groups in total if it is divided into `a`
+ * shards than into `b`, and the busiest worker has no more groups, in a run with two workers and in
+ * a run with eight. */
 static bool wastes_less(int rows, int a, int b)
 {
     const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);
@@ -382,7 +385,7 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
 
 /* Reads data.standardize or data.standardize_target. The value is −1 if the user's config does not
  * have the key; ls_config_standardizes then computes the default. If Lockstep wrote the config and
- * the key is absent, the value is 0: an older version wrote it, which did not standardise. */
+ * the key is absent, the value is 0, because the version that wrote it did not standardise. */
 static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
                              const cJSON *node)
 {

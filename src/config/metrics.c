@@ -1,3 +1,5 @@
+/* Computes the metrics of an evaluation from the *scores*, the model's outputs for its rows
+ * (metrics.h). */
 #include "config/metrics.h"
 
 #include "base/error.h"
@@ -46,7 +48,7 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
 {
     unsigned all = ls_metrics_of(loss, outputs);
     if (outputs <= 5)
-        all &= ~ONE(TOP5); /* with five classes or fewer, top5 would always be 1 */
+        all &= ~ONE(TOP5); /* with five classes or fewer, top5 is always 1 */
     return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
 }
 

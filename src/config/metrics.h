@@ -5,16 +5,16 @@
  *
  * - top5: the share of rows whose label is among the classes with the five largest scores. Of two
  *   equal scores, that of the class with the lower number counts as larger.
- * - confusion: the number of rows for each pair of a true class and a predicted class. From it
- *   follow the precision of each class (correct rows / rows predicted as the class) and its recall
- *   (correct rows / rows of the class).
+ * - confusion: the number of rows for each pair of a true class and a predicted class. The
+ *   precision of a class (correct rows / rows predicted as the class) and its recall (correct rows
+ *   / rows of the class) are computed from this matrix.
  * - mae: the mean of |score − target| over rows and outputs.
- * - r2: 1 − Σ(score − target)² / Σ(target − mean of its output)², both sums over all rows and
- *   outputs.
+ * - r2: 1 − Σ(score − target)² / Σ(target − mean target of the same output)², both sums over all
+ *   rows and outputs.
  * - auc: for each output, of all pairs of a positive row (target > 0.5) and a negative row, the
  *   share in which the positive row has the larger score; equal scores count half (the Mann-Whitney
  *   statistic; pairs are counted in integers). The metric is the mean over the outputs that have
- *   rows of both kinds.
+ *   positive and negative rows.
  */
 #ifndef CONFIG_METRICS_H
 #define CONFIG_METRICS_H
@@ -52,17 +52,18 @@ bool ls_metric_rises(ls_metric metric);
  * (LS_CONFUSION_CLASSES), and if the config names it (LS_CONFUSION_MOST). */
 enum { LS_CONFUSION_CLASSES = 100, LS_CONFUSION_MOST = 1000 };
 
-/* Both return a bit mask of 1 << metric. ls_metrics_of returns all metrics that can be measured
- * with this loss and `outputs` classes or target values. ls_metrics_by_default returns those of
- * them that are measured if the config names none. */
+/* Returns all metrics that can be measured with this loss and `outputs` classes or target values,
+ * as a bit mask of 1 << metric. */
 unsigned ls_metrics_of(const ls_loss *loss, int outputs);
+/* Returns those metrics of ls_metrics_of that are measured if the config names none, as a bit mask
+ * of 1 << metric. */
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs);
-/* ls_metrics_need_scores returns whether one of the metrics `wanted` needs scores.
- * ls_metrics_without_scores returns those metrics of `wanted` that need no scores. */
+/* Returns whether one of the metrics in the bit mask `wanted` needs scores. */
 bool ls_metrics_need_scores(unsigned wanted);
+/* Returns those metrics of the bit mask `wanted` that need no scores. */
 unsigned ls_metrics_without_scores(unsigned wanted);
 
-/* Largest size of the scores in bytes if metrics.names is "auto". */
+/* Largest size in bytes of the scores, if metrics.names is "auto". */
 #define LS_SCORES_BYTES ((uint64_t)256 << 20)
 
 /* Results of an evaluation. */
@@ -112,9 +113,10 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *me
 int ls_measured_init(ls_measured *out, unsigned wanted, int outputs, const ls_host *host,
                      ls_error *err);
 
-/* Compute the precision and the recall of a class from the confusion matrix. The precision is NaN
- * if no row was predicted as the class. The recall is NaN if no row belongs to the class. */
+/* Computes the precision of a class from the confusion matrix; NaN if no row was predicted as the
+ * class. */
 double ls_precision_of(const ls_measured *measured, int class);
+/* Computes the recall of a class from the confusion matrix; NaN if no row belongs to the class. */
 double ls_recall_of(const ls_measured *measured, int class);
 
 #endif

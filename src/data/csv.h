@@ -20,7 +20,8 @@ typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
     bool named; /* a key of the config names the column, so the key decides its kind */
-    int slot;   /* index of the column's cell in a row of cells; −1: the column is dropped */
+    /* index of the column's cell in a row of `cells` (ls_csv); −1: the column is dropped */
+    int slot;
     /* for a column that was dropped because of a text, the kind of that text ("a date"); else
      * NULL */
     const char *looks_like;
@@ -30,11 +31,12 @@ typedef struct ls_csv_column {
     int prep_column;
     char decimal;   /* decimal separator of its numbers if known; else 0 */
     unsigned forms; /* the forms of its numbers, LS_FORM_… (prep/number.h) */
-    /* line of the first number that can be read in two ways, such as 1,234; 0: none */
+    /* line of the first number that can be read in two ways, such as 1,234 (1.234 or 1234); 0:
+     * none */
     size_t either_line;
     char either[32]; /* that number */
-    /* while the kind is UNKNOWN: line of the first word that may be a text or stand for a missing
-     * number, such as "None"; 0: none */
+    /* while the kind is UNKNOWN: line of the first word that is either a text or stands for a
+     * missing number, such as "None"; 0: none */
     size_t word_line;
 } ls_csv_column;
 
@@ -53,7 +55,7 @@ typedef struct ls_csv {
     /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
      * column's levels, or NaN for a missing value. */
     ls_row_blocks cells;
-    float *row;
+    float *row; /* the row of cells that is being read */
 } ls_csv;
 
 /* Returns whether `key`, a key of the config, names the column `name`. */

@@ -150,8 +150,8 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
 }
 
 /* Handles the first number of a column. Now it is known that words such as "None" in earlier rows
- * of the column stand for missing numbers: they become NaN, or the table is refused if missing
- * numbers are. */
+ * of the column stand for missing numbers. Their cells become NaN; if data.missing does not allow
+ * missing numbers, the function fails. */
 static int become_number(ls_csv *c, ls_csv_column *col)
 {
     col->kind = LS_CSV_NUMBER;
@@ -184,8 +184,8 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
 }
 
-/* Handles a field of a column of unknown kind that can only be a text: it is no number, and no word
- * for a missing number. The column becomes a column of texts. */
+/* Handles a field of a column of unknown kind that can only be a text, because it is neither a
+ * number nor a word for a missing number. The column becomes a column of texts. */
 static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     char expected[200];

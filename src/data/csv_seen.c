@@ -17,9 +17,9 @@ static ls_column_use use_of(const ls_csv *c, int i)
                                     : LS_COLUMN_NUMBER;
 }
 
-/* Increments seen->numeric if the level `text` is a number, and seen->broken if that number may
- * have a fraction. A number with a comma counts as a number only in the target column, whose
- * decimal separator may not be known. */
+/* Increments seen->numeric if the level `text` is a number, and seen->broken if that number can be
+ * read with a fraction. A number with a comma counts as a number only in the target column, because
+ * the decimal separator of that column can be unknown. */
 static void see_level(const ls_csv *c, int i, const char *text, ls_column_summary *seen)
 {
     const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
@@ -55,9 +55,9 @@ static double rounding_error(double a, double b)
 
 /* Returns the difference between successive numbers of column i on the assumption that it is
  * constant, as in a column of times, ids or row numbers. It is computed from the first and the last
- * number; see_cells checks the assumption. 0: the column cannot be such a column, because its first
- * number or the difference is not whole. For large numbers the result is approximate, because cells
- * are floats. */
+ * number; see_cells checks the assumption. Returns 0 if the column is not one of numbers, has fewer
+ * than 10 rows or hardly changes, or if the first number or the difference is not whole. For large
+ * numbers the result is approximate, because cells are floats. */
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;

@@ -278,8 +278,8 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
     return status;
 }
 
-/* Logs a warning if all bytes are 0 or 1. Bytes are taken for pixels and divided by 255, which
- * would make such rows nearly 0. */
+/* Logs a warning if all bytes are 0 or 1. Bytes are taken for pixels and divided by 255; then such
+ * rows are nearly 0. */
 static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, size_t all)
 {
     size_t i = 0;
@@ -375,8 +375,8 @@ static void log_remarks(const arrays *a)
     ls_json_destroy(doc);
 }
 
-/* Creates the preparation of the training rows. If the file has class names in its metadata, the
- * program packed it from a folder of images, and the preparation is that of images. */
+/* Creates the preparation of the training rows. If the file has class names in its metadata,
+ * Lockstep has packed it from a folder of images, and the preparation is that of images. */
 static int prepare(const arrays *a, ls_resident *r)
 {
     const ls_array *x = &a->split[0].x;

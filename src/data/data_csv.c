@@ -4,8 +4,8 @@
  *
  * A column whose first value is a number is a column of numbers: all its values must be numbers,
  * and it becomes one float. Any other column, and one named in data.categorical, is a column of
- * texts: it becomes one float for each different text: 1 for the text of the row, 0 for the others.
- * prep/number.h defines missing values and the forms of numbers. */
+ * texts. A column of texts becomes one float for each different text: 1 for the text of the row, 0
+ * for the others. prep/number.h defines missing values and the forms of numbers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -19,11 +19,11 @@
 #include <string.h>
 
 enum {
-    /* A column that began with a text is refused as a mistaken column of numbers if at least so
-     * many of its different texts, and more than three quarters of them, are numbers
-     * (check_texts). */
+    /* check_texts refuses a column of texts as a mistaken column of numbers if at least this many
+     * of its different texts are numbers, and these are more than three quarters of them. */
     NUMBERS_AMONG_TEXTS = 10,
-    /* limit of the number of floats in all rows; a table with as many fields may have more */
+    /* limit of the number of floats in all rows; does not apply if the rows have no more floats
+     * than the table has fields */
     VALUES = 1 << 30,
     /* a target with more different numbers than this is refused, unless data.labels says that they
      * are classes */
@@ -240,8 +240,8 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
                 to[at->levels.level[(int)v].position] = 1;
             to += at->levels.count;
         } else {
-            /* Missing numbers have a replacement here: without one, read_cell would have refused
-             * the table. */
+            /* A missing number has a replacement here, because read_cell (csv_cells.c) refuses a
+             * missing number without one. */
             *to = 0;
             ls_prep_number(&c->prep->column[at->prep_column], v, to++);
         }
@@ -258,8 +258,8 @@ static void fill_rows(ls_csv *c, ls_resident *r)
     }
 }
 
-/* Refuses a table whose rows would need too much memory. A column of texts may become a thousand
- * floats in every row. */
+/* Refuses a table whose rows need too much memory. This happens because a column of texts can
+ * become a thousand floats in every row. */
 static int check_values(const ls_csv *c, size_t rows)
 {
     const size_t n = rows * (size_t)c->features;
@@ -444,7 +444,8 @@ static void free_columns(ls_csv *c)
 }
 
 /* Moves the preparation to the training split, which then owns it. Fails if two names differ only
- * in bytes that are invalid UTF-8, because these names would be equal in the file of weights. */
+ * in bytes that are invalid UTF-8: in the file of weights each such byte becomes U+FFFD, and the
+ * two names become equal. */
 static int hand_over(ls_csv *c, ls_dataset *train)
 {
     ls_error why;
@@ -505,7 +506,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     if (status == LS_OK)
         status = hand_over(&c, split[0]);
     free_columns(&c);
-    /* names and fields may contain any bytes, and may be truncated within a character */
+    /* names and fields can contain any bytes, and can be truncated within a character */
     return ls_json_tidied(status, o->err);
 }
 

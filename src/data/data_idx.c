@@ -190,8 +190,8 @@ static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
-/* Reads all images, and stores those of the rows within data.limit. All are read so that damage is
- * detected even beyond the limit. */
+/* Reads all images, and stores those of the rows within data.limit. The images beyond the limit are
+ * read so that damage in them is detected as well. */
 static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
     const char *what = "as many images as byte 4 promises";

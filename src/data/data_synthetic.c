@@ -1,9 +1,9 @@
 /* Synthetic images that a network can learn to classify. They need no files and no network
  * connection, and they are the same bytes on every machine because all arithmetic is on integers.
  *
- * Each class has a picture, a few soft round spots. An image is its class's picture, shifted by up
- * to four pixels, scaled to 60 to 100 per cent of its brightness, with noise added. The pictures
- * depend on the seed; the test split uses those of the training split. */
+ * Each class has a picture: a few soft round spots. An image is made from its class's picture: it
+ * is shifted by up to four pixels, its brightness is scaled to 60 to 100 per cent, and noise is
+ * added. The pictures depend on the seed; the test split uses those of the training split. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -21,11 +21,11 @@ enum {
     TRAIN_ROWS = 6000,
     TEST_ROWS = 1000,
     MAX_ROWS = 1000000,
-    DRAWS_PER_ROW = 256 /* one draw for the row, and PIXELS / 4 draws for its noise */
+    DRAWS_PER_ROW = 256 /* draws of four words: one for the row, PIXELS / 4 for its noise */
 };
 
-/* Purpose of a draw. It takes the place of the epoch in the counter of the random generator
- * (base/rng.h). */
+/* The purposes of random numbers. The generator has a parameter for the epoch (base/rng.h), which
+ * is the purpose in this file. */
 enum { DRAW_PICTURES = 0, DRAW_TRAIN = 1, DRAW_TEST = 2 };
 
 /* The picture of each class. */

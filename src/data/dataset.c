@@ -1,4 +1,4 @@
-/* Datasets: resident rows, the data sources of a caller, and the table of kinds (kinds.def). */
+/* Datasets: resident rows, the data sources of a caller, and the list of kinds (kinds.def). */
 #include "data/dataset.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Datasets, accessed through a table of functions.
+/* Datasets, used through a structure of function pointers (ls_dataset_ops).
  *
  *     ls_dataset *train, *test;
  *     ls_dataset_spec spec = {.name = "fashion_mnist", .search = dirs, .search_count = 2};
@@ -16,11 +16,14 @@
  * - target: what the model learns to predict for a row: a class (an int32_t from 0 on, also called
  *   a label) or a vector of floats.
  * - split: a part of a data set: the training rows, the test rows or the validation rows. A run
- *   learns from the training split, and is evaluated on one of the other two.
- * - resident: all rows are in memory. The rows of a caller's own source may be streamed instead.
+ *   learns from the training split, and is evaluated on one of the other two. Validation rows are
+ *   rows that were *held out*: taken from the training rows, and not trained on.
+ * - resident: all rows are in memory.
+ * - streamed: a row is read from the caller's own data source only when it is needed.
+ * - host: the hooks of the calling program: allocator and log (lockstep/host.h).
  * - preparation: how the user's rows were converted to the rows of the dataset (prep/prep.h).
  *
- * To add a kind of dataset, add a source file and a row in kinds.def. */
+ * To add a kind of dataset, add a source file and an entry in kinds.def. */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
@@ -64,8 +67,8 @@ typedef struct ls_column_summary {
     /* number of levels, the different texts in a column of texts or of classes; else 0 */
     int levels;
     int numeric; /* number of levels that are numbers */
-    /* number of levels that may be numbers with a fraction: "1.5" and "1,5", and also "1,500",
-     * which may be 1.5 or 1500 */
+    /* number of levels that can be read as numbers with a fraction: "1.5", "1,5", and also "1,500",
+     * which means 1.5 or 1500 */
     int broken;
     bool named; /* the key data.categorical names the column */
     /* For a column that was left out because of its texts: what the first text looks like, such as
@@ -81,7 +84,7 @@ typedef struct ls_column_summary {
 typedef struct ls_dataset_info {
     const char *name;   /* name in the configuration: "fashion_mnist" */
     const char *split;  /* "train", "test", or "validation" */
-    const char *source; /* origin of the rows: a directory, or "generated from seed 1" */
+    const char *source; /* source of the rows: a directory, or "generated from seed 1" */
     int channels;
     int height;
     int width;
@@ -93,22 +96,23 @@ typedef struct ls_dataset_info {
      * object also has "mean" and "deviation". NULL: the meaning is unknown, or there are more than
      * LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
     const char *features;
-    /* Training data only: how the user's rows were converted to these rows; NULL: they were not. */
+    /* Training data only: how the user's rows were converted to these rows; NULL: the rows are
+     * unconverted. */
     const ls_prep *prep;
     /* Training data from a table only: [columns], in the order of the file; else NULL. */
     const ls_column_summary *column;
     int columns;
     int targets;       /* number of floats in a row's target; 0: the target is a class */
     ls_row_type dtype; /* type of a row's values */
-    /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: they
-     * were not converted. */
+    /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: the
+     * values were not converted. */
     const char *stored;
-    uint32_t rows;  /* number of rows, at most the config's data.limit in the training split */
-    bool synthetic; /* the data is generated; every output must say so */
-    ls_payload payload;
-    /* SHA-256 of the complete decompressed files, including headers and rows beyond the limit; ""
-     * for generated data. If images and labels share files, images_sha256 covers all files of the
-     * split, one after another, and labels_sha256 is "". */
+    uint32_t rows;      /* number of rows, at most the config's data.limit in the training split */
+    bool synthetic;     /* the data is generated; all output that names the data must say so */
+    ls_payload payload; /* whether the files are those that the makers published */
+    /* SHA-256 of the complete decompressed files, including headers and the rows that data.limit
+     * leaves out; "" for generated data. If images and labels share files, images_sha256 covers all
+     * files of the split, one after another, and labels_sha256 is "". */
     char images_sha256[LS_SHA256_HEX];
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
@@ -125,8 +129,8 @@ typedef struct ls_dataset_view {
         const int32_t *labels;
         const float *targets;
     };
-    /* [info.rows]: row i of the dataset is row row[i] of the arrays; NULL: it is row i of the
-     * arrays */
+    /* [info.rows]: row i of the dataset is row row[i] of the arrays; NULL: row i of the dataset is
+     * row i of the arrays */
     const uint32_t *row;
     uint32_t rows; /* number of rows in the arrays */
 } ls_dataset_view;
@@ -186,8 +190,9 @@ typedef enum ls_row_layout {
 } ls_row_layout;
 
 /* The keys below `data` in the config that describe the user's own data, such as data.x. A key that
- * the config does not have is NULL or 0. "csv:" and similar words say to which kinds of dataset a
- * key applies. */
+ * the config does not have is NULL or 0. "csv:", "csv, folder:" and so on at the start of a comment
+ * name the kinds of dataset to which the key applies. Each kind lists the keys that it accepts
+ * (ls_dataset_about.keys). */
 typedef struct ls_data_keys {
     /* npy: names of the files; safetensors: names of the tensors */
     const char *x, *y, *test_x, *test_y;
@@ -201,8 +206,8 @@ typedef struct ls_data_keys {
     const char *packed; /* folder: file that contains the packed images */
     int classes;        /* number of classes; 0: as many as the training rows have */
     int labels;         /* an ls_label_form */
-    /* Not a key; non-zero: the requested loss needs vectors, so LS_LABELS_AUTO chooses floats for
-     * all targets, even if they are whole numbers.
+    /* Not a key; non-zero: the training loss of the config needs vectors. Then LS_LABELS_AUTO
+     * chooses floats for all targets, even if they are whole numbers.
      */
     int vectors;
     int missing;            /* an ls_missing */
@@ -213,12 +218,13 @@ typedef struct ls_data_keys {
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */
     double validation;        /* fraction of the training rows that is held out for validation */
-    /* Not a key: how a trained model reads rows (data/new_rows.h). Nothing is learnt from the rows
-     * then. NULL: a training run. */
+    /* Not a key: how a trained model reads rows (data/new_rows.h). Levels, means and scales are
+     * then those of the model; none is computed from these rows. NULL: a training run. */
     const struct ls_input_format *input_format;
     /* Not a key; csv; non-zero: the table is only inspected. A column with too many different texts
-     * is left out, where a training run would refuse the table. If no key names the target, it is
-     * the column with a customary name, such as "target" or "label", or else the last column. */
+     * is left out (a training run refuses such a table). If no key names the target column, it is
+     * the one with a customary name, such as "target" or "label"; if there is none, it is the last
+     * column. */
     int lenient;
     /* not a key; non-zero, with `validation`: if there are test rows, they stay the second split,
      * and the held-out rows are not used */
@@ -240,11 +246,11 @@ typedef struct ls_dataset_spec {
     uint32_t limit;
     uint64_t seed; /* seed of synthetic data and of the choice of held-out rows */
     ls_data_keys keys;
-    /* The caller needs only the labels of the training split. A kind may then leave the images
-     * unread, unless rows are held out; they are zeros and have no SHA-256. */
+    /* The caller needs only the labels of the training split. If no rows are held out for
+     * validation, the opener can skip the images; these are then zeros and have no SHA-256. */
     bool labels_only;
-    /* The caller's own data sources, one of which `name` may name. They must outlive the opened
-     * datasets. */
+    /* The caller's own data sources. If `name` is the name of one of them, its rows are used. The
+     * sources must outlive the opened datasets. */
     const struct ls_data_source *const *sources;
     int source_count;
     /* Output: if the status is LS_ECONFIG, the key of the config that is wrong, such as
@@ -254,9 +260,9 @@ typedef struct ls_dataset_spec {
 
 /* Opens the training and the test split of the dataset that `spec` describes. The caller closes
  * both. With keys.validation, the given fraction of the rows of each class is moved from the
- * training split to a validation split, and *test is that validation split; with keys.keep_test,
- * *test is the test split nevertheless, if it has rows. Which rows are moved depends only on the
- * seed and the labels.
+ * training split to a validation split, and *test is that validation split. With keys.keep_test as
+ * well, *test is the test split if it has rows. Which rows are moved depends only on the seed and
+ * the labels.
  *
  * Errors: LS_ECONFIG (unknown name, limit greater than the number of rows, path not a directory);
  * LS_ENOENT (files missing; the message lists the searched directories); LS_EIO (unreadable);
@@ -270,8 +276,8 @@ typedef struct ls_dataset_about {
     int channels, height, width;
     int classes;
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
-    /* Keys below `data` in the config that only some kinds accept and this one does, separated by
-     * blanks: "target drop". NULL: none. */
+    /* The keys below `data` in the config that this kind accepts and some other kind refuses,
+     * separated by blanks: "target drop". NULL: none. */
     const char *keys;
 } ls_dataset_about;
 
@@ -279,9 +285,9 @@ typedef struct ls_dataset_about {
  * (unknown name; the message lists the known names). Any thread. */
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
 
-/* Checks that the dataset that spec->name names accepts the key data.`key` of the config. Only some
- * kinds accept a key such as data.target. Errors: LS_ECONFIG; the message lists the kinds that
- * accept the key. Any thread. */
+/* Checks that the dataset called spec->name accepts the key data.`key` of the config. For example,
+ * only some kinds accept data.target. Errors: LS_ECONFIG; the message lists the kinds that accept
+ * the key. Any thread. */
 int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error *err);
 
 /* Returns the description of the dataset, which is valid until the dataset is closed. Any
@@ -299,9 +305,9 @@ uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size);
  * minibatches of `batch_size` rows. The last minibatch may have fewer. */
 uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
 
-/* ls_dataset_image_bytes returns the size of one row in bytes, ls_dataset_target_bytes that of its
- * target. Any thread. */
+/* Returns the size of one row in bytes. Any thread. */
 size_t ls_dataset_image_bytes(const ls_dataset *ds);
+/* Returns the size of a row's target in bytes. Any thread. */
 size_t ls_dataset_target_bytes(const ls_dataset *ds);
 
 /* Copies `count` rows, which may repeat.
@@ -326,8 +332,8 @@ void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count);
 
 /* Converts targets that are one number from the user's unit to the scaled values that the network
  * learns (ls_prep_target). Does nothing for other targets. `ds` must be resident and not have been
- * divided by ls_hold_out. Must be called before any other thread reads the dataset. `prep` NULL: no
- * conversion. */
+ * divided by ls_hold_out. The caller must call it before any other thread reads the dataset. `prep`
+ * NULL: no conversion. */
 void ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep);
 
 /* Closes the dataset. NULL is allowed. No thread may be reading it. */

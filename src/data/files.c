@@ -23,8 +23,8 @@ char *ls_data_path(const ls_opening *o, const char *file)
     return ls_strdup(o->host, below ? ls_path_join(path, o->spec->path, file) : file);
 }
 
-/* Returns whether there is a file, a directory or the like at `path`. If it is not readable,
- * opening it reports why. */
+/* Returns whether there is a file or a directory at `path`, readable or not. Opening it later
+ * reports why it is not readable. */
 static bool exists(const char *path)
 {
     struct stat st;

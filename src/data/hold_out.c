@@ -17,7 +17,7 @@ typedef struct whole {
     int parts; /* number of open parts, plus 1 while divide() runs */
 } whole;
 
-/* One of the two parts. */
+/* One of the two datasets into which the training split was divided. */
 typedef struct part {
     ls_dataset base;
     whole *of;
@@ -156,7 +156,8 @@ static int divide(ls_dataset *split[2], ls_dataset *all, const ls_opening *o)
         ls_dataset_close(split[s]);
         split[s] = NULL;
     }
-    if (--of->parts == 0) /* after a failure; `all` still belongs to the caller */
+    /* after a failure the parts are closed, and `all` still belongs to the caller */
+    if (--of->parts == 0)
         ls_free(o->host, of);
     return status;
 }

@@ -1,7 +1,7 @@
-/* Decodes an image file and scales it to the input of a model. Formats: PGM and PPM (binary, P5 and
- * P6) and BMP; PNG, JPEG and WebP if libspng, libjpeg and libwebp were found when Lockstep was
- * compiled. These sources are compiled into the library of src/picture, not into the core
- * library. */
+/* Decodes an image file, and scales it to the width, height and channels of a model's input.
+ * Formats: PGM and PPM (binary, P5 and P6) and BMP; PNG, JPEG and WebP if libspng, libjpeg and
+ * libwebp were found when Lockstep was compiled. These sources are compiled into the separate
+ * library of src/picture. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
@@ -15,8 +15,8 @@
 
 /* A decoded picture. Its pixels are either all in memory (`pixel`) or decoded line by line: if
  * `row` is not NULL, row(source, y) returns line y, and `pixel` is not used. Lines are requested in
- * increasing order, and line y stays valid until line y + 16 is requested. One byte after the last
- * sample of each line must be readable. */
+ * increasing order, and line y stays valid until line y + 16 is requested. The code that converts a
+ * line can read one byte after its last sample, so that byte must be in allocated memory. */
 typedef struct ls_picture {
     /* `channels`: 1: grey; 3: red, green, blue; 4: the same and a fourth sample, which is
      * ignored */
@@ -49,7 +49,7 @@ void ls_scratch_free(ls_scratch *scratch, const ls_host *host);
 void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
 
 /* Scales a picture to height × width and converts it like ls_picture_convert. The picture keeps its
- * proportions: it is scaled so that it just covers height × width, and what is too long is cut off
+ * proportions: it is scaled until it just covers height × width. Then the longer side is cut
  * equally at both ends. Each output sample is a weighted mean of samples of the picture. Its
  * weights fall linearly from the middle to both sides (a triangle filter); when the picture shrinks
  * by a factor s, the filter is s times as wide. Returns false if there is no memory. */
@@ -96,7 +96,8 @@ void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
  * - folder: AT_FDCWD; or, to save system calls, the descriptor of the directory that contains
  *   `path`. The file is then opened by the last component of `path` in that directory, and the
  *   caller must know that it is a regular file
- * - kept: reused memory, which affects no pixel; kept->turned is set
+ * - kept: memory that is reused between images; its contents do not influence the pixels.
+ *   kept->turned is set
  *
  * Errors: those of ls_image_read. One thread for each `kept`. */
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,

@@ -14,7 +14,7 @@
 #include <jerror.h>
 
 enum {
-    /* limit of progressive scans; a file with thousands of them would only waste CPU time */
+    /* limit of progressive scans; a file with thousands of them only wastes CPU time */
     MOST_SCANS = 100,
     /* limit of the number of tables that a decoder allocates, because it frees them only when it is
      * destroyed */
@@ -225,9 +225,9 @@ static bool is_too_large(const ls_image *i, int by)
            (int64_t)i->width * i->height / ((int64_t)by * by) > LS_IMAGE_AREA;
 }
 
-/* Selects decoding at a half, a quarter or an eighth of the size. A smaller size is chosen if it is
- * exactly height × width or at least 1.5 times as large, or if the image would otherwise be too
- * large. */
+/* Selects decoding at a half, a quarter or an eighth of the size. The smallest size is chosen that
+ * is exactly height × width or at least 1.5 times as large. If an image of that size is too large
+ * to be decoded, a smaller size is chosen. */
 static void shrink_jpeg(ls_image *i, int height, int width)
 {
     jpeg *j = i->decoder;

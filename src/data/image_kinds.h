@@ -7,7 +7,7 @@
 
 enum {
     LS_IMAGE_SIDE = 16384, /* largest width and height in pixels */
-    /* largest width × height; a limit is needed because a small file may claim any size */
+    /* largest width × height; a limit is needed because a small file can claim any size */
     LS_IMAGE_AREA = 1 << 26
 };
 
@@ -20,10 +20,12 @@ typedef struct ls_image_kind {
     const char *magic8; /* bytes from the ninth on; NULL: any */
     int (*read_header)(ls_image *i);
     int (*read_pixels)(ls_image *i, size_t count);
-    /* Both may be NULL. `shrink` chooses a reduced size at which the decoder decodes the image, no
-     * smaller than height × width, and updates i->width and i->height. `scale` decodes and scales
-     * line by line. */
+    /* Chooses a reduced size at which the decoder decodes the image, no smaller than height ×
+     * width, and updates i->width and i->height. NULL: the format cannot be decoded at a reduced
+     * size. */
     void (*shrink)(ls_image *i, int height, int width);
+    /* Decodes and scales the image line by line. NULL: read_pixels decodes the whole image, which
+     * is scaled afterwards. */
     int (*scale)(ls_image *i, uint8_t *out, int channels, int height, int width);
     void (*close)(const ls_image *i, int status);
     /* largest width and height in pixels if `shrink` is given; 0: LS_IMAGE_SIDE */
@@ -35,8 +37,8 @@ typedef struct ls_image_kind {
 struct ls_image {
     int folder; /* directory of `path`, or AT_FDCWD */
     const char *path;
-    const uint8_t *bytes; /* content of the file */
-    size_t length, at;
+    const uint8_t *bytes;        /* content of the file */
+    size_t length, at;           /* number of these bytes; offset of the next byte to read */
     int width, height, channels; /* as in ls_picture, before rotation */
     double across, down;         /* as in ls_picture */
     /* EXIF orientation, 1 … 8; 0: the file has none, and the image is not rotated */
@@ -45,8 +47,8 @@ struct ls_image {
     const ls_image_kind *kind; /* NULL: the format has not been detected, or is not supported */
     void *decoder;             /* decoder of PNG or JPEG */
     bool cut_off;              /* the decoder asked for bytes after the end of the file */
-    uint8_t *pixel;
-    ls_image_memory *kept;
+    uint8_t *pixel;            /* decoded pixels */
+    ls_image_memory *kept;     /* memory that is reused between images */
     const ls_host *host;
     ls_error *err;
 };

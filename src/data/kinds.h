@@ -20,7 +20,7 @@ typedef struct ls_opening {
  * function fails after it has opened a split, its caller closes that split. */
 typedef int (*ls_dataset_opener)(ls_dataset *split[2], const ls_opening *o);
 
-/* A kind of dataset. For each row NAME of kinds.def there is a constant ls_dataset_NAME. */
+/* A kind of dataset. For each entry NAME of kinds.def there is a constant ls_dataset_NAME. */
 struct ls_dataset_kind {
     ls_dataset_about about;
     ls_dataset_opener open;
@@ -31,14 +31,15 @@ struct ls_dataset_kind {
 #include "data/kinds.def"
 #undef LS_DATASET
 
-/* Opens a dataset of the kind `kind`, which need not be in kinds.def. All else is as in
- * ls_dataset_open. */
+/* Opens a dataset of the kind `kind`, which need not be in kinds.def. Otherwise does what
+ * ls_dataset_open does. */
 int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                          const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
-/* Returns the description of the training split (`test` 0) or the test split (`test` 1), which has
- * `rows` rows in its files. Name, shape and classes are those of the kind. If spec->limit is not 0,
- * the training split has that number of rows instead of `rows`. `source` is not copied. */
+/* Returns the description of the training split (`test` 0) or the test split (`test` 1). `rows`:
+ * number of rows in the files of that split. Name, shape and classes are those of the kind. If
+ * spec->limit is not 0, the training split has that number of rows instead of `rows`. `source` is
+ * not copied. */
 ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
                                       uint32_t rows);
 
@@ -76,8 +77,8 @@ typedef struct ls_located {
 /* Looks for the files of a dataset. Each may be plain or have the suffix ".gz", may have a dot in
  * place of the dash before "idx", and may lie in a directory of its own name. If spec->path is
  * given, only that directory and the usual folders below it are searched. Otherwise the directories
- * of spec->search are searched. The first directory that contains the first file of the set is
- * taken: the search fails if that directory lacks one of the other files. The caller frees the
+ * of spec->search are searched. The search stops at the first directory that contains the first
+ * file of the set, and fails if that directory lacks another file of the set. The caller frees the
  * result with ls_located_free, also after a failure.
  *
  * Errors: LS_ENOENT; LS_ECONFIG (spec->path is a file instead of a directory); LS_ENOMEM. */
@@ -124,11 +125,11 @@ int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_
  * LS_EDATA (more bytes follow, or damage), LS_EIO. */
 int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *err);
 
-/* ls_byte_reader_offset returns the number of decompressed bytes that have been read.
- * ls_byte_reader_bound returns an upper bound of the number of decompressed bytes in the whole
- * file, computed from the file's size and the best ratio of deflate. A file's own header is wrong
- * if it promises more bytes than the bound. */
+/* Returns the number of decompressed bytes that have been read. */
 uint64_t ls_byte_reader_offset(const ls_byte_reader *r);
+/* Returns an upper bound of the number of decompressed bytes in the whole file, computed from the
+ * file's size and the best ratio of deflate. If the header of a data set promises more bytes than
+ * this bound, the header is wrong. */
 uint64_t ls_byte_reader_bound(const ls_byte_reader *r);
 
 /* Closes the reader. NULL is allowed. */
@@ -179,15 +180,15 @@ int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_
  * class or several numbers. In a training run, targets are scaled only with
  * keys.standardize_target; mean and deviation are then computed from the training rows and stored
  * in the preparation of split[0]. For a trained model (keys.input_format), mean and deviation are
- * those of the model's preparation. Called after the kind's opener, and before rows are held out
- * for validation. */
+ * those of the model's preparation. ls_dataset_open_kind calls it after the kind's opener, and
+ * before it holds rows out for validation. */
 void ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
 
 /* Moves the fraction keys.validation of the rows of split[0] to a validation split. split[0]
  * becomes the remaining training rows. split[1], the test split, is closed, and the validation
  * split takes its place. With keys.keep_test and a test split that has rows, split[1] stays
- * instead, and the validation split is closed, so that its rows are not used at all. After a
- * failure both splits are unchanged. Errors: LS_ECONFIG, LS_ENOMEM. */
+ * instead, and the validation split is closed; its rows are then not used at all. After a failure
+ * both splits are unchanged. Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_hold_out(ls_dataset *split[2], const ls_opening *o);
 
 /* ---- the kinds ------------------------------------------------------------------------------- */

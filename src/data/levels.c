@@ -1,3 +1,5 @@
+/* A hash table of the *levels* of a column, the different texts in it. Texts with the same numeric
+ * value are one level. */
 #include "data/levels.h"
 
 #include "base/host.h"
@@ -6,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Greatest length of a text that is compared as a number. A double may not keep all digits of a
- * longer number, so a longer number is compared as a text. */
+/* Greatest length of a text that is compared as a number. A double cannot represent all digits of
+ * most longer numbers, so a longer number is compared as a text. */
 enum { NUMBER_BYTES = 17 };
 
 /* The key by which two levels are compared: the value if both are numbers, else the text. */

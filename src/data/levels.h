@@ -1,5 +1,5 @@
-/* The levels of a table's column: the set of the different texts that occur in it. Texts that are
- * the same number, such as 1, 1.0 and 01, are one level. */
+/* The levels of a table's column: the set of the different texts that occur in it. Texts with the
+ * same numeric value, such as 1, 1.0 and 01, are one level. */
 #ifndef DATA_LEVELS_H
 #define DATA_LEVELS_H
 

@@ -1,3 +1,5 @@
+/* Reads rows for a trained model from tables and arrays, and converts them as the model's training
+ * rows were converted, by its *preparation* (prep/prep.h). */
 #include "data/new_rows.h"
 
 #include "base/error.h"
@@ -87,9 +89,10 @@ static int no_memory(const reading *r)
     return ls_fail(r->err, LS_ENOMEM, "%.300s: out of memory for its rows", r->t->path);
 }
 
-/* Returns the current field as a text. If the model's training table was read as Windows-1252, so
- * is a field that is not UTF-8. Otherwise a text with invalid bytes is returned unchanged, and
- * matches a name in which these bytes were replaced by U+FFFD (ls_prep_is_name). */
+/* Returns the current field as a text. If the model's training table was read as Windows-1252, a
+ * field that is not UTF-8 is read as Windows-1252 too. Otherwise a text with invalid bytes is
+ * returned unchanged, and matches a name in which these bytes were replaced by U+FFFD
+ * (ls_prep_is_name). */
 static int read_text(const reading *r, const char **out)
 {
     r->t->latin1 = r->format->prep->latin1 && !ls_table_is_utf8(r->t);
@@ -363,7 +366,7 @@ static int read_csv(ls_dataset **out, const ls_input_format *format, const char 
     if (status == LS_OK)
         status = read_and_close(out, format, t, err);
     ls_c_locale_leave(locale);
-    /* names and fields may contain any bytes, and may be truncated within a character */
+    /* names and fields can contain any bytes, and can be truncated within a character */
     return ls_json_tidied(status, err);
 }
 
@@ -399,8 +402,8 @@ static bool has_shape(const ls_input_format *format, const ls_array *x, bool las
 }
 
 /* Checks the shape of an array: [rows][c][h][w] or [rows][h][w][c]; [rows][h][w] for one channel;
- * [rows][numbers] if a row is a vector. If a shape fits both [c][h][w] and [h][w][c], it is taken
- * as the training rows were. Sets *last to whether the channels come last. */
+ * [rows][numbers] if a row is a vector. If a shape fits both [c][h][w] and [h][w][c], the order of
+ * the training rows is assumed. Sets *last to whether the channels come last. */
 static int check_shape(const ls_input_format *format, const ls_array *x, bool *last, ls_error *err)
 {
     char shape[96];

@@ -23,9 +23,10 @@ typedef struct ls_input_format {
     const ls_host *host;
 } ls_input_format;
 
-/* Opens a table. Its columns may be in any order, and it may have columns that the model does not
- * use. Errors, with file, line and column: LS_ENOENT, LS_EIO, LS_EDATA (a column is missing, or the
- * model cannot read a value), LS_ENOMEM, LS_EUNSUPPORTED (the model was not trained on a table). */
+/* Opens a table. The table's columns may be in any order, and columns that the model does not use
+ * are ignored. Errors, with file, line and column: LS_ENOENT, LS_EIO, LS_EDATA (a column is
+ * missing, or the model cannot read a value), LS_ENOMEM, LS_EUNSUPPORTED (the model was not trained
+ * on a table). */
 int ls_new_rows_open_csv(ls_dataset **out, const ls_input_format *format, const char *path,
                          ls_error *err);
 /* Does the same as ls_new_rows_open_csv, for a text of `bytes` bytes in memory. Messages call it

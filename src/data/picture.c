@@ -1,3 +1,4 @@
+/* Converts decoded pictures to the rows of a model: scales, cuts and rotates them (image.h). */
 #include "data/image.h"
 
 #include "base/host.h"
@@ -84,8 +85,9 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
 /* ---- scaling ------------------------------------------------------------------------------------
  *
  * A picture is scaled in one direction after the other: first all needed lines to `width` columns,
- * then the columns to `height` lines. 16 samples are processed at a time: the 4 samples of a pixel
- * (the fourth is not used) in each of 4 rows, or the single grey sample in each of 16 rows. */
+ * then the columns to `height` lines. 16 samples (LANES) are processed at a time: the 4 samples of
+ * a pixel (the fourth is not used) in each of 4 lines of the picture, or the single grey sample in
+ * each of 16 lines. The samples of one column in these lines form an entry of the *tile*. */
 
 enum { LANES = 16 };
 
@@ -99,10 +101,10 @@ typedef struct side {
 /* State of scaling a picture. */
 typedef struct scaling {
     const ls_picture *from;
-    int height, width, lanes; /* lanes: number of samples of a pixel, 4 or 1 */
+    int height, width, lanes; /* lanes: number of samples of a pixel in the tile, 4 or 1 */
     side rows, columns;
     size_t pitch;
-    uint8_t (*tile)[LANES]; /* [width of the picture]: the pixels of a column in several rows */
+    uint8_t (*tile)[LANES]; /* [width of the picture]: the pixels of a column in several lines */
     float (*wide)[LANES];   /* the values of `tile` as floats */
     /* [height of the picture][pitch]: the lines, scaled to `width` columns */
     float *line;
@@ -145,8 +147,9 @@ static const uint8_t *row_of(const ls_picture *p, int y)
                   : p->pixel + (size_t)y * (size_t)p->width * (size_t)p->channels;
 }
 
-/* Copies rows to the tile, from row y on, interleaved: as many as fit in 16 lanes. In place of rows
- * from `end` on, the last row is repeated. */
+/* Copies lines of the picture to the tile, from line y on, interleaved by columns: 4 lines of 4
+ * samples or 16 lines of 1 sample. Line `end` and later lines are replaced by the last line before
+ * them. */
 static void lay_rows(const scaling *s, int y, int end, int left, int right)
 {
     const size_t step = (size_t)s->from->channels;

@@ -1,3 +1,5 @@
+/* Reads a file with two blocks of memory: the caller uses one block while another thread reads the
+ * next part of the file into the other block. */
 #include "data/read_ahead.h"
 
 #include "base/error.h"
@@ -52,7 +54,8 @@ static void wait_for_other(ls_read_ahead *r)
     r->running = false;
 }
 
-/* Takes the block that has been read, and begins to read the next one. */
+/* Makes the other block the caller's: waits until it is read, or reads it on this thread if no
+ * other thread does. Then starts to read the following block, unless the file has ended. */
 static void exchange(ls_read_ahead *r)
 {
     if (r->running)

@@ -1,6 +1,6 @@
 /* A list of rows of floats that grows row by row. Rows are stored in blocks of about 1 MiB. When a
- * dataset is filled from the list, the blocks are freed one by one from the end, so that list and
- * dataset together need little more memory than one of them. */
+ * dataset is filled from the list, the blocks are freed one by one from the end. Therefore list and
+ * dataset together never need much more memory than the larger of the two alone. */
 #ifndef DATA_ROW_BLOCKS_H
 #define DATA_ROW_BLOCKS_H
 

@@ -1,3 +1,5 @@
+/* Reads the text of a table field by field. Detects the text's encoding and the separator of fields
+ * (table.h). */
 #include "data/table.h"
 
 #include "base/error.h"
@@ -11,15 +13,16 @@
 #include <string.h>
 
 enum {
-    CHUNK = 64 << 10,       /* number of bytes that are read at a time */
-    PEEKED = 64 << 10,      /* size of the text's start in which the separator is searched */
-    PEEKED_MOST = 16 << 20, /* the same, if the header is longer than PEEKED */
+    CHUNK = 64 << 10,  /* number of bytes that are read at a time */
+    PEEKED = 64 << 10, /* number of bytes after the header in which the separator is searched */
+    PEEKED_MOST = 16 << 20, /* largest number of bytes of the header and the text after it */
     PEEKED_ROWS = 10
 };
 
 typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
 
-/* The window, a part of the text with the current field in it, and the source of further bytes. */
+/* The source of the text, and the *window*: the part of the text in memory, with the current
+ * field. */
 struct ls_table_source {
     const ls_host *host;
     ls_read_ahead *file;   /* the file; NULL: the text is in memory */
@@ -38,7 +41,7 @@ struct ls_table_source {
     size_t at;
     bool ended; /* the window contains the end of the text */
     size_t next_line;
-    bool stop[256]; /* [byte]: the byte ends, or may end, a field without quotes */
+    bool stop[256]; /* [byte]: a field without quotes can end at this byte */
     char text[3 * LS_FIELD_BYTES];
     uint8_t raw[CHUNK];
 };

@@ -48,7 +48,8 @@ int ls_table_read(ls_table **out, const char *name, const void *text, size_t byt
                   const ls_host *host, ls_error *err);
 void ls_table_close(ls_table *t); /* NULL is allowed */
 
-/* Skips empty lines; sets *more if another row follows. Errors: LS_EDATA, LS_EIO, LS_ENOMEM. */
+/* Skips empty lines; sets *more to whether another row follows. Errors: LS_EDATA, LS_EIO,
+ * LS_ENOMEM. */
 int ls_table_has_row(ls_table *t, bool *more);
 
 /* Stores an upper bound of the number of fields in the next row. Errors: those of
@@ -63,9 +64,9 @@ int ls_table_field(ls_table *t);
 bool ls_table_number(ls_table *t, float *value, unsigned *form);
 
 /* Returns the field that was read last as a NUL-terminated text. If t->latin1 is set, the text is
- * converted from Windows-1252 to UTF-8. It is valid until the next field is read. `utf8`: fail if
- * the text is not UTF-8. Errors: LS_EDATA (too long, or not UTF-8; the message names
- * data.encoding). */
+ * converted from Windows-1252 to UTF-8. The text is valid until the next field is read. `utf8`:
+ * true if a text that is not UTF-8 is an error. Errors: LS_EDATA (the text is too long, or is not
+ * UTF-8; the message names data.encoding). */
 int ls_table_text(ls_table *t, bool utf8, const char **out);
 
 bool ls_table_is_utf8(const ls_table *t); /* returns whether the last field read is valid UTF-8 */
@@ -74,8 +75,8 @@ bool ls_table_is_utf8(const ls_table *t); /* returns whether the last field read
  * `take`; LS_EDATA for a row that does not have `columns` fields. */
 int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void *user);
 
-/* Must be called after the last row. Stores the SHA-256 of the decompressed file. Errors: LS_EDATA
- * (damage after the last row), LS_EIO. */
+/* Ends the reading, after the last row. Stores the SHA-256 of the decompressed file. Errors:
+ * LS_EDATA (damage after the last row), LS_EIO. */
 int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX]);
 
 /* Returns the name of a separator for messages, such as "a comma". */

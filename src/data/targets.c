@@ -1,3 +1,5 @@
+/* Detects the form of targets in arrays: values, or classes that are numbered from 0 or 1 or are
+ * one-hot (targets.h). */
 #include "data/targets.h"
 
 #include "base/error.h"
@@ -10,7 +12,7 @@
 #include <string.h>
 
 enum {
-    FLOAT_CLASSES = 100,  /* floats are taken as labels only if all are below this */
+    FLOAT_CLASSES = 100,  /* floats are taken as labels only if all are below this number */
     NAMED_CLASSES = 65536 /* largest number of classes whose labels begin at 1 */
 };
 

@@ -16,11 +16,15 @@ typedef struct ls_target_form {
 /* Detects the form of the training targets `y`. keys->labels restricts which forms are possible.
  * Messages call the array `name`.
  *
- * With LS_LABELS_AUTO, whole numbers of an integer type are classes. One-hot rows are classes, and
- * floats are classes if they contain every whole number from 0 or 1 to a largest number below 100,
- * unless the loss needs vectors (keys->vectors); a line in the host's log reports both cases. If
- * the smallest label is 1 and the largest is at most 65,536, class 0 has the label 1. With
- * keys->input_format, the classes are those of the trained model.
+ * With LS_LABELS_AUTO, these targets are classes:
+ * - whole numbers of an integer type
+ * - one-hot rows, if the training loss does not need vectors (keys->vectors)
+ * - floats, if they contain every whole number from 0 or 1 to a largest number below 100, and the
+ *   training loss does not need vectors
+ *
+ * In the second and the third case a line in the host's log says so. If the smallest label is 1 and
+ * the largest is at most 65,536, class 0 has the label 1. With keys->input_format, the classes are
+ * those of the trained model.
  *
  * Errors: LS_EDATA (a target does not have the form; the message names the row). */
 int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,

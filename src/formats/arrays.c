@@ -98,8 +98,8 @@ size_t ls_array_last_place(const ls_array *a, size_t i)
     return (row * area + pixel) * channels + channel;
 }
 
-/* Checks that an array of this shape and type has exactly `bytes` bytes. The product of the sizes
- * may exceed 64 bits in a damaged header; the check also fails then. */
+/* Checks that an array of this shape and type has exactly `bytes` bytes. The check also fails if
+ * the product of the sizes in a damaged header exceeds 64 bits. */
 static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error *err)
 {
     uint64_t left = bytes / types[a->type].bytes;

@@ -39,9 +39,9 @@ typedef struct ls_array {
     size_t map_bytes;
 } ls_array;
 
-/* Maps a whole file that is not empty. The mapping is private: a write to it does not change the
- * file. `what`: description of the file for messages, as for ls_open_to_read. The caller closes the
- * array. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
+/* Maps a whole file; an empty file is an error. The mapping is private: a write to it does not
+ * change the file. `what`: description of the file for messages, as for ls_open_to_read. The caller
+ * closes the array. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
 /* Maps an array. `path` is an .npy file, or an array in an .npz file, "FILE.npz/NAME", or
@@ -56,29 +56,32 @@ int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_er
  * `bytes` and `name` must outlive the array, which the caller closes. */
 int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
                   const char *const *names, ls_error *err);
-/* ls_array_is_npy and ls_array_is_npz return whether the `count` bytes begin as an .npy file or an
- * .npz file does. */
+/* Returns whether the `count` bytes begin as an .npy file does. */
 bool ls_array_is_npy(const void *bytes, size_t count);
+/* Returns whether the `count` bytes begin as an .npz file does. */
 bool ls_array_is_npz(const void *bytes, size_t count);
-/* ls_path_is_npz returns whether the path ends with ".npz". ls_array_is_there returns whether the
- * file at `path` is an .npz file that contains an array with one of these names. */
+/* Returns whether the path ends with ".npz". */
 bool ls_path_is_npz(const char *path);
+/* Returns whether the file at `path` is an .npz file that contains an array with one of the names
+ * `names`. */
 bool ls_array_is_there(const char *path, const char *const *names);
 /* Unmaps an array. Calls after the first have no effect. */
 void ls_array_close(ls_array *array);
 
-/* Lists of the names by which arrays in .npz files are found, NULL-terminated: the training rows,
- * their targets, the test rows and their targets. */
+/* NULL-terminated lists of the names by which arrays in .npz files are found: the training rows,
+ * their targets, the test rows, and the targets of the test rows. */
 extern const char *const ls_names_of_rows[],
     *const ls_names_of_targets[], *const ls_names_of_test_rows[], *const ls_names_of_test_targets[];
 
 /* ---- internal: formats in memory ------------------------------------------------------------- */
 
-/* ls_array_parse_npy and ls_array_parse_npz parse a file of `count` bytes in memory. a->path must
- * be set. a->map may be the mapping that contains the bytes; if ls_array_parse_npz decompresses an
- * array, it unmaps this mapping and sets a->map to the decompressed array. `names`: as for
- * ls_array_open. Errors: those of ls_array_open. */
+/* Parses an .npy file of `count` bytes in memory. a->path must be set. Errors: those of
+ * ls_array_open. */
 int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *err);
+/* Parses an .npz file of `count` bytes in memory. a->path must be set. a->map is the mapping that
+ * contains the bytes, or NULL. If the array is compressed, the function decompresses it, unmaps
+ * this mapping and sets a->map to the decompressed array. `names`: as for ls_array_open. Errors:
+ * those of ls_array_open. */
 int ls_array_parse_npz(ls_array *a, const void *bytes, size_t count, const char *const *names,
                        ls_error *err);
 /* Returns whether the bytes are an .npz file that contains an array with one of the names
@@ -111,7 +114,8 @@ const char *ls_array_type_name(ls_array_type type);
 /* Returns the number of elements in a row: the product of all dimensions but the first. */
 size_t ls_array_row(const ls_array *array);
 /* Computes the shape of a row, {channels, height, width}. A row is [features], [height][width] or
- * [channels][height][width]; `last`: [height][width][channels]. */
+ * [channels][height][width]; if `last` is set, a row of three dimensions is
+ * [height][width][channels]. */
 void ls_array_sides(uint64_t side[3], const ls_array *array, bool last);
 /* `array` is [rows][height][width][channels]. Returns the index in it of the element that would
  * have the index `i` if the array were [rows][channels][height][width]. */

@@ -234,8 +234,8 @@ static int find_bytes(const archive *z, const member *m, const uint8_t **out)
     return LS_OK;
 }
 
-/* Parses the .npy file `bytes`, a member of the archive. Messages contain the member's name. Must
- * not read the archive itself, whose mapping has been unmapped if the member was decompressed. */
+/* Parses the .npy file `bytes`, a member of the archive. Messages contain the member's name. The
+ * function reads only `bytes`: if the member was decompressed, the archive is no longer mapped. */
 static int parse_member(ls_array *a, const archive *z, const char *name, const uint8_t *bytes,
                         uint64_t count)
 {

@@ -1,4 +1,5 @@
-/* Writes protocol buffers: appends fields to a buffer, and messages as fields of other messages.
+/* Writes protocol buffers: appends fields to a message (a buffer), and whole messages as fields of
+ * other messages.
  *
  *     ls_buffer inner, outer;                 // initialised by the caller
  *     ls_pb_text(&inner, 1, "conv1.weight");

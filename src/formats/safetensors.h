@@ -30,7 +30,7 @@ typedef struct ls_tensor_group {
     float *to;         /* array to read into */
 } ls_tensor_group;
 
-/* Metadata of a file. Both members may be NULL. */
+/* Metadata of a file. Each of the two fields can be NULL: the file does not have that entry. */
 typedef struct ls_tensor_notes {
     /* the state of a run, stored as "lockstep"; a file with a state also has a checksum */
     const char *state;
@@ -41,8 +41,8 @@ typedef struct ls_tensor_notes {
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* Writes the contents of a safetensors file with the tensors of all groups, as F32. The caller
- * opens the file before and completes it afterwards (store/durable.h). The groups must have
- * different prefixes. If notes->state is given, the header's metadata begin with "sha256": the
+ * opens the file before this call, and completes it afterwards (store/durable.h). The groups must
+ * have different prefixes. If notes->state is given, the header's metadata begin with "sha256": the
  * SHA-256 of the whole file as it is with zeros in place of these 64 digits. Errors: LS_EIO,
  * LS_ENOMEM. Any thread. */
 int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
@@ -61,10 +61,10 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* Reads the group's tensors into group->to; F16 and BF16 are converted to F32. Some programs put a
  * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin with
- * the same prefix, which ends with a dot, and the group has no prefix, that prefix is ignored, and
- * a line in the host's log says so. Tensors that the group does not name are ignored. The checksum
- * of a file with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset
- * and what was expected; LS_ENOMEM. Any thread. */
+ * the same prefix, which ends with a dot, and the group has no prefix, the prefix in the file is
+ * ignored, and a line in the log of `host` says so. Tensors that the group does not name are
+ * ignored. If the file has a state (ls_tensor_notes), its checksum is verified first. Errors:
+ * LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was expected; LS_ENOMEM. Any thread. */
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
                         ls_error *err);
 

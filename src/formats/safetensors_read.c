@@ -1,7 +1,7 @@
 /* Reads safetensors files. Before any tensor is read, the whole header is checked: the tensors must
- * cover the rest of the file without gaps and overlaps. If the file has a state, its checksum is
- * verified as well. The file is read, not mapped, so that a file that shrinks meanwhile causes an
- * error instead of the signal SIGBUS. */
+ * cover the rest of the file without gaps and overlaps. If the file contains the state of a run
+ * (safetensors.h), its checksum is verified as well. The file is read, not mapped: if it shrinks
+ * during the read, the result is an error instead of the signal SIGBUS. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -26,7 +26,7 @@ typedef struct file {
     int fd;
     uint64_t size; /* size of the file in bytes */
     uint64_t data; /* offset of the first tensor */
-    bool strict;   /* accept only files that ls_tensor_file_write may have written */
+    bool strict;   /* accept only files that ls_tensor_file_write can have written */
     ls_json *header;
     const ls_host *host;
     ls_error *err;
@@ -119,7 +119,7 @@ static int fail_entry(const file *f, const cJSON *entry, const char *text)
     int status = ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path,
                          entry->string, text);
     if (f->err)
-        /* a tensor's name may contain any bytes, and the message may be cut within a character */
+        /* a tensor's name can contain any bytes, and the message can be cut within a character */
         ls_json_tidy(f->err->text);
     return status;
 }

@@ -1,6 +1,6 @@
-/* Writes safetensors files. A file with a state has a checksum in its header, before the data that
- * the checksum covers. So its bytes are generated twice: first to compute the hash, then to write
- * the file. */
+/* Writes safetensors files. A file that contains the state of a run (safetensors.h) has a checksum
+ * in its header, before the data that the checksum covers. Therefore the bytes of such a file are
+ * generated twice: first to compute the checksum, then to write the file. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"

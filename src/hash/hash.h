@@ -8,7 +8,7 @@
  *     ls_sha256_final_hex(&hash, hex);
  *
  * The context is the caller's memory, owns nothing that must be freed, may be copied, and belongs
- * to one thread at a time. No function here fails or allocates memory. */
+ * to one thread at a time. No function of this header fails or allocates memory. */
 #ifndef HASH_HASH_H
 #define HASH_HASH_H
 
@@ -28,20 +28,21 @@ void ls_sha256_init(ls_sha256 *hash);
 /* Hashes the next `count` bytes. */
 void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 
-/* Store the digest of all bytes since ls_sha256_init, and initialise the context again. */
+/* Stores the digest of all bytes since ls_sha256_init, and initialises the context again. */
 void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32]);
+/* Does the same as ls_sha256_final, but writes the digest as hexadecimal digits. */
 void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
 
-/* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). It proves to others who know the key that
- * the sender of the bytes knows the key as well. Any thread. */
+/* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). A receiver who knows the key can verify by
+ * it that the sender of the bytes knows the key as well. Any thread. */
 void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const void *bytes,
                     size_t count);
 
-/* ls_crc32 is the CRC-32 of zlib, gzip and PNG. It is fast enough for all the weights of a model,
+/* CRC-32 is the checksum of zlib, gzip and PNG. It is fast enough for all the weights of a model,
  * but detects only accidental changes. */
 
-/* Returns the checksum of a text of which the last `count` bytes are at `bytes`, and `seed` is the
- * checksum of the bytes before them; 0 if there are none. Any thread. */
+/* Continues the checksum of a text with its next `count` bytes, and returns the result. `seed`: the
+ * checksum of the text before these bytes; 0 for the first bytes. Any thread. */
 uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count);
 
 /* Two checksums of a text of lines. They detect a change, and locate it if it is within one line.

@@ -13,7 +13,7 @@ void ls_json_line_column(const char *text, size_t offset, int first, int *line, 
 /* The origin of a node: the position of its text, for messages. */
 typedef struct ls_json_origin {
     const cJSON *node; /* NULL: the node has been replaced */
-    /* The assignment "--set a.b=v" that created the node; `key` and `value` are not used then.
+    /* The assignment "--set a.b=v" that created the node, for which `key` and `value` are not used.
      * NULL: the node was read from the document's text. */
     const char *label;
     uint32_t key;   /* byte offset of the member's key; LS_JSON_NO_KEY: an array's element, or the
@@ -40,8 +40,9 @@ struct ls_json {
 
 /* Checks `text`, which must end with a zero byte, against RFC 8259, builds its tree and records the
  * origins of its nodes. The caller frees *root with cJSON_Delete. `name` and `line`: the text's
- * name and the number of its first line in messages; `label`: belongs to the document, NULL for the
- * document's own text. Errors: LS_ECONFIG, LS_ENOMEM; no origin is recorded then. */
+ * name and the number of its first line in messages. `label`: label of the origins
+ * (ls_json_origin.label), owned by the document; NULL for the document's own text. Errors:
+ * LS_ECONFIG, LS_ENOMEM; after an error no origin is recorded. */
 int ls_json_scan(cJSON **root, ls_json *doc, const char *name, const char *text, size_t len,
                  int line, const char *label, ls_error *err);
 

@@ -1,3 +1,4 @@
+/* Reads the members of a JSON object. Error messages contain line and column (fields.h). */
 #include "json/fields.h"
 
 #include "base/error.h"

@@ -6,11 +6,12 @@
  *     ls_field_int(&f, "padding", 0, 64, &zero, &padding);   // optional
  *     status = ls_fields_end(&f);                            // unknown keys, first error
  *
- * After the first failure every further call only marks its key as known. A caller may therefore
- * read all fields and check the status once, in ls_fields_end. The functions that read a member
- * always write *out: after a failure they write the fallback, or zero if there is none. All errors
- * are LS_ECONFIG, and the messages begin with the position, "FILE:LINE:COLUMN: ". Texts that are
- * returned belong to the document.
+ * After the first failure every further call only marks its key as known (a key that the object may
+ * have). A caller may therefore read all fields and check the status once, in ls_fields_end. The
+ * functions that read a member always write *out: after a failure they write the fallback, or zero
+ * if there is none. All errors are LS_ECONFIG, and the messages begin with the position,
+ * "FILE:LINE:COLUMN: ". Texts that are returned belong to the document.
+ *
  * Threads: one thread at a time uses an ls_fields. */
 #ifndef JSON_FIELDS_H
 #define JSON_FIELDS_H
@@ -50,8 +51,8 @@ bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, c
 bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
                      int *out);
 
-/* Reads an array of two integers, [height, width], or one integer that is both. `fallback` is the
- * default of both. */
+/* Reads an array of two integers, [height, width], or one integer for height and width. `fallback`
+ * is the default of height and of width. */
 bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
                    int out[2]);
 
@@ -64,12 +65,12 @@ const cJSON *ls_field_any(ls_fields *f, const char *key);
 /* Returns whether an earlier call has marked the key as known. */
 bool ls_fields_know(const ls_fields *f, const char *key);
 
-/* Records an error with the position of `node` (of the object if `node` is NULL), unless there has
- * been a failure before. */
+/* Records an error with the position of `node` (of the object if `node` is NULL). Has no effect
+ * after an earlier failure. */
 void ls_fields_fail(ls_fields *f, const cJSON *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Does the same with the position of the key of `member`. */
+/* Does the same as ls_fields_fail, with the position of the key of `member`. */
 void ls_fields_fail_key(ls_fields *f, const cJSON *member, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

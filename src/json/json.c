@@ -1,3 +1,5 @@
+/* JSON documents: reads them, and reports errors with the position of a node, its *origin*
+ * (doc.h). */
 #include "json/json.h"
 
 #include "base/error.h"
@@ -67,7 +69,8 @@ int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_e
     if (status == LS_OK)
         status = ls_json_parse(out, path, text, size, host, err);
     ls_free(host, text);
-    return ls_json_tidied(status, err); /* the path may come from a config, and contain any bytes */
+    /* the path can come from a config, and can contain any bytes */
+    return ls_json_tidied(status, err);
 }
 
 void ls_json_destroy(ls_json *doc)
@@ -99,7 +102,7 @@ const char *ls_json_name(const ls_json *doc)
     return doc->name;
 }
 
-/* Finds the origin of a node. It searches all origins, which is slow; positions are needed only for
+/* Finds the origin of a node by a search of all origins. The search is slow, but is done only for
  * messages. */
 static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
 {

@@ -39,13 +39,13 @@ enum {
     LS_JSON_VALUES = 1000000  /* number of values */
 };
 
-/* Parses `len` bytes of `text` and keeps a copy. `name`: its name in messages, such as the
- * file's name. The caller destroys *out. Errors: LS_ECONFIG "NAME:LINE:COLUMN: expected …, found
- * …; fix", LS_ENOMEM. */
+/* Parses `len` bytes of `text` and keeps a copy of them. `name`: the text's name in messages, such
+ * as the file's name. The caller destroys *out. Errors: LS_ECONFIG "NAME:LINE:COLUMN: expected …,
+ * found …; fix", LS_ENOMEM. */
 int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
                   const ls_host *host, ls_error *err);
 
-/* Does the same for a text that is line number `line` of a file. */
+/* Does the same as ls_json_parse, for a text that is line number `line` of a file. */
 int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t len, int line,
                        const ls_host *host, ls_error *err);
 
@@ -63,17 +63,17 @@ const cJSON *ls_json_root(const ls_json *doc);
 const char *ls_json_name(const ls_json *doc);
 
 /* Computes the position of a node in the text: line and column, both from 1, columns counted in
- * characters. If `of_value` is true, it is the position of the value. Otherwise it is the position
- * of the member's key, or of the value if the node has no key. Returns LS_EINVAL and writes nothing
- * if the node is not of this document or was not read from its text. */
+ * characters. If `of_value` is true, the position is that of the value. If it is false, the
+ * position is that of the member's key, or of the value if the node has no key. Returns LS_EINVAL
+ * and writes nothing if the node is not of this document or was not read from its text. */
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column);
 
-/* These functions report an error at a node: "FILE:LINE:COLUMN: message"; or "--set a.b=v: message"
- * for a value that ls_json_set has set; or "FILE: message" for a node without a position, such as
- * NULL. ls_json_fail reports the position of the member's key, and ls_json_fail_value the position
- * of the value. Both return `status`. */
+/* Reports an error at a node, with the position of the member's key: "FILE:LINE:COLUMN: message";
+ * or "--set a.b=v: message" for a value that ls_json_set has set; or "FILE: message" for a node
+ * without a position, such as NULL. Returns `status`. */
 int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Does the same as ls_json_fail, with the position of the member's value. */
 int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int status,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -101,7 +101,7 @@ static const char *found(const scan *s, size_t offset, char out[48])
     return out;
 }
 
-/* Returns whether the last byte before the next one, spaces excluded, is a comma. */
+/* Returns whether a comma precedes the next byte, with nothing but spaces between them. */
 static bool after_comma(const scan *s)
 {
     size_t i = s->at;
@@ -235,7 +235,8 @@ static int scan_number(scan *s, cJSON *node)
     if (status)
         return status;
     node->type = cJSON_Number;
-    /* strtod would accept 0x10, so it is not called; the caller refuses what follows the number. */
+    /* A letter follows the number, as in 0x10; the caller refuses it. strtod is not called, because
+     * it also accepts the x10. */
     if (is_letter((char)peek(s)))
         return LS_OK;
     if (isfinite(cJSON_SetNumberHelper(node, strtod(s->text + start, NULL))))

@@ -39,8 +39,8 @@ static int add_label(assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Checks that keys and value are UTF-8. Without the check, keys that differ only in invalid bytes
- * would become equal when they are written. */
+/* Checks that keys and value are UTF-8. The check is needed because the writer replaces invalid
+ * bytes by U+FFFD, and keys that differ only in such bytes become equal. */
 static int check_utf8(const assignment *a, const char *text)
 {
     const size_t n = strlen(text);
@@ -161,7 +161,7 @@ static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON 
     if (!old)
         return cJSON_AddItemToObject(parent, key, value) ? LS_OK : no_memory(a);
     forget(a->doc, old);
-    /* The key is moved to the new node: cJSON would copy it, and version 1.7.15 does not
+    /* The key is moved to the new node. It is not copied by cJSON, because version 1.7.15 does not
      * notice if the copy fails. */
     value->string = old->string;
     old->string = NULL;

@@ -1,15 +1,15 @@
 /* Finds the shortest decimal digits of a number with exact integer arithmetic.
  *
- * Problem: a number is to be printed with the fewest digits that read back as the same number. To
- * try snprintf and strtod with one more digit at a time is correct, but slow.
+ * Problem: a number is to be printed with the fewest digits that read back as the same number. It
+ * is correct, but slow, to call snprintf and strtod with one more digit at a time.
  *
- * Method: value · 10^p, with p such that the digits wanted are an integer, is a quotient of two
- * integers. If both fit into 128 bits, two results can be computed exactly: the quotient rounded to
- * d digits (half to even, as in the C library), and whether these digits read back as the same
- * number. The digits do so if their distance from the value is less than half of the distance from
- * the value to the next number. If 128 bits are too few (about below 10^-6 or above 10^15; floats:
- * below 10^-22 or above 10^15), this file uses snprintf and strtod with one more digit at a
- * time. */
+ * Method: p is chosen such that the wanted digits are the integer part of value · 10^p, which is a
+ * quotient of two integers. If both fit into 128 bits, two results can be computed exactly: the
+ * quotient rounded to d digits (half to even, as in the C library), and whether these digits read
+ * back as the same number. The digits read back as the same number if their distance from the value
+ * is less than half of the distance from the value to the next number. If 128 bits are too few
+ * (about below 10^-6 or above 10^15; floats: below 10^-22 or above 10^15), this file uses snprintf
+ * and strtod with one more digit at a time. */
 #include "json/shortest.h"
 
 #include "base/thread_state.h"
@@ -128,8 +128,8 @@ static uint64_t divide(scaled *s, int shift, int p)
     return (uint64_t)n;
 }
 
-/* Returns whether the number and its power of ten fit into 64 bits, as most printed numbers do.
- * round_narrow then computes the same as round_wide in half the time. */
+/* Returns whether the number and its power of ten fit into 64 bits, as most printed numbers do. If
+ * so, round_narrow computes the result of round_wide in half the time. */
 static bool is_narrow(const number *v, int p)
 {
     return p >= 0 && p <= (v->bits == 24 ? 11 : 2) && v->shift > 0 && v->shift < 62;

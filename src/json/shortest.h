@@ -4,7 +4,8 @@
  *     char text[LS_SHORTEST];
  *     int n = ls_shortest(text, 0.1, false);   → "0.1", 3
  *
- * Up to 15 digits (floats: 6) are tried first, as %g prints them; then one more digit at a time. */
+ * First the number is rounded to 15 digits (a float: to 6), without zeros at the end, as %.15g
+ * does. If these digits do not read back as the same number, one more digit at a time is tried. */
 #ifndef JSON_SHORTEST_H
 #define JSON_SHORTEST_H
 
@@ -17,9 +18,9 @@ enum { LS_SHORTEST = 40 };
  * returns its length. Any thread. */
 int ls_shortest(char text[LS_SHORTEST], double value, bool is_float);
 
-/* These functions format an integer and return the length of the text. Capacity of `text`: 24
- * bytes. */
+/* Formats an unsigned integer and returns the length of the text. Capacity of `text`: 24 bytes. */
 int ls_shortest_uint(char *text, uint64_t value);
+/* Formats a signed integer like ls_shortest_uint. */
 int ls_shortest_int(char *text, int64_t value);
 
 #endif

@@ -150,9 +150,8 @@ static void append_string(ls_json_writer *w, const char *s)
 
 enum { SHORT_KEY = 60 };
 
-/* Writes comma, key and colon of a member in one pass, which is faster, because a record has many
- * members. If the text is indented, or the key is long or needs escapes, writes nothing and returns
- * false. */
+/* Writes comma, key and colon of a member in one pass, for speed. If the text is indented, or the
+ * key is long or needs escapes, writes nothing and returns false. */
 static bool put_plain_key(ls_json_writer *w, const char *key)
 {
     char *const start = w->indent == 0 ? ls_buffer_room(&w->out, SHORT_KEY + 4) : NULL;

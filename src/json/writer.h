@@ -58,8 +58,9 @@ void ls_json_writer_reset(ls_json_writer *w);
  * `err` to LS_ENOMEM if memory ran out. */
 const char *ls_json_writer_text(ls_json_writer *w, size_t *length, ls_error *err);
 
-/* ls_json_open_object and ls_json_open_array begin an object or an array. */
+/* Begins an object. */
 void ls_json_open_object(ls_json_writer *w, const char *key);
+/* Begins an array. */
 void ls_json_open_array(ls_json_writer *w, const char *key);
 
 /* Closes the innermost array or object. */
@@ -85,7 +86,8 @@ size_t ls_json_utf8_length(const unsigned char *p, size_t available);
  * input is then one line of valid UTF-8, even if it was truncated within a character. */
 void ls_json_tidy(char *text);
 
-/* Calls ls_json_tidy for the text of `err` after a failure, unless it is NULL. Returns `status`. */
+/* If `status` is not LS_OK and `err` is not NULL, calls ls_json_tidy for the text of `err`. Returns
+ * `status`. */
 int ls_json_tidied(int status, ls_error *err);
 
 #endif

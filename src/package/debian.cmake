@@ -1,13 +1,13 @@
-# `cpack` makes Debian packages: liblockstep0, liblockstep-dev, lockstep and, where pictures can be read,
-# liblockstep-picture0. `./dev package` builds for them:
-# with the prefix /usr, and without debugging information.
+# `cpack` makes Debian packages: liblockstep0, liblockstep-dev, lockstep and, if a library for pictures was found,
+# liblockstep-picture0. `./dev package` builds Lockstep for them with the prefix /usr and without debugging information,
+# and runs cpack.
 find_program(LOCKSTEP_GZIP gzip)
 mark_as_advanced(LOCKSTEP_GZIP)
 if(NOT LOCKSTEP_GZIP)
   return()
 endif()
 
-# gzipped(<file> <name>): compressed as Debian wants it, in this build
+# gzipped(<file> <name>): compresses a file to <name> in the build folder, with the gzip options that Debian requires
 function(gzipped file name)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   execute_process(COMMAND ${LOCKSTEP_GZIP} -9nc ${file} OUTPUT_FILE ${CMAKE_CURRENT_BINARY_DIR}/${name})
@@ -51,8 +51,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${LOCKSTEP_MAINTAINER}")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 
-# What a program that was linked with a library depends on; and the loader's cache. (CPack's own way to both
-# is a script, which lintian refuses.)
+# The file `shlibs` names the package on which a program linked with the library depends. The file `triggers` updates the
+# loader's cache. (CPack itself can do this only with a script, which lintian refuses.)
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/control/triggers "activate-noawait ldconfig\n")
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/control/shlibs
@@ -66,7 +66,7 @@ file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/picture/shlibs
 set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE0_PACKAGE_CONTROL_EXTRA
   "${CMAKE_CURRENT_BINARY_DIR}/picture/triggers;${CMAKE_CURRENT_BINARY_DIR}/picture/shlibs")
 set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE0_PACKAGE_DEPENDS "liblockstep0 (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/src) # where liblockstep is
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/src) # folder that contains liblockstep
 
 # package(<name> <section> <what it has>)
 macro(package name section has)

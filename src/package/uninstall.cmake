@@ -1,6 +1,6 @@
-# Removes what `cmake --install` of this build put somewhere last, and what folders of its own are empty then.
-#   cmake -D BUILD=<folder> -P uninstall.cmake; DESTDIR is obeyed
-set(manifests "") # those of packages' components are dpkg's to remove
+# Removes the files that the last `cmake --install` of this build installed, and Lockstep's folders that are then empty.
+#   cmake -D BUILD=<folder> -P uninstall.cmake      (the environment variable DESTDIR is used if it is set)
+set(manifests "") # without the components of Debian packages, whose files dpkg removes
 foreach(component "" _pool _trainer)
   if(EXISTS ${BUILD}/install_manifest${component}.txt)
     list(APPEND manifests ${BUILD}/install_manifest${component}.txt)
@@ -19,7 +19,7 @@ foreach(manifest ${manifests})
       message(FATAL_ERROR "Cannot remove ${there}: run this as who installed it")
     endif()
     get_filename_component(folder "${file}" DIRECTORY)
-    while(folder MATCHES "/lockstep(/|$)") # what is called so is nobody else's
+    while(folder MATCHES "/lockstep(/|$)") # a folder of this name belongs to Lockstep
       list(APPEND folders "${folder}")
       get_filename_component(folder "${folder}" DIRECTORY)
     endwhile()
@@ -27,7 +27,7 @@ foreach(manifest ${manifests})
   file(REMOVE ${manifest})
 endforeach()
 list(REMOVE_DUPLICATES folders)
-list(SORT folders ORDER DESCENDING) # inner ones first
+list(SORT folders ORDER DESCENDING) # a subfolder before the folder that contains it
 foreach(folder ${folders})
   file(GLOB left "$ENV{DESTDIR}${folder}/*" "$ENV{DESTDIR}${folder}/.*")
   if(IS_DIRECTORY "$ENV{DESTDIR}${folder}" AND NOT left)

@@ -1,3 +1,5 @@
+/* Compares runs. A row of the comparison is a figure, such as the accuracy, or a key in which the
+ * configs of the runs differ (compare.h). */
 #include "page/compare.h"
 
 #include "base/error.h"
@@ -204,7 +206,7 @@ static int add_leaf(ls_comparison *c, int run, const char *key, const cJSON *nod
     ls_json_put_node(&w, NULL, node);
     const char *text = ls_json_writer_text(&w, NULL, NULL);
     const char *plain = cJSON_IsString(node) ? node->valuestring : text;
-    char epochs[16]; /* a resumed run may have more epochs than its first config says */
+    char epochs[16]; /* a resumed run can have more epochs than its first config says */
     snprintf(epochs, sizeof epochs, "%d", c->facts[run].of_epochs);
     if (strcmp(key, "epochs") == 0 && c->facts[run].of_epochs > 0)
         plain = epochs;

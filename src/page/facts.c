@@ -1,3 +1,5 @@
+/* Finds the facts of a run that a table of runs shows. They are in the run's records, the JSON
+ * lines of metrics.jsonl (facts.h). */
 #include "page/facts.h"
 
 #include "base/host.h"
@@ -35,8 +37,8 @@ static void copy(char *out, size_t size, const cJSON *object, const char *key)
 
 #define COPY(out, object, key) copy(out, sizeof(out), object, key)
 
-/* Returns whether a process holds the lock of the directory. The function takes a shared lock and
- * releases it, because the system offers no other way to find out. */
+/* Returns whether a process holds the lock of the directory. The function tries to take a shared
+ * lock, and releases it, because the system offers no other test. */
 static bool is_held(const char *run_dir)
 {
     char path[LS_PATH_BYTES];
@@ -101,8 +103,7 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
         f->epochs = (int)epoch;
     if (seconds > 0 && rate > 0) {
         *rows += seconds * rate;
-        f->rate +=
-            seconds; /* until all records have been read, `rate` is the divisor: the seconds */
+        f->rate += seconds; /* `rate` is the divisor until all records are read */
         f->seconds += seconds;
     }
 }

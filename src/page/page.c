@@ -101,7 +101,7 @@ static void find_outcome(outcome *o, const ls_run_log *log)
             keep(&o->end, doc);
         } else {
             if (strcmp(type, "resume") == 0)
-                keep(&o->end, NULL); /* a later resume: the earlier end does not count any more */
+                keep(&o->end, NULL); /* the run was resumed after this end, so the end is ignored */
             ls_json_destroy(doc);
         }
     }

@@ -9,11 +9,11 @@
 #include "records/record.h"
 #include "json/json.h"
 
-/* The records of a run, reduced so that a page stays small however long the run is.
+/* The records of a run, reduced so that the page of a long run stays small.
  *
- * Records of steps are stored as entries; an entry stands for one or more consecutive steps. When
- * there would be more than LS_RUN_STEPS entries, every two adjacent entries are merged into one.
- * All other records are stored unchanged.
+ * Records of steps are stored as entries. An entry stands for one or more consecutive steps. When
+ * LS_RUN_STEPS entries are full, every two adjacent entries are merged into one. All other records
+ * are stored unchanged.
  *
  *     ls_run_log log;
  *     ls_run_log_init(&log, 0, host);
@@ -22,13 +22,16 @@
  *     ls_run_log_fini(&log);
  *
  * The output begins with a line {"type":"page","run":…,"width":…,"steps_from":…,"others_from":…,
- * "cut_line":…}. Records follow in the form that src/train/README.md describes, with an additional
- * first member "at": the number of the step, or, for another record, of the step before which it
- * came. A step record that stands for several steps has the means over these steps. It has three
- * additional members: "steps", the number of these steps ("step" is the number of the last of
- * them), "loss_range" and "rate_range". Its "lr" is that of the last step. Step records have no
- * "workers". Instead there are two records: {"type":"times"} has the workers' times, summed over
- * all steps, and {"type":"newest"} is the unchanged record of the last step.
+ * "cut_line":…}. `steps_from` and `others_from` are the indices of the first entry of steps and of
+ * the first other record that follow. The records follow in the form that src/train/README.md
+ * describes, with an additional first member "at": the number of the step, or, in a record that is
+ * not one of a step, the number of the step before which the record came. A step record that stands
+ * for several steps has the means over these steps. It has three additional members: "steps", the
+ * number of these steps, and "loss_range" and "rate_range", the smallest and the largest value. Its
+ * "step" and "lr" are those of the last step. Step records have no "workers". Instead there are two
+ * further records: {"type":"times"} has the workers' times, summed over all steps, and
+ * {"type":"newest"} is the unchanged record of the last step.
+ *
  * Threads: one thread at a time uses a log. */
 
 enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
@@ -38,6 +41,8 @@ typedef struct ls_run_step {
     uint64_t step;                 /* number of the last step of the entry, from 1 */
     uint32_t steps, epoch, finite; /* number of steps, epoch, number of steps with a finite loss */
     uint32_t normed;               /* number of steps that have a gradient norm */
+    /* learning rate of the last step; smallest and largest loss; smallest and largest number of
+     * rows per second */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
     double loss, norm, rows, seconds; /* sums over the steps: of the losses, of the gradient norms,
                                        * of the numbers of rows, and of the durations */
@@ -54,7 +59,7 @@ typedef struct ls_run_log {
     const ls_host *host;
     uint64_t run;     /* number that identifies the run, if a server shows several runs */
     uint64_t records; /* number of records added */
-    uint32_t width;   /* largest number of steps that one entry may stand for */
+    uint32_t width;   /* largest number of steps that one entry stands for */
     ls_run_step *step;
     size_t steps;
     ls_run_record *other;
@@ -65,10 +70,9 @@ typedef struct ls_run_log {
     double *phase_s;  /* [workers][LS_PHASES]: seconds, summed over `timed` steps */
     int workers;
     uint64_t timed;
-    int cut_line; /* number of the metrics file's last line if it is incomplete; 0: it is complete
-                   */
-    /* Set by the caller after ls_run_log_init. True: the records of steps in a file are not parsed,
-     * and only the record of the last step is stored. */
+    int cut_line; /* number of the metrics file's last line if it is incomplete; else 0 */
+    /* The caller can set it after ls_run_log_init. True: the records of steps in a file are not
+     * parsed, and only the record of the last step is stored. */
     bool brief;
 } ls_run_log;
 
@@ -93,7 +97,8 @@ void ls_run_log_thin(ls_run_log *log, size_t most);
  * (log->events). Errors: LS_ENOMEM. */
 int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
 
-/* Position in the log up to which a page has received the records. */
+/* Position in the log up to which a page has received the records: `run` and `width` of the log at
+ * that time, and the number of entries in `step` and in `other` that the page has received. */
 typedef struct ls_run_seen {
     uint64_t run, width, steps, others;
 } ls_run_seen;
@@ -126,7 +131,8 @@ void ls_page_escape(ls_buffer *out, const char *text);
  * has its line), LS_EIO, LS_ENOMEM. */
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err);
 
-/* Does the same and adds lines of JSON to the page, such as predictions. `lines` may be NULL. */
+/* Does the same as ls_report_write, and adds lines of JSON to the page, such as predictions.
+ * `lines` may be NULL. */
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
                          const ls_host *host, ls_error *err);
 

@@ -393,8 +393,8 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
     ls_page_add_line(out, w);
 }
 
-/* Writes the first line. The last entry of steps may have grown since the page received it, so the
- * records begin with that entry. */
+/* Writes the first line. Steps can have been added to the last entry since the page received it, so
+ * the records begin with that entry. */
 static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
                      const ls_run_seen *from)
 {

@@ -18,7 +18,8 @@ static const pair pairs[] = {
 };
 
 enum {
-    /* one more than the largest number of characters into which a character is decomposed */
+    /* capacity of `waiting`: one more than the largest number of characters into which one
+     * character is decomposed */
     DEPTH = 8,
     /* Hangul syllables are composed of two or three letters by a rule (Unicode 3.12). */
     SYLLABLES = 0xAC00,

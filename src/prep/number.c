@@ -91,7 +91,8 @@ static unsigned form_of(const parts *n)
 /* Computes the value of a number from its mantissa and its power of ten. If the mantissa is at most
  * 2^53 and the power at most 10^22, both are exact doubles, the result is rounded once, and *exact
  * becomes true. If the mantissa is larger, it is rounded first, and the relative error of the
- * result is below 2^-51. Returns false for a number that is outside both cases. */
+ * result is below 2^-51. Returns false if there are more than DIGITS digits, or if the power is
+ * above 10^22 or below 10^-22. */
 static bool scale(const parts *n, double *value, bool *exact)
 {
     const int power = n->exponent - n->fraction;
@@ -146,7 +147,7 @@ static bool is_sure(double v)
     return (float)(v * (1 - 0x1p-50)) == (float)(v * (1 + 0x1p-50));
 }
 
-/* Reads a number that may have an exponent. */
+/* Reads a number with or without an exponent. */
 static const char *scan_raised(const char *text, float *value, unsigned *form)
 {
     parts n;
@@ -182,8 +183,8 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
     /* The relative error of the product is below 2^-51, so the product is used if every double
-     * within that error rounds to the same float. A division would be rounded only once, but is
-     * slower. */
+     * within that error rounds to the same float. A division in place of the product is rounded
+     * only once, but is slower. */
     double v = (double)m * power_below_one[fraction];
     const bool sure = is_sure(v);
     if (!sure)
@@ -216,7 +217,7 @@ bool ls_field_is_number(const char *text, double *value)
 
 /* ---- thousands separators and decimal commas ------------------------------------------------- */
 
-/* Copies `text`, and replaces each non-breaking space and each curly apostrophe, which may separate
+/* Copies `text`, and replaces each non-breaking space and each curly apostrophe, which separate
  * thousands, by a plain apostrophe ('). Commas and points are copied. Returns the length of the
  * copy, or 0 if the text is too long or has a byte that no number contains. */
 static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)

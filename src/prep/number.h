@@ -8,44 +8,45 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Forms of a number. The form of one number may show which decimal separator its whole column
+/* Forms of a number. The form of one number can show which decimal separator its whole column
  * uses. */
 enum {
     LS_FORM_POINT = 1,          /* 1.5: the point is decimal */
-    LS_FORM_POINT_OR_GROUP = 2, /* 1.234: the point may also separate thousands */
+    LS_FORM_POINT_OR_GROUP = 2, /* 1.234: the point is decimal or separates thousands */
     LS_FORM_COMMA = 4,          /* 1,5 or 1.234,5: the comma is decimal */
-    LS_FORM_COMMA_OR_GROUP = 8, /* 1,234: the comma may also separate thousands */
+    LS_FORM_COMMA_OR_GROUP = 8, /* 1,234: the comma is decimal or separates thousands */
     LS_FORM_COMMA_GROUPS =
         16 /* 1,234,567 or 1,234.5: commas separate thousands, and a point is decimal */
 };
 
 /* Reads a plain decimal number, such as -1.5e3, at the start of `text`. After the number there must
- * be a byte that no number contains, and then 7 more readable bytes. Returns the address after the
- * number. Returns NULL if there is no number, or if it has another form, which ls_number_read may
- * be able to read. *value has the same bits as (float)strtod, and is infinite if the number is too
- * large. *form becomes 0, LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
+ * be a byte that no number contains, and then 7 more bytes of allocated memory, because the
+ * function loads 8 bytes at a time. Returns the address after the number. Returns NULL if there is
+ * no number, or if the number has another form; ls_number_read reads some of these. *value has the
+ * same bits as (float)strtod, and is infinite if the number is too large. *form becomes 0,
+ * LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
 const char *ls_number_scan(const char *text, float *value, unsigned *form);
 
 /* Reads a number of `n` bytes: plain, with thousands separators or with a decimal comma. Returns
- * false if it is none of these. `decimal`: the decimal separator if known, '.' or ','; 0:
+ * false if the text is none of these. `decimal`: the decimal separator if known, '.' or ','; 0:
  * unknown. If the separator is unknown, a number that can be read in two ways is read as if the
  * separator were '.', and *form has the bit LS_FORM_POINT_OR_GROUP or LS_FORM_COMMA_OR_GROUP.
  * *value is rounded once, and is infinite if the number is too large. The thread must be in the "C"
  * locale. */
 bool ls_number_read(const char *text, size_t n, char decimal, double *value, unsigned *form);
 
-/* Returns the decimal separator that a number of the form `form` must have: '.' or ','; 0 if it may
- * be either. */
+/* Returns the decimal separator that a number of the form `form` must have: '.' or ','; 0 if both
+ * are possible. */
 char ls_form_decimal(unsigned form);
 
 /* Reads a text if the whole of it is a plain decimal number. Returns false if it is not. The thread
  * must be in the "C" locale. */
 bool ls_field_is_number(const char *text, double *value);
 
-/* ls_missing_word returns word number `i`, from 0, of the words that mean a missing value in every
- * column: "", NA, N/A, NaN, NULL, \N and similar. It returns NULL after the last one.
- * ls_field_is_missing returns whether a field of `n` bytes is such a word. */
+/* Returns word number `i`, from 0, of the words that mean a missing value in every column: "", NA,
+ * N/A, NaN, NULL, \N and similar. Returns NULL after the last word. */
 const char *ls_missing_word(int i);
+/* Returns whether a field of `n` bytes is one of the words of ls_missing_word. */
 bool ls_field_is_missing(const char *text, size_t n);
 
 /* Returns whether a field of `n` bytes is a word that stands for a missing value if its column is

@@ -51,9 +51,9 @@ typedef struct ls_prep_column {
     int levels;           /* 0: a column of numbers */
     char **level;         /* [levels] the texts, in the order of their floats in a row */
     ls_prep_name *sorted; /* [levels] the levels, sorted by text */
-    int first;            /* index of its first float in a row */
-    /* true: a value of this column may be missing. A missing number is replaced by `missing`; for a
-     * missing text, all floats of the column become 0. false: a missing value is an error. */
+    int first;            /* index of the column's first float in a row */
+    /* true: a value of this column may be missing: a missing number is replaced by `missing`, and
+     * for a missing text all floats of the column are 0. false: a missing value is an error. */
     bool allows_missing;
     float missing;          /* replacement for a missing number, before scaling */
     bool scaled;            /* a number becomes (number − mean) / deviation */
@@ -80,11 +80,11 @@ typedef struct ls_prep {
     double target_mean, target_deviation;
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
-    int divisor;        /* the numbers in the file are divided by this: 255 for bytes, else 1 */
+    int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */
     bool channels_last; /* rows in the file are [height][width][channels] */
-    float *fill;        /* [fills] replacements for missing numbers */
-    /* Number of replacements. 1: the same for all numbers; the length of a row: one for each number
-     * of a row; 0: a missing number is an error. */
+    float *fill;        /* [fills]: replacements for missing numbers */
+    /* Number of replacements. 1: the same for all numbers; the number of values in a row: one for
+     * each value; 0: a missing number is an error. */
     int fills;
 } ls_prep;
 
@@ -112,16 +112,16 @@ int ls_prep_finish(ls_prep *prep, ls_error *err);
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
 /* Returns whether `text`, as it is in a user's file, is the name `name`, as it is in a description.
- * A byte of `text` that is invalid UTF-8 equals U+FFFD in `name`, because descriptions have U+FFFD
- * in place of such a byte. Text and name may be in different Unicode normal forms: an é may be one
- * character, or an e and a combining accent. */
+ * Descriptions have U+FFFD in place of each byte that is invalid UTF-8, so an invalid byte of
+ * `text` equals U+FFFD in `name`. Text and name may be in different Unicode normal forms: an é may
+ * be one character, or an e and a combining accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* Returns an upper bound of the number of JSON values that ls_prep_write writes. */
 size_t ls_prep_values(const ls_prep *prep);
-/* Writes the description as a member `key`. */
+/* Writes the description as the JSON member `key`. */
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *prep);
 
 /* Reads a description from JSON, and checks that it fits a model whose input is `input` numbers:
@@ -137,11 +137,11 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-/* ls_prep_find returns the index of the column called `name`, or −1. ls_prep_level returns the
- * index of the level that equals `text`, in any Unicode normal form. If no level equals `text`, but
- * `text` is a number and exactly one level has the same numeric value (1 and 1.0), it returns the
- * index of that level. Otherwise it returns −1. */
+/* Returns the index of the column called `name`, or −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
+/* Returns the index of the level that equals `text`, in any Unicode normal form. If no level equals
+ * `text`, but `text` is a number and exactly one level has the same numeric value (1 and 1.0),
+ * returns the index of that level. Returns −1 if there is no such level. */
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
 /* Converts a raw number of a column to the number that the network reads. `raw` is NaN if the
@@ -155,26 +155,27 @@ bool ls_prep_number(const ls_prep_column *column, float raw, float *ready);
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, float *row,
                 const char *prefix, ls_error *err);
 
-/* Returns whether ls_prep_ready may change a row. If the result is false, every raw row is a ready
- * row as it is. */
+/* Returns whether ls_prep_ready can change a row. If it returns false, every raw row is already a
+ * ready row. */
 bool ls_prep_acts(const ls_prep *prep);
-/* Converts a raw row of `count` floats to a ready row; both may be the same array. Errors: LS_EDATA
- * (a number is missing in a column that has no replacement; the message names the column). */
+/* Converts a raw row of `count` floats to a ready row. `raw` and `ready` may be the same array.
+ * Errors: LS_EDATA (a number is missing in a column that has no replacement; the message names the
+ * column). */
 int ls_prep_ready(const ls_prep *prep, const float *raw, float *ready, size_t count, ls_error *err);
 
 /* Returns the column to which float `i` of a row of a table belongs. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
 
-/* ---- targets; `prep` may be NULL, and then nothing is scaled --------------------------------- */
+/* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------ */
 
 /* Converts a target from its own unit to the scaled value that the network learns. */
 float ls_prep_target(const ls_prep *prep, float value);
 /* Converts `count` outputs of the network from scaled values to the unit of the target, in
  * place. */
 void ls_prep_unscale(const ls_prep *prep, float *outputs, size_t count);
-/* Convert the mean error of scaled outputs to the unit of the target: ls_prep_squared_error a mean
- * of squared errors, ls_prep_absolute_error a mean of absolute errors. */
+/* Converts the mean of the squared errors of scaled outputs to the unit of the target, squared. */
 double ls_prep_squared_error(const ls_prep *prep, double error);
+/* Converts the mean of the absolute errors of scaled outputs to the unit of the target. */
 double ls_prep_absolute_error(const ls_prep *prep, double error);
 
 #endif

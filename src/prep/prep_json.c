@@ -12,7 +12,8 @@
 enum { VERSION = 1 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
-/* how a picture is fitted to the model's input: it covers it, as "cover" in CSS */
+/* how a picture is fitted to the model's input: scaled until it covers the input, as "cover" in
+ * CSS */
 static const char *const fit_names[] = {"cover", NULL};
 static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};

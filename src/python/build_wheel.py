@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Builds the wheel: the package, liblockstep.so, liblockstep_picture.so where that lies beside it, what they need of the
-system, and everybody's licence.
+"""Builds the wheel. It contains the package, liblockstep.so, liblockstep_picture.so if that file is in the same folder,
+the system libraries that these two need, and the licences of all of them.
 
-    build_wheel.py LIBRARY DIRECTORY      ./dev wheel calls it so
+    build_wheel.py LIBRARY DIRECTORY      as ./dev wheel calls it
 
-It is the package's PEP 517 backend as well (then LOCKSTEP_LIBRARY names the library). It needs patchelf,
-readelf and ldd, and nothing of pip's: a wheel is a zip with a list of hashes.
+The script is also the package's PEP 517 backend; then the environment variable LOCKSTEP_LIBRARY names the library. It
+needs patchelf, readelf and ldd. It does not need pip, because a wheel is a zip file with a list of hashes.
 """
 import base64
 import hashlib
@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 NAME = "lockstep_trainer"
-# What every Linux that a manylinux tag speaks of has (PEP 600); all else goes into the wheel.
+# Libraries that every Linux system of a manylinux tag has (PEP 600). All other libraries are put into the wheel.
 EVERYWHERE = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
               "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"}
 
@@ -43,16 +43,16 @@ def soname(library):
 
 
 def places(library):
-    """Where the loader finds what a library needs, by name."""
+    """Returns a dict from the name of each library that `library` needs to the path at which the loader finds it."""
     return dict(re.findall(r"(\S+) => (\S+) \(", output("ldd", str(library))))
 
 
 def closure(libraries):
-    """The libraries and what goes with them: name → path."""
+    """Returns a dict from names to paths: the libraries, and those that the wheel must contain because of them."""
     found, all_places, own = {}, {}, set(EVERYWHERE)
     for library in libraries:
         all_places.update(places(library))
-        own.add(soname(library))  # of one that is loaded already, the loader knows its name
+        own.add(soname(library))  # a library that is loaded already is found by its name
     waiting = [(library.name, library) for library in libraries]
     while waiting:
         name, path = waiting.pop()
@@ -66,7 +66,7 @@ def closure(libraries):
 
 
 def glibc(libraries):
-    """The newest version of glibc that one of them asks for: (2, 34)."""
+    """Returns the newest version of glibc that one of the libraries needs, such as (2, 34)."""
     versions = [(2, 17)]
     for library in libraries:
         text = output("readelf", "-V", str(library))
@@ -75,7 +75,7 @@ def glibc(libraries):
 
 
 def licence_of(path):
-    """The copyright file of the Debian package that a system's library came with."""
+    """Returns the path of the copyright file of the Debian package that contains a system library."""
     for form in (str(path), str(path.resolve())):
         try:
             package = subprocess.run(("dpkg-query", "-S", form), check=True, capture_output=True,
@@ -87,7 +87,7 @@ def licence_of(path):
 
 
 def bundle(library, package):
-    """Copies all into package/lib, each looking beside itself; → the platform's tag."""
+    """Copies all libraries to package/lib and sets their run-time path to that folder. Returns the platform's tag."""
     own = [library] + [p for p in [library.with_name("liblockstep_picture.so")] if p.exists()]
     libraries = closure(own)
     (package / "lib").mkdir()
@@ -115,7 +115,7 @@ def metadata(info, tag):
 
 
 def pack(root, wheel, info):
-    """A zip with RECORD last, the same bytes for the same files."""
+    """Writes the zip file, with RECORD as its last entry. Equal files result in equal bytes."""
     record = []
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as z:
         for path in sorted(p for p in root.rglob("*") if p.is_file()):
@@ -131,7 +131,7 @@ def pack(root, wheel, info):
 
 
 def build(library, directory):
-    """→ the wheel's name."""
+    """Builds the wheel and returns its name."""
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
         shutil.copytree(HERE / "lockstep", root / "lockstep",

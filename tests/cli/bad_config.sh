@@ -5,19 +5,19 @@
 # shellcheck disable=SC2016 # the backquotes are part of the messages
 . "$(dirname "$0")/expect.sh"
 
-# expect_bad_text TEXT MESSAGE: a config of exactly this text.
+# expect_bad_text TEXT MESSAGE: a config with exactly this text fails with the message.
 expect_bad_text() {
     printf '%s' "$1" >bad.json
     expect_failure 78 "$2" bad.json
 }
 
-# expect_bad SED MESSAGE: the small recipe, edited.
+# expect_bad SED MESSAGE: the small config, edited by sed, fails with the message.
 expect_bad() {
     sed "$1" config.json >bad.json
     expect_failure 78 "$2" bad.json
 }
 
-# expect_bad_set ASSIGNMENT MESSAGE: the small recipe, with an assignment.
+# expect_bad_set ASSIGNMENT MESSAGE: the small config with --set ASSIGNMENT fails with the message.
 expect_bad_set() {
     expect_failure 78 "--set $1: $2" config.json --set "$1"
 }
@@ -141,7 +141,8 @@ touch a_file
 expect_failure 78 "--set data.path=a_file: data.path: expected a directory, found the file a_file; \
 name the directory it is in" config.json --set data.name=mnist --set data.path=a_file
 
-# Every key that some data have and others do not is refused where it stands; with its default it says nothing.
+# A key that the selected kind of data does not have is refused, with its position. A key that is
+# set to its default is accepted.
 for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true clip=10 standardize_target=true labels=values \
     classes=3 missing=zero packed=a image_size=33 channels=1; do
     run config.json --set data.name=synthetic --set "data.$key"
@@ -154,7 +155,7 @@ expect_bad 's/"data": {/"data": {"target": "y", /' \
 run config.json --set data.image_size=32 --set data.standardize=false
 expect_code 0
 
-# What is done to images needs some.
+# Augmentation of images is refused for data without images.
 printf 'a,b,y\n1,2,u\n3,4,v\n' >table.csv
 for key in crop=1 flip=true rotate=5 erase=2 brightness=0.2; do
     run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.limit=0 \
@@ -176,7 +177,7 @@ expect_code 78
 grep -q "^trainer: --set devices=\"gpu:2\": cannot read devices 'gpu:2': .* kinds here: .*ref" stderr.txt ||
     fail 'expected the kinds of devices there are'
 
-# More devices than CPUs are allowed, and warned of.
+# More devices than CPUs are allowed, with a warning.
 cpus=$(nproc)
 many=$((cpus + 1))
 word=CPUs
@@ -185,7 +186,8 @@ run config.json --set "devices=ref:$many" --set "shards=$many"
 expect_code 0
 expect_stderr_line "trainer: warning: $many workers share $cpus allowed $word: slower than fewer workers"
 
-# So are workers without a shard, and shards of few rows; the default has neither.
+# There is also a warning about workers without a shard, and about shards with few rows. The default
+# number of shards causes no warning.
 run config.json --set devices=ref:3 --set shards=2
 expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2 shards, and more workers \
 than that do not make a step faster"

@@ -4,13 +4,13 @@
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 
-# The four bytes of a big-endian number below 2²⁴.
+# Prints the four bytes of a big-endian number below 2²⁴.
 number() {
     # shellcheck disable=SC2059 # the format is the octal escapes themselves
     printf "\\000\\$(printf %03o $(($1 / 65536)))\\$(printf %03o $(($1 / 256 % 256)))\\$(printf %03o $(($1 % 256)))"
 }
 
-# images FILE COUNT: that many black images. labels FILE COUNT: all of class 0.
+# images FILE COUNT: writes COUNT black images. labels FILE COUNT: writes COUNT labels of class 0.
 images() {
     { printf '\000\000\010\003'; number "$2"; number 28; number 28; head -c $(($2 * 784)) /dev/zero; } >"$1"
 }

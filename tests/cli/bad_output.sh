@@ -1,6 +1,7 @@
 #!/bin/sh
-# Output that cannot be written: the exact message, exit code 74, and whole lines in what was
-# written. A reader that closes its pipe early causes no loss. $2 is check_metrics.
+# Output that cannot be written: the exact message, exit code 74, and only complete lines in the
+# file. If the reader of a pipe closes it early, the files of the run are complete. $2 is
+# check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2
@@ -31,7 +32,8 @@ touch other/weights.safetensors
 expect_failure 74 "other: already holds a run (weights.safetensors), which would be lost; $fix" \
     config.json --set run_dir=other
 
-# Without a wish, a directory of the run's own; two in one second get two names.
+# Without run_dir, a run creates a directory below runs/. Two runs that begin in the same second get
+# different names.
 grep -v run_dir config.json | sed 's/"lr": 0.05},/"lr": 0.05}/' >own.json
 run own.json
 expect_code 0
@@ -58,8 +60,8 @@ for option in --help --version --print-config; do
     expect_code 74
 done
 
-# A limit on the size of files stands for a disk that fills up while the run goes on: the records
-# that do fit are whole lines, and no half of a weights file is left.
+# A limit on the size of files simulates a disk that becomes full during the run. The records that
+# fit are complete lines, and no incomplete file of weights is left.
 label='trainer under ulimit -f'
 : >stdout.txt
 (ulimit -f 8 && exec "$program" config.json --set epochs=9 --set run_dir=limited) >stdout.txt 2>stderr.txt
@@ -73,7 +75,7 @@ grep -q 'trainer: limited/.*: .*: File too large' stderr.txt || fail 'expected t
 [ "$(ls -A limited | wc -l)" -eq 5 ] || fail 'expected config, metrics, notes, lock and checkpoints alone'
 [ -z "$(ls -A limited/checkpoints)" ] || fail 'expected no half of a checkpoint'
 
-# The real thing, where mounting is allowed.
+# A disk that really becomes full, if the user is allowed to mount one.
 mkdir disk
 if mount -t tmpfs -o size=12k none disk 2>mount.txt; then
     run config.json --set epochs=30 --set run_dir=disk/run
@@ -99,7 +101,7 @@ label='trainer | true'
 code=$(cat code.txt)
 expect_code 0
 [ -s piped2/weights.safetensors ] || fail 'expected weights'
-# A standard stream that is closed must not lend its number to a file.
+# If a standard stream is closed, no file that the program opens may get its descriptor.
 label='trainer >&- 2>&-'
 "$program" config.json --set run_dir=closed >&- 2>&-
 code=$?

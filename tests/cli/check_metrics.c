@@ -1,6 +1,6 @@
 /* Checks a metrics.jsonl: every line is strict JSON, every record has exactly the keys of its type
  * (ls_record_keys, which config_rows compares with src/train/README.md), and the records are in a
- * valid order, none twice and none missing.
+ * valid order, without a repeated or a missing step or epoch.
  *
  *     check_metrics [--cut] FILE
  *
@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of what has been read so far. */
+/* Properties of the records that have been read so far. */
 static struct {
     int line, devices, epochs, evals, ended;
-    int targets;         /* are vectors, of which there is no accuracy */
-    int short_of;        /* steps that some worker is missing from */
-    int faults, resumed; /* records of these kinds */
+    int targets;         /* 1: targets are vectors, for which records have no accuracy */
+    int short_of;        /* number of step records in which a worker is missing */
+    int faults, resumed; /* numbers of records of faults, and of resumes */
     double steps;
 } so_far;
 
@@ -76,8 +76,8 @@ static int has_row(const char *key, int type)
     return row->key != NULL;
 }
 
-/* Checks that an object has each key that has a row for `type`, a record's or a part, and no other
- * except "type". */
+/* Checks that an object has exactly the keys that ls_record_keys lists for `type` (the type of a
+ * record, or of a part of one). A record also has the key "type". */
 static void check_keys(const cJSON *object, int type)
 {
     int found = type < LS_RECORD_TYPES; /* "type" */
@@ -176,7 +176,8 @@ static void check_record(const cJSON *r, const char *type)
     } else if (strcmp(type, "arrival") == 0) {
         expect(number(r, "step") == so_far.steps, "an arrival between two steps");
         so_far.devices = cJSON_GetArraySize(member(r, "devices"));
-        so_far.faults++; /* other hosts' workers are not in the steps */
+        /* step records have no workers of other hosts, so a worker can be missing */
+        so_far.faults++;
     } else if (strcmp(type, "nonfinite") == 0) {
         expect(number(r, "step") == so_far.steps + 1, "the step under way");
     } else {

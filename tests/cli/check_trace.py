@@ -16,8 +16,8 @@ import re
 import sys
 
 PHASES = {"begin", "gather", "forward", "backward", "recorded step", "add up", "merge", "apply"}
-SLACK_US = 0.0015  # times are cut to nanoseconds
-COORDINATOR = 1  # track; the workers' tracks begin at FIRST
+SLACK_US = 0.0015  # tolerance in µs, because times are truncated to nanoseconds
+COORDINATOR = 1  # number of the coordinator's track; the tracks of workers begin at FIRST
 FIRST = 2
 
 
@@ -84,7 +84,8 @@ def check_worker(spans, track, steps, ops):
 
 
 def check_devices(trace, tracks, workers, wanted):
-    """Tracks named "cuda(0) stream 13", or "cuda(0) stream 13 (2)", sorted below their workers'."""
+    """Checks the tracks of devices. They are named "cuda(0) stream 13" or "cuda(0) stream 13 (2)", and are
+    sorted after the track of their worker."""
     about = trace["otherData"]
     named = {e["tid"]: e["args"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
     place = {e["tid"]: e["args"]["sort_index"] for e in trace["traceEvents"]
@@ -122,7 +123,8 @@ def check_devices(trace, tracks, workers, wanted):
 
 
 def check_arrows(trace, tracks, workers, steps):
-    """A head belongs to the next span that begins on its track, and of two to the longer one."""
+    """Checks the arrows. The head of an arrow belongs to the next span that begins on its track; if two
+    spans begin at the same time, to the longer one."""
     tails = {e["id"]: e for e in trace["traceEvents"] if e["ph"] == "s"}
     heads = [e for e in trace["traceEvents"] if e["ph"] == "f"]
     reached = collections.Counter()
@@ -156,7 +158,8 @@ def check_counters(trace, workers, steps):
     for key, pairs in values.items():
         if [p[0] for p in pairs] != sorted(p[0] for p in pairs) or min(p[1] for p in pairs) < 0:
             fail(f"counter {key}: {pairs}")
-        # Two ranges are in flight; one more is counted if its worker has reported but not yet left it.
+        # At most two ranges of steps are in flight. A third one is counted if its worker has reported the
+        # range, but has not left it yet.
         if key[0] == "queue depth" and not 1 <= max(p[1] for p in pairs) <= 3:
             fail(f"{key}: {pairs}, where at most two ranges are in flight")
     rates = [p[1] for p in values["throughput", "rows/s"]]

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `runs` and `compare`: three runs of different length, of which one was resumed and one is running.
+# `runs` and `compare` with three runs of different length. One of them was resumed, and another one
+# is still running.
 # shellcheck disable=SC1091,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 unset COLUMNS

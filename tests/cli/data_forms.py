@@ -1,5 +1,5 @@
-"""Data in the forms that users have, and runs of the program on it, for scripts that are given the
-program as their first argument. Needs nothing but Python.
+"""Writes data files in the forms that users have, and runs the program with them. It is used by scripts
+whose first argument is the program. Needs only Python.
 """
 import gzip
 import os
@@ -36,7 +36,8 @@ def run_in_scratch(function):
 # ---- data -----------------------------------------------------------------------------------
 
 def rows():
-    """A number with a fraction, one with a hole, a text, and a target of the order of a million."""
+    """Yields rows: a number with a fraction, a number that is missing in one row, a text, a target of about a
+    million, and a class."""
     for i in range(ROWS):
         a, b = i * 37 % 60 - 20.5, i * 11 % 17
         yield a, None if i == 7 else b, "xyz"[i % 3], 1_000_000 + 5000.5 * a + 700 * b, "big" if a > 0 else "small"

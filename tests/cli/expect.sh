@@ -1,4 +1,4 @@
-# Helpers for tests of the program, to be sourced with `.`: POSIX sh.
+# Helper functions for tests of the program, in POSIX sh. A test sources this file.
 #
 #     . "$(dirname "$0")/expect.sh"      # $1 is the program; creates and enters a directory
 #     run config.json --set epochs=2     # stores stdout, stderr and the exit code
@@ -53,13 +53,14 @@ expect_code() {
     [ "$code" -eq "$1" ] || fail "expected exit code $1"
 }
 
-# The last line on stderr, which carries the program's own error, is "trainer: TEXT".
+# Expects that the last line on stderr, the error of the program, is "trainer: $1".
 expect_error() {
     [ "$(tail -n 1 stderr.txt)" = "trainer: $1" ] || fail "expected the error
         trainer: $1"
 }
 
-# The arguments fail with this exit code and this error, and say nothing on stdout.
+# expect_failure CODE TEXT ARGUMENT...: expects that the program with these arguments fails with
+# this exit code and this error, and prints nothing on stdout.
 expect_failure() {
     wanted_code=$1
     wanted_text=$2
@@ -70,7 +71,7 @@ expect_failure() {
     [ ! -s stdout.txt ] || fail 'expected nothing on stdout'
 }
 
-# A line of stderr or stdout that a basic regular expression matches as a whole.
+# Expects a line on stderr that the basic regular expression $1 matches as a whole.
 expect_stderr_line() {
     grep -qx -e "$1" stderr.txt || fail "expected a line on stderr like: $1"
 }
@@ -85,7 +86,7 @@ expect_last_stdout_line() {
 
 closing_line='test acc: [01]\.[0-9][0-9], [0-9][0-9]*\.[0-9] sec/epoch on \[ref(0), ref(1)\] (synthetic data)'
 
-# A small recipe; data is made up, so that no file is needed.
+# A small config. Its data is synthetic, so that no file is needed.
 cat >config.json <<'END'
 {
   "name": "small",

@@ -37,7 +37,8 @@ done
 for word in on_nan size normalize; do
     ! grep -q "\"$word\"" recipe.txt || fail "the checkpoint's recipe has $word"
 done
-# A recipe is the same by whatever names: another value is refused at its place.
+# The recipes of the old run and of a config with the new names are equal if all values are. A
+# different value is refused, with its position.
 expect_failure 78 '--set gradient_scale=batch: gradient_scale: this run was made with "nominal", not with "batch"; a resumed run keeps its recipe' \
     --resume run --quiet --set epochs=4 --set gradient_scale=batch
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# hosts.sh PROGRAM: options for runs on several hosts, and secrets in files as systems mount them. A
-# single host is a run of one member.
+# hosts.sh PROGRAM: options for runs on several hosts, and files of secrets with the modes with
+# which Kubernetes and Docker mount them. A run on a single host has one member.
 . "$(dirname "$0")/expect.sh"
 
 cat >c.json <<'TEXT'

@@ -38,7 +38,7 @@ expect_config houses.json '"missing": "mean"'
 expect_config houses.json '"clip": 10'
 expect_stdout 'limited to 10 deviations (data.clip)'
 expect_config houses.json '"validation": 0.2'
-# On stdout without --to, and what was seen on stderr.
+# Without --to, the config is printed on stdout and the description on stderr.
 run init houses.csv --target price
 expect_code 0
 cmp -s stdout.txt houses.json || fail 'the same config on stdout'
@@ -48,7 +48,8 @@ run houses.json --quiet --set devices=ref:1 --set run_dir=houses --set epochs=60
 expect_code 0
 r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)
 awk -v r2="$r2" 'BEGIN { exit !(r2 != "" && r2 > 0.8) }' || fail "expected to have learnt: r2 '$r2'"
-# Predictions, losses and errors are in the unit of the target, from the run and from its file alone.
+# Predictions, losses and errors have the unit of the target, with the run and with its file of
+# weights alone.
 printf 'town,size\nx,100\n' >new.csv
 for model in houses houses/weights.safetensors; do
     run predict $model new.csv --devices ref:1
@@ -74,7 +75,7 @@ expect_code 0
 accuracy=$(sed -n 's/.* acc: \([0-9.]*\),.*/\1/p' stdout.txt)
 awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }' || fail "expected to have learnt: $accuracy"
 
-# At once, and what has been learnt is used.
+# With --train, init trains at once, and the trained model predicts.
 run init kinds.csv --to now.json --train
 expect_code 0
 expect_last_stdout_line 'validation acc: .*'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""init_forms.py TRAINER: `init` of files in the forms that users have: its description, the config
-that it writes, and training with that config. Needs nothing but Python.
+"""init_forms.py TRAINER: tests `init` with files in the forms that users have: the description that it
+prints, the config that it writes, and training with that config. Needs only Python.
 """
 import gzip
 import json
@@ -15,7 +15,7 @@ ROWS = 40
 
 
 def look(what, *arguments, data, said="", trains=True):
-    """`data`: what the config has to have."""
+    """Runs `init`. `data`: keys and values that the config's `data` must have."""
     code, text = trainer("init", *arguments, "--to", "config.json")
     if code:
         forms.failures.append(f"{what}: init: {code}: {text}")
@@ -42,15 +42,16 @@ def tables():
     look("decimal commas", "commas.csv", "--target", "value", data={"name": "csv", "target": "value", "labels": "values"},
          said="the separator of fields is a semicolon (data.separator)")
     look("gzip", "packed.csv.gz", "--target", "class", data={"path": "packed.csv.gz", "labels": "classes"})
-    # Few different values with commas are values all the same.
+    # Numbers with a decimal comma are values, even if there are few different ones.
     Path("halves.csv").write_text("a;y\n" + "".join(f"{i % 9};{i % 4},5\n" for i in range(ROWS)))
     look("values with a comma", "halves.csv", data={"target": "y", "labels": "values"}, said="decimal comma")
-    # A name with a comma, of a column that is left out.
+    # The name of a column that is left out contains a comma.
     Path("names.csv").write_text('"id, old",a,b,y\n' + "".join(f"{i},{i % 9},{i % 5},{'ab'[i % 2]}\n" for i in range(ROWS)))
     look("a comma in a name", "names.csv", data={"drop": ["id, old"]}, said="id, old is left out")
 
 
-    # A column that is read both ways has its answer among init's options; so have separators and encodings.
+    # If numbers can be read in two ways, the message names the option of init that decides. The same
+    # holds for separators and encodings.
     Path("both.csv").write_text("a;y\n" + "".join(f"{i % 9 + 1},{i * 25 % 900 + 100};{'uv'[i % 2]}\n" for i in range(ROWS)))
     fails("both ways", "both.csv", said='set data.decimal to "," or "." (with init: --decimal)')
     look("decimal commas by an option", "both.csv", "--decimal", ",", data={"decimal": ","}, said="     5.248 ")
@@ -62,7 +63,7 @@ def tables():
         f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}\n" for i in range(ROWS)).encode("latin-1"))
     fails("an encoding", "latin.csv", said="(with init: --encoding)")
     look("an encoding by an option", "latin.csv", "--encoding", "latin-1", data={"encoding": "latin-1"})
-    # Why a column is left out is said as it is; one without a name needs no key.
+    # The reason for which a column is left out is printed. A column without a name is left out without a key.
     Path("odd.csv").write_text(",day,cost,long,a,y\n" + "".join(
         f"{i},2024-01-{i % 28 + 1:02},${i},{'x' * 5000},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(ROWS)))
     look("columns that are left out", "odd.csv", data={"drop": "day,cost,long"}, said="such as a date\n")
@@ -78,7 +79,7 @@ def tables():
 
 
 def files_of_data_sets():
-    """Folders of IDX and CIFAR files are known by their names."""
+    """Folders with IDX or CIFAR files are recognised by the names of the files."""
     def idx(folder, name, rows):
         folder.mkdir(parents=True, exist_ok=True)
         pixels = bytes((i * 7 + k) % 256 for i in range(rows) for k in range(64))

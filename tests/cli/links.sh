@@ -4,7 +4,8 @@
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 
-# Every file of a finished run in turn gives its place to a link; then the run is resumed and reported on.
+# Each file of a finished run in turn is replaced by a symbolic link. Then the run is resumed, and a
+# report is written.
 run config.json --set run_dir=whole --set epochs=2 --set metrics.tensorboard=true
 expect_code 0
 run report whole
@@ -29,7 +30,7 @@ for file in whole/*; do
     [ -z "$(ls elsewhere)" ] || fail "expected that $name is not made through a link"
 done
 
-# The message says which it was; the page has its place again.
+# The message names the link. The page is written as a regular file again.
 cp -r whole links
 mv links/lock lock && ln -s ../lock links/lock
 expect_failure 74 'links/lock: is a symbolic link, which is not followed for writing; put the file itself there, or remove the link' \
@@ -46,7 +47,8 @@ run report links
 expect_code 0
 { [ -f links/report.html ] && [ ! -L links/report.html ]; } || fail 'expected a file in the place of the link'
 
-# Checkpoints in another place would be pruned there.
+# A directory of checkpoints that is a link is refused, because old checkpoints would be deleted in
+# its target.
 cp -r whole moved
 mv moved/checkpoints checkpoints && ln -s ../checkpoints moved/checkpoints
 run --resume moved
@@ -55,7 +57,7 @@ expect_error 'moved/checkpoints: is no directory; links are not followed for wri
 run eval moved # reading goes through
 expect_code 0
 
-# A directory is named by whoever starts the program: its own path may be a link.
+# The path of the run directory itself may contain a link, because the user has chosen it.
 ln -s whole alias
 run --resume alias --quiet
 expect_code 0

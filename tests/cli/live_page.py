@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Tests the page of a run in a real browser: live_page.py TRAINER [--screenshots DIR]
 
-A run is served. The page must follow it without being reloaded, report when the server is gone, and
-continue when another server takes its place, including one that resumes the same run. Then the
-reports: of a finished run, with mouse and keys, on a desktop and a phone; of one of 100,000 steps,
-which must be painted within a second and remain responsive; of one with hostile names; and one
-without scripts. Uses WebDriver with chromedriver; exit status 77 if it is missing.
+First a run with --serve: the page must show new records without being reloaded, report that the
+server is gone, and continue with the next server at the address, even if that server resumes the
+same run. Then reports: of a finished run, with mouse and keys, on a desktop and a phone; of a run of
+100,000 steps, which must be painted within a second and remain responsive; of a run whose names
+contain markup; and of a run in a browser without scripts. Uses WebDriver with chromedriver; exit
+status 77 if it is missing.
 """
 
 import argparse
@@ -96,7 +97,8 @@ class Browser:
         return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def complaints(self):
-        """What the page's scripts and its policy complained of; a server that is gone is none."""
+        """Returns the error messages of the page's scripts and of its policy, without those about a server that
+        is gone."""
         entries = self.call("POST", "/se/log", {"type": "browser"})
         return [e["message"] for e in entries if "ERR_CONNECTION" not in e["message"]
                 and "favicon" not in e["message"]]
@@ -110,7 +112,7 @@ class Browser:
 
 
 def serve(program, port, *more):
-    # a browser keeps asking at one place, so that a new server may find it taken for a moment
+    # a browser keeps connections to the address open, so that a new server may find the address in use for a moment
     return subprocess.Popen([program, "config.json", "--quiet", "--serve", str(port), *more])
 
 
@@ -185,7 +187,7 @@ def press(browser, *keys):
 
 
 def drag(browser, selector, start, end):
-    """With the mouse, between two shares of the element's width."""
+    """Drags the mouse between two positions, which are fractions of the element's width."""
     box = browser.run(f"const e = document.querySelectorAll('{selector}')[1]; e.scrollIntoView({{block: 'center'}}); "
                       "const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]")
     at = [{"type": "pointerMove", "duration": 50, "x": int(box[0] + box[2] * share), "y": int(box[1] + box[3] / 2)}
@@ -201,7 +203,8 @@ def expect(browser, what, script, wanted=True):
 
 
 def resize(browser, width):
-    """Charts are drawn again after the window has its new size, on a busy machine later than otherwise."""
+    """Sets the width of the window, and waits until the charts are drawn again, which takes longer on a busy
+    machine."""
     browser.cdp("Emulation.setDeviceMetricsOverride",
                 {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
     wait_for(f"a page without sideways scrolling on {width} pixels", lambda: browser.run(
@@ -265,7 +268,8 @@ def check_report(program, browser, shots):
 
 
 def write_run(directory, count, burst=0, **config):
-    """A run that never was: 500 steps an epoch, a peak in the middle; every `burst`th step seems to have taken no time."""
+    """Writes the records of an invented run: 500 steps in an epoch, and a peak in the middle. Each `burst`th step
+    has a duration of nearly 0."""
     lines = [{"type": "run_start", "time": "2024-01-31T09:30:00Z", "devices": ["cpu(0)"], "batch_size": 10,
               "data": {"name": "made", "train_rows": 5000, "test_rows": 10},
               "config": {"epochs": max(1, count // 500), **config}}]
@@ -292,7 +296,7 @@ def check_long_report(program, browser, shots):
            "[...document.querySelectorAll('figure svg text')].every(t => t.getBBox().x >= 0)")
     if not browser.run("return charts.loss.columns.length") <= 700:
         fail("the curve is not decimated")
-    # Another program may have the CPU for a moment: the best of five.
+    # The best of five measurements, because another program may have the CPU during one of them.
     painted, redrawn = [], []
     for _ in range(5):
         browser.open(pathlib.Path("long/report.html").resolve().as_uri())
@@ -331,7 +335,7 @@ def check_hostile_report(program, browser):
 
 
 def check_parts(program, browser, shots):
-    """The model, predictions with pictures, and the details of the run that check_live has left."""
+    """Checks the report of the run of check_live: the model, predictions with pictures, and the details."""
     browser.open(pathlib.Path("run/report.html").resolve().as_uri())
     browser.cdp("Emulation.setDeviceMetricsOverride", {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False})
     expect(browser, "the model's layers", "[...model.querySelectorAll('tbody tr')].map(r => r.innerText.replace(/\\s+/g, ' ').trim()).join('; ')",
@@ -355,7 +359,7 @@ def check_parts(program, browser, shots):
 
 
 def check_norms(program, browser, shots):
-    """The curve of gradient norms of a run that clips gradients: beside the learning rate, and in a comparison."""
+    """Checks the curve of gradient norms of a run that clips gradients, in the report and in a comparison."""
     subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=clipped", "--set", "epochs=3",
                     "--set", "optimizer.clip_norm=0.5"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([program, "report", "clipped"], check=True, stdout=subprocess.DEVNULL)
@@ -378,7 +382,7 @@ def check_norms(program, browser, shots):
 
 
 def check_compare(program, browser, shots):
-    """Three runs of different length: one resumed, one whole, one that is running."""
+    """Checks the comparison of three runs of different length: a resumed one, a complete one, and one in progress."""
     write_run("whole", 1500, name="whole", optimizer={"name": "sgd", "lr": 0.1})
     subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=resumed", "--set", "epochs=2"], check=True,
                    stdout=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# new_rows.sh TRAINER: rows that a model has not learnt are prepared as the model says, from every
-# kind of file, and the message for data that does not fit names it.
+# new_rows.sh TRAINER: predictions for new rows from every kind of file. The rows are prepared as
+# the training rows were. If data does not fit the model, the message names the data.
 # shellcheck disable=SC1091,SC2034,SC2154
 . "$(dirname "$0")/expect.sh"
 XDG_CACHE_HOME=$scratch/cache
@@ -19,7 +19,8 @@ cat > table.json <<'END'
  "devices": "ref:1", "init": {"name": "kaiming"}, "model": {"layers": [{"type": "dense", "out": 2}]},
  "optimizer": {"name": "sgd", "lr": 0.5}}
 END
-# All of one class, and in a narrow band: a mean of their own would make half of them the other class.
+# All rows are of one class, and their values are similar. If they were standardised with their own
+# mean, half of them would be predicted as the other class.
 printf 'note,kind,v,u\n,big,y,1500\n,big,x,1510\n"a,b",big,x,1520\n,big,x,1530\n' > new.csv
 printf 'u,v,kind\n500,x,big\n510,y,small\n1500,y,big\n1510,x,big\n' > mixed.csv
 run table.json --quiet --set run_dir=run
@@ -30,12 +31,13 @@ run eval run --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 run eval run/weights.safetensors --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
-# So few rows are one worker's; more are dealt out to one a shard.
+# One worker predicts so few rows. For more rows there is a worker for each shard.
 run eval run --data mixed.csv --devices ref --set shards=2 --json
 expect_stdout '"devices":"\[ref(0)\]"'
 run eval run --train --devices ref --set shards=2 --json
 expect_stdout '"devices":"\[ref(0), ref(1)\]"'
-# Balanced weights of classes are those of the training rows, which --data does not read.
+# Class weights "balanced" are computed from the training rows. With --data these are not read, and
+# the loss has no class weights.
 awk '!/small/ || n++ < 10' train.csv >skew.csv
 run table.json --quiet --set run_dir=weighed --set class_weights=balanced --set data.path=skew.csv --set epochs=1
 expect_code 0
@@ -54,7 +56,7 @@ for model in weighed weighed/weights.safetensors; do
 done
 run eval weighed --train --json
 ! grep -q class_weights stdout.txt || fail 'class_weights of the run itself'
-# A file of an earlier version says nothing but features.
+# A file of an earlier version describes only the features of a row, and has no preparation.
 mkdir old
 cp run/config.json old
 bytes=$(od -An -tu4 -N4 run/weights.safetensors | tr -d ' ')
@@ -71,7 +73,8 @@ cmp -s old-says.csv new-says.csv || fail "predictions of an earlier version's fi
 expect_failure 71 "mixed.csv: the file of weights is of an older version and does not name the target column; name the directory of the run instead" eval old/weights.safetensors --data mixed.csv
 run eval old --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
-# A file is enough: neither the run nor the table nor the place is needed.
+# The file of weights alone is enough for predictions, without the run directory and the training
+# table, in any working directory.
 mkdir -p elsewhere && cp run/weights.safetensors elsewhere/w.safetensors
 mv train.csv gone.csv
 cd elsewhere || exit 1
@@ -105,7 +108,8 @@ expect_failure 65 'bad.csv:2: column "kind": expected a class that the model has
 
 # ---- pictures: of any size, in folders; the cache and the working directory do not matter --------------------------
 
-# picture PATH WIDTH HEIGHT GREY: the middle of the shorter side's square is GREY, what is beside it is not.
+# picture PATH WIDTH HEIGHT GREY: writes a picture whose square in the middle is GREY and whose
+# other pixels are not.
 picture() {
     { printf 'P5\n%d %d\n255\n' "$2" "$3"; head -c $(($2 * $3)) /dev/zero | tr '\0' "$4"; } > "$1"
 }
@@ -141,7 +145,8 @@ expect_stdout '^big/a.pgm: 0 dark'
 label='a picture on standard input'
 "$program" predict latest - < big/b.pgm > stdout.txt 2> stderr.txt
 expect_stdout '^-: 1 light'
-# Without the cache the folder is packed again; without both, the cure is named.
+# If the cache is gone, the folder is packed again. If the folder is gone as well, the message says
+# what to do.
 rm -r cache
 mkdir away && cd away || exit 1
 run predict ../runs/photos ../big/b.pgm
@@ -174,7 +179,7 @@ expect_code 0
 
 # ---- arrays: the class is 1 where the first byte is a "z" -----------------------------------------------------------
 
-# npy SHAPE TEXT: an array of u8, a character a value
+# npy SHAPE TEXT: prints an .npy file of u8; each character of TEXT is a value.
 npy() {
     printf '\223NUMPY\001\000v\000%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
     printf '%s' "$2"
@@ -210,7 +215,8 @@ grep -q 'standard input: the model reads arrays, not pictures; name an .npy file
     fail "a table for a model of arrays: $(cat stderr.txt)"
 npy '(3, 3)' 'zm!mzmzmz' >wide.npy
 expect_failure 65 'wide.npy: expected rows of (N, 2, 1, 1), or (N, features), as the model reads them, found (N, 3)' predict alone/weights.safetensors wide.npy
-# Others with their labels, of which three are right: from files beside one another, and from tensors in one.
+# New rows with labels, three of four of which the model predicts: from two .npy files, and from a
+# safetensors file.
 mkdir four wide labels floats half
 npy '(4, 2)' 'zm!mzm!m' >four/x.npy
 { npy '(4,)' ''; printf '\001\000\000\000'; } >four/y.npy
@@ -241,7 +247,7 @@ for model in array alone/weights.safetensors; do
     run eval $model --data nowhere
     expect_code 66
 done
-# Holes are filled as in the training, with the means of its rows: a half and 1.
+# Missing numbers are replaced by the means of the training rows, 0.5 and 1.
 { npy '(20, 2)' '' | sed 's/|u1/<f2/'; for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\074\000\074\000\000\000\074'; done; } >half/x.npy
 cp y.npy half/y.npy # 0 where the first is 1
 run array.json --quiet --set run_dir=holes --set data.path=half --set data.missing=mean

@@ -1,6 +1,6 @@
 #!/bin/sh
-# pack.sh TRAINER: folders of images become one file, which the cache keeps as long as nothing in
-# the folder changes.
+# pack.sh TRAINER: `trainer pack` and the packing of image folders for training. A packed file in
+# the cache is used as long as the folder does not change.
 # shellcheck disable=SC2015 # fail ends the test, and [ ] && grep are one condition
 set -eu
 trainer=$1
@@ -15,7 +15,7 @@ fail() {
     exit 1
 }
 
-# image PATH GREY: 4 × 4 pixels.
+# image PATH GREY: writes an image of 4 × 4 equal pixels.
 image() {
     { printf 'P5 4 4 255\n'; for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf "%b" "$2"; done; } > "$1"
 }
@@ -29,10 +29,10 @@ echo 'not an image' > set/notes.txt
 cmp a.safetensors b.safetensors || fail "threads make no difference"
 grep -q '12 of 12 images' err || fail "it says how many"
 grep -q '1 file is no jpg, png, bmp, webp, pgm or ppm and was left out' err || fail "it says what it left out"
-# Mean and deviation of 16 and 240: 128 and 112, of 255.
+# The pixels 16 and 240 have mean 128 and deviation 112; both are divided by 255.
 head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
     fail "metadata: $(head -c 600 a.safetensors)"
-# The digits are those of all that follows the header.
+# The SHA-256 in the metadata is that of all bytes after the header.
 size=$(wc -c < a.safetensors)
 digits=$(tail -c $((12 * 16 + 12 * 4)) a.safetensors | sha256sum | cut -c 1-64)
 head -c 200 a.safetensors | grep -q "\"sha256\":\"$digits\"" || fail "the hash is that of the tensors ($size bytes)"
@@ -48,13 +48,14 @@ tail -c 240 a.safetensors > a.tail
 tail -c 240 c.safetensors | cmp - a.tail || fail "the others are all there"
 rm set/cat/7.pgm
 
-# Of files between the others a link is what it leads to; what is no file is named, and nobody waits for a pipe.
+# A symbolic link to an image is packed. Directories, pipes, devices and empty files are named as
+# broken, and the program does not wait for a pipe.
 mkdir -p odd/cat/1.pgm odd/dog && mkfifo odd/cat/2.pgm && mv set/cat/3.pgm c3.pgm && ln -s "$dir/c3.pgm" set/cat/3.pgm
 ln -s /dev/zero odd/cat/3.pgm && : > odd/cat/4.pgm
 "$trainer" pack set --to c.safetensors --size 4 --channels 1 > out 2> err || fail "it follows links"
 cmp a.safetensors c.safetensors || fail "links make no difference"
 rm set/cat/3.pgm && mv c3.pgm set/cat/3.pgm
-# Each is longer than all before it, and the first one is not the shortest.
+# Files of different sizes, most of which are longer than all files before them.
 for i in 5 6 7 8 9; do
     { printf 'P5\n#'; head -c $((i % 3 * 900 + i * 100)) /dev/zero | tr '\0' x; printf '\n'; tail -c +4 set/dog/1.pgm; } > odd/dog/$i.pgm
 done
@@ -67,7 +68,7 @@ grep -q 'broken: odd/cat/4.pgm: expected an image, found an empty file' err || f
 grep -q '4 images are broken' err || fail "four are broken"
 [ "$(tail -c 120 o.safetensors | head -c 96 | od -An -tu1 -v | tr ' ' '\n' | grep -c 240)" = 80 ] || fail "the others are whole"
 
-# Training packs by itself, once.
+# Training packs the folder at the first run only.
 cat > config.json <<'END'
 {"data": {"name": "folder", "path": "set", "image_size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,
  "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}}
@@ -84,7 +85,7 @@ sed 's/"folder", "path": "set", "image_size": 4, "channels": 1/"safetensors", "p
     > out 2> err || fail "it trains on the file"
 for run in one three; do tail -c 136 $run/weights.safetensors > $run.weights; done
 cmp one.weights three.weights || fail "the same rows"
-# The folder is the same by whatever path, for all verbs that train.
+# Different paths of the same folder lead to the same packed file, for all verbs that train.
 ln -s set link
 for path in ./set link "$dir//set/"; do
     "$trainer" config.json --set "data.path=$path" --devices ref:1 --set run_dir=null > out 2> err || fail "$path"
@@ -103,7 +104,9 @@ rc=0
 [ $rc = 78 ] && grep -q 'data.channels=2: data.channels: expected 3 for colours or 1 for grey, found 2' err ||
     fail "an image of two channels"
 
-# Folders as people have them: one around all, validation images, a class's images deeper, an empty class, what archives leave.
+# Unusual folders: all images are in the only subfolder; there are validation images instead of test
+# images, images in a subfolder of their class, a class without images, and folders that archives
+# create.
 mkdir -p zip/photos/Train/cat/more zip/photos/Train/dog zip/photos/Train/labels zip/photos/valid/cat zip/photos/valid/dog \
     zip/__MACOSX/photos zip/photos/Train/__MACOSX
 cp set/cat/1.pgm set/cat/2.pgm zip/photos/Train/cat
@@ -122,19 +125,20 @@ done
 head -c 700 z.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]"' || fail "two classes"
 head -c 2000 z.safetensors | grep -q '"x":{"dtype":"U8","shape":\[4,1,4,4\].*"test_x":{"dtype":"U8","shape":\[2,1,4,4\]' ||
     fail "four images and two"
-# Test images without classes are not used; a folder `train` that has classes in it is never a class.
+# Test images without subfolders for classes are not used. A folder `train` that contains classes is
+# not taken as a class.
 mkdir -p kaggle/train kaggle/test && cp -r set/cat set/dog kaggle/train && cp set/cat/1.pgm kaggle/test
 "$trainer" pack kaggle --to k.safetensors --size 4 --channels 1 > out 2> err || fail "it packs what a contest had"
 grep -q 'the folder train is the training images; others beside them are not used' err || fail "it says what it does not use"
 cmp k.safetensors a.safetensors > /dev/null && fail "the remark is kept"
 tail -c 240 k.safetensors > k.tail && cmp k.tail a.tail || fail "the same images"
-# One name in two forms of Unicode is one class.
+# Two folders whose names are the same text in different Unicode normal forms are one class.
 mkdir -p form/train form/test
 for split in train test; do mkdir "form/$split/dog" && cp set/dog/1.pgm "form/$split/dog"; done
 mkdir "form/train/$(printf 'caf\303\251')" "form/test/$(printf 'cafe\314\201')"
 for folder in form/*/caf*; do cp set/cat/1.pgm "$folder"; done
 "$trainer" pack form --to f.safetensors --size 4 --channels 1 > out 2> err || fail "an accent in two forms"
-# Broken images are left out where the config says so, and every run says how many.
+# With data.skip_broken, broken images are left out, and each run prints their number.
 printf 'P5 4 4 255\nshort' > set/cat/7.pgm
 rc=0
 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || rc=$?
@@ -143,7 +147,8 @@ for run in packs 'does not pack'; do
     "$trainer" config.json --devices ref:1 --set run_dir=null --set data.skip_broken=true > out 2> err || fail "it $run"
     grep -q '1 image is broken and was left out' err || fail "a run that $run says so"
 done
-# New pictures have their predictions beside a broken one, which is named; the exit status tells, unless the config leaves it out.
+# If one of several pictures is broken, it is named, the others are predicted, and the exit status
+# is 65. With --skip-broken or data.skip_broken it is left out.
 rc=0
 "$trainer" predict one set > out 2> err || rc=$?
 [ $rc = 65 ] && [ "$(wc -l < out)" = 12 ] && grep -q '^trainer: broken: set/cat/7.pgm: offset' err &&
@@ -174,13 +179,13 @@ for files in set/cat/7.pgm 'set/cat/7.pgm nowhere.pgm'; do
     [ $rc = 65 ] && [ ! -s out ] || fail "nothing to predict in $files"
 done
 rm set/cat/7.pgm
-# The cache keeps what is used, and so much of the rest.
+# The cache keeps the packed file that was used last, and removes others if they exceed its limit.
 [ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" -gt 1 ] || fail "there are several files"
 LOCKSTEP_CACHE_GIB=0 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains with a small cache"
 [ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" = 1 ] || fail "one is left"
 grep -q 'was removed' err || fail "it does not say what it removed"
 
-# Sub-folders that are none, and test images of another class.
+# A folder without subfolders, and test images of a class without training images.
 mkdir empty && rc=0
 "$trainer" pack empty --to d.safetensors > out 2> err || rc=$?
 [ $rc = 65 ] && grep -q 'expected a sub-folder for each class' err || fail "an empty folder"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The environment of a run: configs from a pipe, unusable home directories, directories that are not
-# runs, misspelt words, a terminal that closes, and the message at the end.
+# The environment of a run: configs from a pipe, unusable home directories, directories without a
+# run, misspelt words, a terminal that closes, and the message at the end of a run.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 

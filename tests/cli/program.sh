@@ -40,7 +40,7 @@ expect_code 0
 cmp -s once.json stdout.txt || fail 'expected the printed config to print as itself'
 [ ! -d runs ] || fail 'expected no run'
 
-# A model in a file of its own, beside the config.
+# The model is in a separate file in the directory of the config.
 mkdir beside
 sed -n '/"model"/,/^  ]},/p' config.json | sed '1s/.*/{"layers": [/; $s/.*/]}/' >beside/net.json
 sed '/"model"/,/^  ]},/d; s/"seed": 0,/"seed": 0, "model": "net.json",/' config.json >beside/config.json
@@ -103,7 +103,7 @@ grep -q '^{"type":"program",.*"host":".*"command":".* config.json --set run_dir=
 run first/config.json --print-config
 expect_code 0
 
-# The resolved config repeats the run, bit for bit.
+# A run with the resolved config (--print-config) has bit-identical weights.
 sha() { sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$1"; }
 run first/config.json --set run_dir=second
 expect_code 0
@@ -156,14 +156,14 @@ expect_code 0
 expect_last_stdout_line "$closing_line"
 [ ! -s stderr.txt ] || fail 'expected nothing on stderr'
 
-# A decimal comma in the environment changes nothing.
+# A locale with a decimal comma in the environment has no effect.
 label='trainer under a locale with a decimal comma'
 LC_ALL=de_DE.UTF-8 "$program" config.json --metrics - >stdout.txt 2>stderr.txt
 code=$?
 expect_code 0
 "$check" stdout.txt >check.txt || fail "$(cat check.txt)"
 
-# The verb may be said.
+# The verb `train` may be given or omitted.
 run train config.json --print-config
 expect_code 0
 cp stdout.txt said.txt

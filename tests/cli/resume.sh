@@ -7,7 +7,8 @@ check=$2
 
 sha_of() { tail -n 1 "$1/metrics.jsonl" | grep -o '"weights_sha256":"[0-9a-f]*"'; }
 
-# interrupted DIRECTORY [ARGUMENT...]: a run of six steps, stopped behind the third or the fourth.
+# interrupted DIRECTORY [ARGUMENT...]: trains a run of six steps and stops it after the third or the
+# fourth.
 interrupted() {
     directory=$1
     shift
@@ -38,12 +39,12 @@ expect_stderr_line '  resumed     after step 4, from first/checkpoints/step-0000
 "$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 grep -q 'resumed 1 times' check.txt || fail 'expected one resume'
 
-# A finished run is finished: the same line comes out again.
+# Resuming a finished run prints the same closing line again and changes nothing.
 run --resume first --quiet
 expect_code 0
 [ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the same bits again'
 
-# Also where it is not accuracy that is told.
+# The same for a run whose metric is R² instead of the accuracy.
 awk -v OFS=, 'BEGIN { print "a,y"; for (i = 0; i < 80; i++) print i % 9 - 4.5, 2 * (i % 9) + i % 2 / 8 }' >table.csv
 run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.labels=values \
     --set data.limit=0 --set data.validation=0.2 --set 'model.layers=[{"type":"dense","out":1}]' \
@@ -57,15 +58,16 @@ case $closing in
 *) fail "expected R² in '$closing'" ;;
 esac
 
-# What changed in the records since the checkpoint is named.
+# If a record was changed after the checkpoint was written, the message names its line.
 cp -r first changed
 sed -i '2s/"rows":64/"rows":63/' changed/metrics.jsonl
 run --resume changed
 expect_code 65
 expect_error "changed/metrics.jsonl:2:1: this is not the record that was written before the checkpoint; put the file back, or begin a new run with the checkpoint's weights (init.weights)"
 
-# The run of this config's name that began last, by its records: directories may be called anything,
-# and names may be the beginning of others, or longer than a directory's may be.
+# --resume latest with a config chooses the newest run with the name of the config, according to the
+# time in the records. The names of directories do not matter. A name can be the beginning of
+# another one, or longer than the name of a directory can be.
 interrupted runs/20240101-000000-small
 long=$(printf '%0300d' 7)
 for name in small small-2 smaller "$long"; do
@@ -89,12 +91,15 @@ expect_code 0
 expect_stderr_line '  run         runs/20240101-000000-small'
 [ "$(sha_of runs/20240101-000000-small)" = "$(sha_of whole)" ] || fail 'expected the same bits'
 rm -r runs/20240101-000000-small
-# The records' time was changed above: that is noticed, too, and says which run was chosen.
+# The times in the records were changed above. Therefore resuming fails, and the message names the
+# run that was chosen.
 latest small '^trainer: runs/00-renamed/metrics.jsonl:1:1: this is not the record'
 latest small-2 '^trainer: runs/2003-small-2/metrics.jsonl:1:1: this is not the record'
 latest smaller '^trainer: runs/2003-smaller/metrics.jsonl:1:1: this is not the record'
 latest "$long" "^trainer: runs/2003-$(printf '%.20s' "$long")/metrics.jsonl:1:1: this is not the record"
-# Of any name: of those in the same second, the one whose config was written last, else the one with the longest name.
+# Without a config, the newest run of any name is chosen. Among runs of the same second it is the
+# one whose config was written last; if these times are equal as well, the one with the longest
+# name.
 begun_last() {
     run --resume latest
     grep -q "^trainer: $1/metrics.jsonl:1:1: " stderr.txt || fail "expected $1"
@@ -105,7 +110,7 @@ begun_last runs/2003-smaller
 touch -r runs/2003-smaller/config.json runs/00-renamed/config.json runs/2003-*/config.json
 begun_last 'runs/2003-0*'
 
-# A fault on purpose, seen from outside.
+# A fault that --inject causes.
 run config.json --set run_dir=lost --set epochs=3 --inject worker=1,step=2,kind=fail
 expect_code 0
 expect_stderr_line 'trainer: warning: worker 1, ref(1): the device failed, as --inject asked for; the others go on without it'

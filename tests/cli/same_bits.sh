@@ -1,6 +1,7 @@
 #!/bin/sh
-# same_bits.sh TRAINER CONFIG: LeNet in four shards ends with the same bits on one, two, three and
-# four workers, with momentum, augmentation and a schedule, each of which changes them.
+# same_bits.sh TRAINER CONFIG: LeNet with four shards has bit-identical weights on one, two, three
+# and four workers, with momentum, augmentation and a schedule. Each of the three changes the
+# weights.
 program=$1
 config=$2
 set -u
@@ -39,7 +40,7 @@ for workers in 2 3 4 1; do
     [ "$found" = "$wanted" ] || fail "$workers workers: expected $wanted, found $found"
 done
 
-# What is switched on does change the result, or the test would show nothing.
+# Each feature changes the weights; if it did not, the test would not test it.
 for without in data.limit=96 optimizer.momentum=0 'augment={"crop": 0}' schedule=constant seed=8; do
     found=$(sha 2 --set "$without")
     # shellcheck disable=SC2015 # both tests must hold, or it fails

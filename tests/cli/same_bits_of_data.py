@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""same_bits_of_data.py TRAINER: data of every form that `init` and the readers accept trains to the
-same weights on one, two and three workers, and on two after a kill on one. Needs nothing but
-Python.
+"""same_bits_of_data.py TRAINER: for each form of data that `init` and the readers accept, training has
+bit-identical weights on one, two and three workers, and on two workers after a run on one worker
+was killed. Needs only Python.
 
-Each form has a counterpart that contains the same data in another form: a plain table, an array
-with its channels first, values. Its weights must be the same as well, or different where that is
-the purpose of the form.
+A form can have a counterpart that contains the same data in another form, such as a plain table or an
+array with channels first. The weights of the two must be equal, or different if the form is meant to
+change them.
 """
 import json
 import shutil
@@ -27,7 +27,7 @@ def csv(path, target, **more):
 
 
 VALUES = {"labels": "values", "drop": "class"}
-# Name: data, layers, and which form has the same weights.
+# Name of the form: data, layers, and the name of the counterpart with the same weights.
 FORMS = {
     "values": (csv("plain.csv", "value", **VALUES), LAYERS, None),
     "commas": (csv("commas.csv", "value", **VALUES), LAYERS, "values"),
@@ -66,7 +66,7 @@ def train(name, workers):
 
 
 def killed(name):
-    """A run that is killed in its fifth step, and goes on from the checkpoint of the fourth or the third."""
+    """Kills a run in its fifth step, and resumes it from the checkpoint of the fourth or the third step."""
     shutil.rmtree("killed", ignore_errors=True)
     path = config(name, run_dir="killed", checkpoint={"every_steps": 1})
     with open("said.txt", "w", encoding="utf-8") as said, subprocess.Popen(

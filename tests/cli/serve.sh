@@ -1,6 +1,6 @@
 #!/bin/sh
-# --serve: pages that follow a run, and metrics for Prometheus; the reason is reported if it cannot
-# be served.
+# --serve: pages that show a run in progress, and metrics for Prometheus. If the server cannot be
+# started, the message says why.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/expect.sh"
@@ -16,7 +16,7 @@ expect_code 64
 # shellcheck disable=SC2016 # backquotes of the message
 expect_error '--serve-host needs --serve PORT; `trainer --help` lists what there is'
 
-# url_of FILE: where the run says that it is served.
+# url_of FILE: prints the URL of the live page, from the messages of the run.
 url_of() {
     tries=0
     url=
@@ -27,7 +27,8 @@ url_of() {
     done
 }
 
-# Two runs that stand still for a while, so that they can be asked; one has hardly any descriptors.
+# Two runs that stall for a while, so that their servers can be asked. One of them has few file
+# descriptors.
 (
     # shellcheck disable=SC3045 # dash and bash have it
     ulimit -n 64
@@ -48,7 +49,7 @@ for table in table flat; do
         --inject worker=0,step=9,kind=stall,seconds=60 >$table.txt 2>$table-stderr.txt &
     eval "${table}_pid=\$!"
 done
-# A page that follows a run hears how it ended.
+# A page that is open at the end of the run receives the record of the end.
 "$program" config.json --set deadline_s=60 --serve 0 --set run_dir=ending \
     --inject worker=0,step=1,kind=stall,seconds=1 >ending.txt 2>ending-stderr.txt &
 (
@@ -71,7 +72,8 @@ answer() {
     grep -q -e "$text" answer.txt || fail "expected $text in /$path: $(head -c 300 answer.txt)"
 }
 
-# With few descriptors it takes fewer connections, and neither spins nor fails to save.
+# With few file descriptors the server accepts fewer connections, does not busy-wait, and the run
+# can save its files.
 url_of few-stderr.txt
 label="a run with few descriptors, served at $url"
 answer healthz 200 ok -H 'Host: other.example:80'
@@ -103,7 +105,8 @@ answer '' 405 'only GET' -X POST -d text
 grep -q 'http' answer.txt && fail 'expected nothing from elsewhere'
 ! curl -s "$url" | grep -q -e 'src="http' -e 'href="http' || fail 'expected no resource from elsewhere'
 
-# A page from elsewhere that got itself this address by DNS is refused; so is one of another server here.
+# A request for a host name that DNS maps to this address is refused, and a request from the page of
+# another server on this machine.
 for header in 'Host: evil.example' 'Host: evil.example:80' 'Host: localhost.evil.example' 'Host: 10.1.2.3' \
     'Host: ' 'Origin: null' 'Origin: http://evil.example' 'Origin: http://localhost:1' 'Origin: http://localhost'; do
     for path in '' records state.json metrics healthz; do
@@ -115,7 +118,8 @@ for host in localhost LocalHost. 127.0.0.1:80 127.1.2.3 '[::1]:1234'; do
 done
 answer healthz 200 ok -H "Origin: ${url%/}"
 
-# A run that learns values has other numbers; where all values are the same, R² is none, and is not shown.
+# A run that learns values has other metrics. If all values are equal, R² is undefined and not
+# shown.
 # shellcheck disable=SC2154 # eval has set them
 for table in table flat; do
     url_of $table-stderr.txt
@@ -140,13 +144,14 @@ done
 url_of stderr.txt
 label="a run that is served at $url"
 
-# Clients that dribble lock nobody out, and are closed in their turn.
+# Clients that send their requests very slowly do not prevent other clients from being answered, and
+# their connections are closed.
 "$python" "$here/../service/dribble.py" "$url" 8 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"
 
 wait $heard
 grep -q '"type":"run_end"' heard.txt || fail 'expected that the server answers until the page knows the end'
 
-# The same place twice is an error.
+# Two servers at the same address are an error.
 port=${url##*:}
 run config.json --serve "${port%/}"
 expect_code 74
@@ -160,7 +165,7 @@ wait $few
 code=$?
 expect_code 0
 [ -s few/weights.safetensors ] || fail 'expected weights'
-# --serve-after: the page outlives the run, with predictions, until a signal.
+# --serve-after: after the run the page stays available, with predictions, until a signal arrives.
 "$program" config.json --serve 0 --serve-after --set run_dir=after >stdout.txt 2>stderr.txt &
 pid=$!
 label='--serve-after'

@@ -6,7 +6,8 @@
 . "$(dirname "$0")/expect.sh"
 check=$2
 
-# await TRIES COMMAND…: repeats the command every tenth of a second until it succeeds, at most so often.
+# await TRIES COMMAND…: repeats the command every tenth of a second until it succeeds, at most TRIES
+# times.
 await() {
     tries=$1
     shift
@@ -17,18 +18,18 @@ await() {
     done
 }
 
-# Waits until the run that writes to stderr.txt says that an epoch is under way.
+# Waits until the run that writes to stderr.txt reports an epoch.
 wait_for_steps() {
     await 600 grep -q 'epoch' stderr.txt || fail 'expected an epoch to begin'
 }
 
-# has_records RUN TYPE COUNT: whether a run has at least so many records of a type.
+# has_records RUN TYPE COUNT: succeeds if a run has at least COUNT records of a type.
 has_records() {
     count=$(grep -c "\"type\":\"$2\"" "$1/metrics.jsonl" 2>/dev/null)
     [ "${count:-0}" -ge "$3" ]
 }
 
-# start DIRECTORY: a run without end, in the background; returns when its steps are under way.
+# start DIRECTORY: starts a very long run in the background, and returns when it trains.
 start() {
     : >stderr.txt
     "$program" config.json --set epochs=1000000 --set eval_every=0 --set run_dir="$1" \
@@ -37,7 +38,7 @@ start() {
     wait_for_steps
 }
 
-# Under nohup, say, this shell's children would ignore it too.
+# If this shell ignores SIGHUP, for example under nohup, its children ignore it as well.
 hangup=HUP
 case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/self/status) in
 *[13579bdf]) hangup= ;;
@@ -90,8 +91,8 @@ wait $pid
 code=$?
 expect_code 130
 
-# The handler runs between two signals that follow each other closely: the second one must not be
-# merged with the first, so it is another one.
+# Two signals of the same kind that follow each other closely are merged into one. The second signal
+# is therefore of another kind.
 label='a second signal'
 start twice
 kill -INT $pid

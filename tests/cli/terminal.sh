@@ -4,7 +4,8 @@
 . "$(dirname "$0")/expect.sh"
 script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip 'util-linux script is not here'
 
-# on_terminal [VARIABLE=VALUE…]: stdout, stderr and all in screen.txt.
+# on_terminal [VARIABLE=VALUE…]: runs the program on a terminal, whose output is written to
+# screen.txt.
 on_terminal() {
     label="on a terminal, with $*"
     env TERM=xterm "$@" script -qec "'$program' config.json --set epochs=3 --set data.limit=1024" \

@@ -1,6 +1,6 @@
 /* Tests the memory that `trainer pack` allocates before it decodes images. It depends on the size
  * of the images, and grows with the number of CPUs only up to a limit. */
-#define _GNU_SOURCE /* CPUs that a thread may use */
+#define _GNU_SOURCE /* for sched_setaffinity */
 #include "cli/pack.h"
 #include "runner.h"
 
@@ -20,7 +20,8 @@ typedef struct account {
     size_t asked;
 } account;
 
-/* No more than MOST, so that what is too much fails here and not on the machine. */
+/* Allocates memory for the host. More than MOST bytes are refused, so that a test that needs too
+ * much fails without filling the machine's memory. */
 static void *take(void *user, size_t bytes, size_t align)
 {
     account *a = user;
@@ -34,7 +35,7 @@ static void give_back(void *user, void *memory)
     free(memory);
 }
 
-/* → bytes for images of `side` × `side` × 3. */
+/* Returns the number of bytes that the decoder allocates to pack images of `side` × `side` × 3. */
 static size_t asked_for(int side, int threads, size_t images, size_t tests)
 {
     account a = {0};
@@ -69,8 +70,8 @@ static void a_few_images_are_packed_in_the_memory_of_a_few(void **state)
     assert_in_range(asked_for(32, 64, 3, 0), 1, MB);
 }
 
-/* As in a container that may use only a part of its host: the default number of threads is the
- * number of allowed CPUs. */
+/* In a container that may use only some of the machine's CPUs, the default number of threads is the
+ * number of these CPUs. */
 static void packing_takes_as_many_threads_as_it_may_use_cpus(void **state)
 {
     cpu_set_t before, one;

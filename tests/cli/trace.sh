@@ -24,12 +24,14 @@ expect_code 0
 sound saved.json --workers 2 --steps 2
 grep -q '"name":"write a checkpoint"' saved.json || fail 'expected what the saver wrote'
 
-# Marks of before there are replicas are taken in when opening takes long, as that of a large net does.
+# If opening takes long, as for a large model, the events before the replicas exist are in the
+# timeline, too.
 run config.json --trace wide.json --trace-ops --set model.layers.0.out=400 --set batch_size=48
 expect_code 0
 sound wide.json --workers 2 --steps 2 --ops
 
-# One step that a lost device made the others repeat is there once for each who did it.
+# A step that was repeated after the loss of a device is in the timeline once for each worker that
+# computed it.
 run config.json --trace lost.json --inject worker=1,step=2,kind=fail --devices ref:3
 expect_code 0
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' lost.json || fail 'expected JSON'

@@ -17,7 +17,8 @@ static inline uint8_t edges(int x, int y, int k)
     return (uint8_t)((x < 8 ? 40 + 60 * k : 200 - 50 * k) + x / 16 * 7 + y / 8 * 11);
 }
 
-/* Encodes pixels with jpeg_write_scanlines, in grey or in colours, progressive or not. */
+/* Encodes the pixels that `of` returns as a JPEG file in memory, in grey or in colours, progressive
+ * or not. */
 static inline size_t write_jpeg(unsigned char **bytes, sample_at *of, int width, int height,
                                 int colours, int progressive)
 {

@@ -1,5 +1,6 @@
-/* Common parts of the tests of images: an image file in a directory of the test, and the pixels
- * read from it. Each test file has a copy of its own. */
+/* Common parts of the tests of images: writes an image file to a temporary directory, and reads its
+ * pixels. Each source file that includes this header has its own copy of the functions and
+ * variables. */
 #ifndef TESTS_DATA_IMAGES_H
 #define TESTS_DATA_IMAGES_H
 

@@ -4,9 +4,8 @@
  *         writes rows of Fashion-MNIST as JPEG files, in a sub-folder for each class; colours: in
  *         colours and of three sizes; photos: in colours and of 224 × 224
  *     make_jpegs --decode FOLDER THREADS
- *         reads and decodes every file of such a folder and does nothing else, to measure the best
- *         rate of the decoder alone. Each thread reuses one decoder and one buffer for all its
- * files */
+ *         reads and decodes every file of such a folder, to measure the rate of the decoder alone
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,7 +33,8 @@ static uint8_t *read_all(const char *path, size_t header, size_t count)
     return bytes;
 }
 
-/* Pixels doubled `times` − 1 times over; colours: the image, its negative, and its half. */
+/* Writes an image as a JPEG file. Each pixel becomes `times` × `times` pixels. `colours`: red is
+ * the image, green its negative, and blue has half of its values; 0: grey. */
 static void write_jpeg(const char *path, const uint8_t *image, int times, int colours)
 {
     struct jpeg_compress_struct c;
@@ -92,7 +92,8 @@ static void list_folder(const char *folder, int depth)
         closedir(d);
 }
 
-/* The bytes of a file, in memory that is asked for where there is too little. */
+/* Reads a file into *bytes and returns its size. If the *room bytes of memory are too few,
+ * allocates more. */
 static size_t read_file(uint8_t **bytes, size_t *room, const char *path)
 {
     struct stat st;
@@ -108,8 +109,8 @@ static size_t read_file(uint8_t **bytes, size_t *room, const char *path)
     return size;
 }
 
-/* The line is at an odd address: libjpeg-turbo bypasses the caches for aligned addresses, which
- * takes longer. */
+/* Thread that decodes files, one line at a time, to `line`. The line is at an odd address, because
+ * for aligned addresses libjpeg-turbo bypasses the caches, which takes longer. */
 static void *decode_some(void *line)
 {
     struct jpeg_decompress_struct c;

@@ -1,4 +1,4 @@
-/* Creates files of arrays byte by byte. */
+/* Creates .npy files in memory, byte by byte, for tests. */
 #ifndef TESTS_DATA_NPY_H
 #define TESTS_DATA_NPY_H
 
@@ -21,7 +21,7 @@ bytes bytes_npy(const char *dictionary, const void *data, size_t count);
 
 void bytes_put(scratch *s, const char *name, bytes b);
 
-/* 1, 2, … 24: values of rows, each of which is different. */
+/* The numbers 1, 2, … 24: pixels for rows, so that no two pixels are equal. */
 extern const uint8_t npy_pixels[24];
 
 /* Closes both splits of a dataset. */

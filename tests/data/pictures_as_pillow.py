@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that pictures of many sizes, modes and depths are converted as by Pillow.
+"""Checks that pictures of many sizes, modes and depths are converted in the same way as by Pillow.
 
     pictures_as_pillow.py TRAINER
 
-The rule is the same in both: the shorter side fits, the middle is kept, and pixels are averaged
-with triangular weights.
+Both scale a picture until its shorter side fits, keep its middle, and average pixels with triangular
+weights.
 """
 import json
 import os
@@ -21,10 +21,10 @@ except ImportError as missing:
     sys.exit(77)
 
 SIDE, PICTURES = 32, 200
-# What makes an image upright, by its EXIF orientation, as ImageOps.exif_transpose does it.
+# The operation that makes an image upright, for each EXIF orientation, as in ImageOps.exif_transpose.
 TURNS = [None, None, Image.FLIP_LEFT_RIGHT, Image.ROTATE_180, Image.FLIP_TOP_BOTTOM, Image.TRANSPOSE, Image.ROTATE_270,
          Image.TRANSVERSE, Image.ROTATE_90]
-# Of 255: the mean difference of a picture.
+# Largest mean difference of a picture's samples, of 255.
 MOST = 1
 
 
@@ -47,9 +47,9 @@ def save(path, mode, rng):
 
 
 def reduction(width, height):
-    """A JPEG is decoded at a half, a quarter or an eighth where that is enough, as Pillow's draft does: its decoder averages
-    pixels in the place of the filter, which moves the mean of a picture by up to 2.2. Here Pillow decodes at the same scale, so that
-    what differs is the preparation alone."""
+    """Returns by how much Lockstep reduces a JPEG while it decodes it: by 1, 2, 4 or 8, like Pillow's draft mode. The
+    decoder then averages pixels instead of the filter, which changes the mean of a picture by up to 2.2. In this test
+    Pillow decodes at the same scale, so that only the steps after decoding are compared."""
     by = 1
     while by < 8 and all(side == 2 * by * SIDE or 2 * side >= 6 * by * SIDE for side in (width, height)):
         by *= 2

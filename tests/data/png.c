@@ -49,7 +49,7 @@ png_bytes png_make(uint32_t width, uint32_t height, int depth, int type, int int
         abort();
     if (palette)
         png_put_chunk(&p, "PLTE", palette, strlen(palette));
-    png_put_chunk(&p, "IDAT", packed, length / 2); /* in two, as the format allows */
+    png_put_chunk(&p, "IDAT", packed, length / 2); /* in two IDAT chunks, which the format allows */
     png_put_chunk(&p, "IDAT", packed + length / 2, length - length / 2);
     png_put_chunk(&p, "IEND", "", 0);
     return p;

@@ -14,11 +14,11 @@ typedef struct png_bytes {
 void png_put(png_bytes *p, const void *bytes, size_t count);
 void png_put_chunk(png_bytes *p, const char *type, const void *data, size_t count);
 
-/* Returns the signature and a header. */
+/* Begins a file: returns the PNG signature and the header chunk. */
 png_bytes png_begin(uint32_t width, uint32_t height, int depth, int type, int interlaced);
 
-/* Returns a whole file of these rows, each with its filter byte first. `palette`: colours of three
- * bytes, or NULL. */
+/* Returns a complete file. `rows`: `count` bytes of uncompressed rows, each with its filter byte
+ * before the pixels. `palette`: colours of three bytes each, or NULL. */
 png_bytes png_make(uint32_t width, uint32_t height, int depth, int type, int interlaced,
                    const void *rows, size_t count, const char *palette);
 

@@ -1,5 +1,5 @@
-/* A host that grants a given number of allocations and refuses the rest, and counts the blocks that
- * are not yet freed.
+/* Allocator for an ls_host that grants a given number of allocations and refuses all later ones. It
+ * counts the blocks that are not freed.
  *
  *     ration r = {3, 0};
  *     const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &r}; */
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Several threads may allocate at once. */
+/* State of the allocator: number of allocations that are still granted, number of blocks that are
+ * not freed. Several threads may use it at once. */
 typedef struct ration {
     _Atomic int grants, blocks;
 } ration;

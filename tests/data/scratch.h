@@ -6,7 +6,7 @@
 
 typedef struct scratch {
     char directory[256];
-    char path[16][512]; /* returned in turn by scratch_path */
+    char path[16][512]; /* results of scratch_path, which uses the entries in turn */
     int next;
 } scratch;
 
@@ -14,7 +14,7 @@ typedef struct scratch {
 void scratch_begin(scratch *s);
 void scratch_end(scratch *s);
 
-/* Set-up and tear-down of a test whose state is a directory of its own. */
+/* Set-up and tear-down functions of a cmocka test; *state is the test's own scratch. */
 int scratch_setup(void **state);
 int scratch_teardown(void **state);
 #define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
@@ -25,7 +25,7 @@ const char *scratch_path(scratch *s, const char *name);
 void scratch_directory(scratch *s, const char *name);
 void scratch_file(scratch *s, const char *name, const void *bytes, size_t count);
 
-/* Like scratch_file, compressed with gzip. */
+/* Does the same as scratch_file, and compresses the bytes with gzip. */
 void scratch_gzip(scratch *s, const char *name, const void *bytes, size_t count);
 
 /* Creates a symbolic link to itself: opening it fails with ELOOP, also for root. */

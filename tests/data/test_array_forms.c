@@ -39,8 +39,8 @@ typedef struct archive {
     unsigned members;
 } archive;
 
-/* Adds a member as numpy.savez (stored) and numpy.savez_compressed write it: with sizes of 64 bits
- * before it. */
+/* Adds a member (a file in the archive) as numpy.savez (stored) or numpy.savez_compressed writes
+ * it: with sizes of 64 bits in the header before it. */
 static void add_member(archive *z, const char *name, const bytes *b, int deflated)
 {
     bytes packed = *b;
@@ -170,7 +170,8 @@ static void arrays_of_an_archive_are_found_by_their_usual_names(void **state)
         assert_memory_equal(ls_dataset_resident(split[1]).images, npy_pixels + 12, 12);
         assert_int_equal(ls_dataset_resident(split[1]).labels[1], 2);
         close_splits(split);
-        /* By name, and from outside. */
+        /* The keys name arrays of the archive at the path; then files with a path that leads into
+         * an archive. */
         opens(scratch_path(s, "mnist.npz"), (ls_data_keys){.x = "x_test", .y = "y_test.npy"},
               split);
         assert_int_equal(ls_dataset_rows(split[0]), 2);
@@ -199,7 +200,7 @@ static void damage_of_an_archive_is_noticed(void **state)
             refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "d.npz");
         }
         b = whole;
-        b.at[30 + 11 + 20 + 20] ^= 1; /* in the first member */
+        b.at[30 + 11 + 20 + 20] ^= 1; /* a byte of the first member's data */
         bytes_put(s, "d.npz", b);
         refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "the .npz file is damaged");
     }
@@ -214,7 +215,8 @@ static void damage_of_an_archive_is_noticed(void **state)
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EUNSUPPORTED,
             "compressed by another method than deflate; save it by numpy.savez_compressed");
     z = four_arrays(1);
-    z.directory.at[27] = 1; /* 16 MiB more, in a hundred bytes */
+    /* the first member's size is 16 MiB too large, more than its hundred bytes can become */
+    z.directory.at[27] = 1;
     bytes_put(s, "d.npz", end_archive(&z));
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "as many bytes as deflate can");
     z = (archive){.members = 0};
@@ -272,7 +274,8 @@ static void new_rows_may_have_either_layout(void **state)
     assert_int_equal(ls_prep_create(&prep, LS_PREP_ARRAY, NULL, &err), LS_OK);
     const ls_input_format of = {
         .prep = prep, .channels = 3, .height = 2, .width = 3, .classes = 2, .split = "test"};
-    for (int form = 0; form < 3; form++) { /* first, last, and last in an archive */
+    /* channels first; channels last; channels last in an archive */
+    for (int form = 0; form < 3; form++) {
         ls_dataset *ds;
         archive z = {.members = 0};
         const bytes b = form ? npy("|u1", "(2, 2, 3, 3)", colours, sizeof colours)
@@ -353,7 +356,7 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
     bytes_put(s, "tx.npy", npy("|u1", "(1, 2)", npy_pixels, 2));
     bytes_put(s, "ty.npy", npy("<i8", "(1,)", &zero, 8));
     refuses(s->directory, keys, LS_EDATA, "ty.npy: y: row 0: expected labels from 1 to 3, found 0");
-    /* A model that has learnt them reads them so. */
+    /* A model that was trained on labels from 1 to 3 reads new labels from 1 to 3. */
     static const char *const names[] = {"1", "2", "3"};
     ls_prep *prep;
     ls_error err = {0};
@@ -387,7 +390,7 @@ static void floats_that_are_labels_are_classes(void **state)
         double y[4];
         int classes, targets;
     } forms[] = {{{0, 2, 1, 2}, 3, 0}, {{1, 2, 1, 2}, 2, 0},
-                 {{0, 2, 4, 2}, 0, 1}, /* 1 and 3 do not occur */
+                 {{0, 2, 4, 2}, 0, 1}, /* the values 1 and 3 do not occur */
                  {{0, 0, 0, 0}, 0, 1}, {{0, 1, 0.5, 1}, 0, 1},
                  {{-1, 0, 1, 0}, 0, 1}};
     scratch *s = *state;

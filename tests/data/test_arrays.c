@@ -43,7 +43,8 @@ static void opens(scratch *s, ls_data_keys keys, ls_dataset *split[2])
         fail_msg("%s", err.text);
 }
 
-/* The message, without the directory in front of it. */
+/* Expects opening to fail with `status` and a message that contains the path of `file` and
+ * `message`. */
 static void refuses(scratch *s, const char *kind, const char *file, ls_data_keys keys, int status,
                     const char *message)
 {
@@ -91,7 +92,8 @@ static void dimensions_behind_the_first_make_a_row(void **state)
     }
 }
 
-/* Number `v` as `type` has it: the kind and the bytes of a number. */
+/* Writes the number `v` in the type `type` (NumPy's letter and the number of bytes), in either byte
+ * order. */
 static void put_number(uint8_t *to, const char *type, double v, bool big)
 {
     const int n = type[1] - '0';
@@ -101,7 +103,7 @@ static void put_number(uint8_t *to, const char *type, double v, bool big)
         memcpy(&bits, &v, 8);
     else if (type[0] == 'f' && n == 4)
         memcpy(&bits, &f32, 4);
-    else if (type[0] == 'f') /* 1, 0.5 and 127 */
+    else if (type[0] == 'f') /* half floats: 1, 127, 0.5 or 0 */
         bits = v == 1 ? 0x3c00 : v > 1 ? 0x57f0 : v > 0 ? 0x3800 : 0;
     for (int i = 0; i < n; i++)
         to[big ? n - 1 - i : i] = (uint8_t)(bits >> 8 * i);
@@ -150,8 +152,8 @@ static void numbers_of_every_type_and_either_order_are_what_they_are(void **stat
     }
 }
 
-/* Every half float equals the float that another rule gives for its bits; a label is a class in any
- * byte order. */
+/* Half floats are converted exactly, subnormal ones included. Big-endian labels of 64 bits are read
+ * as classes. */
 static void half_floats_and_wide_labels_are_read_exactly(void **state)
 {
     scratch *s = *state;
@@ -180,7 +182,7 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
         assert_int_equal(ls_dataset_resident(split[0]).labels[i], i % 3);
     }
     close_splits(split);
-    y[3] = 1; /* 2³² more */
+    y[3] = 1; /* the label is 2³² larger */
     bytes_put(s, "y.npy",
               bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     refuses(s, "npy", "", xy, LS_EDATA, "row 0: expected a class, a whole number from 0 on");
@@ -222,7 +224,7 @@ static void values_of_0_and_1_in_bytes_are_divided_with_a_warning(void **state)
     }
 }
 
-/* When NaNs are filled the file remains unchanged. */
+/* Missing numbers (NaN) are replaced in memory; the file does not change. */
 static void holes_are_filled_by_the_stated_rule(void **state)
 {
     scratch *s = *state;
@@ -307,7 +309,7 @@ static void tensors_are_found_by_name(void **state)
     assert_int_equal(ls_dataset_resident(split[0]).labels[0], 1);
     assert_string_equal(ls_dataset_describe(split[0])->class_name[1], "dog");
     close_splits(split);
-    /* z does not begin at a multiple of 4: it is copied. */
+    /* z does not begin at a multiple of 4 bytes, so it is copied instead of used in place. */
     const ls_data_keys other = {.x = "z", .y = "z"};
     assert_int_equal(open_keys(s, "safetensors", "d.safetensors", other, split, &err), LS_OK);
     assert_memory_equal(ls_dataset_resident(split[0]).values, z, sizeof z);
@@ -338,7 +340,7 @@ static void headers_of_npy_files_that_lie_are_refused(void **state)
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (0, 3)}", "without zeros"},
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4)}", "found 6 of data"},
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 3)}", "found 6 of data"},
-        /* Products of 2⁶⁴ + 6 and 2⁶⁴, and a number beyond 64 bits. */
+        /* Shapes whose products are 2⁶⁴ + 6 and 2⁶⁴, and a number of more than 64 bits. */
         {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 9223372036854775811)}",
          "found 6 of data"},
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 536870912)}",
@@ -416,8 +418,8 @@ static void labels_that_are_none_are_refused(void **state)
     refuses(s, "npy", "", keys, LS_EDATA, "expected labels from 0 to 1, found 2; set data.classes");
 }
 
-/* If the test rows' targets had more numbers a row than the training rows' targets promise, they
- * would not fit. */
+/* The test targets must have as many numbers in a row as the training targets, because readers
+ * allocate memory for that number. */
 static void test_targets_of_another_width_are_refused(void **state)
 {
     scratch *s = *state;

@@ -23,7 +23,7 @@ static uint64_t next(uint64_t *state)
 
 typedef struct sum {
     int from, to, status;
-    long total; /* plain memory: the work's until its end */
+    long total; /* not atomic: used only by the other thread until ls_beside_end returns */
 } sum;
 
 static int add_up(void *arg)
@@ -56,7 +56,8 @@ static void hash_all(char hex[LS_SHA256_HEX], const uint8_t *bytes, size_t count
     ls_sha256_final_hex(&hash, hex);
 }
 
-/* Hashes in pieces of random lengths, including 0. This thread hashes what comes before. */
+/* Hashes the text "before" on this thread, and then, on another thread, bytes that this thread
+ * writes in pieces of random lengths, including 0. */
 static void hash_in_pieces(char hex[LS_SHA256_HEX], uint8_t *bytes, size_t count, uint64_t *seed)
 {
     const size_t longest = 1 + next(seed) % (count + 1);

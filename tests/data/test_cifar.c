@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* The same format with few records a file. */
+/* CIFAR-10's format with three records in each file. */
 enum { FILES = 3, RECORDS = 3, IMAGE = 3072, RECORD = 1 + IMAGE, BYTES = RECORDS * RECORD };
 
 static const char *const names[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"};
@@ -102,7 +102,8 @@ static void opens(const char *path, uint32_t limit)
 
 /* ---- good files ---- */
 
-/* A training file of three records and a test file of one, each record with two labels. */
+/* Each record has two labels, as in CIFAR-100. The training file has three records, the test file
+ * one. */
 static void of_two_labels_the_second_one_counts(void **state)
 {
     enum { LONG = 2 + IMAGE };
@@ -117,7 +118,7 @@ static void of_two_labels_the_second_one_counts(void **state)
     ls_dataset *split[2];
     ls_error err;
     for (int r = 0; r < 3; r++) {
-        bytes[r * LONG] = 200; /* the coarse class, which may be anything */
+        bytes[r * LONG] = 200; /* the coarse class, which is not checked */
         bytes[r * LONG + 1] = (uint8_t)(99 - r);
         for (int i = 0; i < IMAGE; i++)
             bytes[r * LONG + 2 + i] = (uint8_t)(i * 5 + r);
@@ -191,7 +192,7 @@ static void folders_below_the_search_directories_are_tried(void **state)
     close_both(split);
 }
 
-/* The published size; the files are holes, so that they take no room. */
+/* The files have the published size. They are sparse, so that they need no disk space. */
 static void cifar10_has_six_files_of_ten_thousand_records(void **state)
 {
     static const char *const all[6] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
@@ -275,7 +276,8 @@ static void a_label_beyond_the_classes_is_refused(void **state)
     const char *message = "/data_batch_2.bin: expected a label from 0 to 9 at byte 6146, found 10; "
                           "fetch the file again";
     refuses(s, 0, LS_EDATA, message);
-    refuses(s, 1, LS_EDATA, message); /* a limit that would leave it out hides nothing */
+    /* the file is checked even if data.limit leaves the damaged record out */
+    refuses(s, 1, LS_EDATA, message);
 }
 
 static void trailing_bytes_are_refused(void **state)
@@ -340,14 +342,14 @@ static void a_compressed_file_cut_at_any_byte_never_opens(void **state)
     opens(s->directory, 0);
 }
 
-/* A member that ends early, in good order, between two records. */
+/* A gzip file without damage that contains only two of three records. */
 static void a_compressed_file_with_too_few_records_is_refused(void **state)
 {
     scratch *s = *state;
     static content bytes;
     write_files(s, "", 1);
     fill(bytes, 0);
-    for (int i = 0; i < BYTES; i++) /* does not compress, so that the file is large enough */
+    for (int i = 0; i < BYTES; i++) /* gzip must not make the file too small for three records */
         bytes[i] = (uint8_t)(i % RECORD == 0 ? 1 : (i * 2654435761u) >> 13);
     scratch_gzip(s, "data_batch_1.bin.gz", bytes, 2 * RECORD);
     refuses(s, 0, LS_EDATA,
@@ -369,8 +371,8 @@ static void a_limit_beyond_the_rows_is_refused(void **state)
     assert_string_equal(err.text, expected);
 }
 
-/* Labels and images share files: the files are read and checked, but no image is kept and no hash
- * is computed. */
+/* With labels_only, the files are read and checked, because they contain the labels as well, but no
+ * image is stored and no hash is computed. */
 static void training_images_that_nobody_asks_for_are_not_kept(void **state)
 {
     static const uint8_t none[IMAGE];

@@ -72,8 +72,8 @@ static void numbers_stay_texts_are_one_hot_and_targets_classes(void **state)
     ls_dataset *split[2];
     ls_data_keys keys = kind_target;
     keys.drop.text = "id";
-    /* Fields in quotes with quotes, a comma and a line end in them, blanks around fields, CR LF,
-     * and no end of the last line. */
+    /* Fields in quotes that contain quotes, a comma and a line end; blanks around fields; lines
+     * that end with CR LF; a last line without a line end. */
     opens(*state,
           "id,\"length, cm\",kind,colour\r\n"
           "1, 5.5 ,setosa,\"re\"\"d\"\r\n"
@@ -138,7 +138,8 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     close_both(split);
 }
 
-/* By the training rows; those of the test table are scaled alike. */
+/* Mean and deviation of the target are those of the training table; the targets of the test table
+ * are scaled with them. */
 static void a_target_of_values_is_standardised_where_it_is_asked_for(void **state)
 {
     ls_dataset *split[2];
@@ -150,8 +151,7 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
     assert_true(ls_dataset_resident(split[0]).targets[0] == -1);
     assert_true(ls_dataset_resident(split[1]).targets[0] == 3);
     close_both(split);
-    opens(*state, "a,y\n1,4\n2,4\n", NULL, keys,
-          split); /* all alike: the deviation is taken for 1 */
+    opens(*state, "a,y\n1,4\n2,4\n", NULL, keys, split); /* equal targets: deviation 1 */
     assert_true(ls_dataset_resident(split[0]).targets[1] == 0);
     close_both(split);
     opens(*state, "a,y\n1,4\n2,5\n", NULL,
@@ -238,7 +238,8 @@ static void fields_and_columns_have_bounds(void **state)
     free(text);
 }
 
-/* A file of weights would have U+FFFD in place of bytes that are no UTF-8. */
+/* Names that are not UTF-8 are refused, because in a file of weights the invalid bytes become
+ * U+FFFD. With data.encoding they are read as Windows-1252. */
 static void texts_that_are_not_utf8_are_refused_or_read_as_the_key_says(void **state)
 {
     static const char *const text[] = {"\xe9,b,kind\n1,2,x\n3,4,z\n",
@@ -259,14 +260,15 @@ static void texts_that_are_not_utf8_are_refused_or_read_as_the_key_says(void **s
     assert_string_equal(info->class_name[0], "Z\xc3\xb6ri");
     assert_string_equal(info->prep->column[0].name, "\xc3\xa9\xe2\x82\xac");
     close_both(split);
-    /* In a column that is left out nothing is looked at. */
+    /* The texts of a column in data.drop are not checked. */
     keys.latin1 = 0;
     keys.drop.text = "b";
     opens(*state, "a,b,kind\n1,Z\xfcri,x\n2,Bern,y\n", NULL, keys, split);
     close_both(split);
 }
 
-/* A model that has learnt a class and a column of such names finds them in new rows. */
+/* The model's file has U+FFFD in place of invalid bytes in the names of a class and of columns.
+ * Those names in new rows, with the invalid bytes, are found nevertheless. */
 static void names_of_new_rows_are_compared_as_in_files(void **state)
 {
     static const char *const level[] = {"Z\xfcri", "Bern"}, *const class[] = {"\xEF\xBF\xBD", "z"};
@@ -306,7 +308,8 @@ static void names_of_new_rows_are_compared_as_in_files(void **state)
     ls_prep_free(prep);
 }
 
-/* A terminal must not do what a file's names tell it, and a log is UTF-8. */
+/* Control characters and invalid bytes in names are replaced by '?' in messages, because a terminal
+ * obeys control characters, and logs must be UTF-8. */
 static void names_are_told_without_what_terminals_obey(void **state)
 {
     static const char cut[] =
@@ -322,7 +325,8 @@ static void names_are_told_without_what_terminals_obey(void **state)
     snprintf(text, sizeof text, "a,kind\x7f\n1,x\n2,x\n");
     keys.target.text = "kind\x7f";
     refuses(*state, text, keys, LS_EDATA, "column \"kind?\": expected at least two classes");
-    snprintf(text, sizeof text, "%s\u00e9,kind\n1,x\nz,y\n", cut); /* 59 bytes, and two */
+    /* 59 bytes and a character of two bytes, within which the message is cut */
+    snprintf(text, sizeof text, "%s\u00e9,kind\n1,x\nz,y\n", cut);
     snprintf(message, sizeof message, "column \"%s?\": expected a number", cut);
     refuses(*state, text, kind_target, LS_EDATA, message);
 }
@@ -347,7 +351,8 @@ static void texts_that_would_become_too_many_numbers_are_refused(void **state)
     free(text);
 }
 
-/* In a model's card they would be longer than the card may be. */
+/* 200 texts of 4,000 bytes fit in info.features; 300 texts do not, and info.features is NULL. The
+ * table can be trained on in both cases. */
 static void texts_that_are_long_are_trained_on_and_not_told(void **state)
 {
     enum { LONG = 4000 };
@@ -366,7 +371,6 @@ static void texts_that_are_long_are_trained_on_and_not_told(void **state)
     free(text);
 }
 
-/* Compared in pairs, these names take several times the bound. */
 /* A table of two rows and of columns whose names differ in their last bytes only. */
 static char *wide_table(int columns)
 {
@@ -381,7 +385,8 @@ static char *wide_table(int columns)
     return text;
 }
 
-/* The least of three, in CPU time: what else the machine does must not count. */
+/* Returns the shortest CPU time of three runs, so that other programs on the machine do not
+ * influence the result. */
 static double time_to_open(scratch *s, int columns)
 {
     char *text = wide_table(columns);
@@ -401,7 +406,7 @@ static void eight_times_the_columns_take_eight_times_as_long(void **state)
 {
     enum { MOST = 65535 };
     const double few = time_to_open(*state, MOST / 8), most = time_to_open(*state, MOST);
-    if (most > 24 * few) /* 64 times, if each name were compared with each */
+    if (most > 24 * few) /* with a comparison of all pairs of names the ratio is 64 */
         fail_msg("%g times as long", most / few);
 }
 

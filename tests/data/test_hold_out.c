@@ -13,8 +13,8 @@
 
 enum { ROWS = 1000, TESTS = 7 };
 
-/* Row r is the number r in two bytes; nine of ten rows are of class 0, the others of 1 and 2.
- * `user` is added to the rows' values. */
+/* The data source: row r has two bytes, the number r. Nine of ten rows have class 0, the others
+ * class 1 or 2. `user` is added to the values. */
 static int32_t label_of(uint32_t row)
 {
     return row % 10 ? 0 : 1 + (int32_t)(row / 10 % 2);

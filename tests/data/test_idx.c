@@ -145,7 +145,7 @@ static void compression_is_told_by_content_not_by_name(void **state)
     scratch *s = *state;
     const dataset_files files = good();
     write_files(s, "", &files, 1);
-    /* One plain file under a .gz name, one compressed file under a plain one. */
+    /* An uncompressed file whose name ends with .gz, and a compressed file whose name does not. */
     scratch_file(s, "train-labels-idx1-ubyte.gz", files.of[1].bytes, files.of[1].count);
     scratch_gzip(s, "t10k-images-idx3-ubyte", files.of[2].bytes, files.of[2].count);
     opens(s, "", 0);
@@ -196,7 +196,8 @@ static void rows_are_copied_and_bounds_checked(void **state)
 
 /* ---- places of files --------------- */
 
-/* Names with a dot; files in directories of their names; a folder above that of the files. */
+/* Names with a dot instead of a dash; each file in a directory of its own name; a path that is the
+ * parent of the files' directory. */
 static void files_are_found_as_people_have_them(void **state)
 {
     static const char *const dotted[4] = {
@@ -255,12 +256,13 @@ static void directories_are_searched_in_order(void **state)
     assert_string_equal(ls_dataset_describe(split[0])->source, scratch_path(s, "two/MNIST/raw"));
     close_both(split);
 
-    write_files(s, "one", &other, 0); /* the directory itself counts as well */
+    write_files(s, "one", &other, 0); /* files directly in the search directory are found as well */
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_OK);
     assert_string_equal(ls_dataset_describe(split[0])->source, scratch_path(s, "one"));
     close_both(split);
 
-    spec.path = scratch_path(s, "two/MNIST/raw"); /* a given path is the only one */
+    /* with spec.path, no other directory is searched */
+    spec.path = scratch_path(s, "two/MNIST/raw");
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_OK);
     has_good_content(split, TRAIN);
     close_both(split);
@@ -379,7 +381,7 @@ static void a_label_beyond_the_classes_is_refused(void **state)
     write_files(s, "", &files, 1);
     refuses(s, "train-labels-idx1-ubyte.gz", LS_EDATA,
             ": expected a label from 0 to 9 at byte 11, found 10; fetch the file again");
-    /* A limit that would leave it out hides nothing. */
+    /* The wrong label is found even if data.limit leaves its row out. */
     assert_int_equal(open_path(split, s->directory, 2, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "at byte 11, found 10"));
 }
@@ -434,7 +436,7 @@ static void damaged_gzip_files_are_refused(void **state)
              n);
     refuses(s, name, LS_EDATA, message);
 
-    gz[n - 6] ^= 1; /* in the check sum */
+    gz[n - 6] ^= 1; /* in the checksum of gzip */
     scratch_file(s, name, gz, n);
     snprintf(message, sizeof message,
              ": expected gzip data, found damage near compressed byte %zu (incorrect data check); "
@@ -525,7 +527,7 @@ static void a_file_cut_at_any_byte_never_opens(void **state)
                 scratch_file(s, name, whole, cut);
                 assert_int_equal(open_path(split, s->directory, 0, NULL, &err), LS_EDATA);
                 assert_non_null(strstr(err.text, name));
-                /* The limit does not help either. */
+                /* With a limit the cut file is refused as well. */
                 assert_int_equal(open_path(split, s->directory, 1, NULL, NULL), LS_EDATA);
             }
             scratch_file(s, name, whole, n);
@@ -540,7 +542,8 @@ static void a_file_cut_at_any_byte_never_opens(void **state)
     }
 }
 
-/* Whatever bytes stand in the file, opening it neither crashes nor hangs. */
+/* Each bit of a compressed file is flipped in turn. Opening the file then fails, or returns the
+ * right rows. */
 static void a_file_with_any_byte_changed_is_harmless(void **state)
 {
     scratch *s = *state;
@@ -555,7 +558,8 @@ static void a_file_with_any_byte_changed_is_harmless(void **state)
             gz[at] ^= (uint8_t)(1 << bit);
             scratch_file(s, name, gz, n);
             if (open_path(split, s->directory, 0, NULL, NULL) == LS_OK) {
-                has_good_content(split, TRAIN); /* only the header's time and system bytes */
+                /* the flipped bit is in the time or the system byte of gzip's header */
+                has_good_content(split, TRAIN);
                 close_both(split);
             }
             gz[at] ^= (uint8_t)(1 << bit);
@@ -581,7 +585,8 @@ static void a_limit_beyond_the_rows_is_refused(void **state)
 /* ---- the host ---- */
 
 typedef struct recorder {
-    ration left; /* first: what ration_alloc is given */
+    /* must be the first field, because ration_alloc gets the address of the recorder */
+    ration left;
     int lines;
     char line[4][512];
 } recorder;
@@ -647,7 +652,8 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
-/* Both splits are read at the same time. */
+/* The two splits are read at the same time, but an error of the training split is always the one
+ * that is reported. */
 static void of_two_damaged_splits_the_training_split_is_told(void **state)
 {
     scratch *s = *state;
@@ -665,7 +671,7 @@ static void of_two_damaged_splits_the_training_split_is_told(void **state)
     }
 }
 
-/* The file is so long that another thread hashes it; then it is truncated. */
+/* The file is so long that another thread hashes it. At the end the file is truncated. */
 static void a_long_file_has_the_hash_of_its_bytes(void **state)
 {
     enum { LONG_SIDE = 256, ROWS = 300, BYTES = 16 + ROWS * LONG_SIDE * LONG_SIDE };
@@ -689,8 +695,8 @@ static void a_long_file_has_the_hash_of_its_bytes(void **state)
     put32(label, 0x0801);
     put32(label + 4, ROWS);
     scratch_file(s, file_names[1], label, sizeof label);
-    /* The test images are smaller. The training split is checked first, and its hash is known by
-     * then. */
+    /* The test images have another size than the training images, so opening fails after both
+     * splits were read and hashed. */
     const ls_dataset_spec spec = {.name = "mnist", .path = s->directory};
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, file_names[2]));
@@ -711,8 +717,8 @@ static void a_long_file_has_the_hash_of_its_bytes(void **state)
     free(bytes);
 }
 
-/* The content of the images' file does not matter then, and it may even be damaged. With held-out
- * rows it does. */
+/* With labels_only, the file of images is not read, so damage in it has no effect. If rows are held
+ * out, the file is read. */
 static void training_images_that_nobody_asks_for_are_not_read(void **state)
 {
     scratch *s = *state;

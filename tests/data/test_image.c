@@ -97,7 +97,7 @@ static png_bytes make_png(int width, int height, int type, const void *rows, siz
     return png_make((uint32_t)width, (uint32_t)height, 8, type, 0, rows, count, palette);
 }
 
-/* The same six pixels with each filter: 10 20 40 / 15 30 60. */
+/* The rows 10 20 40 and 15 30 60, encoded with each of the five filters. */
 static void every_png_filter_is_undone(void **state)
 {
     (void)state;
@@ -171,8 +171,8 @@ static void give_back(void *user, void *memory)
     free(memory);
 }
 
-/* A header of 16384×16384 pixels without any pixels after it: a gigabyte, which must not be
- * allocated. */
+/* The header says 16384×16384 pixels, and no pixels follow. Memory for them (a gigabyte) must not
+ * be allocated. */
 static void a_png_of_another_size_is_refused_before_it_is_decoded(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void a_palette_that_lacks_a_colour_is_refused(void **state)
     assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_EDATA);
 }
 
-/* Its own transparency is ignored. */
+/* The transparency of the palette's colours is ignored. */
 static void a_palette_with_transparent_colours_is_read(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void a_palette_with_transparent_colours_is_read(void **state)
     assert_memory_equal(out, "ABBBBAabbbbaxyyyyx", 18);
 }
 
-/* Whatever was changed in a PNG file, its checksums notice. */
+/* PNG's checksums detect each change. */
 static void every_cut_and_every_flipped_bit_of_a_png_is_refused(void **state)
 {
     (void)state;
@@ -234,7 +234,8 @@ static void every_cut_and_every_flipped_bit_of_a_png_is_refused(void **state)
     }
 }
 
-/* A text, a profile, a time: what is not needed for the pixels. */
+/* Damage in a chunk that is not needed for the pixels, such as a text or a colour profile, is
+ * ignored. */
 static void a_chunk_that_no_pixel_needs_may_be_damaged(void **state)
 {
     (void)state;
@@ -246,7 +247,8 @@ static void a_chunk_that_no_pixel_needs_may_be_damaged(void **state)
         png_bytes q = {.count = 0};
         png_put(&q, p.bytes, at);
         png_put_chunk(&q, form & 2 ? "iCCP" : "tEXt", "Title\0words", 11);
-        q.bytes[q.count - 1] ^= form & 4 ? 0 : 1; /* no profile begins so, whatever its checksum */
+        /* no valid profile begins with these bytes, even with the right checksum */
+        q.bytes[q.count - 1] ^= form & 4 ? 0 : 1;
         png_put(&q, p.bytes + at, p.count - at);
         if (read_bytes(out, &grey_2x3, q.bytes, q.count, &err) != LS_OK)
             fail_msg("%d: %s", form, err.text);
@@ -292,18 +294,18 @@ static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
     (void)state;
     uint8_t out[4];
     ls_error err;
-    /* 6 × 2, of which the middle 2 × 2 stays as it is. */
+    /* An image of 6 × 2 is cut to its middle 2 × 2 pixels, which do not change. */
     const char wide[] = "P5 6 2 255\n"
                         "abPQcdefRSgh";
     write_file(wide, sizeof wide - 1);
     assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_memory_equal(out, "PQRS", 4);
-    /* One pixel of 2 × 2: triangles weigh all four alike. */
+    /* An image of 2 × 2 becomes one pixel, in which all four have the same weight. */
     const char four[] = "P5 2 2 255\n\x10\x20\x30\x50";
     write_file(four, sizeof four - 1);
     assert_int_equal(ls_image_fit(out, 1, 1, 1, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(out[0], (0x10 + 0x20 + 0x30 + 0x50) / 4);
-    /* Grown to 4 × 4, corners stay. */
+    /* Enlarged to 4 × 4, the image keeps its corners. */
     uint8_t grown[48];
     assert_int_equal(ls_image_fit(grown, 3, 4, 4, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(grown[0], 0x10);
@@ -312,7 +314,8 @@ static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
     assert_memory_equal(grown, grown + 32, 16);
 }
 
-/* One side's weights, as documented: triangles as wide as what they shrink. */
+/* Computes the weights of output `o` in one direction as image.h describes them, in the simplest
+ * way. */
 static int plain_weights(float *weight, int *first, int o, double from, double step, int size)
 {
     const double reach = step > 1 ? step : 1, middle = from + (o + 0.5) * step;

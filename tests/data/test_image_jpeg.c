@@ -13,7 +13,7 @@ static int shrinks_by(int w, int h, int wide, int high)
     return 1;
 }
 
-/* By libjpeg alone, at 1/by. */
+/* Decodes a JPEG at 1/by of its size, with libjpeg alone. */
 static void decode_plainly(uint8_t *out, int *w, int *h, const unsigned char *bytes, size_t count,
                            int by)
 {
@@ -76,8 +76,9 @@ static uint8_t slope(int x, int y, int k)
     return (uint8_t)(x + y / 4);
 }
 
-/* A slope remains in its place, whatever the size of the last block: half a pixel would be 4 of
- * 255. */
+/* A brightness that rises linearly has the same values after scaling, for each size of the last
+ * JPEG block. A shift by half a pixel of the image that is decoded at an eighth changes the values
+ * by 4 of 255. */
 static void what_is_decoded_smaller_stays_in_its_place(void **state)
 {
     (void)state;
@@ -97,7 +98,7 @@ static void what_is_decoded_smaller_stays_in_its_place(void **state)
     }
 }
 
-/* Also below what is cut out of it. */
+/* Truncation is also an error if it affects only lines below the part of the image that is used. */
 static void every_cut_of_a_jpeg_that_is_scaled_is_refused(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void every_cut_of_a_jpeg_is_refused(void **state)
     }
 }
 
-/* The segment FF `marker` taken out. */
+/* Removes the segments with the marker FF `marker`, and returns the new size. */
 static size_t without(unsigned char *bytes, size_t count, int marker)
 {
     for (size_t i = 2; i + 4 < count && bytes[i] == 0xFF && bytes[i + 1] != 0xDA;) {
@@ -165,7 +166,7 @@ static size_t without(unsigned char *bytes, size_t count, int marker)
     return count;
 }
 
-/* 200 images, so that the decoder is made anew on the way. */
+/* Decodes 200 images, so that the decoder is also created anew (MOST_TABLES). */
 static void tables_of_one_jpeg_are_not_those_of_the_next(void **state)
 {
     (void)state;
@@ -192,7 +193,8 @@ static void tables_of_one_jpeg_are_not_those_of_the_next(void **state)
     }
 }
 
-/* The one table of a grey image, 16 bits an element and the same in all. */
+/* Replaces the quantiser table of a grey image by one with 16-bit elements that all have the value
+ * `value`. Returns the new size. */
 static size_t with_quantiser(unsigned char *bytes, size_t count, int value)
 {
     size_t i = 2;
@@ -201,7 +203,7 @@ static size_t with_quantiser(unsigned char *bytes, size_t count, int value)
     assert_int_equal(bytes[i + 3], 67);
     memmove(bytes + i + 133, bytes + i + 69, count - i - 69);
     bytes[i + 3] = 131;
-    bytes[i + 4] = 0x10; /* table 0 */
+    bytes[i + 4] = 0x10; /* 16-bit elements, table 0 */
     for (int k = 0; k < 64; k++) {
         bytes[i + 5 + 2 * k] = (unsigned char)(value >> 8);
         bytes[i + 6 + 2 * k] = (unsigned char)value;
@@ -228,7 +230,7 @@ static void any_quantiser_but_zeros_is_one(void **state)
     }
 }
 
-/* 65000 × 65000 in a few hundred bytes. */
+/* The header of a file of a few hundred bytes says 65000 × 65000 pixels. */
 static void a_jpeg_that_promises_too_much_is_refused(void **state)
 {
     (void)state;

@@ -27,7 +27,8 @@ static void other_kinds_of_images_are_named(void **state)
     }
 }
 
-/* A header of 40 bytes, then what there is of a palette, masks and rows. */
+/* Creates a BMP file: a header of 40 bytes, then a palette or masks if there are any, then the
+ * rows. */
 static size_t make_bmp(uint8_t out[256], int width, int height, int bits, int packing,
                        const void *rest, size_t count)
 {
@@ -66,10 +67,10 @@ static void bmp_of_each_depth_is_read(void **state)
         size_t count = make_bmp(file, 3, forms[i].height, forms[i].bits, forms[i].packing,
                                 forms[i].rest, forms[i].count);
         if (forms[i].bits <= 8)
-            file[46] = 6; /* colours of the palette */
+            file[46] = 6; /* number of colours in the palette */
         if (read_bytes(out, &colour_2x3, file, count, &err) != LS_OK)
             fail_msg("%zu: %s", i, err.text);
-        /* the palette's first three are the row below */
+        /* the first three colours of the palette are those of the lower row */
         assert_memory_equal(out, i == 3 ? "aAxbBy" : "abcdef", i == 3 ? 0 : 6);
         if (i != 3)
             assert_memory_equal(out, "abcdefABCDEFxyzuvw", 18);
@@ -84,7 +85,7 @@ static void bmp_of_each_depth_is_read(void **state)
 }
 
 #ifdef LOCKSTEP_WITH_WEBP
-/* 3 × 2 pixels without a loss, by libwebp: red, green, blue above black, grey, white. */
+/* A lossless WebP file of libwebp with 3 × 2 pixels: red, green, blue above black, grey, white. */
 static const uint8_t six_pixels[] = {
     0x52, 0x49, 0x46, 0x46, 0x3a, 0x00, 0x00, 0x00, 0x57, 0x45, 0x42, 0x50, 0x56, 0x50,
     0x38, 0x4c, 0x2d, 0x00, 0x00, 0x00, 0x2f, 0x02, 0x40, 0x00, 0x00, 0x2f, 0x20, 0x10,

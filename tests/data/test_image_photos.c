@@ -1,7 +1,8 @@
 /* Tests JPEG files as cameras and print programs write them. */
 #include "data/image_jpegs.h"
 
-/* Inserts `more` after the first two bytes, the marker of the beginning. */
+/* Inserts the `length` bytes at `more` after the first two bytes, the start marker. Returns the new
+ * size. */
 static size_t with_segment(unsigned char **bytes, size_t count, const void *more, size_t length)
 {
     unsigned char *out = malloc(count + length);
@@ -14,7 +15,7 @@ static size_t with_segment(unsigned char **bytes, size_t count, const void *more
     return count + length;
 }
 
-/* EXIF that says how the camera was held, in either order of bytes. */
+/* Segments with EXIF data of orientation `n`, little-endian and big-endian. */
 #define EXIF(n)                                                                                    \
     "\xFF\xE1\0\x22"                                                                               \
     "Exif\0\0"                                                                                     \
@@ -24,14 +25,15 @@ static size_t with_segment(unsigned char **bytes, size_t count, const void *more
     "Exif\0\0"                                                                                     \
     "MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0" n "\0\0\0\0\0\0"
 
-/* Quarters of an image: each of its own brightness. */
+/* Returns the pixels of an image whose four quarters differ in brightness. */
 static uint8_t quarters(int x, int y, int k)
 {
     (void)k;
     return (uint8_t)((x < 32 ? 40 : 100) + (y < 16 ? 0 : 120));
 }
 
-/* Checks the corners, from the top left to the bottom right. */
+/* Checks the brightness of the four corners: top left, top right, bottom left, bottom right.
+ * `corners` names the quarters of the original image, a to d. */
 static void check_corners(const uint8_t *pixel, int high, int wide, const char *corners)
 {
     const int place[4] = {0, wide - 1, (high - 1) * wide, high * wide - 1};
@@ -43,7 +45,7 @@ static void check_corners(const uint8_t *pixel, int high, int wide, const char *
     }
 }
 
-/* 64 × 32 pixels, a b above c d. */
+/* The image has 64 × 32 pixels; the quarters a and b are above c and d. */
 static void a_jpeg_is_turned_as_its_camera_was_held(void **state)
 {
     static const char *const corners[9] = {NULL,   "abcd", "badc", "dcba", "cdab",
@@ -72,7 +74,8 @@ static void a_jpeg_is_turned_as_its_camera_was_held(void **state)
         }
 }
 
-/* Whatever is said of it, the image is read. */
+/* An image with truncated EXIF data is read. It is rotated only if the orientation is in the part
+ * that exists. */
 static void exif_that_is_cut_or_lies_says_nothing(void **state)
 {
     (void)state;
@@ -96,7 +99,7 @@ static uint8_t inks(int x, int y, int k)
     return (uint8_t)(k == 3 ? 200 : x < 32 ? 255 - 80 * k : 40 * k);
 }
 
-/* Samples are stored inverted, for each ink and for black: with Adobe's marker and without. */
+/* CMYK samples are stored inverted (255 is no ink), with Adobe's marker and without. */
 static void the_four_colours_of_print_become_three(void **state)
 {
     (void)state;
@@ -139,7 +142,7 @@ static void the_four_colours_of_print_become_three(void **state)
     }
 }
 
-/* The place of the segment FF `marker`. */
+/* Returns the offset of the segment with the marker FF `marker`. */
 static size_t find(const unsigned char *bytes, int marker)
 {
     size_t i = 2;
@@ -148,7 +151,8 @@ static size_t find(const unsigned char *bytes, int marker)
     return i;
 }
 
-/* Whole images whose last bytes are missing, or whose header of the scan says what it need not. */
+/* Two kinds of images are read without an error: those that are complete except for the end marker,
+ * and those with an unusual value in a field of the scan header that has no meaning. */
 static void warnings_that_leave_every_pixel_are_no_damage(void **state)
 {
     (void)state;
@@ -160,10 +164,11 @@ static void warnings_that_leave_every_pixel_are_no_damage(void **state)
         write_file(bytes, count);
         assert_int_equal(ls_image_fit(want, 1, 8, 8, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
         if (form == 0)
-            bytes[find(bytes, 0xDA) + 8] = 0; /* the last coefficient, 63 */
+            bytes[find(bytes, 0xDA) + 8] = 0; /* index of the last coefficient, usually 63 */
         write_file(bytes, form == 0 ? count : count - 2);
         const int status = ls_image_fit(out, 1, 8, 8, AT_FDCWD, path, &kept, NULL, &err);
-        assert_int_equal(status, form == 2 ? LS_EDATA : LS_OK); /* more scans could be missing */
+        /* in a progressive image, further scans could be missing */
+        assert_int_equal(status, form == 2 ? LS_EDATA : LS_OK);
         if (status == LS_OK)
             assert_memory_equal(out, want, sizeof out);
         free(bytes);
@@ -192,7 +197,8 @@ static void what_libjpeg_does_not_read_is_not_called_damaged(void **state)
     }
 }
 
-/* Wider than any image that is decoded whole: no line of it is longer than a half of it. */
+/* The image is wider than the limit for images that are decoded at full size; it is decoded at a
+ * half. */
 static void a_very_large_jpeg_is_decoded_at_its_reduced_size(void **state)
 {
     struct jpeg_compress_struct c;

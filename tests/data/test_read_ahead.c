@@ -29,8 +29,9 @@ static uint8_t *some_bytes(void)
     return bytes;
 }
 
-/* Reads the file in steps; returns how it ended, and in *count the number of bytes. Writes to
- * `sha256` only after the last byte. */
+/* Reads the file in steps of `step` bytes and compares it with `bytes`. Returns the status of the
+ * last call, and sets *count to the number of bytes read. Sets `sha256` only if the whole file was
+ * read. */
 static int read_file(const char *path, const uint8_t *bytes, size_t step, size_t *count,
                      char sha256[LS_SHA256_HEX], ls_error *err)
 {
@@ -107,7 +108,7 @@ static void damage_is_reported_after_the_bytes_before_it(void **state)
     free(bytes);
 }
 
-/* A reader that is closed early waits for the other thread. */
+/* Closing a reader before the end of the file waits for the other thread. */
 static void a_reader_is_closed_at_any_place(void **state)
 {
     uint8_t *bytes = some_bytes(), page[4096];

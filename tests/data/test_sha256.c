@@ -41,7 +41,7 @@ static void pieces_give_the_digest_of_the_whole(void **state)
     ls_sha256_init(&hash);
     ls_sha256_update(&hash, bytes, sizeof bytes);
     ls_sha256_final(&hash, whole);
-    /* The context has started afresh. */
+    /* The context was initialised again by ls_sha256_final_hex. */
     for (size_t at = 0, n = 1; at < sizeof bytes; at += n, n = n * 2 + 1) {
         n = n < sizeof bytes - at ? n : sizeof bytes - at;
         ls_sha256_update(&hash, bytes + at, n);

@@ -13,10 +13,11 @@
 
 enum { ROWS = 600, TESTS = 5, WIDTH = 3, TARGETS = 2 };
 
-/* The rows that the callback returns. */
+/* Parameters of the callback that returns the rows. */
 typedef struct story {
     ls_data_source source;
-    int row, column, bad_target; /* a value, or a target, that is bad; row −1: none */
+    /* position of a value, or of a target, that is replaced by `bad`; row −1: none is */
+    int row, column, bad_target;
     double bad;
 } story;
 

@@ -38,7 +38,7 @@ static void pieces_cover_everything_once_in_order(void **state)
                 uint32_t count;
                 ls_split(sizes[s], parts, i, &first, &count);
                 assert_int_equal(first, next);
-                assert_true(count <= before); /* and by at most one */
+                assert_true(count <= before); /* and differs from the others by at most one */
                 assert_true(count == sizes[s] / parts || count == sizes[s] / parts + 1);
                 before = count;
                 next += count;
@@ -48,7 +48,7 @@ static void pieces_cover_everything_once_in_order(void **state)
     }
 }
 
-/* arange(20) as 4 × 5 onto two devices. */
+/* Divides the 4 × 5 matrix of the numbers 0 to 19 among two devices. */
 static void two_devices_get_two_rows_of_four_each(void **state)
 {
     (void)state;
@@ -85,7 +85,8 @@ static void shares_follow_capacity_and_none_is_empty(void **state)
 {
     (void)state;
     static const double capacity[] = {1, 3, 0.001, 4};
-    static const uint32_t expected[] = {2, 3, 1, 4}; /* 1 each, then 6 in 1 : 3 : 0 : 4 */
+    /* each gets one; the other 6 are divided as 1 : 3 : 0 : 4 */
+    static const uint32_t expected[] = {2, 3, 1, 4};
     uint32_t at = 0;
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t first, count;

@@ -43,7 +43,8 @@ static void it_says_that_it_is_synthetic(void **state)
     ls_dataset_close(test);
 }
 
-/* The same bytes on every machine: a change here changes everybody's results. */
+/* The bytes are the same on every machine and in every version, because a change of them changes
+ * the results of all users. */
 static void the_bytes_never_change(void **state)
 {
     (void)state;
@@ -85,7 +86,8 @@ static void the_seed_decides_and_the_limit_only_cuts(void **state)
     }
 }
 
-/* Learnable, but not trivial: the class whose mean image is nearest is mostly the right one. */
+/* The images can be learnt but are not trivial: the class whose mean image is nearest is right for
+ * most images, not for all. */
 static void nearest_class_mean_finds_most_labels(void **state)
 {
     (void)state;
@@ -158,7 +160,8 @@ static void an_unknown_name_gets_a_suggestion(void **state)
     ls_dataset_close(NULL);
 }
 
-/* The key is reported, so that the config's reader can tell its position. */
+/* spec.wrong becomes the config's key, so that the reader of the config can add the key's position
+ * to the message. */
 static void a_refusal_says_which_key_it_is_about(void **state)
 {
     (void)state;
@@ -220,7 +223,7 @@ static void rows_are_read_in_the_order_asked_for(void **state)
     ls_dataset_close(test);
 }
 
-/* NULL when every row was what it should be. */
+/* Thread that reads all rows. Returns NULL if all of them are right. */
 static void *read_everything(void *arg)
 {
     const ls_dataset *ds = arg;

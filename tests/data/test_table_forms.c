@@ -54,7 +54,7 @@ static void file_is(scratch *s, const char *name, ls_data_keys keys, uint32_t ro
     close_both(split);
 }
 
-/* Two rows and two columns of numbers beside the target. */
+/* Checks that the table `text` is read as two rows with two numbers each, a b and c d. */
 static void is(scratch *s, const char *text, ls_data_keys keys, float a, float b, float c, float d)
 {
     const float expected[] = {a, b, c, d};
@@ -80,7 +80,7 @@ static void separators_are_found_from_the_header(void **state)
     is(*state, "a|b|y\n1|2|u\n3|4|v\n", classes, 1, 2, 3, 4);
     is(*state, " a  b y\n1 2   u \n 3 4 v\n", classes, 1, 2, 3, 4);
     is(*state, "sep=;\r\na;b;y\r\n1;2;u\r\n3;4;v\r\n", classes, 1, 2, 3, 4);
-    /* The header has both: the rows tell. */
+    /* The header contains both separators; the rows below show which one separates fields. */
     is(*state, "a, in cm;b;y\n1;2;u\n3;4;v\n", classes, 1, 2, 3, 4);
     is(*state, "a;x,b;y,y\n1,2,u\n3,4,v\n", classes, 1, 2, 3, 4);
     is(*state, "\"a;x\",b,y\n1,2,u\n3,4,v\n", classes, 1, 2, 3, 4);
@@ -94,7 +94,7 @@ static void a_separator_that_cannot_be_told_is_refused_and_the_key_decides(void 
     ls_data_keys keys = classes;
     keys.separator = ",";
     scratch_file(*state, "t.csv", both, sizeof both - 1);
-    /* from the texts 1;2 and 3;4 */
+    /* with the separator comma, the column "a;b" has the texts 1;2 and 3;4 */
     file_is(*state, "t.csv", keys, 2, 2, (const float[]){1, 0, 0, 1});
     keys = filled;
     keys.target.text = "b,y";
@@ -112,7 +112,8 @@ static void decimal_commas_are_read_column_by_column(void **state)
     is(*state, "a,b,y\n\"1,5\",2,u\n\"3,25\",4,v\n", classes, 1.5f, 2, 3.25f, 4);
     is(*state, "a,b,y\n\" 1.5 \",\" NA\",u\n3,4,v\n", filled, 1.5f, 4, 3, 4);
     is(*state, "a;b;y\n1.234,5;2;u\n12.345.678,9;4;v\n", classes, 1234.5f, 2, 12345678.9f, 4);
-    /* The second number decides what the first one left open: the table is read once more. */
+    /* The first number can be read in two ways; the second number shows the decimal separator, and
+     * the table is read once more. */
     is(*state, "a;b;y\n1,234;2;u\n5,5;4;v\n", classes, 1.234f, 2, 5.5f, 4);
     is(*state, "a;b;y\n1.234;2;u\n5,5;4;v\n", classes, 1234, 2, 5.5f, 4);
     is(*state, "a;b;y\n1,234;2;u\n1,234.5;4;v\n", classes, 1234, 2, 1234.5f, 4);
@@ -125,7 +126,8 @@ static void a_number_that_can_be_read_both_ways_is_refused_and_the_key_decides(v
     refuses(*state, both, classes,
             "t.csv:2: column \"a\": \"1,234\" may be a decimal fraction, or have a separator of "
             "thousands; set data.decimal");
-    /* Another column has decimal commas: then a point may divide thousands. */
+    /* A decimal comma in another column does not decide whether the point in 1.234 separates
+     * thousands. */
     refuses(*state, "a;b;y\n1.234;2,5;u\n5;4;v\n", classes, "set data.decimal");
     ls_data_keys keys = classes;
     keys.decimal = LS_DECIMAL_COMMA;
@@ -338,7 +340,7 @@ static void numbers_and_lists_name_columns(void **state)
     scratch_file(*state, "t.csv", text, sizeof text - 1);
     file_is(*state, "t.csv", keys, 2, 2, (const float[]){1, 0, 0, 1});
     keys.drop.list = NULL;
-    keys.drop.text = "a, b"; /* a name in which there is a comma */
+    keys.drop.text = "a, b"; /* one name that contains a comma */
     file_is(*state, "t.csv", keys, 2, 3, (const float[]){1, 1, 0, 3, 0, 1});
     keys.target.list = wrong;
     refuses(*state, text, keys,
@@ -364,7 +366,7 @@ static void equal_numbers_are_one_label(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(ls_dataset_resident(split[0]).labels[i], label[i]);
     close_both(split);
-    /* Ids that a double does not keep apart are texts. */
+    /* Ids that become the same double are compared as texts. */
     static const char ids[] = "a,y\n1,100000000000000000001\n2,100000000000000000002\n";
     scratch_file(*state, "t.csv", ids, sizeof ids - 1);
     assert_int_equal(open_file(*state, "t.csv", classes, split, NULL, &err), LS_OK);
@@ -460,8 +462,8 @@ static void new_rows_are_read_in_the_same_forms(void **state)
     close_both(split);
 }
 
-/* Fields at every place relative to the end of the window: rows of 1 to 40 bytes, some hundred KiB
- * of them. */
+/* Rows of different lengths, a few hundred KiB in all, so that the chunks in which the file is read
+ * end at every position within a field. */
 static void fields_are_whole_wherever_a_chunk_ends(void **state)
 {
     enum { ROWS = 12000 };

@@ -9,7 +9,7 @@
     model = lockstep.Model.open("model.safetensors")
     model.predict(images)                 # probabilities, (n, classes)
 
-Nothing of Python runs while a step is computed: rows are copied once, when the trainer is opened.
+No Python code runs while a step is computed. The rows of `data` are copied once, when the trainer is opened.
 """
 import ctypes as _c
 import json as _json
@@ -35,8 +35,9 @@ def _bytes(path):
 
 
 def _rows(x, what="x"):
-    """As the library takes them: contiguous, uint8 or float32, (n, channels, height, width). Only uint8 is
-    bytes, which are divided by 255; bool is 0 and 1, and numbers of any other type are what they are."""
+    """Converts rows to the form that the library reads: a contiguous array (n, channels, height, width) of uint8
+    or float32. Only uint8 values are divided by 255. bool becomes 0.0 and 1.0; numbers of other types keep their
+    values."""
     x = _np.asarray(x)
     if x.dtype.kind not in "biuf":
         raise ValueError(f"{what}: expected numbers, found {x.dtype}")
@@ -49,21 +50,21 @@ def _rows(x, what="x"):
 
 
 def _with_sides(x):
-    """(n, features), (n, height, width) or (n, channels, height, width) → the last of these."""
+    """Reshapes (n, features), (n, height, width) or (n, channels, height, width) to (n, channels, height, width)."""
     return x if x.ndim == 4 else x.reshape(len(x), *_sides(x.shape[1:]))
 
 
 def _address(a):
-    """Of an array's first number; `a.ctypes` makes an object with more than that."""
+    """Returns the address of an array's first number. It is faster than `a.ctypes`, which creates an object."""
     return a.__array_interface__["data"][0]
 
 
-# What arrays of rows are called in .npz files, as the library looks for them.
+# The names by which the library finds the array of rows in an .npz file.
 _ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
 
 
 def _sides(shape):
-    """(channels, height, width) of a row of shape (features,), (height, width) or these."""
+    """Returns the shape (channels, height, width) of a row of shape (features,), (height, width) or that shape."""
     shape = tuple(shape) if _np.iterable(shape) else (shape,)
     if not 1 <= len(shape) <= 3:
         raise ValueError(f"shape: expected (features,), (height, width) or (channels, height, width), found {shape}")
@@ -71,7 +72,8 @@ def _sides(shape):
 
 
 def _targets(y, n, what="y"):
-    """Classes, int32 (n,), or numbers, float32 (n, targets). Whole numbers, one a row, are classes."""
+    """Converts targets to classes, int32 (n,), or to numbers, float32 (n, targets). Integers, one for each row, are
+    classes."""
     y = _np.asarray(y)
     if y.dtype.kind not in "biuf" or y.ndim not in (1, 2) or len(y) != n or 0 in y.shape:
         raise ValueError(f"{what}: expected {n} integers, one class for each row, or numbers (n, targets), "
@@ -87,12 +89,13 @@ def _targets(y, n, what="y"):
 
 
 def _like(y):
-    """What of targets must be alike: their type, and how many a row has."""
+    """Returns the properties that training and test targets must share: type, and number of targets of a row."""
     return y.dtype, y.shape[1:]
 
 
 class _Arrays:
-    """A data source over arrays, or of a shape alone, whose rows come with each step."""
+    """A data source (ls_data_source) whose rows are in arrays, or one that has only a shape, for rows that the user
+    passes to each step."""
 
     def __init__(self, data, test, shape, classes, targets, dtype):
         self.sets, self.failed = [], None
@@ -123,7 +126,8 @@ class _Arrays:
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 
     def _read(self, user, test, rows, count, values, targets, error):
-        """What it raises, Ctrl-C too, would be lost in C: it is kept, and the reading ends."""
+        """The callback of the data source. C cannot pass on a Python exception, such as KeyboardInterrupt. So the
+        exception is stored in self.failed, and the callback returns an error."""
         try:
             return self._copy(test, rows, count, values, targets)
         except BaseException as failed:
@@ -154,7 +158,7 @@ class _Arrays:
 
 
 class Result:
-    """What a run came to: loss and accuracy on the test rows, steps, seconds, the weights' hash."""
+    """The result of a run: loss and accuracy on the test rows, number of steps, seconds, SHA-256 of the weights."""
 
     def __init__(self, r):
         self.epochs, self.steps = r.epochs, r.steps
@@ -171,22 +175,24 @@ class Result:
 
 
 class Model(_l.Handle):
-    """Weights to predict with, from a file (Model.open) or a trainer (Trainer.snapshot). Any thread."""
+    """A trained model for predictions, from a file (Model.open) or a trainer (Trainer.snapshot). Any thread may use
+    it."""
 
     def __init__(self):
         super().__init__("ls_snapshot_release")
         self._kept = {}
 
     def _once(self, what, look):
-        """What the library says of the model, which never changes: a prediction of one row would spend its time on it."""
-        self.handle  # raises an error where it is closed
+        """Returns `look()`, a property of the model that never changes. Stores it, because without the store the
+        prediction of one row takes much longer."""
+        self.handle  # raises an error if the model is closed
         if what not in self._kept:
             self._kept[what] = look()
         return self._kept[what]
 
     @classmethod
     def open(cls, path, device=None):
-        """Of a file that a run or `save` has written. `device`: "cpu:1" (the default), "cuda:0"."""
+        """Opens a file that a run or `save` has written. `device`: "cpu:1" (the default) or "cuda:0"."""
         self = cls()
         options = _l.model_options(size=_c.sizeof(_l.model_options),
                                    device=device.encode() if device else None)
@@ -206,7 +212,7 @@ class Model(_l.Handle):
 
     @property
     def shape(self):
-        """Of a row: (channels, height, width)."""
+        """The shape of a row: (channels, height, width)."""
         info = self._info()
         return info.channels, info.height, info.width
 
@@ -216,25 +222,26 @@ class Model(_l.Handle):
 
     @property
     def class_names(self):
-        """A name for each class; its number where it has none."""
+        """A list with the name of each class, or with its number as a text if it has no name."""
         names = (_l.lib().ls_model_class_name(self.handle, i)
                  for i in range(self._info().classes))
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
     @property
     def card(self):
-        """What the file says of the model, a dict: input, classes, class_names, preparation, recipe."""
+        """The description of the model in its file, a dict: input, classes, class_names, preparation, recipe."""
         card = _l.lib().ls_model_card(self.handle)
         return {} if card is None else _json.loads(card)
 
     @property
     def columns(self):
-        """The names of the columns that a model of a table reads; None where it reads arrays or images."""
+        """The names of the columns that the model reads; None if it was not trained on a table."""
         table = self._table()
         return None if table is None else [column["name"] for column in table]
 
     def _table(self):
-        """The columns of a table, with the `levels` of those of texts."""
+        """The columns that a model of a table reads, each a dict: "name" and, for a column of texts, "levels" (the
+        texts)."""
         return self._once("table", self._look_table)
 
     def _look_table(self):
@@ -244,7 +251,7 @@ class Model(_l.Handle):
             return preparation["columns"] if preparation["rows"] == "table" else None
         if not card.get("features"):
             return None
-        table = []  # a file of an earlier version names the column of each float
+        table = []  # a file of an earlier version has a list with the column of each float
         for feature in card["features"]:
             if not table or table[-1]["name"] != feature["column"]:
                 table.append({"name": feature["column"]})
@@ -253,7 +260,7 @@ class Model(_l.Handle):
         return table
 
     def _prepare(self, x):
-        """Rows as they are in the user's data, whatever they lie in → as ls_model_run takes them."""
+        """Converts the argument `x` of `predict` to an array for ls_model_run."""
         table = self._table()
         if table is None and _picture.are_several(x):
             return _picture.rows(self.handle, self.shape, x)
@@ -268,8 +275,9 @@ class Model(_l.Handle):
         return _rows(self._as_trained(_np.asarray(x), table))
 
     def _as_trained(self, x, table):
-        """Only uint8 is divided by 255: in its place other whole numbers that are bytes may stand, and it may stand
-        where the training's numbers were bool or unsigned, too, or those of a table."""
+        """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
+        of uint8 rows also accepts other integers from 0 to 255. A model of other numbers accepts uint8 only if it was
+        trained on bool, on unsigned integers or on a table."""
         if not self._info().floats:
             if x.dtype == _np.uint8:
                 return x
@@ -283,13 +291,14 @@ class Model(_l.Handle):
         return x.astype(_np.float32) if x.dtype.kind in "biuf" else x
 
     def _is_picture(self, x, table):
-        """Of a path, or of bytes, which are a picture's file."""
+        """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
         return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
 
     def _channels_first(self, x, shape):
-        """Rows with channels last, channels first: what fits both ways is as it was in training."""
+        """Moves the channels to the front if they are last. If a shape fits both orders, the order of the training
+        rows is assumed."""
         last = self._preparation().get("layout") == "channels_last"
         if x.shape[1:] == (*shape[1:], shape[0]) and (last or x.shape[1:] != shape):
             return _np.ascontiguousarray(_np.moveaxis(x, 3, 1))
@@ -311,15 +320,17 @@ class Model(_l.Handle):
                          "model reads it")
 
     def predict(self, x, logits=False):
-        """Rows as they are in the user's data → probabilities, or logits, (n, classes); of a model that learnt
-        numbers, these. What training did to a row is done here too.
+        """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
+        Returns probabilities (n, classes), or logits if `logits` is true. A model that learnt numbers returns numbers.
 
-        x    an array (n, …) of values as in training: uint8 for pixels, else numbers of any type; of a table, numbers
-             in the order of `columns`, NaN where one is missing. Or, of a table, what has names: a data frame, a list of
-             dicts, a dict of lists, or of values, which is one row; columns in any order, others are ignored.
-             Or the path of a .csv, an .npy or an .npz file; of a model of images the path of a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of
-             any size, or of a folder of them (`pictures` lists what is taken), or a picture's file as bytes, or a
-             list of these"""
+        x    one of these:
+             - an array (n, …) of values as in training: uint8 for pixels, else numbers of any type
+             - for a model of a table, an array of numbers in the order of `columns`, with NaN for a missing number
+             - for a model of a table, values with column names: a data frame, a list of dicts, a dict of lists, or
+               a dict of values, which is one row. Columns may be in any order; other columns are ignored
+             - the path of a .csv, .npy or .npz file
+             - for a model of images, the path of a picture of any size (JPEG, PNG, BMP, WebP, PGM, PPM), the path
+               of a folder of pictures (`pictures` lists them), the bytes of a picture's file, or a list of these"""
         info = self._info()
         x = self._channels_first(self._prepare(x), (info.channels, info.height, info.width))
         x = _with_sides(x)
@@ -330,18 +341,19 @@ class Model(_l.Handle):
         return out
 
     def save(self, path):
-        """As safetensors, under PyTorch's names."""
+        """Writes the weights as a safetensors file, under PyTorch's names."""
         _l.call("ls_snapshot_save", self.handle, _bytes(path))
 
     def weights(self):
-        """Name → array, as a PyTorch module's state_dict of the same layers."""
+        """Returns a dict from names to arrays, like the state_dict of a PyTorch module with the same layers."""
         with _tensors.scratch() as path:
             self.save(path)
             return _tensors.read(path)
 
 
 class _Bar:
-    """Draws a run's records, ten times a second. It is Python at every step: made only where it is wanted."""
+    """Draws the progress of a run, ten times a second. It runs Python code at each step, so it is created only on
+    request."""
 
     def __init__(self, stream):
         self.stream, self.epochs, self.steps = stream, 0, 0
@@ -382,10 +394,10 @@ class _Bar:
 
 
 class _Run:
-    """What one call of `fit` or `records` began."""
+    """The run that one call of `fit` or `records` has started."""
 
     def __init__(self):
-        self.done, self.alive, self.ended = _threading.Event(), False, None  # alive: it has a thread
+        self.done, self.alive, self.ended = _threading.Event(), False, None  # alive: the run has a thread
 
     def outcome(self):
         if isinstance(self.ended, BaseException):
@@ -396,18 +408,19 @@ class _Run:
 class Trainer(_l.Handle):
     """A training run.
 
-    config     a path of a JSON file, or such a document as a dict
-    data       (x, y): rows of numbers, (n, features), (n, height, width) or (n, channels, height, width), and
-               n classes or floats (n, targets); None: what the config names. uint8 is divided by 255; numbers
-               of other types are what they are
-    test       likewise, to evaluate on
-    shape      instead of data, (features,), (height, width) or (channels, height, width) of rows of `dtype`,
-               that come with `step`, with `classes` or `targets`
-    set        a dict of keys: {"optimizer.lr": 0.1, "epochs": 3}
-    resume     a run's directory, or "latest"
-    data_dirs  where the files of built-in data are looked for
-    step_rows  numbers of rows, besides the batch_size, that `step` will be given
-    inject     faults on purpose, to see what they do: ["worker=1,step=120,kind=fail"]
+    config     path of a config file (JSON), or the config as a dict
+    data       (x, y): x has rows of numbers, (n, features), (n, height, width) or (n, channels, height, width); y has
+               n classes or floats (n, targets). uint8 rows are divided by 255; numbers of other types keep their
+               values. None: the data that the config names
+    test       (x, y) like `data`: the rows on which the model is evaluated
+    shape      instead of `data`, for rows that are passed to `step`: the shape of a row, (features,), (height, width)
+               or (channels, height, width). The rows have the type `dtype`; their targets are `classes` classes or
+               `targets` numbers
+    set        values of keys that replace those in the config, a dict: {"optimizer.lr": 0.1, "epochs": 3}
+    resume     directory of a run to continue, or "latest"
+    data_dirs  directories in which the files of built-in data are looked for
+    step_rows  numbers of rows that `step` accepts in addition to batch_size
+    inject     faults to cause on purpose, for tests: ["worker=1,step=120,kind=fail"]
     """
 
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
@@ -455,8 +468,9 @@ class Trainer(_l.Handle):
             raise
 
     def _stop(self):
-        """Asks a run under way to end, under `_freeing`; → whether there is none, or it never began. Who waits
-        waits for `done`: Python 3.11 takes a thread for ended when Ctrl-C interrupts its `join`."""
+        """Asks the current run to end. Returns whether no run is in progress. The caller holds `_freeing`. To wait for
+        the end of a run, wait for `done` instead of joining the thread: if Ctrl-C interrupts `join`, Python 3.11
+        wrongly marks the thread as ended."""
         run = self._latest
         if not run.alive:
             run.done.set()
@@ -465,12 +479,13 @@ class Trainer(_l.Handle):
         return run.done.is_set()
 
     def close(self):
-        """Ends a run that is under way, and frees everything. From any thread: `fit` then returns there."""
+        """Ends a run that is in progress, and frees everything. Any thread may call it; `fit` then returns in the
+        thread that called `fit`."""
         while _os.getpid() == self._process:
             with self._freeing:
                 if self._stop():
                     return super().close()
-            try:  # a second Ctrl-C must not free what the run still uses
+            try:  # after a second Ctrl-C the run still uses the trainer, so keep waiting
                 self._latest.done.wait()
             except KeyboardInterrupt:
                 pass
@@ -478,7 +493,7 @@ class Trainer(_l.Handle):
     # ---- a whole run ----------------------------------------------------------------------------
 
     def _listen(self, each):
-        """`each` gets every record's text, on the run's thread."""
+        """Calls `each` with the text of each record, on the run's thread."""
         def record(user, text, length, error):
             each(_c.string_at(text, length))
             return 0
@@ -488,9 +503,10 @@ class Trainer(_l.Handle):
         _l.call("ls_trainer_add_sink", self.handle, sink, None)
 
     def _work(self, handle, save, run):
-        """On a thread of its own, so that Ctrl-C is heard; to the end, so that `close` frees nothing before."""
+        """The run's own thread; the caller's thread stays free to receive Ctrl-C. Sets run.done at its end; until
+        then `close` frees nothing."""
         with self._freeing:
-            if run.done.is_set():  # it was given up before there was a thread, and the handle may be no more
+            if run.done.is_set():  # the run was cancelled before this thread began; the handle can be closed
                 return
             run.alive = True
         try:
@@ -508,15 +524,16 @@ class Trainer(_l.Handle):
             run.done.set()
 
     def _begin(self, run, save):
-        with self._freeing:  # who closes the trainer now comes first, or finds a run to wait for
+        with self._freeing:  # a concurrent close() comes before this block, or finds the new run and waits for it
             thread = _threading.Thread(target=self._work, args=(self.handle, save, run))
             self._latest = run
             thread.start()
             run.alive = True
 
     def _stopped(self, run, why):
-        """Whatever a signal's handler raises leaves nothing running; Ctrl-C is an end like others. A run that
-        another call began goes on."""
+        """Handles the exception `why`, raised while the caller waited for `run`, for example by a signal's handler:
+        ends the run and waits for its end. A run that another call has started goes on. After Ctrl-C, returns
+        normally if the run has ended; raises any other exception again."""
         if self._latest is run:
             with self._freeing:
                 self._stop()
@@ -525,9 +542,10 @@ class Trainer(_l.Handle):
             raise why
 
     def fit(self, progress=None, save=None):
-        """Trains for the config's epochs, once; → Result. Ctrl-C ends the step under way, saves to `save`
-        where that is given, and returns; a config with a run_dir saves there by itself.
-        `progress`: a bar on stderr; by itself where that is a terminal."""
+        """Trains for the config's number of epochs, and returns a Result. Can be called once. Ctrl-C ends the run after
+        the current step; `fit` then returns. `save`: file to which the weights are saved at the end. If the config
+        has a run_dir, the run also saves its files there. `progress`: whether to draw a progress bar on stderr;
+        None: if stderr is a terminal."""
         if progress is None:
             progress = _sys.stderr.isatty()
         if progress:
@@ -542,8 +560,8 @@ class Trainer(_l.Handle):
         return run.outcome()
 
     def records(self, save=None):
-        """Trains as `fit` does, and yields each metrics record, a dict, as it comes. Leaving the loop
-        stops the run, and so does Ctrl-C; then `result` says that it was interrupted."""
+        """Trains as `fit` does, and yields each metrics record, a dict, when the run writes it. Leaving the loop or
+        Ctrl-C stops the run; then result.interrupted is true."""
         arrived, run = _queue.SimpleQueue(), _Run()
         self._listen(arrived.put)
         try:
@@ -559,7 +577,8 @@ class Trainer(_l.Handle):
 
     @property
     def handle(self):
-        """A run has the trainer to itself: only `close` is for another thread, and for a loop over records."""
+        """The handle of the trainer. During a run only `close` may be called, from another thread or from the loop over
+        `records`; all other functions raise an error here."""
         if not self._latest.done.is_set():
             raise RuntimeError("a run is under way; snapshots, steps and results are for before or after it")
         return super().handle
@@ -571,7 +590,8 @@ class Trainer(_l.Handle):
     # ---- step by step ---------------------------------------------------------------------------
 
     def step(self, x, y):
-        """One step on these rows, of a trainer with a `shape`; → its loss and accuracy."""
+        """Trains one step on these rows, and returns its loss and accuracy. The trainer must have been created with
+        `shape`."""
         x = _rows(x)
         y = _targets(y, len(x))
         if self._arrays is None:
@@ -583,29 +603,30 @@ class Trainer(_l.Handle):
         return out.loss, out.accuracy
 
     def evaluate(self):
-        """Mean loss and accuracy on the test rows."""
+        """Returns mean loss and accuracy on the test rows."""
         loss, accuracy = _c.c_double(), _c.c_double()
         _l.call("ls_trainer_evaluate", self.handle, _c.byref(loss), _c.byref(accuracy))
         return loss.value, accuracy.value
 
     def snapshot(self):
-        """The weights as they are now, as a Model."""
+        """Returns a Model with a copy of the current weights."""
         model = Model()
         _l.call("ls_trainer_snapshot", self.handle, _c.byref(model._handle))
         return model
 
     def predict(self, x, logits=False):
-        """As Model.predict, with the weights as they are now."""
+        """Does the same as Model.predict, with the current weights."""
         with self.snapshot() as model:
             return model.predict(x, logits)
 
     def save(self, path):
-        """Everything that training needs to go on, as one safetensors file; Model.open takes it too."""
+        """Writes everything that is needed to continue training to a safetensors file. Model.open accepts the file,
+        too."""
         _l.call("ls_trainer_save", self.handle, _bytes(path))
 
     def load(self, source):
-        """Goes on from such a file, or takes the weights of another, or of a dict of arrays by PyTorch's
-        names: `load(net.state_dict())`."""
+        """Continues from a file that `save` has written. If `source` is another safetensors file, or a dict of arrays
+        with PyTorch's names (`load(net.state_dict())`), loads only the weights."""
         if isinstance(source, (str, bytes, _os.PathLike)):
             _l.call("ls_trainer_load", self.handle, _bytes(source))
             return
@@ -614,6 +635,6 @@ class Trainer(_l.Handle):
             _l.call("ls_trainer_load", self.handle, _bytes(path))
 
     def weights(self):
-        """As Model.weights, as they are now."""
+        """Does the same as Model.weights, with the current weights."""
         with self.snapshot() as model:
             return model.weights()

@@ -1,8 +1,9 @@
 """liblockstep through ctypes: the structures of <lockstep/trainer.h>, <lockstep/model.h> and <lockstep/picture.h>,
-member by member.
+field by field.
 
-tests/python compares each with what the C compiler makes of the headers. A newer library may know of more
-members behind these: what it reads has its `size` in front, and what it writes into has room to spare.
+tests/python compares the offset of each field with that of the C compiler. A newer library can have more fields at the
+end of a structure. It finds the smaller size in the first field, `size`, of a structure that it reads. A structure that
+it writes has unused bytes (`_room`) at its end.
 """
 import ctypes as c
 import os
@@ -10,14 +11,14 @@ from pathlib import Path
 
 
 class Error(Exception):
-    """What the library says went wrong; `status` is its name, such as "LS_ECONFIG"."""
+    """An error of the library; `status` is the name of its status, such as "LS_ECONFIG"."""
 
     def __init__(self, status, text):
         super().__init__(text)
         self.status = status
 
 
-EIO = -4  # LS_EIO, for what a callback of Python raises
+EIO = -4  # LS_EIO, the status that a callback returns after a Python exception
 
 
 class c_error(c.Structure):
@@ -89,7 +90,7 @@ STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": r
               "ls_picture_options": picture_options}
 
 _P, _E = c.c_void_p, c.POINTER(c_error)
-_FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_error last
+_FUNCTIONS = {  # name: (result, arguments); the last argument of functions that return a status is a c_error
     "ls_status_name": (c.c_char_p, [c.c_int]),
     "ls_trainer_open": (c.c_int, [c.POINTER(_P), c.POINTER(trainer_options), _E]),
     "ls_trainer_run": (c.c_int, [_P, _E]),
@@ -130,7 +131,7 @@ _library = _picture_library = None
 
 
 def lib():
-    """The library, loaded when it is first needed."""
+    """Returns the library, which is loaded at the first call."""
     global _library
     if _library is None:
         _library = _load("liblockstep", _FUNCTIONS)
@@ -138,10 +139,10 @@ def lib():
 
 
 def _picture_lib():
-    """The library that reads pictures, loaded when it is first needed."""
+    """Returns the library that reads pictures, which is loaded at the first call."""
     global _picture_library
     if _picture_library is None:
-        lib()  # which it needs, and finds as it is loaded
+        lib()  # liblockstep_picture needs liblockstep, and finds it because it is loaded
         try:
             _picture_library = _load("liblockstep_picture", _PICTURE_FUNCTIONS)
         except OSError as why:
@@ -152,7 +153,7 @@ def _picture_lib():
 
 
 def call(name, *arguments):
-    """Calls a function that gives a status; raises Error with the library's message."""
+    """Calls a function that returns a status. If the call fails, raises Error with the library's message."""
     error = c_error()
     library = _picture_lib() if name in _PICTURE_FUNCTIONS else lib()
     status = getattr(library, name)(*arguments, c.byref(error))
@@ -165,7 +166,8 @@ def failure(status, text):
 
 
 class Handle:
-    """Owns what the library made; `with` closes it. A child process after fork must not use it."""
+    """Owns an object of the library; the end of a `with` block closes it. After fork, the child process must not use
+    it."""
 
     def __init__(self, close):
         self._handle, self._close, self._process = c.c_void_p(), close, os.getpid()
@@ -179,7 +181,7 @@ class Handle:
         return self._handle
 
     def close(self):
-        """Frees everything; may be called again."""
+        """Frees the object. Further calls have no effect."""
         handle, self._handle = self._handle, c.c_void_p()
         if handle and os.getpid() == self._process:
             getattr(lib(), self._close)(handle)
@@ -193,5 +195,5 @@ class Handle:
     def __del__(self):
         try:
             self.close()
-        except Exception:  # at the interpreter's end its modules may be gone
+        except Exception:  # at the interpreter's end, modules can be unloaded already
             pass

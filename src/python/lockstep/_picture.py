@@ -1,4 +1,4 @@
-"""Encoded pictures as rows of a model, by the library's own function: liblockstep_picture, beside liblockstep."""
+"""Converts encoded pictures to rows of a model, with the library liblockstep_picture."""
 import ctypes as _c
 import os as _os
 
@@ -7,12 +7,12 @@ import numpy as _np
 from . import _library as _l
 
 ENDS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".pgm", ".ppm", ".pnm", ".bmp", ".webp")
-IGNORED = ("__MACOSX", "@eaDir")  # what archives and file servers leave beside pictures
+IGNORED = ("__MACOSX", "@eaDir")  # folders that archives and file servers create
 
 
 def pictures(folder):
-    """The pictures in a folder, and in those in it, in the order in which `trainer predict` takes them: sorted by
-    their names' bytes, hidden ones left out."""
+    """Returns the paths of the pictures in a folder and its subfolders, without hidden files. They are sorted by the
+    bytes of their names, as `trainer predict` sorts them."""
     found = []
     for name in sorted(_os.listdir(folder), key=_os.fsencode):
         path = _os.path.join(folder, name)
@@ -38,7 +38,7 @@ def are_several(x):
 
 
 def _listed(x):
-    """Each picture, bytes or a path: what is in a folder takes the folder's place."""
+    """Returns the list `x` of pictures (bytes or paths), with each folder replaced by the pictures in it."""
     every = []
     for one in x:
         if _is_bytes(one) or not _os.path.isdir(one):
@@ -52,7 +52,7 @@ def _listed(x):
 
 
 def _contents(one, number):
-    """A name for messages, and the file's bytes."""
+    """Returns a name for messages, and the bytes of the file."""
     if _is_bytes(one):
         return f"picture {number}", bytes(one)
     path = _os.fspath(one)
@@ -63,7 +63,8 @@ def _contents(one, number):
 
 
 def rows(handle, shape, x):
-    """Paths of pictures, folders of them, bytes of files → rows for ls_model_run, uint8 (n, channels, height, width)."""
+    """Converts pictures (paths of files or folders, or bytes of files) to rows for ls_model_run: uint8 (n, channels,
+    height, width)."""
     every = _listed(x)
     out = _np.empty((len(every), *shape), _np.uint8)
     for i, one in enumerate(every):

@@ -1,4 +1,4 @@
-"""Rows of a table as a user has them: by the names of their columns, for the library to prepare."""
+"""Converts a user's rows of a table, whose columns have names, to rows that the library has prepared."""
 import ctypes as _c
 import datetime as _datetime
 import numbers as _numbers
@@ -14,9 +14,9 @@ _NO_UTF8 = _re.compile("[\udc80-\udcff]")
 
 
 def read(path, columns):
-    """The fields of a CSV file, as the library reads one: commas, quotes as in RFC 4180, names in the first line, and
-    U+FFFD for each byte that is no UTF-8. → name → list of texts, in the order of the file. `columns`: those that are
-    wanted, each of which is there once."""
+    """Reads a CSV file as the library does: with commas, quotes as in RFC 4180, the columns' names in the first line,
+    and U+FFFD for each byte that is invalid UTF-8. Returns a dict from each column's name to its list of texts, in the
+    order of the file. `columns`: names that must occur only once in the header."""
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         text = _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", file.read())
     if "\0" in text:
@@ -50,9 +50,10 @@ def read(path, columns):
 
 
 def of(x, columns):
-    """Name → values, of whatever has names: a data frame, a dict of values or of columns, a list of dicts; or of
-    rows of mixed values, in the order of the model's columns. None: it is none of these."""
-    if hasattr(x, "columns") and not isinstance(x, type):  # pandas, polars and their like
+    """Returns a dict from column names to lists of values. `x` is a data frame, a dict of values or of columns, a list
+    of dicts, or rows of mixed values in the order of `columns`, the model's columns. Returns None if `x` is none of
+    these."""
+    if hasattr(x, "columns") and not isinstance(x, type):  # pandas, polars and similar
         return {name: x[name] for name in x.columns if name in columns}
     if hasattr(x, "keys"):
         named = {name: x[name] for name in x.keys() if name in columns}
@@ -77,13 +78,13 @@ def of(x, columns):
 
 
 def _numbers_of(values):
-    """As floats where they are numbers and nothing else, NaN where one is missing; else None."""
+    """Returns the values as floats if all of them are numbers, else None. NaN is a missing number."""
     values = _np.asarray(values)
     return values.astype(_np.float32) if values.dtype.kind in "biuf" else None
 
 
 def _value(value):
-    """As a text, or a number; nothing, NaN of whatever kind, is a missing number."""
+    """Converts a value to a text or a float. None and every kind of NaN become NaN, a missing number."""
     if isinstance(value, (bool, _np.bool_, str, bytes)):
         return value.decode() if isinstance(value, bytes) else str(value)
     if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
@@ -94,12 +95,13 @@ def _value(value):
 
 
 def _bit(value):
-    """True and False are 1 and 0 where a model has learnt numbers."""
+    """Converts True and False to 1.0 and 0.0, for a column of numbers."""
     return float(value) if isinstance(value, (bool, _np.bool_)) else value
 
 
 def rows(handle, named, table):
-    """Columns by name → rows for ls_model_run, float32 (n, features). `table`: the card's columns."""
+    """Converts columns (a dict from names to values) to rows for ls_model_run, float32 (n, features). `table`: the
+    columns in the model's card (its description)."""
     for column in table:
         if column["name"] not in named:
             raise ValueError(f"column \"{column['name']}\" is missing; the model reads "

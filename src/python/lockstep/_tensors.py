@@ -1,4 +1,4 @@
-"""Weights as arrays: safetensors, read and written with NumPy alone."""
+"""Reads and writes weights as safetensors files, with NumPy alone."""
 import contextlib
 import json
 import os
@@ -12,8 +12,8 @@ TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U64": "<u8", "
 
 @contextlib.contextmanager
 def scratch():
-    """A file's name in a directory that goes away."""
-    import tempfile  # not when the package is imported: it would take longer than all of that
+    """Yields the name of a file in a temporary directory, which is removed afterwards."""
+    import tempfile  # imported here because this import takes longer than that of the whole package
     with tempfile.TemporaryDirectory() as folder:
         yield os.path.join(folder, "weights.safetensors")
 
@@ -28,7 +28,7 @@ def read(path):
 
 
 def _native(a):
-    """The numbers of an array in the file's order of bytes."""
+    """Converts an array to the byte order of the file, little-endian."""
     return a.astype(a.dtype.newbyteorder("<"), copy=False) if a.dtype.kind in "iuf" else a
 
 
