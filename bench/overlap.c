@@ -273,7 +273,7 @@ static summary against_threads(const cell *c)
     return middle_of(v, c->rounds);
 }
 
-/* Computes by how much merging makes a step longer. While a GPU merges, no host
+/* For cells on a GPU: computes by how much merging makes a step longer. While a GPU merges, no host
  * thread waits, so waiting times do not show this. The function subtracts, round by round, the time
  * of a step in the cell without merging from the time of a step in this cell. The result is −1 if
  * the cell without merging was not measured. */
