@@ -3,15 +3,16 @@
 
     python3 bench/data.py --build build/release [--images 60000] [--rounds 5]
 
-- packing folders of JPEGs (made from Fashion-MNIST: grey, 28 × 28; in colours, of three sizes, and
-   a tenth as many of 224 × 224, both shrunk to 28 × 28) on all cores, compared with the decoder
-   alone, `make_jpegs --decode`: as many threads as there are CPUs, each with one decoder of
-   libjpeg-turbo, read and decode the same files and do nothing else;
-- training from the packed file's mapping, compared with the same rows in memory, in turns; - the
-time from ls_model_open to the first prediction, and the rate of 1, 2 and 8 predicting
-   threads (bench_model).
+- Packing folders of JPEGs on all cores. There are three folders, made from Fashion-MNIST: grey images
+   of 28 × 28 pixels; images in colour of three sizes; and a tenth as many images of 224 × 224. The
+   last two are shrunk to 28 × 28. The lower bound is the decoder alone, `make_jpegs --decode`: as
+   many threads as there are CPUs, each with one decoder of libjpeg-turbo, read and decode the same
+   files and do nothing else.
+- Training from the packed file, which is memory-mapped, compared with the same rows in memory.
+- The time from ls_model_open to the first prediction, and the rate of 1, 2 and 8 predicting threads
+   (bench_model).
 
-Measures in turns and prints the median of each. Needs NumPy and an otherwise idle machine.
+The programs take turns. Prints the median of each. Needs NumPy and an otherwise idle machine.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 
 Each host is a network namespace of this machine. The merge is compared with MPI_Allreduce of the
 same MPI, at 100 Mb/s, at 1 Gb/s (a token bucket of the kernel at each end) and without a limit.
-Prints a table; then the steps a second of LeNet and ResNet-18 over the built-in engine, and the
-speed of one host with and without the plugin loaded, both with the program in the repository's
-root. tests/cluster/hosts.py --bytes measures the bytes. Needs root, iproute2 and Open MPI; without
-them it says so (77).
+Prints a table of the merges. Then prints the steps per second of LeNet and ResNet-18 over TCP, and
+the rate of one host with and without the MPI plugin loaded; these two use the program in the
+repository's root. tests/cluster/hosts.py --bytes measures the bytes. Needs root, iproute2 and Open MPI; without
+them it prints what is missing and exits with 77.
 """
 
 import argparse

@@ -3,12 +3,12 @@
 
     python3 bench/ladder.py --python VENV/bin/python [--trainer ./trainer] [--quick] [90 92 93]
 
-Each rung is a config, examples/ladder/<percent>.json, whose name is its target. A run trains by its config and
-ends with the first evaluation that reaches the target. Its time is the training time up to there; the start, the
-compilation of the network and the evaluations, one after each epoch, do not count on either side. PyTorch trains
-the same network by the same recipe (peers/ladder_torch.py), in the fastest of four forms: eager or compiled,
-channels last or not. Lockstep and PyTorch take turns, a seed each. CPU time is counted from the end of the start
-and includes the evaluations.
+There is one config for each target, examples/ladder/<percent>.json. A run trains with this config and
+ends with the first evaluation that reaches the target accuracy. Its time is the training time before this evaluation;
+for both programs the start, the compilation of the network and the evaluations, one after each epoch, do not count.
+PyTorch trains the same network by the same recipe (peers/ladder_torch.py), in the fastest of four forms: eager or
+compiled, channels last or not. Lockstep and PyTorch take turns: each trains with one seed, then with the next. CPU time
+is counted from the end of the start and includes the evaluations.
 """
 
 import argparse

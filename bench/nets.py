@@ -4,10 +4,11 @@
     python3 bench/nets.py nets|batches --python VENV/bin/python \\
         --rounds-program build/…/trainer_rounds
 
-Lockstep trains with the default configuration on two CPUs. PyTorch runs eager and compiled,
-channels last or not, as one process with 2 threads and as two with 1. Both sides run with AVX-512,
-if the CPU has it, and limited to AVX2. A form that is far slower in its first rounds is dropped.
-Rounds are taken in turns; ratios are computed round by round, to the form with the best median.
+Lockstep trains with the default configuration on two CPUs. A *form* of PyTorch is eager or compiled,
+channels last or not, and one process with 2 threads or two processes with 1 thread. Both programs run
+with AVX-512, if the CPU has it, and limited to AVX2. A form that is far slower than the best one in
+its first rounds is dropped. A round measures Lockstep and each form once. Ratios are computed round
+by round, to the form with the best median.
 """
 
 import argparse

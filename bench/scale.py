@@ -4,10 +4,11 @@
     python3 bench/scale.py --rounds-program build/release/bench/trainer_rounds \\
         --allreduce bench/out/allreduce.json --json bench/out/scale.json --picture bench/scale.svg
 
-Fitted: computing, from one worker's LeNet and ResNet-18 at several batch sizes; merging, from
-bench_allreduce between two workers; the slowdown of workers when all compute, from one batch size.
-All other measurements of two workers are then predicted and compared. Predictions for more devices
-and other links assume the links in LINKS, which were not measured.
+The model is fitted to three kinds of measurements: the time of computing, with one worker that trains
+LeNet and ResNet-18 at several batch sizes; the time of merging, with bench_allreduce between two
+workers; and how much slower a worker computes while the other one computes, at one batch size. Then
+the model predicts all other measurements of two workers, and the script prints how far off it is.
+Predictions for more devices use the bandwidths and latencies in LINKS, which were not measured.
 """
 
 import argparse

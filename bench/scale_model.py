@@ -1,7 +1,8 @@
 """The cost model of bench/scale.py: the time of a step on n devices.
 
-Bytes over a link take alpha + bytes/beta. Computing takes c0 + c1·rows on each device; c0 is the
-cost of a step of no rows. Every quantity that was not measured is a named parameter.
+A message over a link takes alpha + bytes/beta. Computing takes c0 + c1·rows on each device; c0 is the
+time that a step takes independently of its rows. Every quantity that was not measured is a named
+parameter.
 """
 
 from dataclasses import dataclass

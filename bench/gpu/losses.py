@@ -6,13 +6,15 @@
 From the same weights (of three seeds), LeNet and ResNet-18 take 20 steps of SGD on one minibatch:
 in PyTorch in float64, which is the reference, and in each precision; and in Lockstep in each
 precision. The error of a run is its mean |loss − reference| over the mean of the reference. The
-error of a gradient is ‖error‖/‖gradient‖ over all parameters; Lockstep's is computed from one step
-with a rate so high that the weights before it do not matter. Lockstep passes if the median error of
-its seeds is at most the worst of PyTorch's own in that precision, and the error of its gradient at
-most FACTOR times PyTorch's. If it does not pass, or does not run, the script ends with status 1;
-77: PyTorch or the data is missing. Everything is run with one seed first; results are written after
-each run. The runs of Lockstep go on beside PyTorch's, several at once: nothing is timed here. (Kernels
-of convolutions that are not in the cache yet are then chosen by disturbed times.)
+error of a gradient is ‖error‖/‖gradient‖ over all weights. Lockstep's gradient is computed from the
+weights after one step with a learning rate so high that the weights before the step do not matter.
+Lockstep passes if two conditions hold in each precision: the median error of the losses over its
+seeds is at most the largest error of PyTorch in that precision, and the median error of its gradients
+is at most FACTOR times the largest error of PyTorch's. If Lockstep does not pass, or does not run, the
+script ends with status 1; 77: PyTorch or the data is missing. Everything is run with one seed first,
+and results are written after each run. Runs of Lockstep and of PyTorch run at the same time, because
+nothing is timed. (If algorithms of convolutions are not in the cache yet, they are chosen by times
+that the other runs disturb.)
 """
 
 import argparse

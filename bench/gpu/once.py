@@ -3,8 +3,8 @@
 
     once.py KIT OUT [--rehearse] [again STEP...]
 
-Each step is a session of its own with a time limit of its own, which ends with it. The call ends
-after CALL_S even if something else hangs. Status 1: a step failed.
+Each step runs in a session (group of processes) of its own. At the step's time limit the session is
+ended. The whole call ends after CALL_S, even if something hangs. Status 1: a step failed.
 """
 
 import argparse

@@ -3,13 +3,14 @@
 
     paper.py CUDA_NODES [--most] [--json FILE]      # the program of the test cuda_nodes
 
-Nothing here is measured. The work of each kernel in a recorded step comes from the step itself, run
-over the doubles with 1 and 2 rows (4 and 8 of LeNet) and extrapolated to 256: the bytes that its
-twin says it accesses; the operations of products, with channels counted in whole tiles of the
-tensor cores. Instructions for each byte are those counted in tests/cuda_gpu/kernel_budgets.txt. A
-kernel takes the longest of the three times, and each node NODE_US in addition. The assumptions are
-the constants in capitals below, and are printed with the sum; --most fails if a sum is above the
-example's target.
+Nothing here is measured. The work of each kernel in a step is counted: the step is run with the
+doubles, replacements for the CUDA libraries that run on a CPU (tests/doubles), with 1 and 2 rows (4
+and 8 rows of LeNet), and the counts are extrapolated to 256 rows. Three things are counted: the bytes
+that the kernel accesses; the operations of products, with channels rounded up to whole tiles of the
+tensor cores; and the instructions, as many for each byte as tests/cuda_gpu/kernel_budgets.txt says.
+Each count gives a time, and a kernel takes the longest of the three times. Each node of the graph
+takes NODE_US in addition. The assumptions are the constants in capitals below, and are printed with
+the sum. With --most the program fails if a sum is above the example's target.
 """
 
 import argparse

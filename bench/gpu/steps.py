@@ -3,10 +3,10 @@
 
     KIT      the folder that was copied, with source/, build/, lib/ and datasets/
     BUILD    the programs: KIT/build, or the folder in which this machine has built them
-    RESULTS  the folder of results; each step writes them as they come
-    SCRATCH  a folder for hundreds of MB that are read once
+    RESULTS  the folder for results; a step writes each result at once
+    SCRATCH  a folder for hundreds of MB of temporary files
     DATA     the folder of the Fashion-MNIST files
-    REHEARSE set: over the doubles of the CUDA runtime, with everything small
+    REHEARSE if set: run with simulated CUDA libraries (tests/doubles), with everything small
 
 A step prints its progress. It exits with 0, with 1 if something failed, or with 77 if nothing could
 be run. NAME.json contains what summary.py shows: "failed", the first errors, and figures.

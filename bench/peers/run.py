@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compare training rates of several programs on one network, in one interleaved run.
 
-Every peer is a process that warms up, then trains one round for each line it reads and
-answers with one JSON line that holds "images_per_s". The rounds go A B C A B C ... while
-the others sleep, so that all peers see the same neighbours and clock; ratios are taken
-round by round and their median is reported. Before the rounds, every peer's idle CPU time
-is measured: one that spins while it waits would slow the others. Memory is the peak
-resident set (VmHWM) of each peer's process when it has done its last round, the sum where
-a peer consists of several processes.
+A peer is one of the compared programs: a process that warms up, and then, for each line that it
+reads, trains one round and answers with one JSON line that contains "images_per_s". The rounds go
+A B C A B C ..., and the peers that do not train sleep. Therefore the load and the clock rate of the
+machine affect all peers alike. Ratios are computed for each round, and their median is printed.
+Before the rounds, the CPU time of every waiting peer is measured, because a peer that spins while it
+waits slows the others. Memory is the peak resident set (VmHWM) of each peer's process after its last
+round; if a peer consists of several processes, it is their sum.
 
     python3 bench/peers/run.py --network lenet --data DIR --rounds 7 --json out.json \\
         --python /usr/bin/python3 --python VENV/bin/python --shards 8 devices \\

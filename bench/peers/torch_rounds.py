@@ -4,12 +4,12 @@ Each line on standard input requests one round; each round prints one JSON line,
 "loss": y}. Between rounds the process sleeps in read(), so that several such programs can take
 turns on the same cores (see run.py). End of input ends the program.
 
-The defaults are the fastest form found; the options are there to check that. A round is a number of
-SGD steps over minibatches that are ready in memory: no loading, no shuffling, no printing. The
-first line printed describes the form, after the warm-up.
+The defaults are the fastest form found; the options select other forms. A round is a number of SGD
+steps over minibatches that are ready in memory: no loading, no shuffling, no printing. After the
+warm-up the program prints a line that describes the form.
 
-With --processes N the minibatch is divided among N processes, whose gradients PyTorch's
-DistributedDataParallel averages (gloo): its form of data parallelism on one machine.
+With --processes N the minibatch is divided among N processes, and PyTorch's DistributedDataParallel
+averages their gradients over gloo.
 """
 
 import argparse
