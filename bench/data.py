@@ -43,7 +43,7 @@ def seconds(command, **options):
 
 def cpu_seconds(command, makes=None):
     if makes:
-        makes.unlink(missing_ok=True)  # taking away what was there is no part of it
+        makes.unlink(missing_ok=True)  # the removal of the old file is not measured
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = seconds(command)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,7 +51,7 @@ def cpu_seconds(command, makes=None):
 
 
 def measure_packing(args, folder):
-    """Both read every file of the folder; both have read it once before."""
+    """Both programs read every file of the folder, after each has read the folder once."""
     tool = args.build / "tests/accuracy/make_jpegs"
     for name, kind, count in (("grey", [], args.images), ("photos", ["photos"], args.images // 10),
                               ("colours", ["colours"], args.images)):
@@ -111,7 +111,7 @@ def measure_model(args, folder):
                     "--set", "data.limit=2560", "--quiet"], check=True, stdout=subprocess.DEVNULL)
     bench = [args.build / "bench/bench_model", run / "weights.safetensors"]
     subprocess.run([*bench, str(args.rounds)], check=True)
-    # What two cores are worth differs from second to second: two threads beside two processes of one, in turns.
+    # The speed of two cores varies from second to second, so two threads and two processes of one thread take turns.
     turns = [turn(bench) for _ in range(9)]
     for name, ratios in zip(("two processes to one thread", "two threads to one", "eight threads to two",
                              "two threads to two processes"), zip(*turns)):

@@ -30,7 +30,7 @@ ROUND_S = 0.25
 
 
 class Run:
-    """trainer_rounds of a config with so many shards; 0: the default."""
+    """A process of trainer_rounds with this number of shards; 0: the default number."""
 
     def __init__(self, program, path, shards, steps):
         self.shards, self.steps, self.busiest, self.all = shards, steps, [], []
@@ -40,7 +40,7 @@ class Run:
             sys.exit("Lockstep does not run")
 
     def threads(self):
-        """CPU seconds of each thread."""
+        """The CPU time of each thread in seconds."""
         tasks = Path(f"/proc/{self.peer.process.pid}/task").iterdir()
         return {task.name: int((task / "schedstat").read_text().split()[0]) / 1e9 for task in tasks}
 

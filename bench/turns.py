@@ -22,7 +22,7 @@ import time
 
 
 def run(command, first_step):
-    """Seconds by the clock, and of CPU."""
+    """Runs a command. Returns its elapsed time and its CPU time in seconds."""
     begin = time.monotonic()
     process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE if first_step else subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
