@@ -64,7 +64,7 @@ typedef struct outcome {
 /* A worker: a device, its computation and its measurements. */
 typedef struct worker {
     cell *of;
-    int index;
+    int index; /* 0 … workers − 1 */
     ls_device *device;
     ls_replica *replica; /* NULL: spin kernels */
     float *leaf, *total, *weights;
@@ -128,12 +128,15 @@ extern const spin_kind cpu_spin, gpu_spin;
 /* Figures of a round. Times are in seconds. */
 typedef struct figures {
     double steps_per_s;
-    double launches; /* launches by the host, per step */
+    double launches; /* number of launches by the host per step */
+    /* median and 99th percentile of the duration of a launch */
     double launch_p50, launch_p99;
     /* sum of busy times divided by the time in which any worker was busy */
     double overlap;
-    double exposed, merge_wait, barrier_wait; /* per step and worker */
-    double switches;                          /* context switches of the process, per step */
+    /* Per step and worker: the time that merging adds to a step, the time in which the worker waits
+     * in merges, and the time in which it waits at the barrier. */
+    double exposed, merge_wait, barrier_wait;
+    double switches; /* number of context switches of the process per step */
 } figures;
 
 enum { ROUNDS_MOST = 64 };
