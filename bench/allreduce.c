@@ -3,20 +3,19 @@
  *
  *     bench_allreduce [--seconds S] [--json FILE] [WORKERS...]
  *
- * Rank r of n holds (r + 1)·(1 + i mod 1021) in float i. The sum, n(n + 1)/2·(1 + i mod 1021), is
- * exact in fp32. Before each measurement the result is overwritten with NaN; after the measurement
- * every rank checks every float. A measurement is a number of calls, one after another, which take
- * about a millisecond in total. Its time is from the moment when the first rank begins until the
- * last rank has returned.
+ * A rank is one worker. Float i of rank r, of n ranks, is (r + 1)·(1 + i mod 1021). The sum, n(n +
+ * 1)/2·(1 + i mod 1021), is exact in fp32. Before each measurement the result is overwritten with
+ * NaN; after the measurement every rank checks every float. A measurement consists of several
+ * calls, one after another, which take about a millisecond in total. Its time begins when the first
+ * rank begins, and ends when the last rank has returned from the last call.
  *
- * Measurements are made in rounds. A round measures each row of the table once, so that a
- * disturbance of the machine affects all rows alike. There are as many rounds as fit in S seconds
- * (default 15). The table shows the median over the rounds, and the range of the middle half of
- * them.
+ * A round makes one measurement for each row of the table, so that a disturbance of the machine
+ * affects all rows alike. There are as many rounds as fit in S seconds (default 15). The table
+ * shows the median over the rounds, and the range of the middle half of them.
  *
- * algbw = bytes / time. busbw = algbw·2(n − 1)/n, the formula of nccl-tests: the data that each
- * worker's link must at least carry per second. Unlike algbw, it can be compared between different
- * numbers of workers. A GB is 10⁹ bytes. */
+ * The columns algbw and busbw have the meaning of nccl-tests. algbw is bytes / time. busbw is
+ * algbw·2(n − 1)/n, the least number of bytes per second that each worker's link must carry. Unlike
+ * algbw, busbw can be compared between different numbers of workers. A GB is 10⁹ bytes. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -30,7 +29,8 @@
 #include <string.h>
 
 enum {
-    /* a prime, so that two exchanged chunks whose length is a power of two give a wrong result */
+    /* Period of the values in floats. A prime: if the all-reduce exchanges two chunks by mistake,
+     * and their length is a power of two, their values differ. */
     PERIOD = 1021,
     PARAMETERS = 8,
     WORKERS_MOST = 64,
@@ -43,12 +43,13 @@ enum {
 #define MEASUREMENT_NS 1000000.0
 #define TIMEOUT_NS 60000000000ull
 
-/* Lengths of the messages in floats, from one that fits in any cache to the gradients of LeNet and
- * of ResNet-18. */
-static const size_t messages[] = {256, 4096, 65536, 129072, 1048576, 11175824}; /* floats */
+/* Lengths of the messages in floats. The shortest fits in any cache; 129072 is the gradient of
+ * LeNet, 11175824 that of ResNet-18. */
+static const size_t messages[] = {256, 4096, 65536, 129072, 1048576, 11175824};
 #define MESSAGES (sizeof messages / sizeof messages[0])
 
-/* A number of workers, with the arrays of each. The arrays have room for the longest message. */
+/* The workers of some rows of the table, with an array of each worker. Each array has room for the
+ * longest message. */
 typedef struct team {
     int workers;
     ls_pool *pool;
@@ -100,8 +101,8 @@ static int verify(const row *r, int rank, ls_error *err)
     return LS_OK;
 }
 
-/* Runs on each worker and allocates the worker's arrays, so that they are in memory near its
- * CPU. */
+/* Allocates the arrays of a worker. Runs on the worker's thread, so that the arrays are in memory
+ * near the worker's CPU. */
 static int open_member(const ls_worker *w, void *arg, ls_error *err)
 {
     team *t = arg;
@@ -221,8 +222,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Measures all rows for `seconds` seconds. Returns the number of rounds. Each row's times are
- * sorted afterwards. */
+/* Measures all rows for `seconds` seconds, and sorts the times of each row. Returns the number of
+ * rounds. */
 static int measure_all(row *rows, int count, double seconds)
 {
     const uint64_t begin = ls_now_ns();
@@ -244,7 +245,7 @@ static int measure_all(row *rows, int count, double seconds)
 /* Figures of a row. */
 typedef struct figures {
     size_t bytes;
-    double median_us, low_us, high_us; /* the middle half */
+    double median_us, low_us, high_us; /* median, and limits of the middle half, in microseconds */
     double algbw, busbw;               /* GB/s */
 } figures;
 

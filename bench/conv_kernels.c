@@ -4,10 +4,11 @@
  *     conv_kernels [ISA [ROWS [ROUNDS [NAME]]]]
  *
  * Defaults: the best ISA of this CPU; 32 rows, the usual size of a shard; 7 rounds; all
- * convolutions. GFLOP/s are effective: they count two operations for every product of a direct
- * convolution, so that Winograd's algorithm, which needs fewer products, may exceed the CPU's peak.
+ * convolutions. GFLOP/s are effective: two operations are counted for every product of a direct
+ * convolution. Winograd's algorithm needs fewer products, so its result can exceed the CPU's peak.
  * The result is the best of the rounds. Time is CPU time of this thread. The time of the gradient
- * of x is the difference between an op that computes it and one that does not. */
+ * of the input x is the difference of two times: of an op that computes this gradient, and of one
+ * that does not. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"
@@ -23,11 +24,12 @@ typedef enum bench_pass { FORWARD, DATA, WEIGHTS, PASSES } bench_pass;
 
 typedef struct layer {
     const char *name;
-    int in, side; /* number of channels of x; its height and width */
+    int in, side; /* number of channels of the input x; its height, which is also its width */
     ls_conv2d conv;
-    int fused; /* the op includes the relu and the pooling that follow in LeNet */
-    int first; /* the first layer, for which no gradient of x is computed */
-    int times; /* number of such layers in the network */
+    int fused; /* non-zero: the op includes the ReLU and the pooling that follow the convolution in
+                  LeNet */
+    int first; /* non-zero: the network's first layer, for which no gradient of x is computed */
+    int times; /* number of layers of this form in the network */
 } layer;
 
 #define CONV(outputs, kernel, stride, padding, with_bias)                                          \
@@ -135,7 +137,8 @@ static void close_op(runner *r)
     r->op->impl->destroy(r->op);
 }
 
-/* Returns the time of a call in seconds. Another call before it warms the caches. */
+/* Returns the CPU time of one call in seconds. An earlier call, whose time does not count, warms
+ * the caches. */
 static double timed(ls_op *op, int (*run)(ls_op *, ls_stream *, unsigned, ls_error *))
 {
     double start;

@@ -3,15 +3,16 @@
 
     python3 bench/data.py --build build/release [--images 60000] [--rounds 5]
 
-- packing folders of JPEGs (made from Fashion-MNIST: grey, 28 × 28; in colours, of three sizes, and
-   a tenth as many of 224 × 224, both shrunk to 28 × 28) on all cores, compared with the decoder
-   alone, `make_jpegs --decode`: as many threads as there are CPUs, each with one decoder of
-   libjpeg-turbo, read and decode the same files and do nothing else;
-- training from the packed file's mapping, compared with the same rows in memory, in turns; - the
-time from ls_model_open to the first prediction, and the rate of 1, 2 and 8 predicting
-   threads (bench_model).
+- Packing folders of JPEGs on all cores. There are three folders, made from Fashion-MNIST: grey images
+   of 28 × 28 pixels; images in colour of three sizes; and a tenth as many images of 224 × 224. The
+   last two are shrunk to 28 × 28. The lower bound is the decoder alone, `make_jpegs --decode`: as
+   many threads as there are CPUs, each with one decoder of libjpeg-turbo, read and decode the same
+   files and do nothing else.
+- Training from the packed file, which is memory-mapped, compared with the same rows in memory.
+- The time from ls_model_open to the first prediction, and the rate of 1, 2 and 8 predicting threads
+   (bench_model).
 
-Measures in turns and prints the median of each. Needs NumPy and an otherwise idle machine.
+The programs take turns. Prints the median of each. Needs NumPy and an otherwise idle machine.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def seconds(command, **options):
 
 def cpu_seconds(command, makes=None):
     if makes:
-        makes.unlink(missing_ok=True)  # taking away what was there is no part of it
+        makes.unlink(missing_ok=True)  # the removal of the old file is not measured
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = seconds(command)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -50,7 +51,7 @@ def cpu_seconds(command, makes=None):
 
 
 def measure_packing(args, folder):
-    """Both read every file of the folder; both have read it once before."""
+    """Both programs read every file of the folder, after each has read the folder once."""
     tool = args.build / "tests/accuracy/make_jpegs"
     for name, kind, count in (("grey", [], args.images), ("photos", ["photos"], args.images // 10),
                               ("colours", ["colours"], args.images)):
@@ -110,7 +111,7 @@ def measure_model(args, folder):
                     "--set", "data.limit=2560", "--quiet"], check=True, stdout=subprocess.DEVNULL)
     bench = [args.build / "bench/bench_model", run / "weights.safetensors"]
     subprocess.run([*bench, str(args.rounds)], check=True)
-    # What two cores are worth differs from second to second: two threads beside two processes of one, in turns.
+    # The speed of two cores varies from second to second, so two threads and two processes of one thread take turns.
     turns = [turn(bench) for _ in range(9)]
     for name, ratios in zip(("two processes to one thread", "two threads to one", "eight threads to two",
                              "two threads to two processes"), zip(*turns)):

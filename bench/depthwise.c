@@ -4,8 +4,8 @@
  *     bench_depthwise [ISA]       ISA: avx512, avx2 or generic; default: the best of this CPU
  *
  * For each line "ROWS CHANNELS SIDE KERNEL STRIDE" of its input it prints two times in
- * milliseconds: forward, and forward and backward. Each is the best of several runs. Time is CPU
- * time of this thread. */
+ * milliseconds: that of the forward pass, and that of the forward and the backward pass together.
+ * Each time is the best of several runs, and is CPU time of this thread. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"

@@ -3,8 +3,8 @@
 
     python3 bench/depthwise.py build/release/bench/bench_depthwise [ISA] [--rounds N]
 
-Needs a Python with PyTorch. PyTorch's forms are contiguous and channels_last, with and without
-oneDNN; the best one for each shape counts. Both sides are measured in processor time, so that other
+Needs a Python with PyTorch. PyTorch is measured contiguous and channels_last, with and without
+oneDNN; for each shape the fastest of these forms counts. Both sides are measured in processor time, so that other
 programs on the machine have little effect. A round measures each side once, and the ratio for a
 shape is the median over the rounds. With ISA avx2, PyTorch is also limited to AVX2
 (ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY).

@@ -3,9 +3,9 @@
  *
  *     bench_rows weights.safetensors        numbers of rows on standard input, one a line
  *
- * For each number it prints a line with the median over at least seven predictions, which together
- * take at least a tenth of a second of CPU time. bench/peers/rows.py runs this program and ONNX
- * Runtime in turns. */
+ * For each number of rows it prints a line with the median over at least seven predictions, which
+ * together take at least a tenth of a second of CPU time. bench/peers/rows.py runs this program and
+ * ONNX Runtime in turns. */
 #include <lockstep/model.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 
 Each host is a network namespace of this machine. The merge is compared with MPI_Allreduce of the
 same MPI, at 100 Mb/s, at 1 Gb/s (a token bucket of the kernel at each end) and without a limit.
-Prints a table; then the steps a second of LeNet and ResNet-18 over the built-in engine, and the
-speed of one host with and without the plugin loaded, both with the program in the repository's
-root. tests/cluster/hosts.py --bytes measures the bytes. Needs root, iproute2 and Open MPI; without
-them it says so (77).
+Prints a table of the merges. Then prints the steps per second of LeNet and ResNet-18 over TCP, and
+the rate of one host with and without the MPI plugin loaded; these two use the program in the
+repository's root. tests/cluster/hosts.py --bytes measures the bytes. Needs root, iproute2 and Open MPI; without
+them it prints what is missing and exits with 77.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RATES = {"100mbit": 12.5e6, "1gbit": 125e6, "none": None}
 CELLS = ((2, 8), (3, 12), (3, 8), (4, 8))  # hosts, shards
 SIZES = (516272, 44703272)  # the gradients of LeNet and of ResNet-18
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TRAINING = {"fashion_mnist": (256, 20), "resnet18": (64, 2)}  # rows a step, steps an epoch
+TRAINING = {"fashion_mnist": (256, 20), "resnet18": (64, 2)}  # rows per step, steps per epoch
 ROUNDS = {("100mbit", 44703272): 1, ("1gbit", 44703272): 3}
 
 
@@ -52,7 +52,7 @@ def agent(net, folder):
 
 def run(net, program, count, words, rsh):
     names = ",".join(f"{bed.NET}{i}" for i in range(1, count + 1))
-    # The btl's settings are the program's: cli.c.
+    # The settings of Open MPI's btl are those that the program uses (cli.c).
     mpirun = (f"hostname {net.space(1)}; exec mpirun --allow-run-as-root -n {count} -H {names} --bind-to none "
               f"--mca plm_rsh_agent {rsh} --mca mpi_yield_when_idle 1 --mca btl tcp,self --mca btl_tcp_if_include e0 "
               "--mca oob_tcp_if_include e0 --mca btl_tcp_flags send --mca btl_tcp_eager_limit 1114112 "
@@ -83,7 +83,7 @@ def rate_alone(engine):
 
 
 def measure_alone(rounds):
-    """In turns, each of them first in every other one."""
+    """Measures both in turns; each is the first one in every second turn."""
     found = {"none": [], "mpi": []}
     for k in range(rounds):
         for engine in sorted(found, reverse=k % 2 == 0):
@@ -92,7 +92,7 @@ def measure_alone(rounds):
 
 
 def steps_per_s(test, network, hosts, shards):
-    """One worker a host; the first of three epochs warms up."""
+    """Trains with one worker per host; the first of three epochs warms up."""
     rows, steps = TRAINING[network]
     config = json.loads((ROOT / "examples" / f"{network}.json").read_text())
     config.update(data={"name": "synthetic", "limit": rows * steps}, batch_size=rows, shards=shards, epochs=3, eval_every=0,
@@ -137,7 +137,7 @@ def print_training(found):
 
 
 def formula(count, factor):
-    """Arenas that the busiest host sends: k (1 − f) + (H − 1) f with f = 1 / H; a ring sends 2 (H − 1) / H."""
+    """How many gradients the busiest host sends: k (1 − f) + (H − 1) f with f = 1 / H; a ring sends 2 (H − 1) / H."""
     return factor * 2 * (count - 1) / count
 
 

@@ -1,7 +1,8 @@
 /* bench_hosts BYTES SHARDS ROUNDS: measures a merge, the sum of the gradients over all hosts, and
  * MPI_Allreduce of as many bytes by the same MPI, in turns. mpirun starts one process of this
- * program on each host. The first process prints a line of JSON: for both, the median over the
- * rounds of the time on the slowest host, in seconds. bench/hosts.py starts it. */
+ * program on each host. For the merge and for MPI_Allreduce, the time of a round is that on the
+ * slowest host. The first process prints a line of JSON with the median over the rounds for each,
+ * in seconds. bench/hosts.py starts this program. */
 #include "base/clock.h"
 #include "cluster/cluster.h"
 
@@ -29,8 +30,8 @@ static double since(uint64_t start)
     return (double)(ls_now_ns() - start) * 1e-9;
 }
 
-/* Measures MPI_Allreduce: seconds[k] becomes the time of round k. All processes begin a round at
- * the same time. A round before the first one warms up. */
+/* Measures MPI_Allreduce: seconds[k] becomes the time of round k in this process. All processes
+ * begin a round at the same time. One round before round 0 warms up. */
 static void reduce(bench *b, double *seconds, float *data)
 {
     for (int k = -1; k < b->rounds; k++) {
@@ -42,8 +43,9 @@ static void reduce(bench *b, double *seconds, float *data)
     }
 }
 
-/* Measures merges. While the cluster is open, only its progress thread may call MPI, so
- * ls_cluster_share of 0 bytes takes the place of MPI_Barrier. */
+/* Measures merges: seconds[k] becomes the time of round k in this process. While the cluster is
+ * open, only its progress thread may call MPI. Therefore ls_cluster_share of 0 bytes replaces
+ * MPI_Barrier. */
 static int merge(bench *b, double *seconds, ls_error *err)
 {
     MPI_Comm world = MPI_COMM_WORLD;

@@ -3,12 +3,12 @@
 
     python3 bench/ladder.py --python VENV/bin/python [--trainer ./trainer] [--quick] [90 92 93]
 
-Each rung is a config, examples/ladder/<percent>.json, whose name is its target. A run trains by its config and
-ends with the first evaluation that reaches the target. Its time is the training time up to there; the start, the
-compilation of the network and the evaluations, one after each epoch, do not count on either side. PyTorch trains
-the same network by the same recipe (peers/ladder_torch.py), in the fastest of four forms: eager or compiled,
-channels last or not. Lockstep and PyTorch take turns, a seed each. CPU time is counted from the end of the start
-and includes the evaluations.
+There is one config for each target, examples/ladder/<percent>.json. A run trains with this config and
+ends with the first evaluation that reaches the target accuracy. Its time is the training time before this evaluation;
+for both programs the start, the compilation of the network and the evaluations, one after each epoch, do not count.
+PyTorch trains the same network by the same recipe (peers/ladder_torch.py), in the fastest of four forms: eager or
+compiled, channels last or not. Lockstep and PyTorch take turns: each trains with one seed, then with the next. CPU time
+is counted from the end of the start and includes the evaluations.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from run import Peer, say  # noqa: E402
 ROOT = Path(__file__).parent.parent
 DATA = Path("/usr/share/datasets/fashion-mnist")
 RUNGS = ("90", "92", "93")
-ONCE = ("94",)  # rungs that are measured with the first seed only
+ONCE = ("94",)  # targets that are measured with the first seed only
 SIDES = ("Lockstep", "PyTorch")
 FORMS = tuple((form, layout) for form in ("eager", "compiled") for layout in ("channels_last", "contiguous"))
 STARTED = ("run_start", "ready")  # the first record of a run
@@ -51,7 +51,7 @@ def read_run(lines, target, started=lambda record: None):
 
 
 def train(name, command, env, target):
-    """A run as read_run sees it, with its CPU time; SystemExit if it fails."""
+    """Runs a command and returns the results of read_run and its CPU time; SystemExit if it fails."""
     peer = Peer(name, ["env", *(f"{k}={v}" for k, v in env.items()), *map(str, command)])
     peer.launch()
     peer.process.stdin.close()
@@ -78,7 +78,7 @@ def torch_env():
 
 
 def best_form(args, config):
-    """The form of PyTorch with the highest rate, and the rates of all that run."""
+    """The form of PyTorch with the highest rate, and the rates of all forms that run."""
     rates = {}
     for form, layout in FORMS:
         out = subprocess.run([*map(str, torch_command(args, config, form, layout)), "--rate", str(args.rate_s)],
@@ -107,7 +107,7 @@ def describe(run):
 
 
 def measure(args, rung):
-    """The runs of one rung: a seed of each side in turns."""
+    """The runs for one target: for each seed one of Lockstep and one of PyTorch."""
     config = args.configs / f"{rung}.json"
     target = int(rung) / 100
     result = {"rung": rung, "epochs": json.loads(config.read_text(encoding="utf-8"))["epochs"], "runs": []}
@@ -128,12 +128,12 @@ def measure(args, rung):
 
 
 def times(result, side):
-    """The seconds to the target by seed, of the runs of one side that reached it."""
+    """For each seed the seconds to the target, of those runs of one program that reached the target."""
     return {run["seed"]: run["points"][-1][0] for run in result["runs"] if run["side"] == side and run["reached"]}
 
 
 def spread(values, digits=1):
-    """Median, least and most, as a cell of the table."""
+    """Median, minimum and maximum, as a cell of the table."""
     if not values:
         return "not reached"
     if len(values) == 1:
@@ -142,13 +142,13 @@ def spread(values, digits=1):
 
 
 def seconds_an_epoch(result, side):
-    """Cell of the table: over all epochs of all runs of one side."""
+    """Cell of the table: over all epochs of all runs of one program."""
     runs = [run["points"] for run in result["runs"] if run["side"] == side]
     return f"{sum(p[-1][0] for p in runs) / sum(len(p) for p in runs):.2f}" if runs else ""
 
 
 def row(result):
-    """A rung as a row of the table."""
+    """The results for one target as a row of the table."""
     cells = [f"{result['rung']} %", str(result["epochs"])]
     for side in SIDES:
         runs = [run for run in result["runs"] if run["side"] == side]
@@ -210,7 +210,7 @@ class Axes:
 
 
 def mark(axes, result, side):
-    """The median of the seconds to the target, with least and most."""
+    """The median of the seconds to the target, with minimum and maximum."""
     reached = sorted(times(result, side).values())
     if not reached:
         return []
@@ -269,7 +269,7 @@ def main():
         results = []
         for rung in args.rungs:
             results.append(measure(args, rung))
-            if args.json:  # after each rung, so that an interrupted run leaves what it has
+            if args.json:  # written after each target, so that an interrupted run keeps its results
                 args.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     print(markdown(results))
     if args.picture:

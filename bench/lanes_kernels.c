@@ -1,12 +1,12 @@
-/* Measures the kernels of the CPU back end, which compute 16 images side by side, on one core:
- * every op of LeNet, forward and backward, in GFLOP/s, and a whole training step in images/s. For
- * comparison it also measures the peak of fused multiply-adds on the same core.
+/* Measures the kernels (inner loops) of the CPU back end, which compute 16 images side by side, on
+ * one core: every op of LeNet, forward and backward, in GFLOP/s, and a whole training step in
+ * images/s. For comparison it also measures the peak of fused multiply-adds on the same core.
  *
  *     lanes_kernels [ISA [SECONDS]]       ISA: avx512, avx2 or generic; default: this CPU's best
  *
  * A step has 256 rows, computed as in training: forward and backward in blocks of 32 rows, whose
- * gradients are added up, then SGD. LeNet needs at least 10.6 MFLOP an image (two operations for
- * each multiply-add that the result depends on). */
+ * gradients are added up, then SGD. LeNet needs at least 10.6 million operations per image; a
+ * multiply-add counts as two. */
 #include "cpu/lanes_kernels.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_op.h"
@@ -45,8 +45,8 @@ static double now(void)
 #define CONTRACTED __attribute__((optimize("fp-contract=fast")))
 #endif
 
-/* Twelve independent chains of multiply-adds: two units with a latency of four or five cycles need
- * at most ten chains to be always busy. */
+/* Computes twelve independent chains of multiply-adds. A CPU core has at most two units for them,
+ * with a latency of four or five cycles, so ten chains are enough to keep both units busy. */
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses): names and attributes take no parentheses */
 #define PEAK(name, target, lanes) \
@@ -108,8 +108,8 @@ static double measure_peak(const char *isa)
 typedef struct stage {
     const char *name;
     ls_op *op;
-    double forward_mflop, backward_mflop; /* an image */
-    double forward_s, backward_s;         /* total time in seconds */
+    double forward_mflop, backward_mflop; /* operations per image, in millions */
+    double forward_s, backward_s;         /* sum of the times of all calls, in seconds */
     /* offsets of the op's parameters in the arrays of weights and gradients */
     size_t param_at[LS_OP_PARAMS];
 } stage;

@@ -3,10 +3,11 @@
  *
  *     bench_model weights.safetensors [ROUNDS]
  *
- * Prints one JSON object: the time in milliseconds from the start until the probabilities of the
- * first image are known, and the images per second that 1, 2 and 8 threads predict, each one image
- * at a time; the three are measured in turns. "cpu_s" is the CPU time for a thousand images in
- * seconds, which other programs on the machine do not affect. */
+ * Prints one JSON object. It has the time in milliseconds from the opening of the file until the
+ * probabilities of the first image are known, and the images per second that 1, 2 and 8 threads
+ * predict. Each thread predicts one image at a time. The three numbers of threads are measured in
+ * turns. "cpu_s" is the CPU time for a thousand images in seconds, which other programs on the
+ * machine hardly affect. */
 #include <lockstep/model.h>
 #include <pthread.h>
 #include <stdatomic.h>

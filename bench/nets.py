@@ -4,10 +4,11 @@
     python3 bench/nets.py nets|batches --python VENV/bin/python \\
         --rounds-program build/…/trainer_rounds
 
-Lockstep trains with the default configuration on two CPUs. PyTorch runs eager and compiled,
-channels last or not, as one process with 2 threads and as two with 1. Both sides run with AVX-512,
-if the CPU has it, and limited to AVX2. A form that is far slower in its first rounds is dropped.
-Rounds are taken in turns; ratios are computed round by round, to the form with the best median.
+Lockstep trains with the default configuration on two CPUs. A *form* of PyTorch is eager or compiled,
+channels last or not, and one process with 2 threads or two processes with 1 thread. Both programs run
+with AVX-512, if the CPU has it, and limited to AVX2. A form that is far slower than the best one in
+its first rounds is dropped. A round measures Lockstep and each form once. Ratios are computed round
+by round, to the form with the best median.
 """
 
 import argparse
@@ -29,9 +30,9 @@ ROOT = Path(__file__).parent.parent
 ROUND_S = 0.4
 STEPS_MOST = 400
 DATA_BYTES = 48 << 20
-BEHIND = 0.8  # of the best form's rate: who has less takes no further part
+BEHIND = 0.8  # a form with less than this share of the best form's rate is dropped
 
-# What holds a side to an instruction set.
+# Environments that limit Lockstep (first) and PyTorch (second) to an instruction set.
 SETS = {
     "AVX-512": ({}, {}),
     "AVX2": ({"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F"},
@@ -39,8 +40,9 @@ SETS = {
               "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
 }
 
-# name: input, classes (0: one bit), rows a step, layers: c convolution (outputs, kernel, stride), d dense, n batch
-# norm, r relu, t tanh, m max pool, a average pool, g global average pool, f flatten. Padding keeps the size.
+# name: input, number of classes (0: one yes-or-no target), rows per step, layers. Letters of layers: c convolution
+# (outputs, kernel, stride), d dense, n batch norm, r relu, t tanh, m max pool, a average pool, g global average pool,
+# f flatten. Padding keeps the size.
 NETS = {
     "wide MLP": ((1, 28, 28), 10, 128, "f d1024 r d1024 r d10"),
     "narrow MLP": ((1, 28, 28), 10, 128, "f d64 r d64 r d10"),
@@ -59,7 +61,7 @@ BATCHES = {"LeNet": ("fashion_mnist", (16, 32, 64, 128, 256, 1024)), "ResNet-18"
 
 
 def layer(word):
-    """A layer of the table above as a configuration has it."""
+    """Converts a layer of the table above to a layer of a configuration."""
     n = [int(v) for v in word[1:].split(",") if v]
     if word[0] == "c":
         return {"type": "conv2d", "out": n[0], "kernel": n[1], "stride": (n + [1])[2],
@@ -92,7 +94,7 @@ def write_array(path, kind, shape, data):
 
 
 def prepare(folder, name, config, shape, classes):
-    """Writes the data and the configuration; returns its path and how many steps the data have."""
+    """Writes the data and the configuration. Returns the path of the configuration and the number of steps of the data."""
     size = math.prod(shape)
     rows = min(DATA_BYTES // size, STEPS_MOST * config["batch_size"])
     labels = [i % (classes or 2) for i in range(rows)]
@@ -103,7 +105,7 @@ def prepare(folder, name, config, shape, classes):
     if classes:
         write_array(folder / "x.npy", "|u1", (rows, *shape), random.Random(0).randbytes(rows * size))
         write_array(folder / "y.npy", "<i4", (rows,), struct.pack(f"<{rows}i", *labels))
-    else:  # a table of floats and a bit
+    else:  # rows of floats, and a yes-or-no target
         cells = [draw.gauss(0, 1) for _ in range(rows * size)]
         write_array(folder / "x.npy", "<f4", (rows, *shape), struct.pack(f"<{len(cells)}f", *cells))
         write_array(folder / "y.npy", "<f4", (rows, 1), struct.pack(f"<{rows}f", *labels))
@@ -115,7 +117,7 @@ def prepare(folder, name, config, shape, classes):
 
 
 class Form:
-    """PyTorch in one form: rounds of a process that has several."""
+    """PyTorch in one form. One process serves several forms."""
 
     def __init__(self, peer, path, form, layout):
         self.peer, self.words = peer, f"{form} {layout}"
@@ -127,7 +129,7 @@ class Form:
         return self.peer.answers.pop()["images_per_s"]
 
     def warm(self, batch):
-        """Makes it, and finds how many steps a round has. Its rate, 0 if it does not run."""
+        """Creates the form, and chooses the number of steps of a round. Returns the rate; 0: the form does not run."""
         try:
             rate = self.ask(2)
             self.steps = max(1, min(STEPS_MOST, round(ROUND_S * rate / batch)))
@@ -148,7 +150,7 @@ class Form:
 
 
 class Lockstep(Form):
-    """trainer_rounds on one network."""
+    """Lockstep: trainer_rounds with one network."""
 
     def __init__(self, program, env, path, batch, steps_most):
         set_env = [f"{key}={value}" for key, value in env.items()]
@@ -171,8 +173,8 @@ class Lockstep(Form):
 
 
 def torch_forms(torches, path, config):
-    """The forms worth their rounds. Two processes have the better layout, and are compiled for only where they
-    are near one process without."""
+    """Chooses the forms of PyTorch that are measured. Two processes are tried with the better layout only, and
+    compiled only if they are about as fast as one process when not compiled."""
     images = any(l["type"] == "conv2d" for l in config["model"]["layers"])
     layouts = ["channels_last", "contiguous"] if images else ["contiguous"]
     rates = {}
@@ -259,7 +261,7 @@ def markdown(results):
 
 
 def picture(results):
-    """Rates by rows a step, a panel for each network and instruction set."""
+    """The picture of rates by rows per step, with a panel for each network and instruction set."""
     groups = {}
     for r in results:
         groups.setdefault((r["group"], r["set"]), []).append(r)

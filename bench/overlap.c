@@ -4,17 +4,19 @@
  *     gpu_overlap [--devices cuda:0] [--resnet RESNET.json] [--precision P] [--cache DIR]
  *                 [--limit S] [--small] …
  *
- * A *cell* is a combination of 1, 2 or 4 workers, one of three ways of driving them (overlap.h) and
- * one of three kinds of work. Every cell is measured. For two of the cells, merging (adding the
- * workers' gradients) and the barrier at the end of a step are also switched on and off, one at a
- * time. Before a cell is measured, it makes three steps, whose gradients and weights must be
- * bit-identical to those of one worker. A round measures every cell once. On the CPU there are no
- * graphs: each piece of work is enqueued anew in every step.
+ * A worker is a device that computes a part of each training step. A *cell* is a combination of a
+ * number of workers (1, 2 or 4), a way to drive them (one of three, see overlap.h) and a kind of
+ * work (one of three). Every combination is measured with merging (the addition of the workers'
+ * gradients) and without a barrier at the end of each step. Some combinations are also measured
+ * with neither, with only the barrier, and with both. Before a cell is measured, it makes three
+ * steps, whose gradients and weights must be bit-identical to those of one worker. A round measures
+ * every cell once.
  *
  * The program gpu_overlap consists of the same sources and of overlap_gpu.c. Its workers share a
- * GPU; each piece of work is enqueued separately, or the pieces of a shard are enqueued as one CUDA
- * graph. It also measures ResNet-18. If a cell cannot be measured, its row in the table says why.
- * No cell is begun after 3/5 of the time --limit. --small makes a short run to try the program. */
+ * GPU. Its cells differ in one more respect: the kernels of a shard (a worker's part of the
+ * minibatch) are enqueued one by one, or as one CUDA graph. It also measures ResNet-18. If a cell
+ * cannot be measured, its row in the table says why. No cell is begun after 3/5 of the time
+ * --limit. --small makes a short run to try the program. */
 #include "overlap.h"
 
 #include "base/clock.h"
@@ -129,7 +131,7 @@ static void add(const cell *common, cell_desc d)
     cells[count++].desc = d;
 }
 
-/* The values of the options. */
+/* Values of the options of the command line. */
 typedef struct settings {
     double seconds, limit;
     const char *json, *config, *resnet, *devices, *precision, *cache;
@@ -137,8 +139,8 @@ typedef struct settings {
 } settings;
 
 #ifndef OVERLAP_GPU
-/* Adds the cells: all combinations of workers, ways of driving and work, with merging and without a
- * barrier; then the cells in which merging or the barrier is changed. */
+/* Adds the cells: first all combinations, with merging and without a barrier; then, for two
+ * workers, cells with neither, with only a barrier, and with both. */
 static void list_cells(const cell *common)
 {
     static const int workers[] = {1, 2, 4};
@@ -155,8 +157,9 @@ static void list_cells(const cell *common)
 
 #else
 /* Adds the cells for a GPU: combinations of workers, work, separate pieces or graphs, and ways of
- * driving. The most important cells come first, because the time may be over before the last ones.
- * With one worker the three ways of driving do the same, so only one is measured. */
+ * driving. The most important cells come first, because the time limit can end before the last
+ * cells are measured. With one worker the three ways of driving do the same, so only one is
+ * measured. */
 static void list_gpu_cells(const cell *lenet, const cell *resnet, int small)
 {
     static const int workers[] = {1, 2, 4};
@@ -177,7 +180,8 @@ static void list_gpu_cells(const cell *lenet, const cell *resnet, int small)
 }
 #endif
 
-/* Opens each cell, and compares its result with that of one worker that does the same work. */
+/* Opens each cell, and compares the cell's result with that of one worker that does the same work.
+ */
 static void open_and_check(double limit_s, uint64_t begin)
 {
     ls_error err;
@@ -269,9 +273,10 @@ static summary against_threads(const cell *c)
     return middle_of(v, c->rounds);
 }
 
-/* Computes the exposed cost of merging. While a GPU merges, no host thread waits, so waiting times
- * do not show the cost. The cost is the time of a step minus the time of a step in the same cell
- * without merging, round by round; −1: that cell was not measured. */
+/* For cells on a GPU: computes by how much merging makes a step longer. While a GPU merges, no host
+ * thread waits, so waiting times do not show this. The function subtracts, round by round, the time
+ * of a step in the cell without merging from the time of a step in this cell. The result is −1 if
+ * the cell without merging was not measured. */
 static void take_exposed(void)
 {
     for (int i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
-/* Runs one cell of bench_overlap on a CPU: its lanes, the threads that issue pieces to them, and
- * the measurements. */
+/* Runs one cell of bench_overlap on a CPU: its lanes (queues that execute pieces of work in order),
+ * the threads that issue pieces to the lanes, and the measurements. overlap.h explains all terms.
+ */
 #define _DEFAULT_SOURCE /* RUSAGE_SELF's context switches */
 #include "base/clock.h"
 #include "base/error.h"
@@ -11,12 +12,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* number of steps that the host may issue before the first of them is done */
+/* maximum number of steps that are issued and not done */
 enum { STEPS_AHEAD = 2 };
 
 const char *const host_names[HOST_MODES] = {"threads", "streams", "one-stream"};
 
-/* Work for a lane: the pieces `first` … `end` − 1 of a step. */
+/* Work for a lane: the pieces `first` … `end` − 1 of one worker's step. */
 typedef struct item {
     worker *worker;
     uint64_t step;
@@ -25,7 +26,7 @@ typedef struct item {
 
 /* ---- on a lane ------------------------------------------------------------------------------ */
 
-/* Records that a worker failed, and releases those that wait for it. */
+/* Stores the status of a worker that failed, and releases the threads that wait for the worker. */
 void give_up(worker *w, int status)
 {
     cell *c = w->of;
@@ -109,7 +110,7 @@ static int join(cell *c, worker *w, ls_error *err)
     return LS_OK;
 }
 
-/* Checks the communicator, which some communicators require before the first merge. */
+/* Runs the communicator's self-test, which some communicators require before the first merge. */
 static int prove(cell *c, worker *w, ls_error *err)
 {
     const ls_merge_check check = {.comm = w->comm,
@@ -145,7 +146,7 @@ typedef struct goal {
 } goal;
 
 /* Returns whether every worker has done the steps. Without merging and without a barrier, one
- * worker may be ahead of another. */
+ * worker can be several steps ahead of another. */
 static bool is_reached(void *arg)
 {
     const goal *g = arg;

@@ -1,5 +1,5 @@
-/* Checks the results of every cell of bench_overlap: gradients and weights must be bit-identical to
- * those of one worker. */
+/* Computes the expected results of a cell of bench_overlap with one worker, for comparison:
+ * gradients and weights must be bit-identical. */
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"
@@ -11,7 +11,7 @@
 enum { SPIN_FLOATS = 4096 };
 
 /* Computes the expected result for spin kernels. The weights are sums of small whole numbers, which
- * are exact in any order of addition. */
+ * have no rounding error, whatever the order of addition. */
 static int spin_run(outcome *out, const cell *c, ls_error *err)
 {
     float *leaf = ls_alloc_array(NULL, 2 * SPIN_FLOATS, sizeof *leaf), *weights = NULL;

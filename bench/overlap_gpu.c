@@ -1,13 +1,16 @@
-/* Runs cells of bench_overlap on a GPU. A device of the back end has its own CUDA stream.
- * `threads`: each worker has a thread that enqueues its pieces and waits for its stream. `streams`:
- * one thread does that for all workers, round robin. `one-stream`: one thread, and all workers
- * compute on the first worker's device.
+/* Runs cells of bench_overlap on a GPU (overlap.h explains the terms). Each worker has a device of
+ * the back end, and each device has its own CUDA stream. The three ways to drive the workers:
  *
- * The host waits for a worker's stream in every second step, so that at most two steps are enqueued
- * ahead. With a barrier, the host waits in every step, and then all workers meet. With a thread for
- * each worker, gradients are merged by the library's communicator for devices that share a GPU.
- * With a single thread, they are merged by kernels of this benchmark, which events order after the
- * workers' kernels. */
+ *     threads     each worker has a thread, which enqueues the worker's pieces and waits for its
+ *                 stream
+ *     streams     one thread does this for all workers, round robin
+ *     one-stream  one thread does this, and all workers use the first worker's device and stream
+ *
+ * A thread waits for a worker's stream in every second step, so that at most two steps are
+ * enqueued. With a barrier, the thread waits in every step, and then all workers wait for each
+ * other. If each worker has a thread, the library's communicator for devices that share a GPU
+ * merges the gradients. If there is a single thread, kernels of this benchmark merge the gradients;
+ * CUDA events make these kernels run after the workers' kernels. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -132,7 +135,8 @@ const spin_kind gpu_spin = {.open = open_spin,
                             .finish = finish,
                             .apply = apply};
 
-/* Runs both kernels once, so that neither must be loaded while a graph is recorded. */
+/* Measures the spin kernel's rate. Runs both kernels once, so that CUDA loads neither of them while
+ * a graph is recorded. */
 int overlap_gpu_calibrate(const ls_backend *backend, int index, ls_error *err)
 {
     const ls_device_request request = {.size = sizeof request, .index = index};
@@ -195,7 +199,8 @@ typedef struct stretch {
     uint64_t from, steps;
 } stretch;
 
-/* Enqueues one step of the workers `first` … `end` − 1, piece by piece in turns. */
+/* Enqueues one step of the workers `first` … `end` − 1: one piece of each worker, then the next
+ * piece of each, and so on. */
 static void one_step(cell *c, int first, int end, uint64_t step)
 {
     for (int p = 0; p < PIECES_MOST; p++) {

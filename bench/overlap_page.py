@@ -3,8 +3,8 @@
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html
 
-It also prints what a CPU's numbers mean, the verdict first. Results of gpu_overlap have additional cells
-with graphs.
+For results of a CPU it also prints what they mean, the conclusion first. Results of gpu_overlap also have
+rows in which the work is enqueued as CUDA graphs.
 """
 
 import json
@@ -34,7 +34,7 @@ def median(cell, key):
 
 
 class Cells:
-    """What was measured, and panels of the picture: functions of where they go."""
+    """The measured cells. Its methods return panels of the picture, as functions of their position (x, y)."""
 
     def __init__(self, data):
         self.cells, self.cpus = data["cells"], data["cpus"]
@@ -77,7 +77,7 @@ class Cells:
                                      "busy time of all / of anybody; 2 is perfect")
 
     def ends(self):
-        """Of the work whose steps were ended in most ways."""
+        """The panel for the ways to end a step, for the work with which most of them were measured."""
         def cell(work, launch, host, merge, barrier):
             return find(self.cells, work=work, launch=launch, host=host, workers=2, merge=merge,
                         barrier=barrier)
@@ -129,8 +129,8 @@ def said(cell, key="steps_per_s", form=",.0f"):
 
 
 def compared(cell):
-    """With the same cell driven by threads: nobody is ahead if the middle half of the ratios, which are
-    taken round by round, includes 1."""
+    """Compares a cell with the same cell driven by threads. There is no difference if the middle half of the ratios
+    of all rounds includes 1."""
     ratio = cell["over_threads"]
     if ratio["low"] <= 1 <= ratio["high"]:
         return "no difference"
@@ -143,7 +143,7 @@ def listed(names):
 
 
 def verdict(rows):
-    """Sentences about streams, and about one stream, beside threads. rows: work, its three cells."""
+    """Sentences that compare streams, and one stream, with threads. rows: pairs of a work and its three cells."""
     out = []
     for name, at in (("streams", 1), ("one stream for all workers", 2)):
         found = {}
@@ -173,8 +173,7 @@ MORE = ("The results of other machines are in bench/RESULTS.md (\"Threads or str
 
 
 def mean(data):
-    """The verdict, and what the picture shows of two workers and the first form of launches, in the
-    page's numbers."""
+    """The conclusion, and sentences about the figures of two workers with the first form of launches."""
     cells = Cells(data)
     rows = [(work, [cells.merging(work, host, cells.launches[0]) for host in HOSTS]) for work in cells.works]
     rows = [(work, row) for work, row in rows if all(row)]
@@ -207,7 +206,7 @@ def main():
             f'<div class="card">{drawn}</div><div class="card">{table(data)}</div>')
     with open(page, "w") as f:
         f.write(svg.page("Threads or streams", body))
-    if not data.get("graphs"):  # else a GPU's, of which other sentences are true
+    if not data.get("graphs"):  # the sentences are about a CPU
         print(mean(data))
     return 0
 

@@ -5,12 +5,12 @@ static __global__ void run(bench_spin *spin, uint64_t start, uint64_t stride, in
     uint64_t state = first ? spin->step * stride + start : spin->state;
     for (uint64_t i = 0; i < times; i++)
         state = state * 6364136223846793005u + 1442695040888963407u;
-    __syncthreads(); /* all have read what one writes */
+    __syncthreads(); /* every thread has read spin->state, which thread 0 writes */
     if (threadIdx.x == 0)
         spin->state = state;
 }
 
-/* One block, since it counts the step when everything is written. */
+/* Runs as one block, because it increments the step when all threads of the kernel have written. */
 static __global__ void gradient(float *leaf, size_t floats, bench_spin *spin, int last)
 {
     const uint64_t state = spin->state;

@@ -1,5 +1,5 @@
-/* The workers of bench_overlap: A worker computes the ops of a training step of LeNet one by one,
- * or spin kernels, which only take time. */
+/* The computations of the workers of bench_overlap: the ops of a training step of LeNet or
+ * ResNet-18, one by one, or spin kernels, which only take time. overlap.h explains the terms. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -32,8 +32,9 @@ uint32_t device_crc(ls_device *device, const float *data, size_t floats)
 
 /* ---- spin kernels --------------------------------------------------------------------------- */
 
-/* The computation of a spin kernel. It takes a fixed amount of CPU time, even if the thread shares
- * its CPU; waiting for a point of time would not. It returns a result, which is checked. */
+/* The computation of a spin kernel. It takes a fixed amount of CPU time, even if another thread
+ * uses the CPU at the same time. (A loop that waits until a certain time would take less CPU time
+ * in this case.) Returns a result, which is checked. */
 static uint64_t spin(uint64_t state, uint64_t times)
 {
     for (uint64_t i = 0; i < times; i++)
@@ -117,8 +118,8 @@ static void shard_of(const worker *w, int shard, uint32_t *first, uint32_t *coun
     *first = (uint32_t)shard * *count;
 }
 
-/* Chooses the rows of a minibatch: consecutive rows of the data. After the last row the first one
- * follows. */
+/* Chooses the rows of a minibatch: consecutive rows of the data. The first row follows the last
+ * row. */
 static int begin_step(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     const uint32_t batch = (uint32_t)w->of->desc.work->batch;
@@ -156,8 +157,8 @@ static int run_node(ls_plan *plan, int k, unsigned flags, ls_error *err)
     return node->backward ? node->op->impl->backward(node->op, NULL, flags, err) : LS_OK;
 }
 
-/* Runs piece `index` of a shard. Finds the block of rows to which it belongs, and the op of that
- * block. */
+/* Runs piece `index` of a shard. Computes from the index which block of rows and which op of that
+ * block it is. */
 static int run_op(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     ls_replica *r = w->replica;
@@ -179,8 +180,8 @@ static int run_op(worker *w, uint64_t step, int shard, int index, ls_error *err)
     return run_node(plan, index, done > 0 ? LS_RUN_ACCUMULATE : 0, err);
 }
 
-/* Writes the tail of the shard's gradient, floats after the gradient that contain loss and number
- * of rows. */
+/* Writes the tail of the shard's gradient: floats after the gradient that contain the loss and the
+ * number of rows. */
 static int finish_shard(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     ls_replica *r = w->replica;
@@ -253,8 +254,8 @@ static const float *partial_of(const cell *c, int a, int b)
 }
 
 /* Returns the sum of the gradients of shards a … b − 1, added in the order of the shard tree
- * (merge/tree.h). `doer` is the worker that adds. The sum is in the array `total` of the worker to
- * which shard a belongs. */
+ * (merge/tree.h). `doer` is the worker on whose device the additions are made. The sum is in the
+ * array `total` of the worker to which shard a belongs. */
 static const float *sum_tree(cell *c, worker *doer, int a, int b, ls_error *err)
 {
     const float *whole = partial_of(c, a, b);
@@ -272,8 +273,9 @@ static const float *sum_tree(cell *c, worker *doer, int a, int b, ls_error *err)
     return w->total;
 }
 
-/* For several streams that one thread drives: makes the next work of `to` wait for the work of
- * `from`. A device without streams has finished its work when a call returns. */
+/* If one thread drives several streams: makes the next work on the stream of `to` wait for the work
+ * on the stream of `from`. If the device has no streams, its work is finished when a call returns,
+ * and the function does nothing. */
 static int follow(worker *to, worker *from, ls_error *err)
 {
     if (to->device == from->device || !from->device->ops->record)
@@ -282,8 +284,8 @@ static int follow(worker *to, worker *from, ls_error *err)
     return status ? status : to->device->ops->wait(to->device, NULL, from->event, err);
 }
 
-/* Merges the gradients of all workers, in a piece of the last worker. It is used with one lane or
- * one thread, where no worker can wait for another. */
+/* Merges the gradients of all workers, in a piece of the last worker. It is used if one lane or one
+ * thread serves all workers, because a worker that waits for another one would then block it. */
 static int merge_alone(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     cell *c = w->of;

@@ -8,9 +8,9 @@
  * one of the workers. All pools have the same number of workers. Every call is timed separately,
  * either directly after the last one, or after a pause of 1 ms in which the workers fall asleep.
  *
- * A round measures every row of the table once; its figure for a row is the median over the calls.
- * The table shows the median over the rounds and the range of the middle half of them; ratios are
- * computed round by round. The last table is the CPU time of idle pools. */
+ * A round measures every row of the table once. The figure of a row in a round is the median over
+ * the calls. The table shows the median over the rounds and the range of their middle half. Ratios
+ * are computed round by round. The last table has the CPU time of idle pools. */
 #include "base/clock.h"
 
 #include <lockstep/pool.h>
@@ -77,8 +77,8 @@ static void lockstep_gang(void)
 
 /* ---- mutex and condition variables ---------------------------------------------------------- */
 
-/* A single queue for all workers, as most such pools have. The jobs are empty, so their number is
- * enough. */
+/* A pool with a single queue for all workers, as many simple pools have. The jobs are empty, so the
+ * queue is only the number of waiting jobs. */
 static struct plain {
     pthread_mutex_t lock;
     pthread_cond_t work, done;

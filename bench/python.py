@@ -19,7 +19,7 @@ import numpy as np
 import lockstep
 
 ROWS = 32
-# The smallest step, so that what a call costs is not lost in it.
+# A very short step, so that the cost of a call is a measurable part of it.
 CONFIG = {"model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}, "batch_size": ROWS,
           "devices": "cpu:1", "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": "", "data": {"name": "python"}}
 
@@ -29,7 +29,7 @@ def spread(values, digits=1):
 
 
 def start_ms(statement):
-    """A whole process: on the clock, and of processor time, which other work on the machine stretches less."""
+    """Runs a process. Returns its elapsed time and its processor time, which other programs affect less."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, "-B", "-c", statement], check=True)
     taken, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,9 +1,10 @@
-/* Measures training steps in C, for comparison by bench/python.py. Each line read from stdin starts
- * a round of STEPS steps, each on ROWS rows that the program passes to the trainer. The answer is a
- * JSON list of the steps' times in microseconds.
+/* Measures training steps in C. bench/python.py compares them with steps from Python. Each line
+ * read from stdin starts a round of STEPS steps, each with ROWS rows that the program passes to the
+ * trainer. The answer is a JSON list of the steps' times in microseconds.
  *
- *     bench_python_step CONFIG ROWS STEPS      CONFIG: JSON text; rows are 1×28×28 bytes of 10
- * classes */
+ *     bench_python_step CONFIG ROWS STEPS
+ *
+ * CONFIG is a JSON text. A row is an image of 1×28×28 bytes with one of 10 classes. */
 #include <lockstep/trainer.h>
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* A training run that reports when each of its steps was completed. bench/recovery.py starts it,
- * makes a worker or a process fail, and measures how long recovery takes. Each record of the run is
- * printed as a line on standard output, after the time in nanoseconds (CLOCK_MONOTONIC, which is
- * the same for all processes of a machine).
+ * makes a worker or a process fail, and measures how long recovery takes. For each record of the
+ * run it prints a line on standard output: the time at which it received the record, in nanoseconds
+ * of CLOCK_MONOTONIC, which is the same for all processes of a machine, and the record.
  *
  *     bench_recovery CONFIG [OPTION VALUE]...
  *

@@ -7,24 +7,24 @@
 Trains LeNet on synthetic rows with three workers. One is lost at a random moment, and the run
 continues:
 
-    a worker                 a device of one process fails (an injected fault); the two others take
-                             over
-    a host, going on         one of three processes is killed; the remaining ones meet again
+    a worker                 a device of one process fails (an injected fault); the two other workers
+                             take over its part
+    a host, going on         one of three processes is killed; the remaining two form a new group
                              (cluster.on_host_loss "continue")
     a host, by resume        one of three processes is killed; the others save and stop, and all
                              three are started again with --resume
     a host that comes        two processes train, and a third one is admitted at the end of an epoch
                              (cluster.on_arrival "admit"): the time from the last step of the two to
-                             the first one of the three
+                             the first step of the three
     torchrun, every step     one of torchrun's three processes is killed (DistributedDataParallel
     torchrun, every 10       over gloo); a checkpoint is saved every step, or every ten; torchrun
                              starts all three again
 
-Prints a table: the time from the loss until those that are left, or that were started again, have
-committed a new step, the number of steps that were computed again, and whether the weights are those
-of the undisturbed run. A step that the old set of members commits after the loss, because the lost
-one had done its part of it, does not end that time. The ways to continue take turns. PYTHON has
-PyTorch; without it torchrun's rows are left out.
+Prints a table: the time from the loss until the remaining or restarted processes have completed a new
+step; the number of steps that were computed again; and whether the weights are those of an
+undisturbed run. If the lost process had done its part of a step, the others can complete that step
+after the loss; the time then goes on until the next step. The ways to continue take turns. PYTHON is
+an interpreter that has PyTorch; without it torchrun's rows are left out.
 
 With --shares it prints the share of a step that merging takes instead: with `ordered`, which gives
 the same bits on any number of workers, and with `naive`; and between processes, compared with
@@ -63,7 +63,7 @@ def free_port():
 
 
 class Told:
-    """Lines of several processes, each behind its time, as they come."""
+    """The lines that several processes have printed so far: pairs of the time in nanoseconds and the text."""
 
     def __init__(self):
         self.lines, self.news = [], threading.Condition()
@@ -80,7 +80,7 @@ class Told:
         threading.Thread(target=self.read, args=(stream,), daemon=True).start()
 
     def wait_for(self, test):
-        """The first line that passes."""
+        """Waits for a line for which `test` returns true, and returns the first such line."""
         until, seen = time.monotonic() + PATIENCE_S, 0
         with self.news:
             while True:
@@ -97,7 +97,7 @@ def record(entry):
 
 
 def step_of(entry):
-    """Of either side's lines: the step that was committed, or 0."""
+    """The number of the step that a line of Lockstep or PyTorch reports as done; 0: it reports no step."""
     if entry[1].startswith("{"):
         found = record(entry)
         return found["step"] if found["type"] == "step" else 0
@@ -121,8 +121,8 @@ def is_pid(entry):
 
 
 class Loss:
-    """The results of one loss, at `lost_ns`. Steps that were told before `new_ns` are those of the old
-    set of members, later ones those of the new set."""
+    """The results of one loss at the time `lost_ns`. Steps reported up to `new_ns` were done by the members before
+    the loss, later ones by the remaining or restarted members."""
 
     def __init__(self, told, lost_ns, new_ns, expected):
         steps = sorted((entry[0], step_of(entry)) for entry in told.lines if step_of(entry))
@@ -134,7 +134,7 @@ class Loss:
 
 
 class Arrival:
-    """The results of one admission: from the last step of the old members to the first one with the new one."""
+    """The results of one admission: the time from the last step of the old members to the first step with the newcomer."""
 
     def __init__(self, told, expected):
         came_ns = next(entry[0] for entry in told.lines if record(entry).get("type") == "arrival")
@@ -166,7 +166,7 @@ class Lockstep:
         return f"run-{self.count}"
 
     def worker(self, draw):
-        """Just before it: the step before the one in which the device fails was committed."""
+        """Loses a worker. The time of the loss is not known; the end of the step before the loss is used instead."""
         told, at = Told(), draw.randrange(10, STEPS - 10)
         fault = f"worker={draw.randrange(WORKERS)},step={at},kind=fail,stage={draw.choice(STAGES)}"
         self.start(told, "--set", f"devices=cpu:{WORKERS}", "--set", f"run_dir={self.directory()}", "--inject", fault).wait()
@@ -175,7 +175,7 @@ class Lockstep:
         return Loss(told, lost_ns, told.wait_for(is_fault)[0], self.expected)
 
     def hosts(self, told, *words):
-        """The first is up before the others come."""
+        """Starts a run with one process for each worker. The first process listens, and the others join it."""
         port, members = free_port(), ["--members", str(WORKERS), "--secret", SECRET, "--set", "devices=cpu:1", *words]
         return [self.start(told, *(["--listen", f"127.0.0.1:{port}"] if i == 0 else
                                    ["--join", f"127.0.0.1:{port}", "--listen", "127.0.0.1:0"]), *members)
@@ -194,7 +194,7 @@ class Lockstep:
             host.wait(PATIENCE_S)
         new_ns = time.monotonic_ns()
         if goes_on:
-            new_ns = told.wait_for(is_fault)[0]  # recorded once those that are left are at the same step
+            new_ns = told.wait_for(is_fault)[0]  # the record is written when all remaining members are at the same step
         else:
             saved = directory if victim is not hosts[0] else next(p.name for p in self.folder.glob(f"{directory}.member-*"))
             for host in self.hosts(told, "--resume", saved):
@@ -209,7 +209,8 @@ class Lockstep:
         return self.kill_one(draw, False)
 
     def host_comes(self, _):
-        """The step before the last of the first epoch takes so long that the newcomer waits by then."""
+        """Admits a host at the end of the first epoch. The step before the last one of this epoch takes so long that the
+        newcomer has connected before the epoch ends."""
         told, alone, port = Told(), Told(), free_port()
         epochs = ["--set", "epochs=2", "--set", f"data.limit={ROWS * STEPS // 2}", "--set", "devices=cpu:1"]
         self.start(alone, *epochs, "--set", f"run_dir={self.directory()}").wait()
@@ -227,7 +228,7 @@ class Lockstep:
         return Arrival(told, hash_of(alone.wait_for(hash_of)))
 
     def step_of_hosts(self):
-        """Milliseconds, undisturbed."""
+        """The median time of a step of an undisturbed run over several processes, in milliseconds."""
         told = Told()
         for host in self.hosts(told, "--set", f"run_dir={self.directory()}"):
             host.wait(PATIENCE_S)
@@ -236,7 +237,7 @@ class Lockstep:
         return statistics.median(b - a for a, b in zip(at, at[1:])) * 1e-6
 
     def share(self, algorithm, workers):
-        """Of a step: merging, the wait for others in it left out, in ms, and the whole step."""
+        """Two times in milliseconds: of merging in a step, without the wait for other workers, and of the whole step."""
         told = Told()
         self.start(told, "--set", f"devices=cpu:{workers}", "--set", f"allreduce={algorithm}", "--set", "run_dir=null",
                    "--set", "shards=2").wait()
@@ -311,7 +312,7 @@ def print_losses(rows):
 
 
 def draw_losses(rows):
-    """On a logarithmic scale."""
+    """Draws the times on a logarithmic scale."""
     low, width, left = 1e-3, 420, 190
     top = 10 ** (len(str(int(max(r["most_s"] for r in rows)))))
 

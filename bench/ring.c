@@ -1,13 +1,14 @@
-/* Measures the cost of passing work between threads, with Lockstep's ring and barrier, and with a
- * mutex and condition variables that do the same.
+/* Measures the cost of passing work between threads: with Lockstep's ring (a bounded queue between
+ * two threads) and barrier, and with a queue and a barrier made of a mutex and a condition
+ * variable.
  *
  *     bench_ring [rounds]        (default 15 interleaved rounds)
  *
  * "job there and back": the main thread passes an empty job to a worker and waits until it is done.
  * The job passes through two rings, through the worker pool, or through a queue with a mutex and a
- * condition variable. "barrier": two threads pass a barrier together. "parked": the same
- * measurement, but a waiting thread sleeps at once instead of spinning first. The pool does so if
- * there are more threads than CPUs.
+ * condition variable. "barrier": two threads pass a barrier together. "parked": the same as
+ * "barrier" or "job", but a waiting thread sleeps at once instead of spinning first. Lockstep's
+ * pool also lets threads sleep at once if there are more threads than CPUs.
  *
  * A round measures each row once, so that a disturbance of the machine affects all rows alike. The
  * table shows the median over the rounds and the range of the middle half of them. */
@@ -23,11 +24,11 @@
 
 #define ROUNDS_MAX 101
 
-/* The baseline: a queue and a barrier with one mutex and one condition variable. */
+/* For comparison: a queue and a barrier with one mutex and one condition variable. */
 struct locked {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    long asked, answered; /* numbers of jobs passed to the worker, and done */
+    long asked, answered; /* number of jobs passed to the worker; number of jobs done */
     int arrived;          /* number of threads that have arrived at the barrier */
     unsigned phase;
 };
@@ -46,7 +47,7 @@ static void locked_wait(struct locked *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The state of a measurement. `times`: number of jobs or barriers. */
+/* The state of a measurement; `times` is the number of jobs or barriers in it. */
 struct bench {
     ls_ring there, back;
     ls_barrier barrier;
@@ -56,8 +57,8 @@ struct bench {
     ls_cpus cpus;
 };
 
-/* Pins the calling thread, which is number `side` of a row's two threads, so that the two run on
- * different CPUs. Does nothing if there is only one CPU. */
+/* Pins the calling thread to a CPU. `side`, 0 or 1, is the number of the thread among the two
+ * threads of a measurement, which run on different CPUs. Does nothing if there is only one CPU. */
 static void stay_on(const struct bench *b, int side)
 {
     if (b->cpus.count < 2)
@@ -220,8 +221,8 @@ static void close_bench(struct bench *b)
     pthread_mutex_destroy(&b->locked.lock);
 }
 
-/* Measures a row once. Returns the time of one job or one barrier in nanoseconds, including a small
- * share of the time to start the other thread. */
+/* Measures a row once. Returns the time of one job or one barrier in nanoseconds. The time includes
+ * a small part of the time in which the other thread is started. */
 static double measure(struct bench *b, const struct row *row)
 {
     pthread_t t;
@@ -257,7 +258,8 @@ int main(int argc, char **argv)
     check(ls_cpus_allowed(&b.cpus, "", &err), &err);
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < ROWS; i++) {
-            /* the pool pins its worker itself and needs both CPUs to choose from */
+            /* The pool pins its worker itself. It can use the CPUs that this thread may use, so
+             * this thread is allowed on all CPUs. */
             if (rows[i].worker)
                 stay_on(&b, 0);
             else

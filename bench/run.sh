@@ -7,11 +7,11 @@ build=build/release
 data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
-# As they follow one another in the results.
-# These are asked for by name.
+# Parts that run only if they are named.
 by_name='nets batches ladder hosts recovery merging'
-# Sections that other commands made, each of which it names: kept as they are.
+# Sections that other commands have produced. Each section names its command; this script does not change it.
 others='byhand'
+# All other parts, in the order of their sections in the results.
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
 
 help()
@@ -59,7 +59,7 @@ say() { printf 'bench: %s\n' "$*" >&2; }
 
 # ---- what runs, and for how long -----------------------------------------------------------------
 
-# Interpreters that have PyTorch.
+# Prints the Python interpreters that have PyTorch.
 pythons()
 {
     if [ -n "${TORCH_PYTHON-}" ]; then
@@ -75,7 +75,7 @@ pythons()
     done
 }
 
-# expected PART: the seconds it takes on two cores.
+# expected PART: prints the seconds that the part takes on two cores.
 expected()
 {
     # shellcheck disable=SC2086 # a list of words
@@ -145,7 +145,7 @@ $(date -u '+%Y-%m-%d %H:%M') UTC, load before $(cut -d ' ' -f 1-3 /proc/loadavg)
 TEXT
 }
 
-# As it stands: what COMMAND prints.
+# Prints the output of COMMAND as a block of code.
 verbatim()
 {
     printf '```\n'
@@ -210,7 +210,7 @@ TEXT
         --at-most $((40 * RESNET_ROUNDS)) --torch-processes "$RESNET_PROCESSES"
 }
 
-# beside PART: nets.py with the last interpreter that is named.
+# beside PART: runs nets.py with the last interpreter of TORCH_PYTHON.
 beside()
 {
     [ -n "$TORCH_PYTHON" ] || say "no python3 has PyTorch: TORCH_PYTHON names one"
@@ -298,7 +298,7 @@ scale()
         --rounds 4 --allreduce "$out/allreduce.json" ${1:+--hosts "$1"} --json "$out/scale.json" --picture bench/scale.svg
 }
 
-# Hosts are namespaces of this machine.
+# The hosts are network namespaces of this machine.
 hosts()
 {
     section "A merge over several hosts, beside MPI's" "bench/hosts.py $build/bench/bench_hosts"
@@ -316,7 +316,7 @@ overlap()
     verbatim cat "$out/overlap.txt"
 }
 
-# Who asks for this alone sees it, and no file that is tracked changes.
+# If this is the only part, its results are printed, and no tracked file changes.
 show_overlap()
 {
     busy=$(awk -v cpus="$(nproc)" '{ print ($1 > cpus / 4) }' /proc/loadavg)
@@ -409,14 +409,14 @@ TEXT
 
 # ---- putting the results together ----------------------------------------------------------------
 
-# A part's section as the results have it, with the mark before it; nothing if there is none.
+# Prints a part's section of the results, with the mark before it; nothing if the results have no such section.
 kept()
 {
     [ ! -e "$results" ] ||
         awk -v mark="<!-- $1 -->" '/^<!-- [a-z]+ -->$/ { on = $0 == mark } on' "$results"
 }
 
-# replace PART FILE: the results, with FILE as this part's section.
+# replace PART FILE: prints the results, with FILE in place of the part's section.
 replace()
 {
     cat <<TEXT
@@ -439,7 +439,7 @@ TEXT
     done | cat -s | sed '$ { /^$/ d; }'
 }
 
-# A part that fails leaves its old section alone. It runs in a shell of its own: `set -e` holds there.
+# If a part fails, its old section stays. The part runs in a shell of its own, in which `set -e` has an effect.
 run_part()
 {
     say "$1, about $(expected "$1") s"

@@ -4,10 +4,11 @@
     python3 bench/scale.py --rounds-program build/release/bench/trainer_rounds \\
         --allreduce bench/out/allreduce.json --json bench/out/scale.json --picture bench/scale.svg
 
-Fitted: computing, from one worker's LeNet and ResNet-18 at several batch sizes; merging, from
-bench_allreduce between two workers; the slowdown of workers when all compute, from one batch size.
-All other measurements of two workers are then predicted and compared. Predictions for more devices
-and other links assume the links in LINKS, which were not measured.
+The model is fitted to three kinds of measurements: the time of computing, with one worker that trains
+LeNet and ResNet-18 at several batch sizes; the time of merging, with bench_allreduce between two
+workers; and how much slower a worker computes while the other one computes, at one batch size. Then
+the model predicts all other measurements of two workers, and the script prints how far off it is.
+Predictions for more devices use the bandwidths and latencies in LINKS, which were not measured.
 """
 
 import argparse
@@ -21,18 +22,18 @@ import svg
 from scale_model import (Device, Link, Network, all_reduce, data_parallel, fit_link, line_fit, merge, pipeline,
                          tensor)
 
-# Nominal speeds in each direction, and latencies as vendors and users state them. Not measured here.
+# Nominal bandwidths in each direction, and latencies that vendors and users state. They were not measured here.
 LINKS = [Link("1 Gb/s Ethernet", 50e-6, 0.125e9), Link("10 Gb/s Ethernet", 30e-6, 1.25e9),
          Link("100 Gb/s RDMA", 5e-6, 12.5e9), Link("NVLink, 450 GB/s", 3e-6, 450e9)]
 
-# Bytes, from the examples' shapes on images of 28x28: `cut` is what is passed on in the middle, `sums`
-# what tensor splitting adds up: LeNet's layers' outputs; of ResNet-18 one sum for each of 8 blocks.
+# Sizes in bytes (scale_model.py), computed from the shapes of the examples with images of 28x28. The sums of tensor
+# splitting are the outputs of LeNet's layers, and one sum for each of the 8 blocks of ResNet-18.
 NETWORKS = {
     "LeNet": Network("LeNet", 516272, 4 * 3380, [4 * n for n in (3380, 800, 128, 10)], 4),
     "ResNet-18": Network("ResNet-18", 44703272, 4 * 25088,
                          [4 * n for n in [50176] * 2 + [25088] * 2 + [12544] * 2 + [8192] * 2], 18),
 }
-# The network, its config, batch sizes, and the seconds a round should take.
+# What is measured: the network, its config, batch sizes, and about how many seconds a round takes.
 PLAN = [("LeNet", "examples/fashion_mnist.json", (32, 64, 128, 256, 512), 0.35),
         ("ResNet-18", "examples/resnet18.json", (32, 64), 0.8)]
 FIT_CROWD = 256  # the batch size of LeNet at which two workers are used for fitting
@@ -42,7 +43,7 @@ DEVICES = [2 ** k for k in range(13)]
 
 
 class Rounds:
-    """A trainer that trains a round whenever it is asked."""
+    """A process of trainer_rounds, which trains one round whenever it is asked."""
 
     def __init__(self, program, config, network, batch, workers, seconds):
         steps = max(2, round(seconds * GUESS[network] / batch))
@@ -52,7 +53,7 @@ class Rounds:
         for s in settings:
             command += ["--set", s]
         self.network, self.batch, self.workers = network, batch, workers
-        self.seconds = []  # of a step, one for each round
+        self.seconds = []  # seconds of a step, one value for each round
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
 
@@ -90,7 +91,7 @@ def measure(program, rounds):
 def fit(points, allreduce):
     rows = [r for r in allreduce["rows"] if r["algorithm"] == "ordered" and r["workers"] == 2]
     a, b = line_fit([(r["bytes"], r["median_us"] * 1e-6) for r in rows])
-    # Between two, a ring sends two messages and all of the bytes once.
+    # In a ring of two workers, each sends two messages, which together have as many bytes as the gradient.
     inside = Link("memory of the host", a / 2, 1 / b)
     devices = {}
     for name in NETWORKS:
@@ -106,7 +107,7 @@ def fit(points, allreduce):
 
 
 def fit_hosts(rows):
-    """Merges over several hosts at 1 Gb/s, each with the bytes of a ring: LINKS[0] becomes what they took."""
+    """Fits LINKS[0] to measured merges over several hosts at 1 Gb/s that sent as many bytes as a ring does."""
     rows = [r for r in rows if r["rate"] == "1gbit" and r["factor"] == 1]
     LINKS[0] = fit_link(LINKS[0].name, [(r["hosts"], r["bytes"], r["merge_s"]) for r in rows])
     return rows
@@ -124,8 +125,8 @@ def validate(points, inside, devices):
 # ---- predicting ------------------------------------------------------------------------------------
 
 def curves(name, devices, inside, batch, strong, fast=False):
-    """For each link: efficiency on 1 … 4,096 devices. `fast`: not this machine's cores, but devices
-    FAST times as fast, 8 of them in a host, which NVLink joins."""
+    """The efficiency on 1 … 4,096 devices for each link. `fast`: with devices that are FAST times as fast as this
+    machine's cores, 8 in a host, connected by NVLink."""
     network, device, out = NETWORKS[name], devices[name], {}
     if fast:
         device, inside = Device(device.c0 / FAST, device.c1 / FAST, 1.0, 8), LINKS[-1]
@@ -142,7 +143,7 @@ def curves(name, devices, inside, batch, strong, fast=False):
 
 
 def last_above(values, bound):
-    """The most devices whose efficiency is at least `bound`."""
+    """The largest number of devices with which the efficiency is at least `bound`."""
     return max((n for n, e, _ in values if e >= bound), default=1)
 
 
@@ -151,7 +152,7 @@ def fastest(values):
 
 
 def splits(devices, inside, link, n, batch, ways):
-    """Step times over networks with k times ResNet-18's parameters and the same arithmetic."""
+    """Times of a step of networks with k times as many parameters as ResNet-18, but as much computation."""
     base, device, out = NETWORKS["ResNet-18"], devices["ResNet-18"], []
     for k in [2 ** e for e in range(0, 13)]:
         net = Network(base.name, base.parameters * k, base.cut, base.sums, base.depth)

@@ -1,7 +1,8 @@
 """The cost model of bench/scale.py: the time of a step on n devices.
 
-Bytes over a link take alpha + bytes/beta. Computing takes c0 + c1·rows on each device; c0 is the
-cost of a step of no rows. Every quantity that was not measured is a named parameter.
+A message over a link takes alpha + bytes/beta. Computing takes c0 + c1·rows on each device; c0 is the
+time that a step takes independently of its rows. Every quantity that was not measured is a named
+parameter.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from math import ceil, log2
 
 @dataclass
 class Link:
-    """alpha: seconds a message takes at least; beta: bytes per second."""
+    """A connection. alpha: latency of a message in seconds; beta: bytes per second."""
     name: str
     alpha: float
     beta: float
@@ -18,17 +19,17 @@ class Link:
 
 @dataclass
 class Network:
-    """What is split. Numbers are of one image where they are not of the parameters."""
+    """The network that is divided among devices. All sizes but that of the parameters are for one image."""
     name: str
-    parameters: int       # bytes
-    cut: float            # bytes of activations at a cut in the middle: what a pipeline passes on
-    sums: list            # bytes of each activation that tensor splitting adds up, forward
-    depth: int            # layers that a pipeline can be cut between
+    parameters: int       # size of all parameters in bytes
+    cut: float            # bytes of activations in the middle of the network, which a pipeline sends on
+    sums: list            # bytes of each activation that tensor splitting must sum in the forward pass
+    depth: int            # number of layers; a pipeline can be cut between any two
 
 
 @dataclass
 class Device:
-    """c0 + c1·rows seconds a step; `crowd`: how much slower each is when all of a host compute."""
+    """A device. A step takes c0 + c1·rows seconds, times `crowd` if all devices of the host compute."""
     c0: float
     c1: float
     crowd: float = 1.0
@@ -39,7 +40,8 @@ class Device:
 
 
 def all_reduce(n, size, link):
-    """The better of a ring (2(n-1) messages of size/n) and recursive halving and doubling."""
+    """Seconds of an all-reduce: with the number of messages of a ring, 2(n-1), or of recursive halving and doubling,
+    whichever is smaller."""
     if n < 2:
         return 0.0
     return messages(n) * link.alpha + volume(n, size) / link.beta
@@ -50,18 +52,18 @@ def messages(n):
 
 
 def volume(n, size):
-    """Bytes that each sends."""
+    """Bytes that each device sends in an all-reduce."""
     return 2 * (n - 1) / n * size
 
 
 def fit_link(name, merges):
-    """The link of these merges, [(n, size, seconds)]."""
+    """A link fitted to measured merges, [(n, size, seconds)]."""
     alpha, c1 = line_fit([(volume(n, size) / messages(n), seconds / messages(n)) for n, size, seconds in merges])
     return Link(name, alpha, 1 / c1)
 
 
 def merge(n, size, inside, between, per_host):
-    """First within each host, then between hosts, then back: what several hosts do."""
+    """Seconds of a merge over several hosts: an all-reduce within each host, and one between the hosts."""
     local = min(n, per_host)
     hosts = ceil(n / per_host)
     return all_reduce(local, size, inside) + all_reduce(hosts, size, between)
@@ -74,20 +76,22 @@ def data_parallel(network, device, n, batch, inside, between):
 
 
 def pipeline(network, device, n, batch, stages, inside, between, micro):
-    """`stages` devices hold a part each and pass `micro` parts of their rows on; n/stages such
-    pipelines share the minibatch and merge the gradients of their part."""
+    """Seconds of a step with pipelines. In a pipeline each of `stages` devices holds a part of the network. The rows
+    are cut into `micro` parts, which the devices pass on one after another. The minibatch is divided among
+    n/stages pipelines, which merge their gradients."""
     replicas = n // stages
     rows = batch / replicas
     link = between if stages > device.per_host else inside
     part = (device.c0 + device.c1 * rows / micro) * device.crowd / stages
-    part = max(part, device.c0 / network.depth)  # nothing is thinner than a layer
-    send = 2 * (link.alpha + network.cut * rows / micro / link.beta)  # there and back
+    part = max(part, device.c0 / network.depth)  # a stage has at least one layer
+    send = 2 * (link.alpha + network.cut * rows / micro / link.beta)  # activations forward and gradients back
     return ((micro + stages - 1) * (part + send) +
             merge(replicas, network.parameters / stages, inside, between, device.per_host))
 
 
 def tensor(network, device, n, batch, ways, inside, between):
-    """`ways` devices hold a slice of each layer and add activations up, forward and backward."""
+    """Seconds of a step with tensor splitting: `ways` devices hold a slice of each layer, and sum activations in the
+    forward and the backward pass."""
     replicas = n // ways
     rows = batch / replicas
     link = between if ways > device.per_host else inside

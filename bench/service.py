@@ -5,8 +5,9 @@
 
 wrk (16 connections, one image a request) and a feeder of 200 labelled images a second run on CPU 0;
 the service, which trains on one worker, may use all CPUs. It takes turns with the same service with
-training turned off. Prints a Markdown table. Exit status 1 if a request fails or the goal is
-missed: 500 predictions/s, and a p99 of at most 20 ms or twice that without training.
+training turned off. Prints a Markdown table. The goal is at least 500 predictions/s, and a p99
+latency of at most 20 ms or at most twice the p99 without training. Exit status 1: a request failed,
+or the goal was missed.
 """
 import argparse
 import json

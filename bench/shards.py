@@ -4,13 +4,14 @@
     python3 bench/shards.py --rounds-program build/…/trainer_rounds [--rounds 7]
                             [--batches 16 32 48 64 256] [--only WORD…]
 
-Runs LeNet and the networks of nets.py, each at several batch sizes. A config without the key
-takes turns with configs of 1, 2, 3, 4, 6 and 8 shards, except more shards than rows. Each figure is
-the ratio of the default to the best of all: of the rate by the clock; of rows by second of CPU time
-of the busiest thread, which is what the rate would be on an otherwise idle machine; and of rows by
-second of CPU time of both threads, which does not show unequal parts. The last columns are the
-ratios of the other numbers to the default, by the busiest thread. The line after the table has the
-smallest of each.
+Runs LeNet and the networks of nets.py, each at several batch sizes. A config without the key `shards`
+takes turns with configs of 1, 2, 3, 4, 6 and 8 shards, if there are at least as many rows. Each
+figure is a rate with the default number divided by the best rate with any number. There are three
+kinds of rates: rows per second of elapsed time; rows per second of CPU time of the busiest thread,
+which is what the first rate would be on an otherwise idle machine; and rows per second of CPU time
+of both threads, which does not show whether one thread does more work than the other. The last
+columns have the rates with the other numbers divided by that of the default, by the busiest thread.
+The line after the table has the smallest ratio of each kind.
 """
 
 import argparse
@@ -29,7 +30,7 @@ ROUND_S = 0.25
 
 
 class Run:
-    """trainer_rounds of a config with so many shards; 0: the default."""
+    """A process of trainer_rounds with this number of shards; 0: the default number."""
 
     def __init__(self, program, path, shards, steps):
         self.shards, self.steps, self.busiest, self.all = shards, steps, [], []
@@ -39,7 +40,7 @@ class Run:
             sys.exit("Lockstep does not run")
 
     def threads(self):
-        """CPU seconds of each thread."""
+        """The CPU time of each thread in seconds."""
         tasks = Path(f"/proc/{self.peer.process.pid}/task").iterdir()
         return {task.name: int((task / "schedstat").read_text().split()[0]) / 1e9 for task in tasks}
 

@@ -11,19 +11,19 @@ DARK = {"page": "#0f1216", "ink": "#e8ebee", "soft": "#9ba5b0", "line": "#6b7682
 
 
 def colours(p):
-    """The rules that have a colour. They use no variables, because many viewers do not know these."""
+    """The CSS rules that contain a colour. They use no CSS variables, because many viewers do not support them."""
     return (f".page text{{fill:{p['soft']}}}.page .title,.page .strong{{fill:{p['ink']}}}.page .on{{fill:#11161b}}\n"
             f".page .axis{{stroke:{p['line']}}}.page .grid{{stroke:{p['grid']}}}.page .whisker{{stroke:{p['ink']}}}\n"
             f".page .paper{{fill:{p['page']}}}\n"
             + "".join(f".page .f{i}{{fill:{c}}}.page .s{i}{{stroke:{c}}}" for i, c in enumerate(p["colours"], 1)) + "\n")
 
 
-COLUMN = 830  # pixels of a page's column, to which a wider picture is shrunk
-LEAST = 11  # pixels of the smallest text there
+COLUMN = 830  # width of a page's column in pixels; wider pictures are shrunk to it
+LEAST = 11  # height in pixels of the smallest text in a picture, after shrinking
 
 
 def size(width):
-    """The size of the text of a picture."""
+    """The font size for a picture."""
     return max(12, ceil(LEAST * width / COLUMN * 10) / 10)
 
 
@@ -82,7 +82,7 @@ def legend(x, y, names, colours):
 
 
 def split(name, room):
-    """A name in one line, or in two where one has no room."""
+    """A name in one line, or in two lines if one line has no room for it."""
     return [name] if len(name) * 7.6 < room or " " not in name else name.rsplit(" ", 1)
 
 
@@ -116,7 +116,7 @@ def bars(x, y, w, h, title, groups, series, colours, values, note=""):
 
 
 def picture(width, height, parts, label, shown=None):
-    """`shown`: how many pixels wide a page shows it where there is room; else all of that."""
+    """`shown`: the width in pixels at which a page shows the picture if there is room; by default the whole width."""
     wide = f'width="{shown}" ' if shown else ""
     return (f'<svg xmlns="http://www.w3.org/2000/svg" class="page" {wide}viewBox="0 0 {width} {height}" '
             f'role="img" aria-label="{escape(label)}"><style>{style(shown or width)}</style>'

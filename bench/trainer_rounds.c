@@ -1,12 +1,13 @@
-/* Measures training speed in rounds, for comparisons. Each line read from stdin starts one round of
- * steps. The answer is one line of JSON. Between rounds the program only waits, so that several
- * programs can take turns on the same machine (bench/peers/run.py).
+/* Measures Lockstep's training rate in rounds. Each line read from stdin starts one round of steps.
+ * The answer is one line of JSON. Between rounds the program only waits, so that several programs
+ * can take turns on the same machine (bench/peers/run.py).
  *
  *     trainer_rounds CONFIG [--steps N] [--cache FOLDER] [--set KEY=VALUE]…
  *
- * A round is an epoch of N steps (default 60) over the first N minibatches of the data; at its end
- * no worker computes. The first round also warms up. A device that chooses kernels by timing them
- * stores its choices in FOLDER; without --cache it uses the kernels that its library recommends.
+ * A round is an epoch of N steps (default 60) over the first N minibatches of the data. At the end
+ * of a round no worker computes. The first round also warms up. A GPU's back end chooses kernels by
+ * timing them, and stores its choices in FOLDER; without --cache it uses the kernels that its
+ * library recommends.
  * The answer contains the rate, and the share of a step that the workers spent in each phase,
  * averaged over workers and steps:
  *
@@ -30,7 +31,7 @@ enum { PARTS = sizeof parts / sizeof parts[0] };
 /* The current round. */
 typedef struct rounds {
     ls_trainer *trainer;
-    char limit[64];        /* assignment to data.limit: the number of rows of a round's steps */
+    char limit[64];        /* assignment "data.limit=…" with the number of rows of a round */
     double spent_s[PARTS]; /* [phase]: time of all workers together, in seconds */
 } rounds;
 
@@ -63,7 +64,7 @@ static void answer(const rounds *r, const char *epoch)
     fflush(stdout);
 }
 
-/* Receives the records of the run, on the coordinator's thread. */
+/* Receives the records of the run, on the thread that trains. */
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
     rounds *r = user;
@@ -81,7 +82,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* Stores the batch_size that results from the config and the assignments. */
+/* Stores the batch_size of the config in *out, with the assignments of --set. */
 static int batch_size(long *out, const ls_trainer_options *o, ls_error *err)
 {
     char *text;

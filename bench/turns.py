@@ -6,8 +6,8 @@
     python3 bench/turns.py 7 "before=old/trainer tiny.json --quiet" \\
         "now=./trainer tiny.json --quiet" "records=./trainer tiny.json --quiet --metrics -"
 
-Every second round has the reverse order. CPU time is that of a process and its children, user and
-system; other programs on the machine affect it little. --first-step: measures the time from the
+In every second round the commands run in reverse order. CPU time is user and system time of a process
+and its children; other programs on the machine affect it little. --first-step: measures the time from the
 start of a command, which must have `--metrics -`, to the record of its first step, and then kills
 it.
 """
@@ -22,7 +22,7 @@ import time
 
 
 def run(command, first_step):
-    """Seconds by the clock, and of CPU."""
+    """Runs a command. Returns its elapsed time and its CPU time in seconds."""
     begin = time.monotonic()
     process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE if first_step else subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 /* gpu_facts: prints properties of this GPU on which later decisions depend: the cost of enqueueing
  * and running a graph of 25 nodes, of kernels and of memsets; the speed of copies; the speed of
  * multiplying matrices of 8192 × 8192 in each precision; and cuDNN's description of the device,
- * from which its plans can be made and tested on machines without a GPU. */
+ * from which cuDNN's plans for this GPU can be made and tested on machines without a GPU. */
 #include "base/clock.h"
 #include "cuda/kernels/kernels.h"
 
@@ -42,7 +42,8 @@ static void time_graph(cudaStream_t stream, int kernels)
     cudaGraphExec_t exec = NULL;
     double enqueued = 0;
     CUDA(cudaMalloc(&memory, 64));
-    CUDA(ls_k_sum(memory, memory, memory, 16, stream)); /* loads it */
+    CUDA(ls_k_sum(memory, memory, memory, 16,
+                  stream)); /* loads the kernel before the graph is recorded */
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (int i = 0; i < NODES; i++)
         CUDA(kernels ? ls_k_sum(memory, memory, memory, 16, stream)
@@ -76,7 +77,8 @@ static void time_copy(cudaStream_t stream)
     CUDA(cudaFree(b));
 }
 
-/* Zeros take less power: numbers of all sizes. */
+/* Returns a matrix of numbers of all sizes. Products of zeros would take less power, and could run
+ * at a higher clock rate. */
 static void *some_matrix(cudaStream_t stream)
 {
     const size_t bytes = (size_t)SIDE * SIDE * sizeof(float);

@@ -6,13 +6,15 @@
 From the same weights (of three seeds), LeNet and ResNet-18 take 20 steps of SGD on one minibatch:
 in PyTorch in float64, which is the reference, and in each precision; and in Lockstep in each
 precision. The error of a run is its mean |loss − reference| over the mean of the reference. The
-error of a gradient is ‖error‖/‖gradient‖ over all parameters; Lockstep's is computed from one step
-with a rate so high that the weights before it do not matter. Lockstep passes if the median error of
-its seeds is at most the worst of PyTorch's own in that precision, and the error of its gradient at
-most FACTOR times PyTorch's. If it does not pass, or does not run, the script ends with status 1;
-77: PyTorch or the data is missing. Everything is run with one seed first; results are written after
-each run. The runs of Lockstep go on beside PyTorch's, several at once: nothing is timed here. (Kernels
-of convolutions that are not in the cache yet are then chosen by disturbed times.)
+error of a gradient is ‖error‖/‖gradient‖ over all weights. Lockstep's gradient is computed from the
+weights after one step with a learning rate so high that the weights before the step do not matter.
+Lockstep passes if two conditions hold in each precision: the median error of the losses over its
+seeds is at most the largest error of PyTorch in that precision, and the median error of its gradients
+is at most FACTOR times the largest error of PyTorch's. If Lockstep does not pass, or does not run, the
+script ends with status 1; 77: PyTorch or the data is missing. Everything is run with one seed first,
+and results are written after each run. Runs of Lockstep and of PyTorch run at the same time, because
+nothing is timed. (If algorithms of convolutions are not in the cache yet, they are chosen by times
+that the other runs disturb.)
 """
 
 import argparse
@@ -33,8 +35,8 @@ import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-LEAST = 1e-6  # of the reference: what is nearer is as good
-FACTOR = 1.5  # between two gradients that are rounded alike but added up in other orders
+LEAST = 1e-6  # relative to the reference: smaller errors count as this one
+FACTOR = 1.5  # allowed factor between errors of two gradients, because sums are added in different orders
 
 
 def start_lenet(seed):
@@ -53,8 +55,8 @@ def logits_of_lenet(state, x, activation):
     return F.linear(h, state["fc2.weight"], state["fc2.bias"])
 
 
-# Of each: configuration, weights to begin with, forward pass, rate of the 20 steps, and the rate of the one step
-# that a gradient is read off, with which the network still has a finite loss.
+# For each network: configuration, first weights, forward pass, learning rate of the 20 steps, and learning rate of the
+# single step from which the gradient is computed; with this rate the loss is still finite.
 NETWORKS = {
     "lenet": ("examples/fashion_mnist.json", start_lenet, logits_of_lenet, 0.1, 1e4),
     "resnet18": ("examples/resnet18.json", parity.start, parity.logits, 0.1, 30),
@@ -84,7 +86,7 @@ def torch_run(network, state, rows, precision, steps):
 
 
 def train_ours(args, network, state, precision, steps, lr):
-    """The losses of so many steps, and the weights after them."""
+    """The losses of the given number of steps, and the weights after these steps."""
     with tempfile.TemporaryDirectory() as folder:
         weights, run = Path(folder) / "start.safetensors", Path(folder) / "run"
         weights.write_bytes(parity.safetensors({k: v.float().numpy() for k, v in state.items()}))
@@ -118,14 +120,15 @@ def off(losses, reference):
 
 
 def off_gradient(gradient, reference):
-    """The error of the whole gradient, and each parameter's part of it: their squares add up to its square."""
+    """The error of the whole gradient, and the part of each parameter. The squares of the parts add up to the square
+    of the error."""
     whole = sum(g.square().sum().item() for g in reference.values())
     parts = {name: (gradient[name] - g).square().sum().item() / whole for name, g in reference.items()}
     return sum(parts.values()) ** 0.5, {name: part ** 0.5 for name, part in parts.items()}
 
 
 def judge(of, known):
-    """Says how far the seeds so far are off, and notes it; whether that is near enough."""
+    """Prints the errors of the seeds that have been run, and stores them. Returns whether they are small enough."""
     ours, theirs = known["ours"], known["theirs"]
     near = {}
     for i, what in enumerate(("losses", "gradient")):

@@ -3,8 +3,8 @@
 
     once.py KIT OUT [--rehearse] [again STEP...]
 
-Each step is a session of its own with a time limit of its own, which ends with it. The call ends
-after CALL_S even if something else hangs. Status 1: a step failed.
+Each step runs in a session (group of processes) of its own. At the step's time limit the session is
+ended. The whole call ends after CALL_S, even if something hangs. Status 1: a step failed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ BEGIN = time.monotonic() - float(os.environ.get("SPENT_S", "0"))
 
 
 class Call:
-    """A call: its folders, its log, the step that runs."""
+    """A call: its folders, its log, and the step that is running."""
 
     def __init__(self, args):
         self.args, self.out, self.kit = args, args.out, args.kit
@@ -46,7 +46,7 @@ class Call:
         self.call_s = args.seconds if args.again else plan.CALL_S
         self.steps = plan.steps_of(args.again, args.seconds) if args.again else plan.STEPS
         self.scratch = scratch_folder()
-        self.ended = []  # of each step: name, limit, seconds, how it ended
+        self.ended = []  # for each step that has ended: name, limit, seconds, how it ended
         self.process, self.lock = None, threading.Lock()
         (self.out / f"{self.name}.log").write_text("")
         self.env = dict(os.environ, KIT=str(self.kit), BUILD=str(self.kit / "build"), RESULTS=str(self.results),
@@ -75,8 +75,8 @@ class Call:
             log.write(line + "\n")
 
     def kill(self):
-        """Ends the step and all that it has started: the processes of its session. What was being started
-        while they were looked for is found the next time."""
+        """Ends the step and all processes of its session. A process that is started while the function searches for
+        processes is found in the next search."""
         process = self.process
         for _ in range(10):
             found = end_session(process.pid) if process else 0
@@ -85,7 +85,7 @@ class Call:
             time.sleep(0.02)
 
     def run(self, name, limit, command):
-        """Status of a command; None where it was stopped. What it leaves running ends too."""
+        """Runs a command and returns its status; None if it was stopped. Processes that it leaves running are ended too."""
         begin = time.monotonic()
         with open(self.results / f"{name}.log", "ab") as log:
             self.process = subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=log,
@@ -110,7 +110,7 @@ class Call:
         return status
 
     def bring_home(self):
-        """The summary and the archive, whole at any time."""
+        """Writes the summary and the archive. Both files are complete at any time."""
         with self.lock:
             (self.results / "ended.json").write_text(json.dumps({"steps": self.ended}), encoding="utf-8")
             lines = summary.lines(self.results, self.ended, time.monotonic() - BEGIN, bool(self.args.rehearse))
@@ -120,7 +120,7 @@ class Call:
             archive(self.results, self.out / f"{self.name}.tar.gz")
 
     def watch(self):
-        """The end of the call, whatever the main thread waits for."""
+        """Ends the call, even if the main thread waits for something."""
         def end():
             self.say(f"{self.call_s * self.slower:.0f} s are over: the end")
             self.kill()
@@ -132,7 +132,7 @@ class Call:
 
 
 def end_session(session):
-    """Kills its processes; how many there were, without those that have ended already."""
+    """Kills the processes of the session. Returns their number, without those that had already ended."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -146,14 +146,14 @@ def end_session(session):
 
 
 def scratch_folder():
-    """In memory, where there is enough."""
+    """A folder for temporary files: in memory, if there is enough."""
     shared = "/dev/shm"
     roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 << 30
     return tempfile.mkdtemp(prefix="lockstep-", dir=shared if roomy else None)
 
 
 def archive(results, path):
-    """Without timelines where it is too large to be carried."""
+    """Writes the archive, without timelines if it would be too large."""
     for skip in ((), ("trace_",), ("trace_", "cache", "bench")):
         draft = path.with_name(f".{path.name}")
         with gzip.open(draft, "wb", 1) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
@@ -167,8 +167,8 @@ def archive(results, path):
 
 
 def library_folders():
-    """Where the CUDA runtime, cuDNN, cuBLAS and NCCL lie that this Python's PyTorch uses; the driver's folder,
-    where the loader does not find it by itself."""
+    """The folders of the CUDA runtime, cuDNN, cuBLAS and NCCL of this Python's PyTorch, and the driver's folder, if the
+    loader does not find the driver."""
     import importlib.util
     found = importlib.util.find_spec("nvidia")
     folders = []
@@ -188,7 +188,7 @@ def library_folders():
 
 
 def build_there(call):
-    """From the sources that were carried, where what was built here does not load."""
+    """Builds the programs from the copied sources, because the copied programs do not load."""
     build = call.kit / "build-there"
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     script = call.results / "build.sh"
@@ -205,7 +205,7 @@ def build_there(call):
 
 
 def rehearse(call):
-    """Over the doubles: rows of few images, the plugin that stands beside the doubled program."""
+    """Prepares a rehearsal with simulated CUDA libraries (tests/doubles): files of few images, and the plugin."""
     folder = call.kit / "results/data/fashion-mnist"
     folder.mkdir(parents=True, exist_ok=True)
     for file in (call.kit / "datasets/fashion-mnist").glob("*.gz"):
@@ -220,7 +220,7 @@ def rehearse(call):
 
 
 def carry_out(call):
-    """Status of the call."""
+    """Returns the exit status of the call."""
     failed = False
     for step in call.steps:
         limit = plan.limit_of(step, call.steps, call.left())

@@ -34,7 +34,7 @@ makes all limits N times as long.
 TEXT
 }
 
-# This script again, with nothing in its environment, and in PATH no git and nothing that builds.
+# Runs this script again with an empty environment, and with a PATH without git and compilers.
 bare()
 {
     links=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-bare.XXXXXX") || exit 71

@@ -1,6 +1,6 @@
-/* bench_overlap over the doubles of the CUDA runtime: contains the C twin of the spin kernel, and
- * starts and ends the doubles. Its times are meaningless; the purpose is to check that it runs, and
- * what it computes. */
+/* gpu_overlap with doubles: replacements for the CUDA runtime that run on a CPU (tests/doubles).
+ * This file has the spin kernel in C, and starts and ends the doubles. The measured times are
+ * meaningless; the purpose is to check that the program runs, and what it computes. */
 #include "doubles/control.h"
 #include "doubles/launch.h"
 #include "overlap_spin.h"

@@ -5,11 +5,11 @@
 #
 #     FOLDER/once.sh RESULTS
 #
-# FOLDER is build/gpu-kit by default and has at most 60 MiB: source/ (what scripts read, and sources
-# to build there if the programs do not load), build/ (programs, the plugin, and the plugin over the
-# doubles), lib/ and include/ (libraries that the machine may lack), datasets/, tests.json (the GPU
-# suite's commands), paper.json (estimated times of a step). NVIDIA's libraries are those of the
-# machine.
+# FOLDER is build/gpu-kit by default and has at most 60 MiB. It contains source/ (files that scripts
+# read, and sources for a build on that machine if the programs do not load), build/ (programs, the
+# plugin, and the plugin with simulated CUDA libraries, the doubles), lib/ and include/ (libraries
+# that the machine may lack), datasets/, tests.json (the commands of the GPU suite) and paper.json
+# (estimated times of a step). NVIDIA's libraries are those of the machine.
 #
 # --built BUILD uses an existing build; --no-data leaves Fashion-MNIST out. JOBS: number of
 # compilers.
@@ -80,13 +80,13 @@ copy_sources()
     git rev-parse --short HEAD >"$kit/source/COMMIT" 2>/dev/null || rm -f "$kit/source/COMMIT"
 }
 
-# The suite's commands with the names of both folders left open, and the programs that they name.
+# The commands of the GPU suite, with placeholders for both folders, and the programs that the commands name.
 copy_programs()
 {
     ctest --test-dir "$build" --show-only=json-v1 -L '^gpu$' >"$kit/ctest.json"
     python3 -B bench/gpu/pack_tests.py "$kit/ctest.json" "$build" "$PWD" "$kit/tests.json" >"$kit/programs"
     trainer=$build/trainer
-    [ -e "$trainer" ] || trainer=$PWD/trainer # a build that leaves it there leaves the plugin there
+    [ -e "$trainer" ] || trainer=$PWD/trainer # such a build has the plugin in the same folder
     for file in "$trainer" "${trainer%/*}/liblockstep-cuda.so"; do
         install -D -s "$file" "$kit/build/${file##*/}"
     done
@@ -108,8 +108,8 @@ copy_programs()
     [ ! -x "$nodes" ] || python3 -B bench/gpu/paper.py "$nodes" --json "$kit/paper.json" >/dev/null
 }
 
-# Libraries of the system that are not in every one that has PyTorch. Those of glibc and gcc are; the
-# driver's and NVIDIA's come from there.
+# Copies system libraries that a machine with PyTorch may lack. glibc's and gcc's libraries are on every machine; the
+# driver's and NVIDIA's libraries are those of the machine.
 copy_libraries()
 {
     mkdir -p "$kit/lib"
@@ -124,8 +124,8 @@ copy_libraries()
     done
 }
 
-# What a build there needs: headers, without those of every system's C library, and the names that the linker
-# looks for. No links: not every way of copying keeps them.
+# Copies what a build on the machine needs: headers, except those of the C library, and libraries under the names that
+# the linker searches for. There are no symbolic links, because some ways of copying a folder lose them.
 copy_headers()
 {
     mkdir -p "$kit/include"
@@ -165,7 +165,7 @@ if [ -n "$data" ]; then
 fi
 size=$(du -sk --apparent-size -- "$kit" | cut -f 1)
 say "$kit: $((size / 1024)) MiB, $(uname -m), in $SECONDS s"
-# A build that was given may be for every GPU, and with what other tests link: such a folder is not carried.
+# A build of --built can be for every GPU, and contain libraries of other tests. Then the folder is too large to copy.
 if [ "$size" -gt $((MOST_MIB * 1024)) ]; then
     [ -n "$given" ] || end "more than $MOST_MIB MiB"
     say "more than $MOST_MIB MiB: only for a rehearsal here"

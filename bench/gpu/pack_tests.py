@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""pack_tests.py CTEST-JSON BUILD SOURCE OUT: extracts the commands of the GPU suite for a machine
-that has neither ctest nor these folders: OUT names both as @BUILD@ and @SOURCE@. Prints the
-programs that the commands name, relative to BUILD.
+"""pack_tests.py CTEST-JSON BUILD SOURCE OUT: extracts the commands of the GPU suite.
+
+The commands are for a machine that has neither ctest nor the folders BUILD and SOURCE. Therefore OUT
+contains @BUILD@ and @SOURCE@ in place of these folders. Prints the programs that the commands name,
+relative to BUILD.
 """
 
 import json

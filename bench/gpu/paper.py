@@ -3,13 +3,14 @@
 
     paper.py CUDA_NODES [--most] [--json FILE]      # the program of the test cuda_nodes
 
-Nothing here is measured. The work of each kernel in a recorded step comes from the step itself, run
-over the doubles with 1 and 2 rows (4 and 8 of LeNet) and extrapolated to 256: the bytes that its
-twin says it accesses; the operations of products, with channels counted in whole tiles of the
-tensor cores. Instructions for each byte are those counted in tests/cuda_gpu/kernel_budgets.txt. A
-kernel takes the longest of the three times, and each node NODE_US in addition. The assumptions are
-the constants in capitals below, and are printed with the sum; --most fails if a sum is above the
-example's target.
+Nothing here is measured. The work of each kernel in a step is counted: the step is run with the
+doubles, replacements for the CUDA libraries that run on a CPU (tests/doubles), with 1 and 2 rows (4
+and 8 rows of LeNet), and the counts are extrapolated to 256 rows. Three things are counted: the bytes
+that the kernel accesses; the operations of products, with channels rounded up to whole tiles of the
+tensor cores; and the instructions, as many for each byte as tests/cuda_gpu/kernel_budgets.txt says.
+Each count gives a time, and a kernel takes the longest of the three times. Each node of the graph
+takes NODE_US in addition. The assumptions are the constants in capitals below, and are printed with
+the sum. With --most the program fails if a sum is above the example's target.
 """
 
 import argparse
@@ -22,17 +23,18 @@ from collections import OrderedDict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = 256
-# One H100 SXM: 132 multiprocessors at 1.755 GHz, 3.35 TB/s, 989 (bf16) and 494 (TF32) TFLOP/s.
-NODE_US = 1.0            # of the GPU's time for a kernel in a graph: drain, launch, fill
-LAUNCH_US = {"lenet": 1.0, "resnet18": 3.0}  # between graphs; LeNet's has eight steps
-MEMORY = 3.35e12 * 0.85  # what streaming kernels reach
-CACHE = 5.0e12           # of what fits: a kernel's bytes, if they are at most …
-CACHED = 25e6            # … half of the L2, and so are still there
-ISSUE = 132 * 128 * 1.755e9 * 0.6  # instructions of threads a second, three cycles of five
+# An H100 SXM has 132 multiprocessors at 1.755 GHz, 3.35 TB/s, 989 (bf16) and 494 (TF32) TFLOP/s. The factors below are
+# the shares of these peaks that kernels are assumed to reach.
+NODE_US = 1.0            # time that the GPU needs for a node of a graph besides the kernel's work
+LAUNCH_US = {"lenet": 1.0, "resnet18": 3.0}  # time between two graphs, per step; a graph of LeNet has eight steps
+MEMORY = 3.35e12 * 0.85  # bytes per second of kernels that read or write memory
+CACHE = 5.0e12           # bytes per second of a kernel that accesses at most CACHED bytes
+CACHED = 25e6            # half of the L2 cache: the bytes are probably in the cache
+ISSUE = 132 * 128 * 1.755e9 * 0.6  # instructions of threads per second, issued in three of five cycles
 PRODUCTS = {"bf16": 989e12 * 0.65, "tf32": 494e12 * 0.4}
-LOSS_US = 3.0            # one block, whose chain of steps is its time
+LOSS_US = 3.0            # the loss is one block, whose steps run one after another
 
-# Kernels of a launcher, and the row of its budget.
+# For a launching function: its number of kernels, and its row in kernel_budgets.txt.
 KERNELS = {
     "ls_k_norm_statistics": (2, "norm_statistics_bf16"), "ls_k_norm_apply": (1, "norm_apply_bf16"),
     "ls_k_norm_grad": (2, "norm_grad_bf16"), "ls_k_norm_dx": (1, "norm_dx_bf16"),
@@ -47,7 +49,8 @@ EXAMPLES = (  # file, name, precision and its number, the rows of the two runs, 
 
 
 def instructions_a_byte():
-    """Today's counts: the last number but what stands behind a semicolon."""
+    """Instructions per byte of each kernel: in its row of kernel_budgets.txt, the number after # divided by the number
+    after `loop:`."""
     found = {}
     for line in (ROOT / "tests/cuda_gpu/kernel_budgets.txt").read_text().splitlines():
         row = re.match(r"(\w+)\s+loop:([\d.]+)\s+\d+\s+[\d.]+\s+\S+\s+#\s*([\d.]+)", line)
@@ -57,7 +60,7 @@ def instructions_a_byte():
 
 
 def list_step(program, file, precision, rows):
-    """Each kernel of a step: name, bytes, operations, operations in whole tiles."""
+    """For each kernel of a step: name, bytes, operations, operations in whole tiles."""
     out = subprocess.run([program, "--run", "cuda_nodes", ROOT / "examples" / file, str(precision),
                           str(rows)], check=True, capture_output=True, text=True).stdout
     table = [line.split("\t") for line in out.splitlines() if line.count("\t") == 3]
@@ -72,7 +75,7 @@ def drawn_out(few, more, rows):
 
 
 def kernel_us(name, moved, tiled, precision, budget):
-    """Of the kernel itself, and what it is bound by."""
+    """Number of nodes, time in µs, limiting resource, and number of instructions of a kernel."""
     nodes, row = KERNELS.get(name, (1, None))
     ways = {"bytes": moved / (CACHE if moved <= CACHED else MEMORY) * 1e6,
             "products": tiled / PRODUCTS[precision] * 1e6,
@@ -83,7 +86,7 @@ def kernel_us(name, moved, tiled, precision, budget):
 
 
 def add_up(program, example, found):
-    """Whether the sum is within its target; leaves in `found` what summary.py compares with."""
+    """Prints the sum, and returns whether it is within its target. Stores in `found` the times that summary.py shows."""
     file, name, precision, number, rows, target = example
     few, more = (list_step(program, file, number, r) for r in rows)
     if len(few) != len(more):

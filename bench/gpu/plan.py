@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""The plan of one call of once.sh: its steps, most important first, and their time limits.
+"""The plan of one call of once.sh: its steps, the most valuable ones first, and their time limits.
 
     plan.py            prints the table
-    plan.py --check    fails unless the limits fit into a call, whichever step hangs
+    plan.py --check    fails if the limits do not fit into a call; any step can hang
 """
 
 import sys
 from collections import namedtuple
 
 CALL_S = 420   # everything, from the first line of once.sh to the last
-AGAIN_S = 240  # a second call, which repeats steps, unless it is given more
-END_S = 5      # of a call: ending what hangs, the summary, the archive
-BUILD_S = 150  # of a call, only where the carried programs do not load: later steps are left out for it
-LEAST_S = 8    # a step that has less is left out
+AGAIN_S = 240  # a second call, which repeats steps, unless --seconds says otherwise
+END_S = 5      # the last part of a call: ending processes that hang, the summary, the archive
+BUILD_S = 150  # only if the copied programs do not load: building them; later steps are left out instead
+LEAST_S = 8    # a step for which less time remains is left out
 
-# `rest`: takes besides what earlier steps have not used. `rates` chooses the kernels of convolutions, undisturbed,
-# that later steps take from the cache: therefore it stands before `parity`, which runs several trainings at once.
+# `rest`: the step may also use the time that earlier steps have not used. `rates` chooses the algorithms of
+# convolutions, which later steps take from the cache. `parity` runs several trainings at once, which would disturb
+# the choice, so `rates` comes before `parity`.
 Step = namedtuple("Step", "name limit rest what")
 STEPS = (
     Step("loads", 15, False, "what loads and what does not; facts of the GPU"),

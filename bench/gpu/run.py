@@ -6,16 +6,18 @@
 
     lenet     LeNet, batch 256: a step in each precision, PyTorch in four forms
     resnet    ResNet-18, batch 256, the same; if requested with `lenet`, both at once
-    seeds     ResNet-18 in bf16, ten epochs with one worker and with two, as in the book's table
+    seeds     ResNet-18 in bf16, ten epochs with one worker and with two, as in the table of the book
+              Dive into Deep Learning
     epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
     sharing   two and four workers on one GPU compared with one, all in as many shards
     timeline  a timeline of each network alone on the GPU: the times of its ops, and the traces
     ncu       the bottlenecks of the kernels that ran longest in `timeline`, if ncu is installed
-    overlap   threads or streams as drivers of workers that share a GPU, by launches or by graphs
+    overlap   workers that share a GPU, driven by a thread each or by one thread, with and without
+              CUDA graphs
 
-Everything is measured in rounds that take turns; figures are medians. A part updates the JSON file
-after every row, and the table is made from the whole file. Without a GPU the script says so and
-exits with 0.
+What is compared takes turns, round by round; figures are medians. A part updates the JSON file after
+every row, and the Markdown table is made from the whole file. Without a GPU the script prints a
+message and exits with 0.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 
     KIT      the folder that was copied, with source/, build/, lib/ and datasets/
     BUILD    the programs: KIT/build, or the folder in which this machine has built them
-    RESULTS  the folder of results; each step writes them as they come
-    SCRATCH  a folder for hundreds of MB that are read once
+    RESULTS  the folder for results; a step writes each result at once
+    SCRATCH  a folder for hundreds of MB of temporary files
     DATA     the folder of the Fashion-MNIST files
-    REHEARSE set: over the doubles of the CUDA runtime, with everything small
+    REHEARSE if set: run with simulated CUDA libraries (tests/doubles), with everything small
 
 A step prints its progress. It exits with 0, with 1 if something failed, or with 77 if nothing could
 be run. NAME.json contains what summary.py shows: "failed", the first errors, and figures.
@@ -34,12 +34,12 @@ DOUBLED = BUILD / "tests/cuda_gpu/doubled"
 TRAINER = (DOUBLED if REHEARSE else BUILD) / "trainer"
 CONFIGS = {"lenet": SOURCE / "examples/fashion_mnist.json", "resnet": SOURCE / "examples/resnet18.json"}
 PRECISIONS = ("fp32",) if REHEARSE else ("bf16", "tf32", "fp32")
-# Kernels whose code was changed by reading alone come first; what the rest of a part tests is as it was.
+# Kernels whose changes have not run on a GPU yet come first.
 KERNEL_PARTS = ("norm", "pool", "loss", "arena", "point", "data")
 
 
 class Step:
-    """What is known of a step, on disk at any time."""
+    """The results of a step, which are written to disk after every change."""
 
     def __init__(self, name):
         self.path = RESULTS / f"{name}.json"
@@ -64,12 +64,12 @@ class Step:
         return 1 if self.known["failed"] else 0
 
 
-# A group of its own, so that what a command has started can be ended with it.
+# The command gets a process group of its own, so that all processes that it has started can be ended with it.
 GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 
 
 def run(command, timeout=None, env=None):
-    """(status, output) of a command; 124 where it took too long, 127 where it is not there."""
+    """Runs a command. Returns (status, output); status 124: it took too long; 127: it does not exist."""
     words = [str(word) for word in command]
     try:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -91,7 +91,7 @@ def last_line(text):
 
 
 def first_error(text):
-    """The first line that says what went wrong, else the last."""
+    """The first line that reports an error; if there is none, the last line."""
     wanted = re.compile(r"error|fail|cannot|too far|farther|not found|broken|expected", re.I)
     return next((line.strip() for line in text.splitlines() if wanted.search(line)), last_line(text))
 
@@ -111,14 +111,14 @@ def is_elf(path):
 
 
 def programs():
-    """Everything that was carried and has libraries to find."""
+    """All copied files that load libraries."""
     return [path for path in sorted(BUILD.rglob("*")) if path.is_file() and not path.is_symlink()
             and (os.access(path, os.X_OK) or path.suffix == ".so") and is_elf(path)]
 
 
 def unresolved(path):
-    """What the loader does not find for a file, or finds in a version that does not do. Whether the driver is
-    there the probe tells."""
+    """The libraries of a file that the loader does not find, or finds in an unsuitable version. Whether there is a
+    driver is checked by the probe."""
     loader = next(Path("/lib64").glob("ld-linux-x86-64.so.2"), "/lib/ld-linux-aarch64.so.1")
     _, text = run([loader, "--list", path])
     return [line.strip() for line in text.splitlines()
@@ -165,7 +165,7 @@ def write_twins(part, folder):
 
 
 def compare_kernels(part, where):
-    """(status of the kernels, what they said, status of the comparison, its lines)"""
+    """Returns (status of the kernels, their output, status of the comparison, its lines)."""
     folder = BUILD / "tests/cuda_gpu"
     kernels, twins = Path(where, f"kernels_{part}.bin"), Path(where, f"twins_{part}.bin")
     status, text = run([folder / ("gpu_twins" if REHEARSE else "gpu_kernels"), "write", kernels, part])
@@ -176,7 +176,7 @@ def compare_kernels(part, where):
 
 
 def kernels():
-    """Each part in a process of its own: what breaks one tells nothing of the others."""
+    """Runs each part in a process of its own, so that an error in one part does not affect the others."""
     step = Step("kernels")
     parts, folder = {}, SCRATCH
     with ThreadPoolExecutor(2 if REHEARSE else 4) as pool:
@@ -218,7 +218,7 @@ def parity():
 
 
 def measure(*words):
-    """run.py, whose rows and table are those of all steps."""
+    """Runs run.py, which adds its rows to the table of all steps."""
     return subprocess.run([sys.executable, SOURCE / "bench/gpu/run.py", "--build", BUILD, "--data", DATA,
                            "--python", sys.executable, "--json", RESULTS / "bench.json",
                            "--markdown", RESULTS / "bench.md", *(["--rehearse"] if REHEARSE else []), *words],
@@ -236,7 +236,7 @@ def torch():
 
 
 def train(network, devices, *words, shards=4, rows=2048, batch=256):
-    """(status, the hash of the weights, records) of a short run."""
+    """Makes a short run. Returns (status, hash of the weights, records)."""
     handle, name = tempfile.mkstemp(".jsonl", "run_", RESULTS)
     os.close(handle)
     metrics = Path(name)
@@ -254,8 +254,8 @@ def train(network, devices, *words, shards=4, rows=2048, batch=256):
 
 
 def bits_of(network, precision):
-    """Hashes of 1, 2 and 4 workers' weights. The first run chooses kernels, which the others take from the
-    cache."""
+    """The hashes of the weights of 1, 2 and 4 workers. The first run chooses kernels, and the other runs take the
+    choices from the cache."""
     words = ("--set", f"precision={precision}")
     runs = [train(network, "cuda:0", *words)]
     with ThreadPoolExecutor(2) as pool:
@@ -264,7 +264,7 @@ def bits_of(network, precision):
 
 
 def same_bits(step):
-    """Several at once: nothing is timed."""
+    """Makes several runs at the same time, because nothing is timed."""
     bits, of = {}, [(n, p) for p in PRECISIONS for n in (("lenet",) if REHEARSE else ("resnet", "lenet"))]
     with ThreadPoolExecutor(3) as pool:
         for (network, precision), runs in zip(of, pool.map(lambda pair: bits_of(*pair), of)):
@@ -290,7 +290,7 @@ def seeds():
 
 
 def faults():
-    """One of two workers is lost, or stalls: the weights are those of a run without."""
+    """One of two workers fails, or hangs. The weights must be those of a run without a failure."""
     step = Step("faults")
     _, wanted, _ = train("lenet", "cuda:0,0", shards=2)
     for kind, words in (("fail", ()), ("stall", ("--set", "deadline_s=1"))):

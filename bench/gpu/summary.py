@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The results of a call in at most MOST lines: summary.py RESULTS prints it again.
+"""Summarises the results of a call in at most MOST lines; summary.py RESULTS prints the summary again.
 
 It shows how each step ended and its first error; both networks compared with PyTorch; the estimated
 time of a step (paper.json) and the time measured by the timeline; and what to examine next.

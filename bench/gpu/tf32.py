@@ -3,10 +3,10 @@
 
     tf32.py --data FOLDER
 
-The weights of each seed, the 256 rows and the reference in float64 are those of losses.py. The
-operands of each product, forward and backward, of the layers that a line names are rounded to tf32
-(11 significant bits, to nearest, ties away from zero); everything else is computed in float64. 77:
-PyTorch or the data is missing.
+The weights of each seed, the 256 rows and the reference in float64 are those of losses.py. Each line of
+output names some layers. In these layers the operands of each product, forward and backward, are
+rounded to tf32 (11 significant bits, to nearest, ties away from zero). Everything else is computed in
+float64. Exit status 77: PyTorch or the data is missing.
 """
 
 import argparse

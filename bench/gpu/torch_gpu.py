@@ -16,8 +16,9 @@ versions; it is printed when the process has loaded PyTorch and the images.
 Data is fed as in Lockstep: the images are on the GPU as bytes; each step gathers and normalises the
 rows that a list of indices names. The optimizer is plain fused SGD. The settings are the fastest
 for PyTorch: channels_last, cudnn.benchmark, bf16 by autocast, tf32 where it is allowed.
-Convolutions are timed in a form's first round, which does not count. They are not timed when the
-form is opened, because several processes then compile at once and would disturb the timing.
+cuDNN chooses its algorithms by timing them in a form's first round, which does not count. The choice
+is not made when the form is opened, because several processes then compile at the same time and
+would disturb the timing.
 """
 
 import argparse

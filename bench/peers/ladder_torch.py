@@ -5,12 +5,12 @@
 
 The network, the minibatch, the optimizer, the schedule, the augmentation, label smoothing and the moving
 average are those of the config. The images are bytes in memory. Each step gathers, augments and
-normalises its minibatch as tensor operations; normalisation is part of what is compiled. Both graphs (a
-whole minibatch and the last one of an epoch) are compiled and warmed up before the first step, and
-the weights are then restored; the record "ready" says how long that took. "seconds" of the record
-"epoch" is training time without evaluation.
+normalises its minibatch with tensor operations; the normalisation is compiled together with the
+network. Two graphs, one for a whole minibatch and one for the smaller last minibatch of an epoch, are
+compiled and warmed up before the first step. Then the weights are restored. The record "ready" has
+the time that this took. "seconds" of the record "epoch" is training time without evaluation.
 
-With --rate SECONDS it prints the rate over so many seconds of training and ends.
+With --rate SECONDS the program trains for this time, prints the rate, and ends.
 """
 
 import argparse

@@ -3,10 +3,10 @@
  *
  *     yes | head -5 | lenet_darknet CFG DATA [STEPS]
  *
- * It uses darknet's library, so that the images are in memory as they are for the other programs:
- * darknet's own program reads and decodes files while it trains. DATA is the folder of the gzipped
- * Fashion-MNIST files. A round has STEPS minibatches (default 8); one step before the first round
- * warms up. */
+ * It uses darknet's library, with all images in memory, as in the programs with which it is
+ * compared. (darknet's own program reads and decodes files while it trains.) DATA is the folder of
+ * the gzipped Fashion-MNIST files. A round has STEPS minibatches (default 8); one step before the
+ * first round warms up. */
 #include <darknet.h>
 
 #include <stdbool.h>
@@ -15,8 +15,8 @@
 
 enum { PIXELS = 28 * 28, CLASSES = 10, IMAGES_HEADER = 16, LABELS_HEADER = 8, PATH_MOST = 4096 };
 
-/* Reads the first `count` bytes after a header of `skip` bytes. The program ends if they do not
- * exist. */
+/* Reads the gzipped file folder/name. Returns its header of `skip` bytes and the `count` bytes
+ * after the header. If the file cannot be read or is too short, the program exits. */
 static unsigned char *read_bytes(const char *folder, const char *name, unsigned skip,
                                  unsigned count)
 {
@@ -48,7 +48,8 @@ static matrix rows_of(int rows, int columns)
     return m;
 }
 
-/* Images as numbers from 0 to 1, labels as one of ten. */
+/* Reads `rows` images, whose bytes become numbers from 0 to 1, and their labels, which become
+ * one-hot vectors of ten numbers. */
 static data load(const char *folder, int rows)
 {
     unsigned n = (unsigned)rows;

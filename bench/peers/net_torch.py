@@ -5,8 +5,9 @@ Each line on standard input is a round of one network in one form,
 
     CONFIG STEPS eager|compiled channels_last|contiguous
 
-where CONFIG is a configuration of Lockstep whose layers follow one another (or that of ResNet-18).
-A form is created when it is first requested, and kept until another CONFIG is requested.
+where CONFIG is a configuration of Lockstep in which each layer reads the one before it, or the
+configuration of ResNet-18. A form is created when it is first requested, and kept until another
+CONFIG is requested.
 """
 
 import gc

@@ -4,11 +4,11 @@
     torchrun --standalone --nproc_per_node 3 --max_restarts 3 recovery_torch.py
         --steps N --rows N --every N --folder DIR --to FIFO
 
-It trains over gloo on synthetic rows. The first process saves weights, optimizer and step every N
-steps, in a second file that is then renamed, as in torchrun's guide for fault tolerance; all
-processes continue from there. Lines written to FIFO: `NS pid RANK PID`; `NS step N` after each step
-that is applied (by the first process); `NS end HASH`. NS is the time of CLOCK_MONOTONIC in
-nanoseconds.
+It trains over gloo on synthetic rows. The first process saves weights, optimizer and step number every N
+steps: it writes a temporary file and renames it, as in torchrun's guide for fault tolerance. When
+torchrun has started the processes again, all of them continue from this file. Each process writes the
+line `NS pid RANK PID` to FIFO. The first process writes `NS step N` after each step and `NS end HASH`
+at the end. NS is the time of CLOCK_MONOTONIC in nanoseconds.
 """
 
 import argparse

@@ -5,9 +5,9 @@
                         [--rows 1 2 4 8 16] [--python] [NET...]
 
 Each network is created by a short run on synthetic data and exported as ONNX. Figures are
-microseconds of CPU time of the predicting thread, medians of the rounds; x is ONNX Runtime's time
-divided by Lockstep's, the median of the ratios round by round. --python: also predicts through the
-Python package, compared with the same in C; it needs the target lockstep_shared, and
+microseconds of CPU time of the predicting thread, medians of the rounds. x is ONNX Runtime's time
+divided by Lockstep's: the median of the ratios of all rounds. --python also measures predictions
+with the Python package and compares them with those from C; it needs the target lockstep_shared, and
 LD_LIBRARY_PATH=BUILD/src.
 """
 import argparse

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compare training rates of several programs on one network, in one interleaved run.
 
-Every peer is a process that warms up, then trains one round for each line it reads and
-answers with one JSON line that holds "images_per_s". The rounds go A B C A B C ... while
-the others sleep, so that all peers see the same neighbours and clock; ratios are taken
-round by round and their median is reported. Before the rounds, every peer's idle CPU time
-is measured: one that spins while it waits would slow the others. Memory is the peak
-resident set (VmHWM) of each peer's process when it has done its last round, the sum where
-a peer consists of several processes.
+A peer is one of the compared programs: a process that warms up, and then, for each line that it
+reads, trains one round and answers with one JSON line that contains "images_per_s". The rounds go
+A B C A B C ..., and the peers that do not train sleep. Therefore the load and the clock rate of the
+machine affect all peers alike. Ratios are computed for each round, and their median is printed.
+Before the rounds, the CPU time of every waiting peer is measured, because a peer that spins while it
+waits slows the others. Memory is the peak resident set (VmHWM) of each peer's process after its last
+round; if a peer consists of several processes, it is their sum.
 
     python3 bench/peers/run.py --network lenet --data DIR --rounds 7 --json out.json \\
         --python /usr/bin/python3 --python VENV/bin/python --shards 8 devices \\
@@ -40,26 +40,26 @@ def say(text):
 
 
 class Peer:
-    """A process that trains one round for each line it is sent."""
+    """A process that trains one round for each line that it is sent."""
 
     def __init__(self, name, command, workers=None, shards=None):
         self.name, self.command = name, command
         self.workers, self.shards = workers, shards  # Lockstep's
         self.answers = []
-        self.other_pids = []  # of the processes that it consists of, its own excepted
+        self.other_pids = []  # ids of further processes that belong to the peer
 
     @property
     def rates(self):
         return [answer["images_per_s"] for answer in self.answers]
 
     def start(self):
-        """Start it and wait until it is warm; False, with a notice, if it cannot run."""
+        """Start the process and wait until it has warmed up. Returns False, and prints why, if it cannot run."""
         if shutil.which(self.command[0]) is None:
             return self.skip(f"{self.command[0]} not found")
         begin = time.monotonic()
         self.launch()
         try:
-            self.round()  # a warm-up of its own, not counted
+            self.round()  # an additional warm-up, which does not count
         except (OSError, RuntimeError, ValueError) as error:
             self.stop()
             return self.skip(error)
@@ -76,7 +76,7 @@ class Peer:
         return False
 
     def read_line(self):
-        """One line of its output; RuntimeError when none comes."""
+        """Returns one line of its output; RuntimeError if no line comes."""
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_TIMEOUT_S)
         line = self.process.stdout.readline() if ready else b""
         if not line:
@@ -84,7 +84,7 @@ class Peer:
         return json.loads(line)
 
     def round(self, words=""):
-        """Ask for one round, of what `words` say, and keep its answer."""
+        """Ask for one round, of what `words` say, and store the answer."""
         self.ask(words)
         self.answers.append(self.hear())
 
@@ -101,22 +101,22 @@ class Peer:
         return answer
 
     def proc(self, name):
-        """A file of /proc for each of its processes."""
+        """The texts of a file of /proc for each of its processes."""
         return [Path(f"/proc/{pid}/{name}").read_text()
                 for pid in (self.process.pid, *self.other_pids)]
 
     def cpu_seconds(self):
-        """User and system time it has used so far."""
+        """User and system time that its processes have used so far."""
         ticks = [stat.rsplit(")", 1)[1].split()[11:13] for stat in self.proc("stat")]
         return sum(int(user) + int(system) for user, system in ticks) / CLOCK_TICK
 
     def peak_mb(self):
-        """Its largest resident set so far, in MB (10^6 bytes)."""
+        """The sum of the largest resident sets of its processes so far, in MB (10^6 bytes)."""
         return sum(int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) * 1024 / 1e6
                    for status in self.proc("status"))
 
     def stop(self):
-        """End its input; kill it if it does not leave."""
+        """Close its input; kill the process if it does not end."""
         try:
             self.process.stdin.close()
             self.process.wait(10)
@@ -126,9 +126,9 @@ class Peer:
 
 
 class Apart(Peer):
-    """Lockstep as processes of one worker each that go through their rounds at once, and have nothing in
-    common but the machine: what it gives is the most that so many workers could. All are waited for, as
-    workers wait for one another: the rate is that of the slowest, times their number."""
+    """Lockstep as several processes of one worker each, which train at the same time without exchanging anything.
+    Its rate is an upper limit for as many workers in one process. Because workers in one process wait for
+    each other, its rate is the number of processes times the rate of the slowest one."""
 
     def __init__(self, name, command, processes, shards):
         super().__init__(name, command, None, shards)
@@ -153,7 +153,7 @@ class Apart(Peer):
 
 
 def torch_peers(args):
-    """Peers for each interpreter that can import PyTorch: plain, compiled, several processes."""
+    """Peers for each interpreter that can import PyTorch: not compiled, compiled, and several processes."""
     peers = []
     script = str(HERE / f"{args.network}_torch.py")
     for python in args.python:
@@ -179,7 +179,8 @@ def torch_peers(args):
 
 
 def lockstep_peers(args):
-    """A peer for each number of workers and each setting of `shards`; of the first, as many processes too."""
+    """A peer for each number of workers and each value of `shards`. For the first value also a peer of as many
+    independent processes."""
     command = [*shlex.split(args.lockstep), "--set", f"data.path={args.data}"]
     if args.steps:
         command += ["--steps", str(args.steps)]
@@ -207,13 +208,13 @@ def idle_use(peers, seconds):
 
 
 def ratios(peer, base):
-    """Round by round: the median, the lowest and the highest."""
+    """The ratios of two rates, computed for each round: their median, minimum and maximum."""
     values = [a / b for a, b in zip(peer.rates, base.rates)]
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def scaling(peers):
-    """More workers against one, with the same setting of `shards`, and both against as many processes."""
+    """Ratios of several workers to one with the same value of `shards`, and of both to independent processes."""
     one = {p.shards: p for p in peers if p.workers == 1}
     pairs = [(f"cpu:{p.workers} against cpu:1, shards {p.shards}", p, one[p.shards])
              for p in peers if (p.workers or 0) > 1 and p.shards in one]
@@ -227,13 +228,13 @@ def scaling(peers):
 
 
 def shares(peer):
-    """The median over the rounds of each share of a step; None where it is not told."""
+    """The median over the rounds of each share of a step; None if the peer does not report shares."""
     told = [answer["shares"] for answer in peer.answers if "shares" in answer]
     return {part: statistics.median(t[part] for t in told) for part in told[0]} if told else None
 
 
 def summarise(peers, idle):
-    """Everything measured; ratios are to the PyTorch form with the best median."""
+    """All results as a dict; ratios are to the PyTorch form with the best median."""
     torches = [p for p in peers if p.name.startswith("torch")]
     best = max(torches, key=lambda p: statistics.median(p.rates), default=None)
     return {"best_torch": best.name if best else None, "scaling": scaling(peers),

@@ -4,12 +4,12 @@ Each line on standard input requests one round; each round prints one JSON line,
 "loss": y}. Between rounds the process sleeps in read(), so that several such programs can take
 turns on the same cores (see run.py). End of input ends the program.
 
-The defaults are the fastest form found; the options are there to check that. A round is a number of
-SGD steps over minibatches that are ready in memory: no loading, no shuffling, no printing. The
-first line printed describes the form, after the warm-up.
+The defaults are the fastest form found; the options select other forms. A round is a number of SGD
+steps over minibatches that are ready in memory: no loading, no shuffling, no printing. After the
+warm-up the program prints a line that describes the form.
 
-With --processes N the minibatch is divided among N processes, whose gradients PyTorch's
-DistributedDataParallel averages (gloo): its form of data parallelism on one machine.
+With --processes N the minibatch is divided among N processes, and PyTorch's DistributedDataParallel
+averages their gradients over gloo.
 """
 
 import argparse
@@ -22,9 +22,9 @@ import tempfile
 import time
 from pathlib import Path
 
-# Set before PyTorch is imported; what the caller has set wins. Idle OpenMP threads must
-# sleep, not spin, between rounds. OpenBLAS knows few recent processors by name and falls
-# back to narrow kernels, so the AVX-512 ones are asked for where the processor has them.
+# Set before PyTorch is imported; values that the caller has set are kept. Idle OpenMP threads
+# must sleep, not spin, between rounds. OpenBLAS does not know many recent processors and then uses
+# kernels with short vectors, so its AVX-512 kernels are selected if the processor has AVX-512.
 _settings = {"OMP_WAIT_POLICY": "passive"}
 if "avx512bw" in Path("/proc/cpuinfo").read_text():
     _settings.update(ATEN_CPU_CAPABILITY="avx512", OPENBLAS_CORETYPE="SKYLAKEX")
@@ -38,7 +38,7 @@ from torch.nn import functional as F  # noqa: E402
 
 
 def keep_freed_memory():
-    """Have malloc keep large blocks: glibc else maps and clears them anew every step."""
+    """Make malloc keep large blocks. By default glibc maps and clears them again in every step."""
     libc = ctypes.CDLL(None)
     trim_threshold, mmap_threshold = -1, -3
     libc.mallopt(mmap_threshold, 1 << 30)
@@ -53,14 +53,14 @@ def read_idx(path):
 
 
 def fork_ranks(processes):
-    """Fork ranks 1 ... processes − 1. Returns, in each process, its rank, where it hears that a
-    round begins, the pipes by which it passes that on, and the ids of those it forked."""
+    """Fork ranks 1 ... processes − 1. Returns in each process: its rank, the stream whose lines start
+    rounds, the pipes by which it starts the rounds of the forked ranks, and the ids of these ranks."""
     pipes, pids = [], []
     for rank in range(1, processes):
         hears, tells = os.pipe()
         pid = os.fork()
         if pid == 0:
-            for pipe in [*pipes, tells]:  # else nobody would ever see the end of its input
+            for pipe in [*pipes, tells]:  # while a pipe is open for writing here, its reader would not see the end of its input
                 os.close(pipe)
             return rank, os.fdopen(hears), [], []
         os.close(hears)
@@ -70,7 +70,7 @@ def fork_ranks(processes):
 
 
 def distributed(model, rank, processes, meeting):
-    """The model as one of several processes has it; they meet by the file `meeting`."""
+    """The model of one of several processes, which connect by means of the file `meeting`."""
     from torch import distributed
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
@@ -79,8 +79,8 @@ def distributed(model, rank, processes, meeting):
 
 
 def minibatches(args, rank):
-    """This rank's part of the first `steps` minibatches, as floats in the layout the network
-    wants."""
+    """This rank's part of the first `steps` minibatches, as floats in the memory layout of the
+    options."""
     rows = args.batch * args.steps
     x = read_idx(args.data / "train-images-idx3-ubyte.gz")[:rows, None]
     y = read_idx(args.data / "train-labels-idx1-ubyte.gz")[:rows]
@@ -92,7 +92,7 @@ def minibatches(args, rank):
 
 
 def initialised(model, args):
-    """The model in the layout that is asked for, with weights that train."""
+    """The model in the memory layout of the options, with Kaiming-initialised weights."""
     for parameter in model.parameters():
         if parameter.dim() > 1:
             nn.init.kaiming_normal_(parameter)
@@ -100,7 +100,7 @@ def initialised(model, args):
 
 
 def trainer(model, args, example):
-    """A function that takes one SGD step on (images, labels) and returns the loss."""
+    """Returns a function that makes one SGD step on (images, labels) and returns the loss."""
     of = getattr(args, "loss", F.cross_entropy)
     forward = lambda x, y: of(model(x), y)  # noqa: E731
     if args.compile == "jit":
