@@ -73,9 +73,9 @@ typedef struct ls_few_conv {
     int most; /* largest number of lane groups that are computed together */
     /* Winograd's algorithm. */
     ls_wino wino; /* plan for images of one tile */
-    int down,
-        across; /* number of tiles of an image of y from top to bottom and from left to right */
-    int m;      /* height and width of a tile of y */
+    int down,     /* number of tiles of an image of y from top to bottom */
+        across,   /* number of tiles of an image of y from left to right */
+        m;        /* height and width of a tile of y */
 } ls_few_conv;
 
 /* How the work on the direct gradient of the weights is divided. */

@@ -17,8 +17,8 @@
  *     transform      the products, which are values of y → pixels of y
  *
  * Per pair of channels and tile, Winograd's algorithm takes (m + r − 1)² products, and the direct
- * form takes (m·r)². Every transform is a sum of at most six terms. If there are four points in a
- * direction, they are 0, 1, −1 and ∞. If there are six, they are 0, ±5/8, ±3/2 and ∞.
+ * form takes (m·r)². In each direction, a transform adds at most six terms. If there are four
+ * points in a direction, they are 0, 1, −1 and ∞. If there are six, they are 0, ±5/8, ±3/2 and ∞.
  *
  * F(2×2, 5×5) *in halves* divides the five taps of each direction into three and two. The three are
  * computed by F(2, 3) with 4 points, the two by F(2, 2) with 3 points, and the results are added.
