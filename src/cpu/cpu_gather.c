@@ -159,8 +159,8 @@ static void gather_lanes(const gather_op *g)
 #define LINE 64 /* number of values that are computed together before they are stored to lanes */
 
 /* Copies one channel of a row that is not shifted. If the mean is 0 and the std is 1, the
- * subtraction and the division change nothing and are left out. This is usual for rows from CSV
- * files, which are standardised before they reach the gather op. */
+ * subtraction and the division change nothing and are left out. This is usual for rows of CSV
+ * files, because reading the file already standardises its columns. */
 static void float_plane(float *to, const float *from, size_t pixels, float mean, float std)
 {
     const bool as_is = mean == 0 && std == 1;
