@@ -1,5 +1,5 @@
-/* Layers that multiply (convolution, dense): plans, factors, gradients of the bias. The interface
- * is in cuda_op.h. */
+/* Layers that multiply (convolution, dense): the library's plans, the factors of their products,
+ * and the gradient of the bias. The interface is in cuda_op.h. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
@@ -88,7 +88,7 @@ static bool is_half_already(const ls_cuda_op *op, ls_cuda_form form)
     return !ls_cuda_is_half(op) || form == LS_FORM_HALF;
 }
 
-/* The bf16 copies of forward's factors are in saved memory, because backward uses them again. */
+/* In training the bf16 copy of x is in saved memory, because backward uses it again. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
 {
     const ls_op_desc *d = &op->desc;
