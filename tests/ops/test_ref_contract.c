@@ -200,7 +200,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     d.u.dense.out = -1;
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_POOL);
-    d.pool.ph = 2; /* a window may consist of padding alone */
+    d.pool.ph = 2; /* some window consists of padding alone */
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_RELU);
     d.x.rows = 0;
@@ -299,7 +299,7 @@ static void batchnorm_of_one_value_is_its_bias(void **state)
     ref->ops->close(ref);
 }
 
-/* A dropout whose input needs no gradient has no backward, but drops elements all the same. */
+/* A dropout whose input needs no gradient has no backward. Its forward drops elements as usual. */
 static void dropout_without_backward_drops(void **state)
 {
     (void)state;
