@@ -8,10 +8,10 @@
  *     kernel      a function of kernels/. All kernels of convolutions process sixteen images, one
  *                 in each lane.
  *     filter      the weights of a convolution for one input and one output channel
- *     patch       the pixels of x from which one pixel of y is computed; or, if a pool is fused,
- * the pixels for one window of the pool; or those for one tile of Winograd's algorithm (wino.h)
- *     group       sixteen patches, one in each lane, and the sixteen results. (In other files a
- *                 group is sixteen images.)
+ *     patch       the pixels of x from which one result is computed: one pixel of y; or one window
+ * of the pool, if a pool is fused; or one tile of Winograd's algorithm (wino.h) group       sixteen
+ * patches, one in each lane, and the sixteen results. (In other files a group is sixteen images.
+ * lanes_conv.h says *lane group* for a group of this file.)
  *
  * Sixteen patches are copied into the sixteen lanes. The kernels then process the patches as if
  * these were sixteen small images. Each sum has the same terms in the same order as for a whole
@@ -39,7 +39,7 @@
 #define GROUPS_MOST 12
 
 /* Returns `floats` rounded up to whole cache lines of sixteen floats. */
-static size_t to_line(size_t floats)
+static size_t to_cache_lines(size_t floats)
 {
     return (floats + 15) / 16 * 16;
 }
@@ -58,7 +58,7 @@ static ls_tensor x_of(const ls_conv_op *op)
 static size_t copy_floats(const ls_conv_op *op)
 {
     const ls_few_conv *f = &op->few;
-    return f->copied ? to_line((size_t)op->base.op.y.rows * (size_t)f->h * (size_t)f->w) : 0;
+    return f->copied ? to_cache_lines((size_t)op->base.op.y.rows * (size_t)f->h * (size_t)f->w) : 0;
 }
 
 static int smaller(int a, int b)
@@ -106,11 +106,12 @@ static void put_tiles(const ls_conv_op *op, int group, const float *from, float 
     const int32_t *place = f->place + group * LS_LANES;
     for (int l = 0; l < count; l++) {
         const int tile = (group * LS_LANES + l) % tiles;
-        const int down = smaller(m, t->h - tile / f->across * m);
-        const int across = smaller(m, t->w - tile % f->across * m);
+        /* height and width of the part of the tile that lies inside y */
+        const int inside_h = smaller(m, t->h - tile / f->across * m);
+        const int inside_w = smaller(m, t->w - tile % f->across * m);
         float *to = y + place[l];
-        for (int i = 0; i < down; i++)
-            for (int j = 0; j < across; j++)
+        for (int i = 0; i < inside_h; i++)
+            for (int j = 0; j < inside_w; j++)
                 to[i * t->w + j] = from[(i * m + j) * LS_LANES + l];
     }
 }
@@ -211,7 +212,7 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
             k->pick(&pick, from, in + (ptrdiff_t)i * run->rows * line + g * wide * LS_LANES);
         }
     }
-    float *out = in + to_line((size_t)c.ic * (size_t)run->rows * (size_t)line);
+    float *out = in + to_cache_lines((size_t)c.ic * (size_t)run->rows * (size_t)line);
     float *tile = out + (size_t)c.oc * (size_t)count * pixel;
     op->base.kernels->conv_forward(&c, in, op->base.b.param[0],
                                    op->bias ? op->base.b.param[1] : NULL, out, NULL, tile);
@@ -412,7 +413,7 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
     const size_t in = (size_t)c->ic * (size_t)f->one.ih * (size_t)f->one.iw * LS_LANES;
     op->base.few = direct;
     op->base.few_scratch =
-        (copy_floats(op) + to_line((size_t)f->most * in) +
+        (copy_floats(op) + to_cache_lines((size_t)f->most * in) +
          (size_t)f->most * (size_t)c->oc * LS_LANES + eights * (most > 6 ? most : 6) * LS_LANES) *
         sizeof(float);
     return LS_OK;

@@ -148,11 +148,13 @@ typedef struct ls_wino_kernels {
  *
  * dx is computed in one of two ways:
  *
- *     convolution   dx is a convolution of dy with the weights rotated by 180° and *transposed*:
- * the output channels of the weights are the inputs of this convolution, and their input channels
- * are its outputs. The tiles are tiles of dx. spread        The parts of the forward algorithm are
- * transposed and run in reverse. For each tile of y, the values of dy are multiplied with the
- * weights, which are transposed but not rotated. The products are transformed to (m + r − 1)²
+ *     convolution   dx is a convolution of dy with the weights rotated by 180° and *transposed*.
+ *                   Transposed means that the output channels of the weights are the inputs of this
+ *                   convolution, and their input channels are its outputs. The tiles are tiles of
+ *                   dx.
+ *     spread        The parts of the forward algorithm are transposed and run in reverse. For each
+ *                   tile of y, the values of dy are multiplied with the weights, which are
+ *                   transposed but not rotated. The products are transformed to (m + r − 1)²
  *                   pixels, which are added to dx. In dx, neighbouring tiles overlap. A spread pass
  *                   takes fewer products if y has fewer tiles than x, for example without padding.
  *

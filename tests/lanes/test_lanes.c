@@ -566,8 +566,8 @@ static void every_instruction_set_gives_the_same_bits(void **state)
 
 /* Depthwise convolutions
  * - with image rows of every width up to 17
- * - with filters for which a function of their own is compiled (src/cpu/kernels/depth.inc), and
- * others
+ * - with filters for which a function of their own is compiled (src/cpu/kernels/depth.inc)
+ * - with other filters
  * - with strides 1 … 3
  * - with padding of 0, of half a filter, of nearly a filter, and of more than a filter
  * - of 1 and of 17 rows (examples) */

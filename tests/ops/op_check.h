@@ -126,8 +126,8 @@ void op_expect_near(const char *who, const op_chain *chain, const op_result *a, 
 /* Checks that the items have the same bits. */
 void op_expect_same(const char *who, const op_chain *chain, const op_result *a, const op_result *b);
 
-/* Runs the chain on ref64, the reference back end with sums in double. Each fused op becomes an op
- * of its own. `in` may be NULL: the inputs are drawn. */
+/* Runs the chain with the inputs `in` on ref64, the reference back end with sums in double. Each
+ * fused op becomes an op of its own. */
 op_result *op_reference(const op_chain *chain, const op_inputs *in);
 
 /* Opens the chain, loads the inputs, runs one step, reads the result and closes the chain. Returns
