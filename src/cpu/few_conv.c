@@ -8,10 +8,12 @@
  *     kernel      a function of kernels/. All kernels of convolutions process sixteen images, one
  *                 in each lane.
  *     filter      the weights of a convolution for one input and one output channel
- *     patch       the pixels of x from which one result is computed: one pixel of y; or one window
- * of the pool, if a pool is fused; or one tile of Winograd's algorithm (wino.h) group       sixteen
- * patches, one in each lane, and the sixteen results. (In other files a group is sixteen images.
- * lanes_conv.h says *lane group* for a group of this file.)
+ *     patch       the pixels of x from which one result is computed. The result is one pixel of y;
+ *                 or one window of the pool, if a pool is fused; or one tile of Winograd's
+ *                 algorithm (wino.h).
+ *     group       sixteen patches, one in each lane, and the sixteen results. (In other files a
+ *                 group is sixteen images. lanes_conv.h says *lane group* for a group of this
+ *                 file.)
  *
  * Sixteen patches are copied into the sixteen lanes. The kernels then process the patches as if
  * these were sixteen small images. Each sum has the same terms in the same order as for a whole
