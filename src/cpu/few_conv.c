@@ -149,6 +149,7 @@ static void winograd_some(const ls_conv_op *op, int first, int count, const ls_w
                       (float *)op->base.b.y + (size_t)o * plane);
 }
 
+/* Forward by Winograd's algorithm (ls_lanes_op.few). */
 static void by_winograd(ls_lanes_op *base)
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
@@ -224,6 +225,7 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
                        (float *)op->base.b.y + (size_t)o * plane);
 }
 
+/* Forward in the direct form (ls_lanes_op.few). */
 static void direct(ls_lanes_op *base)
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
@@ -240,6 +242,7 @@ static void direct(ls_lanes_op *base)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+/* Allocates the arrays of the plan for at most `groups` groups and `runs` runs. */
 static int make_room(ls_conv_op *op, size_t groups, size_t runs, ls_error *err)
 {
     ls_few_conv *f = &op->few;
@@ -355,6 +358,7 @@ static void fill_run(ls_conv_op *op, const ls_lanes_conv *c, ls_few_run *run, in
     }
 }
 
+/* Divides the image rows of y into runs, and fills the arrays of the plan. */
 static void fill_runs(ls_conv_op *op, const ls_lanes_conv *c)
 {
     ls_few_conv *f = &op->few;
@@ -400,7 +404,7 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 {
     ls_few_conv *f = &op->few;
     plan_one(op, c);
-    /* The last group of each run may be partly filled. There are at most as many runs as image rows
+    /* The last group of each run can be partly filled. There are at most as many runs as image rows
      * of y. */
     const size_t pixels = (size_t)op->base.op.y.rows * (size_t)c->y_h * (size_t)c->y_w;
     int status = make_room(op, pixels / LS_LANES + (size_t)c->y_h + 1, (size_t)c->y_h, err);

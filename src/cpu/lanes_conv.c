@@ -12,7 +12,7 @@
  * Output channels. Weights are stored in *eights*: eight output channels side by side. The threads
  * of the team divide the eights.
  *
- * The staged gradient. A relu and an average pool may be fused into the convolution. dy is the
+ * The staged gradient. A relu and an average pool can be fused into the convolution. dy is the
  * gradient of the op's output, after relu and pool. The kernels need d, the gradient of the
  * convolution's own result, before relu and pool. stage_gradient computes d from dy and from the
  * mask of signs that forward has saved, and stores d in scratch memory; d is then *staged*. Without
@@ -52,6 +52,7 @@
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* Copies x with columns of zeros to the left and to the right of each image row. */
 static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
 {
     const size_t line = (size_t)c->x_w * LS_LANES, side = (size_t)c->pw * LS_LANES;

@@ -3,8 +3,8 @@
  * point and value.
  *
  * Each of the three passes (forward, gradient of the weights, dx) is either direct or uses
- * Winograd's algorithm (wino.h). The shape alone decides, so that the choice is the same on every
- * CPU and for any number of rows.
+ * Winograd's algorithm (wino.h). The shape alone decides. Therefore the choice is the same on
+ * every CPU and for any number of rows.
  *
  * d is the gradient of the convolution's result before the fused relu and pool. The direct gradient
  * of the weights is computed from x and d in one of two forms. For a small number of channels it

@@ -17,7 +17,7 @@
  *     vector     sixteen adjacent floats in memory. A CPU with shorter registers needs several
  *                *parts*, that is registers, for a vector (kernels/vec.inc).
  *     lane       a position 0 … 15 in a vector
- *     group      sixteen consecutive rows, one in each lane; the last group may be partly filled.
+ *     group      sixteen consecutive rows, one in each lane; the last group can be partly filled.
  *                (The groups of a grouped convolution are groups of channels; see lanes_groups.c.)
  *     in lanes   stored as the layout `lanes` below
  *     block      two groups: 32 rows (LS_LANES_BLOCK_GROUPS). Gradients of parameters are summed

@@ -197,6 +197,7 @@ static uint32_t items(const ls_wino_image *image)
     return (uint32_t)((image->channels + SOME - 1) / SOME);
 }
 
+/* Returns the image restricted to the channels of an item. */
 static ls_wino_image some_of(const ls_wino_image *image, uint32_t item)
 {
     ls_wino_image some = *image;
@@ -305,6 +306,7 @@ static void block_gradient(const wino_pass *p, const float *panels, int o, int o
             w->x.channels, (outputs + 15) / 16, w->tiles, p->count, p->add);
 }
 
+/* Computes the gradient of the weights for one part: the outputs o … o + outputs − 1. */
 static void gradient_of_part(const wino_pass *p, float *panels, int o, int outputs)
 {
     const ls_wino *w = p->w;

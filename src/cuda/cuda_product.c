@@ -60,8 +60,8 @@ int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error 
     return LS_OK;
 }
 
-/* Returns the fused bias in the type that the library requires: fp32 for a dense layer, otherwise
- * the type of the factors. */
+/* Returns the fused bias in the type that the library requires: fp32 for a dense layer; for a
+ * convolution the type of the factors. */
 static const void *fused_bias(const ls_cuda_op *op)
 {
     return op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);

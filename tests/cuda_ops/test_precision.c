@@ -137,7 +137,7 @@ static void convolutions_take_pooling_along(void **state)
             op_result *got = op_once(device, &chain, in), *want = op_reference(&chain, in);
             if (!got)
                 fail_msg("declined: %s", op_chain_text(&chain));
-            /* in bf16, rounding may make another pixel the largest */
+            /* in bf16, rounding can make another pixel the largest */
             if (!form || !chain.op[0].pool.max)
                 op_expect_near(form ? "cuda bf16" : "cuda", &chain, got, want,
                                form ? DEEP_NEAR : 1e-5);

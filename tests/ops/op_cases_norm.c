@@ -89,7 +89,7 @@ op_chain op_make_add_of_convs(uint64_t seed)
     chain.grid = 1;
     chain.hints = op_flip(&d);
     op_add_conv(&chain, &d, &y);
-    y.rows = chain.op[0].x.rows; /* op_add_conv may have reduced the number of rows */
+    y.rows = chain.op[0].x.rows; /* op_add_conv can have reduced the number of rows */
     if (seed % 3 == 0) {
         int side = op_flip(&d) ? 1 : 3;
         y2 = (ls_tensor){LS_F32, y.rows, op_draw(&d, 1, 20), y.h, y.w, NULL, 0};

@@ -153,7 +153,7 @@ static void check_y(const op_run *run, int i)
 {
     ls_tensor y = run->op[i]->y, want = op_shape_after(&run->chain, i);
     if (y.rows != want.rows || y.c != want.c || y.h != want.h || y.w != want.w ||
-        y.bytes < want.bytes / (y.layout ? 2 : 1)) /* a layout may have 16-bit numbers */
+        y.bytes < want.bytes / (y.layout ? 2 : 1)) /* a layout can have 16-bit numbers */
         fail_msg("%s\n    op %d says y is %d×%d×%d×%d in %zu bytes", op_chain_text(&run->chain), i,
                  y.rows, y.c, y.h, y.w, y.bytes);
 }

@@ -105,7 +105,7 @@ static void gather_cases(op_fixture *f, uint64_t first, int training)
     }
 }
 
-/* In evaluation images are neither cropped nor flipped, even if the description says so. */
+/* In evaluation, images are not cropped or flipped, even if the description asks for it. */
 static void gather_equals_its_formula(void **state)
 {
     gather_cases(*state, 9000, 0);

@@ -45,7 +45,7 @@ static ls_op_desc image_op(ls_op_kind kind)
     return d;
 }
 
-/* The pointers of ls_op_buffers that may be missing. */
+/* The pointers of ls_op_buffers that this test leaves out, one at a time. */
 #define POINTER(field)                                                                             \
     {                                                                                              \
 #field, offsetof(ls_op_buffers, field)                                                     \
@@ -90,8 +90,9 @@ static int bind_without(ls_op *op, size_t i, ls_error *err)
     return op->impl->bind(op, &b, err);
 }
 
-/* Binds with one pointer missing, for each pointer in turn. If the op needs the pointer, the call
- * must be refused with the pointer's name; otherwise it must succeed. */
+/* Binds with one pointer missing, for each pointer in turn. If the op needs the pointer, bind
+ * must fail with the pointer's name in the message. If the op does not need it, bind must succeed.
+ */
 static void expect_desc_needs(const ls_op_desc *d, const char *const *needed)
 {
     ls_device *ref = open_ref();

@@ -72,8 +72,8 @@ typedef struct ls_cuda_links ls_cuda_links;
 int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
                          ls_error *err);
 
-/* Ends the watchdog, which aborts the remaining communicators, and frees the links. No rank may be
- * inside a call. `links` may be NULL. */
+/* Ends the watchdog, which aborts the remaining communicators, and frees the links. No rank must be
+ * inside a call with these links. `links` may be NULL. */
 void ls_cuda_links_destroy(ls_cuda_links *links);
 
 /* The place of a rank of the group among NCCL's ranks, which are the ranks with a communicator. */
@@ -207,7 +207,7 @@ static inline bool ls_cuda_comm_leads(const ls_cuda_comm *comm)
     return comm->map.leader[ls_cuda_comm_gpu(comm)] == comm->base.rank;
 }
 
-/* Returns true if `rank` is on this rank's GPU; it may be this rank. */
+/* Returns true if `rank` is on this rank's GPU, also for this rank itself. */
 static inline bool ls_cuda_comm_shares_gpu(const ls_cuda_comm *comm, int rank)
 {
     return comm->map.gpu[rank] == ls_cuda_comm_gpu(comm);

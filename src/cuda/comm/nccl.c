@@ -32,8 +32,8 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
-    /* The call is in an NCCL group, because a single non-blocking call may return before it has
-     * enqueued anything. */
+    /* The call is in an NCCL group, because a single non-blocking call can return before it has
+     * enqueued anything. (An NCCL group is several calls that NCCL makes together.) */
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
         ncclResult_t called =

@@ -267,8 +267,8 @@ __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q
     float sum = 0;
     for (int n = 0; n < Q; n++)
         sum += room.row[q][(group + n * groups) * x + threadIdx.x];
-    /* No barrier is needed here, because no other thread reads the value that this thread
-     * replaces. */
+    /* No barrier is needed before this store, because no other thread reads the value that this
+     * thread replaces. */
     room.row[q][group * x + threadIdx.x] = sum;
     __syncthreads();
 }

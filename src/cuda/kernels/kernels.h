@@ -8,9 +8,8 @@
  * a; "a ← or, with `add`, += b" means that b is added to a if `add` is non-zero. A comment that
  * begins with such a formula says what the function's kernels compute.
  *
- * The order of each sum is determined by the shapes alone. It depends neither on the grid nor on
- * the GPU, and no kernel uses atomics on floats. The translation units are compiled without fused
- * multiply-adds.
+ * The order of each sum depends on the shapes alone, not on the grid or the GPU. No kernel uses
+ * atomics on floats. The translation units are compiled without fused multiply-adds.
  *
  * Each function has a *twin* for tests: a function of the same name in plain C in
  * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link

@@ -2,7 +2,7 @@
  *
  *     ls_math_shape shape = {.kind = LS_MATH_CONV, …};
  *     ls_math_plan *plan;
- *     status = ls_math_plan_create(&plan, math, &shape, err);       slow: may tune
+ *     status = ls_math_plan_create(&plan, math, &shape, err);       slow if it times engines
  *     … plan->workspace_bytes of device memory …
  *     status = ls_math_run(plan, stream, &operands, err);           enqueues, allocates nothing
  *     ls_math_plan_destroy(plan);
