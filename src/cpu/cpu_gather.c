@@ -27,7 +27,8 @@ typedef struct gather_op {
 } gather_op;
 
 /* A row of the dataset, and where the pixels of the result come from. If `mirror` is non-zero, the
- * image is mirrored first. Pixel (i, j) of the result is pixel (i + dy, j + dx) of the image. */
+ * image is mirrored first. Pixel (i, j) of the result is pixel (i + dy, j + dx) of the possibly
+ * mirrored image. */
 typedef struct source {
     const uint8_t *image; /* bytes, or floats */
     int dy, dx, mirror;

@@ -1,6 +1,16 @@
-/* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it. lanes_op.h
- * explains lane, row, group, block, kernel, filter, eight, step and twin. wino.h explains tile,
- * point and value.
+/* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it.
+ *
+ * Words, as in lanes_op.h:
+ *
+ *     row       an image of the batch; a line of pixels is an *image row*
+ *     lane      one of the sixteen positions of a vector
+ *     group     sixteen rows, one in each lane
+ *     block     two groups
+ *     kernel    a function of kernels/
+ *     filter    the kh × kw weights for one input and one output channel
+ *     eight     eight output channels whose weights are stored side by side
+ *     sixteen   sixteen output channels in the same way
+ *     twin      the op of the same layer for another number of rows
  *
  * Each of the three passes (forward, gradient of the weights, dx) is either direct or uses
  * Winograd's algorithm (wino.h). The shape alone decides. Therefore the choice is the same on
@@ -72,7 +82,7 @@ typedef struct ls_few_conv {
     int runs; /* number of runs */
     int most; /* largest number of lane groups that are computed together */
     /* Winograd's algorithm. */
-    ls_wino wino; /* plan for images of one tile */
+    ls_wino wino; /* plan for images of one tile: m × m pixels of y */
     int down,     /* number of tiles of an image of y from top to bottom */
         across,   /* number of tiles of an image of y from left to right */
         m;        /* height and width of a tile of y */

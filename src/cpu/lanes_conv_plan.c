@@ -1,8 +1,19 @@
 /* The plan of a convolution: its geometry, the kernels of each pass, and the memory that the
- * kernels need. A *kernel* is a function of kernels/; the weights for one pair of channels are a
- * *filter*. (In messages, as in the public headers, `kernel` means the filter.) lanes_op.h explains
- * lane, group and eight; lanes_conv.h explains d, staged, band and panel; wino.h explains tile and
- * point. */
+ * kernels need.
+ *
+ * Words of this file:
+ *
+ *     kernel    a function of kernels/. (In messages, as in the public headers, the filter.)
+ *     filter    the kh × kw weights for one input and one output channel
+ *     lane      one of the sixteen positions of a vector
+ *     group     sixteen images, one in each lane
+ *     eight     eight output channels whose weights are stored side by side
+ *     d         the gradient of the convolution's result before the fused relu and pool
+ *     staged    d is computed from dy into scratch memory
+ *     band      a part of a staged d: four channels by some image rows (lanes_conv.h)
+ *     panel     a part of d, transposed, for the gradient of the weights (lanes_conv.h)
+ *     tile      m × m outputs that Winograd's algorithm computes at a time (wino.h)
+ *     point     one of the numbers at which Winograd's algorithm evaluates polynomials (wino.h) */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"

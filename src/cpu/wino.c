@@ -5,8 +5,12 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Size in bytes of the values of a block's inputs and outputs: the size of an L2 cache. (wino.h
- * explains block, tile, point and value.) The weights are read again for every block, so blocks are
+/* A *tile* is m × m outputs, which Winograd's algorithm computes from the *values* (transformed
+ * numbers) at a number of *points*. A *block* is the tiles that a pass processes at a time
+ * (wino.h).
+ *
+ * Size in bytes of the values of a block's inputs and outputs: the size of an L2 cache. The weights
+ * are read again for every block, so blocks are
  * larger if the weights are too large for the caches (MANY_WEIGHTS). The number of tiles of a block
  * decides how the sums of a gradient are divided, and therefore the bits of the gradient. This
  * number is the same on every CPU. */

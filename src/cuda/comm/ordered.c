@@ -1,14 +1,17 @@
 /* Merging in tree order on several GPUs, each with one worker or more. NCCL moves the data; a
- * kernel of this back end adds. group.h explains rank, partial sum, merge, node, arena, leader,
- * `ready` and `whole`.
+ * kernel of this back end adds. A *rank* is a worker of this process; the lowest rank on a GPU is
+ * the GPU's *leader*. A *merge* adds the *partial sums* of the gradient that the ranks have
+ * computed, in the order of a fixed binary tree (the shard tree). The *arena* is the array that is
+ * merged. The event `ready` passes when a rank's partial sums are complete, and `whole` when a
+ * rank's work of the merge is done (group.h).
  *
  * Each GPU owns a *chunk*, its share of the arena. The leader of the GPU's workers enqueues all of
  * the GPU's merging work on its communication stream. The work begins after the events `ready` of
  * all ranks on the GPU, and ends with the leader's event `whole`:
  *
- *     the GPU's partial sums of chunk c → the owner of c      one NCCL group of sends and receives
+ *     the GPU's partial sums of chunk c → the owner of c      one batch of NCCL sends and receives
  *     my total's chunk ← the tree over all partial sums       in the order of the shard tree
- *     that chunk → every leader's total                       another NCCL group
+ *     that chunk → every leader's total                       another batch
  *     my total → the totals of the GPU's other workers        copies
  *
  * Over several processes, the second line computes the process's own nodes, which are copied to the
@@ -115,7 +118,8 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
 typedef ncclResult_t exchange_fn(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                  cudaStream_t stream);
 
-/* Exchanges with all peers at once. The NCCL group is ended even if a call in it failed. */
+/* Exchanges with all peers at once. The calls are one batch (an NCCL group), which the function
+ * ends even if a call in it has failed. */
 static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t stream, ls_error *err)
 {
     ncclComm_t nccl;
