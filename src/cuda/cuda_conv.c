@@ -1,5 +1,5 @@
-/* Convolution, with a bias, a relu and pooling. Weights are stored as [out][kh][kw][c / groups],
- * where `groups` is the number of groups of channels.
+/* Convolution (in messages, `kernel` is its filter), with a bias, a relu and pooling. Weights are
+ * stored as [out][kh][kw][c / groups], where `groups` is the number of groups of channels.
  *
  * With fused pooling, forward runs the library's convolution and then a kernel that pools. The
  * pooling kernel applies the relu before it pools. It also adds the bias, unless the convolution's

@@ -44,7 +44,8 @@ void scenario_begin(fixture *f, int parts)
         plan_something(f);
 }
 
-/* Halves the images, because the plain-C twins of convolutions are slow under sanitizers. */
+/* Halves the images, because convolutions of the doubles, which are plain C, are slow under
+ * sanitizers. */
 #define HALVED "{\"type\": \"avg_pool\", \"kernel\": 2},"
 
 void scenario_convolution(fixture *f)

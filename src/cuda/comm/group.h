@@ -113,7 +113,8 @@ void ls_cuda_nap(unsigned rounds);
 /* Tells the watchdog that the group is aborted. Thread: any. */
 void ls_cuda_links_wake(ls_cuda_links *links);
 /* Waits until the watchdog has aborted every communicator, at most until the deadline. Returns true
- * if all are aborted, or if there is no watchdog and therefore no communicator. Thread: any. */
+ * if all are aborted, or if there is no watchdog and therefore no communicator; else false. Thread:
+ * any. */
 bool ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
 /* ---- a group -------------------------------------------------------------------------------- */
