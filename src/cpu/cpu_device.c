@@ -15,8 +15,8 @@
 /* ---- instruction sets of this CPU ------------------------------------------------------------ */
 
 /* glibc's functions obey glibc's tunables: GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F hides AVX-512
- * from this program. So tests can run the kernels of all instruction sets on one CPU and compare
- * their results. */
+ * from this program. With this setting tests run the kernels of all instruction sets on one CPU and
+ * compare their results. */
 #if defined(__x86_64__) && defined(__has_include)
 #if __has_include(<sys/platform/x86.h>)
 #include <sys/platform/x86.h>
@@ -62,8 +62,8 @@ const ls_lanes_kernels *ls_cpu_isa_at(int i)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-/* Name of the kernels, whose results have the same bits on every instruction set. The number is
- * increased with each change of the bits of results, so that a resumed run reports the change.
+/* Name of the kernels, whose results have the same bits on every instruction set. Whoever changes
+ * the bits of results increases the number, so that a resumed run reports the change.
  * tests/train/test_portable_bits.c has hashes of the results of this version. */
 #define LIBRARY "portable kernels 5"
 
@@ -155,7 +155,7 @@ static int cpu_copy(ls_device *device, ls_stream *stream, void *dst, const void 
     return LS_OK;
 }
 
-/* number of floats of an item, which a thread of the team adds at a time */
+/* number of floats of an item, the work that a thread of the team takes at a time */
 #define ADD_FLOATS 16384
 
 typedef struct addition {
@@ -227,7 +227,8 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* Returns true for ops on an arena instead of tensors. */
+/* Returns true for ops on an arena (one array of all parameters or of all gradients) instead of
+ * tensors. */
 static bool is_step(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
@@ -244,9 +245,10 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     return status == LS_OK && ls_lanes_has_x2(desc) ? check_x2(desc, err) : status;
 }
 
-/* Returns true for ops on tensors in lanes. These are all ops except the ops on arenas, which have
- * no tensor; the gather, which creates the first tensor in lanes; and the vector loss, which needs
- * row-major vectors. */
+/* Returns true for ops on tensors in lanes (lanes_op.h). These are all ops except
+ * - the ops on arenas, which have no tensor
+ * - the gather, which creates the first tensor in lanes
+ * - the vector loss, which needs row-major vectors */
 static bool is_of_lanes(ls_op_kind kind)
 {
     return kind != LS_OP_GATHER && kind != LS_OP_VECTOR_LOSS && !is_step(kind);

@@ -1,8 +1,12 @@
-/* The gather op: copies rows of the dataset (bytes or floats) into a batch of floats.
+/* The gather op: copies rows (examples) of the dataset, bytes or floats, into a batch of floats. A
+ * line of pixels of an image is called an image row. The batch is stored in groups of sixteen rows,
+ * side by side: element i of the sixteen rows of a group lies in the sixteen *lanes* of a vector
+ * (lanes_op.h). Batches of one to eight rows for predictions have another layout (few.h).
  *
- * A byte has 256 values, so each channel has a table of its 256 results, computed once with
- * correctly rounded divisions. A vector kernel computes results without the table, and is faster.
- * It is used for a channel if it agrees with the table for all 256 values (compare_with_table). */
+ * A byte has 256 values, so each channel has a lookup table of its 256 results. The op computes the
+ * table once, with correctly rounded divisions. A vector kernel computes results without the table,
+ * and is faster. It is used for a channel if it agrees with the table for all 256 values
+ * (compare_with_table). */
 #include "cpu/cpu_device.h"
 #include "cpu/few.h"
 
@@ -16,19 +20,21 @@
 typedef struct gather_op {
     ls_lanes_op base;   /* base; must be first */
     ls_augment augment; /* all zero if the op is not for training */
-    ls_gather rule;     /* mean and std, and the type of a row */
+    ls_gather rule;     /* mean and std of each channel, and the type of a row */
+    /* [channel][byte]: results of the bytes; channels after the fourth use that of the fourth */
     float table[4][256];
-    bool computes[4]; /* true: the kernel has the same results as the table */
+    bool computes[4]; /* [channel], true: the kernel has the same results as the table */
 } gather_op;
 
-/* A row of the dataset, and where pixel (i, j) of the result comes from: pixel (i + dy, j + dx) of
- * the image, which is mirrored first if `mirror` is non-zero. */
+/* A row of the dataset, and where the pixels of the result come from. If `mirror` is non-zero, the
+ * image is mirrored first. Pixel (i, j) of the result is pixel (i + dy, j + dx) of the possibly
+ * mirrored image. */
 typedef struct source {
     const uint8_t *image; /* bytes, or floats */
     int dy, dx, mirror;
 } source;
 
-/* Returns the index into `mean` and `std` for a channel. */
+/* Returns the index of a channel's entry in `mean`, `std` and `table`, which have four entries. */
 static int rule_of(int channel)
 {
     return channel < 4 ? channel : 3;
@@ -69,7 +75,8 @@ static source draw_source(const gather_op *g, int r)
     return s;
 }
 
-/* Copies image row i of a shifted plane. Pixels outside the image get the result for byte 0. */
+/* Copies image row i of one shifted channel (`plane`) of one image. Pixels outside the image get
+ * the result for byte 0. */
 static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, source s, int i,
                       const float *table)
 {
@@ -86,8 +93,8 @@ static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, sourc
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Fills one plane (channel) of a group from the images' bytes `first` … first + pixels − 1. Lanes
- * `rows` … 15 become zero. */
+/* Fills one channel of a group of `rows` ≤ 16 images from the images' bytes `first` … first +
+ * pixels − 1. Lanes that have no image become zero. */
 static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
                         const float *table)
 {
@@ -114,6 +121,7 @@ static void lanes_computed(float *to, const gather_op *g, const source *s, int r
     g->base.kernels->gather(&b, to);
 }
 
+/* Does the same as lanes_plane for one channel, with the shift and mirroring of each source. */
 static void lanes_shifted(float *to, const source *s, int rows, size_t first, const ls_tensor *y,
                           const float *table)
 {
@@ -151,9 +159,9 @@ static void gather_lanes(const gather_op *g)
 
 #define LINE 64 /* number of values that are computed together before they are stored to lanes */
 
-/* Copies one channel of a row that is not shifted. If the mean is 0 and the std is 1, as for most
- * tables, which are standardised already, the subtraction and the division are left out: they would
- * change nothing. */
+/* Copies one channel of a row that is not shifted. If the mean is 0 and the std is 1, the
+ * subtraction and the division change nothing and are left out. This is usual for rows of CSV
+ * files, because reading the file already standardises its columns. */
 static void float_plane(float *to, const float *from, size_t pixels, float mean, float std)
 {
     const bool as_is = mean == 0 && std == 1;
@@ -192,8 +200,9 @@ static void float_row(const gather_op *g, int r, float *to)
     }
 }
 
-/* ---- rows that are augmented in more ways ---------------------------------------------------- */
+/* ---- rows that are augmented in more ways than by a shift and mirroring ---------------------- */
 
+/* Returns the dataset row with which mixup mixes row r of the batch. */
 static uint32_t other_row(const gather_op *g, int r)
 {
     const ls_step_args *args = g->base.b.args;
@@ -212,7 +221,9 @@ static ls_change draw_change(const gather_op *g, uint32_t row)
     return c;
 }
 
-/* Computes one channel of an augmented row, mixed with another row if mixup asks for it. */
+/* Computes one channel of an augmented row. c[0] and image[0] belong to the row itself, c[1] and
+ * image[1] to the other row. The rows are mixed if c[0].other, the share of the other row, is above
+ * 0. */
 static void changed_plane(float *to, const gather_op *g, const ls_change c[2],
                           const void *const image[2], int channel)
 {
@@ -259,8 +270,9 @@ static void gather_rows(const gather_op *g, void (*make)(const gather_op *g, int
                  (size_t)(r % LS_LANES));
 }
 
-/* Writes the class or the target vector of row r of the batch, mixed with that of the other row
- * with which mixup mixes row r. */
+/* Writes the label of row r of the batch, which mixup mixes with another row. A target vector is
+ * mixed like the images. A class is taken from one of the two rows. `words`: number of 32-bit words
+ * of a label. */
 static void mix_target(const gather_op *g, int r, size_t words)
 {
     const ls_op_buffers *b = &g->base.b;
@@ -275,7 +287,7 @@ static void mix_target(const gather_op *g, int r, size_t words)
                                ((const float *)(const void *)other)[i], &c);
 }
 
-/* ---- few rows: never augmented --------------------------------------------------------------- */
+/* ---- few rows (few.h): for predictions, therefore never augmented ---------------------------- */
 
 static void few_row(const gather_op *g, const uint8_t *image, float *to)
 {

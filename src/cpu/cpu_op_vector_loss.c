@@ -1,9 +1,11 @@
-/* Losses with target vectors, in plain C because they take only a few thousand numbers a step.
+/* Losses with target vectors. They are computed in plain C, because a training step has only a few
+ * thousand of their numbers.
  *
- * The loss of a row is summed in double, value after value. The losses of the rows of a block are
- * summed in double too. The sum of a block is stored as a float; if LS_RUN_ACCUMULATE is set or it
- * is not the first block, it is added to the stored float. The bits of a shard's loss therefore do
- * not depend on the calls into which the shard is divided. */
+ * The loss of a row (example) is summed in double, value after value. The losses of a block (32
+ * rows) are summed in double too. The sum of the first block is stored as a float, or added to the
+ * stored float if LS_RUN_ACCUMULATE is set. The sums of the other blocks are added to the stored
+ * float. The bits of a shard's loss therefore do not depend on the calls into which the shard (a
+ * part of the minibatch) is divided. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cpu/lanes_op.h"
@@ -43,8 +45,8 @@ typedef struct loss_op {
     const struct rule *rule;
 } loss_op;
 
-/* Returns the loss of one row of n outputs. *correct receives whether the row is correct; dx, which
- * may be NULL, the gradient. */
+/* Returns the loss of one row of n outputs. Stores whether the row is correct in *correct, and the
+ * gradient in dx, which may be NULL. */
 static double lose_row(float *dx, int *correct, const struct rule *rule, const float *z,
                        const float *t, int n)
 {

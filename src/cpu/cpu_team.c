@@ -111,7 +111,7 @@ void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
     team->items = items;
     team->work = work;
     team->arg = arg;
-    /* relaxed: the store of the word publishes it. */
+    /* relaxed: the store of the word publishes the reset of `done`. */
     atomic_store_explicit(&team->done, 0, memory_order_relaxed);
     atomic_store_explicit(&team->word, (uint64_t)items << 32, LS_TEAM_PUBLISH);
     ls_park_wake(&team->idle);

@@ -4,8 +4,9 @@
  *
  *     ls_team_run(team, rows, compute_row, &pass);   calls compute_row(&pass, i) for every i < rows
  *
- * A team divides outputs, never a sum: call i alone writes the outputs of item i, so that a team of
- * any size computes the same bits. Threads claim items one by one in ascending order. A helper that
+ * A team divides outputs, never a sum: call i alone writes the outputs of item i. Therefore a team
+ * of any size computes the same bits. Threads claim items one by one in ascending order. A helper
+ * that
  * has no CPU at the moment claims no item, and no thread waits for that helper. An item should take
  * some microseconds.
  *
@@ -15,14 +16,14 @@
  * 1. Publication. The worker writes the job's fields and resets `done`, then stores the word. A
  *    claim that gets an item of a job reads a value that descends from that job's store through
  *    claims alone. The claim therefore reads from the release sequence of the store and
- *    synchronizes with it: all that the worker wrote before the store happens before the item is
- *    computed, whichever claims came in between.
+ *    synchronizes with that store: all that the worker wrote before the store happens before the
+ *    item is computed, whichever claims came in between.
  * 2. Claims beyond the end. Each thread looks at the word before it claims. A thread that was
  *    delayed between its look and its claim gets an item of the job that is current at the claim,
- *    or a number beyond the last item; in the latter case it reads nothing of the job. A thread
- *    that made such a claim sees at its next look that no items are left, and so does the thread
- *    that claimed the last item; one job therefore has at most as many of these claims as there are
- *    helpers.
+ *    or a number beyond the last item. With a number beyond the last item it reads nothing of the
+ *    job, and it sees at its next look that no items are left. The thread that claimed the last
+ *    item also sees at its next look that no items are left. One job therefore has at most as many
+ *    claims beyond the end as there are helpers.
  * 3. Completion. A thread computes an item, then adds 1 to `done` with release. Until the next job
  *    resets it, `done` is changed by these read-modify-writes alone, so each addition heads a
  *    release sequence that reaches the last one. The worker waits until an acquire load reads the
@@ -32,13 +33,15 @@
  *    fields by a thread with an item precedes its addition to `done`, and every addition of the old
  *    job happens before the reset. No addition of the new job can precede the reset either, because
  *    its claim synchronizes with the new job's store, which follows the reset.
- * Helpers without work spin for a moment and then park. The argument in sync/park.h shows that no
- * wake-up is lost: the word, `done` and `ended` are changed before ls_park_wake is called.
+ * Helpers without work spin for a moment and then park (sleep until they are woken). The argument
+ * in sync/park.h shows that no wake-up is lost, because the word, `done` and `ended` are changed
+ * before ls_park_wake is called.
  *
  * Threads: one thread at a time creates, runs and destroys a team. Helpers block all signals except
- * those of their own faults, inherit the creator's CPU affinity and floating-point modes, and have
- * ended when ls_team_destroy returns. A child process after fork() has no helpers: there
- * ls_team_run computes all items in the caller, and ls_team_destroy only frees memory. */
+ * those of their own faults (such as SIGSEGV), inherit the creator's CPU affinity and
+ * floating-point modes, and have ended when ls_team_destroy returns. In a child process, after
+ * fork(), a team has no helpers: ls_team_run computes all items in the caller, and ls_team_destroy
+ * only frees memory. */
 #ifndef CPU_CPU_TEAM_H
 #define CPU_CPU_TEAM_H
 

@@ -1,7 +1,7 @@
 /* The ops that work on a whole arena instead of tensors: the updates of the optimizers, gradient
- * clipping, and the update of running statistics. They work element by element and without fused
- * multiply-adds, so that the bits depend neither on the instruction set nor on the size of the
- * team. */
+ * clipping, and the update of running statistics. An arena is one array of all parameters, or of
+ * all gradients. The ops work element by element and without fused multiply-adds. Therefore the
+ * bits depend neither on the instruction set nor on the number of threads. */
 #include "cpu/lanes_op.h"
 
 #include "base/error.h"
@@ -38,7 +38,7 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     return ls_lanes_op_bind(op, buffers, err);
 }
 
-/* Updates the parameters first … end − 1 of the arena. */
+/* Updates the elements first … end − 1 of the arena. */
 typedef void step_fn(const update_op *u, float lr, float scale, size_t first, size_t end);
 
 static void step_plain(const update_op *u, float lr, float scale, size_t first, size_t end)
@@ -136,7 +136,7 @@ static void step_running(const update_op *u, float scale)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
-/* number of floats of an item, which a thread of the team updates at a time: whole cache lines */
+/* number of floats of an item, the work that a thread takes at a time: whole cache lines */
 #define STEP_FLOATS 16384
 
 typedef struct pass {
@@ -152,8 +152,8 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-/* Returns true if the update must be skipped. A training step whose loss is not finite sets *skip.
- * As long as *skip is set, this update and all later ones are skipped; the caller clears it. */
+/* Returns true if the update must be skipped. Sets *skip if the loss (*guard) is not finite. As
+ * long as *skip is set, all updates are skipped. The user of the device clears it. */
 static bool is_skipped(const ls_op_buffers *b)
 {
     if (!b->guard)

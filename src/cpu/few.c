@@ -1,9 +1,11 @@
-/* Ops for few rows: their inputs and outputs have the layout of few.h. Such an op contains an op in
- * lanes, the *inner op*, which has the parameters. If the inner op has code for few rows (`few` of
- * ls_lanes_op), the op calls this code. Otherwise it copies the inputs into lanes, runs the inner
- * op, and copies the result back.
+/* Ops for few rows: for batches of one to eight rows (examples), whose inputs and outputs have the
+ * layout `few` (see few.h). Such an op contains an op for the layout `lanes` (lanes_op.h), the
+ * *inner op*, which has the parameters. If the inner op has code for few rows (`few` of
+ * ls_lanes_op), the op calls this code. Otherwise it copies the inputs into the layout `lanes`,
+ * runs the inner op, and copies the result back.
  *
- * Scratch with copies: [x in lanes][x2 in lanes][y in lanes][the inner op's scratch]. */
+ * The scratch memory of an op that copies is [x in lanes][x2 in lanes][y in lanes][the inner op's
+ * scratch memory]. */
 #include "cpu/few.h"
 
 #include "base/error.h"
@@ -17,9 +19,9 @@ typedef struct few_op {
     ls_op op; /* base; must be first */
     const ls_host *host;
     ls_op *inner;
-    ls_op_buffers outer, in_lanes;
-    ls_tensor x[2]; /* the inputs; `bytes` is 0 if there is no second input */
-    bool direct;    /* the inner op has code for few rows */
+    ls_op_buffers outer, in_lanes; /* buffers of this op; buffers of the inner op */
+    ls_tensor x[2];                /* the inputs; x[1].bytes is 0 if there is no second input */
+    bool direct;                   /* the inner op has code for few rows */
 } few_op;
 
 ls_tensor ls_few_tensor(const ls_tensor *like)
@@ -68,8 +70,9 @@ static size_t lanes_bytes(const ls_tensor *t)
     return t->bytes ? ls_lanes_bytes(t->rows, t->c, t->h, t->w) : 0;
 }
 
-/* Returns the number of bytes of y in lanes. It is 0 for a loss, which has no y, and for an export,
- * which writes into the caller's y directly. */
+/* Returns the number of bytes of the copy of y in lanes. It is 0 for a loss, which has no y, and
+ * for an export (an op that copies to row-major order), which writes into the caller's y directly.
+ */
 static size_t y_bytes(const few_op *op)
 {
     return op->op.y.layout == &ls_layout_few ? op->inner->y.bytes : 0;

@@ -1,17 +1,24 @@
-/* The layout for few rows: forward passes in evaluation (predictions) of one to eight rows.
+/* The layout `few`, for *few rows*: for forward passes in evaluation (predictions) of one to eight
+ * rows, that is examples.
  *
- * In the lanes layout (lanes_op.h) one row costs as much as sixteen. Here each row is stored by
- * itself. The lanes of a vector register are sixteen outputs of a dense layer, sixteen pixels or
- * tiles of an image in a convolution, sixteen channels in a pool, or sixteen consecutive numbers in
- * a curve, an addition or a norm. Each result is the same sum in the same order as in lanes, and
- * therefore has the same bits.
+ * In the layout `lanes` (lanes_op.h) a vector has a place (lane) for each of sixteen rows, so one
+ * row costs as much as sixteen. In the layout `few` each row is stored by itself. The sixteen
+ * places of a vector are then used as follows:
+ * - in a dense layer for sixteen outputs
+ * - in a convolution for sixteen pixels or tiles (squares of pixels, see wino.h)
+ * - in a pool for sixteen channels
+ * - in an element-wise function (curve), an addition or a norm for sixteen consecutive numbers
+ *
+ * Each result is the same sum in the same order as in the layout `lanes`, and therefore has the
+ * same bits.
  *
  *     few     [rows][c][h·w, rounded up to 16 unless it is 1], each row rounded up to 16 floats;
  *             the padding is never part of a result
  *
- * The gather op stores the rows of a batch in this layout if the library creates it with the
- * device's preferred_layout. An op that has no code for this layout copies its inputs into lanes,
- * computes there, and copies the result back. */
+ * The gather op copies the rows of a batch from the dataset. It stores them in this layout if the
+ * library creates it with the layout that the device's preferred_layout returns. An op that has no
+ * code for this layout copies its inputs into the layout `lanes`, computes there, and copies the
+ * result back. */
 #ifndef CPU_FEW_H
 #define CPU_FEW_H
 
@@ -38,8 +45,8 @@ static inline size_t ls_few_row(const ls_tensor *t)
 /* Returns a tensor in this layout with dtype and shape of `like`, and sets its `bytes`. */
 ls_tensor ls_few_tensor(const ls_tensor *like);
 
-/* The device's function preferred_layout: returns the layout in which an op with this description
- * is fastest, this layout or NULL. */
+/* The device's function preferred_layout. Returns &ls_layout_few if an op with this description is
+ * fastest in the layout `few`, else NULL. */
 const ls_layout *ls_few_preferred(ls_device *device, const ls_op_desc *desc);
 
 /* Creates an op whose x has this layout. Errors: those of the same op in lanes. */
@@ -49,8 +56,9 @@ ls_cpu_create ls_few_create;
  * itself, which may be NULL. */
 const ls_op *ls_few_inner(const ls_op *op);
 
-/* Returns true if the op in lanes that `desc` describes is created as the inner op of an op for few
- * rows (ls_few_create). Its creator may then set `few` and `few_scratch` of ls_lanes_op. */
+/* Returns true if `desc` describes an op in lanes that is contained in an op for few rows
+ * (ls_few_create). The creator of the op in lanes may then set `few` and `few_scratch` of
+ * ls_lanes_op. */
 static inline bool ls_few_wanted(const ls_op_desc *desc)
 {
     return desc->y_hint == &ls_layout_few && !desc->training;

@@ -1,47 +1,66 @@
-/* Convolutions of few rows (few.h). In this file a *group* is sixteen pixels of y, or sixteen
- * tiles, one in each lane.
+/* Convolution of one to eight images that are stored one after another (the layout `few`, few.h).
  *
- * The pixels of a group are consecutive pixels of one image or of several images. For each of them,
- * all pixels of x on which it depends are copied into one lane. The kernels for sixteen images then
- * treat the lanes as sixteen small images. Each small image yields one pixel of y, one window of
- * the pool that follows, or one tile. Each sum is therefore the same as in lanes.
+ * Words of this file:
  *
- * In the direct form, image rows of zeros above and below an image are left out of the sums. The
- * pixels of a group must therefore come from image rows of y that leave out the same rows of the
- * kernel. A *run* is all groups with the same rows of the kernel.
+ *     image       one example of the batch
+ *     image row   a line of pixels of an image
+ *     lane        one of the sixteen positions of a vector
+ *     kernel      a function of kernels/. All kernels of convolutions process sixteen images, one
+ *                 in each lane.
+ *     filter      the weights of a convolution for one input and one output channel
+ *     patch       the pixels of x from which one result is computed. The result is one pixel of y;
+ *                 or one window of the pool, if a pool is fused; or one tile of Winograd's
+ *                 algorithm (wino.h).
+ *     group       sixteen patches, one in each lane, and the sixteen results. (In other files a
+ *                 group is sixteen images. lanes_conv.h says *lane group* for a group of this
+ *                 file.)
  *
- * Scratch, each part only if it is needed: [x with zeros around it][x in lanes][y in lanes][the
- * kernels' memory]. */
+ * Sixteen patches are copied into the sixteen lanes. The kernels then process the patches as if
+ * these were sixteen small images. Each sum has the same terms in the same order as for a whole
+ * image, and therefore the same bits. The results of a group are consecutive pixels or tiles, which
+ * can belong to several images.
+ *
+ * The direct form (the one without Winograd's algorithm) does not multiply with the padding above
+ * and below an image. Instead it leaves the filter rows that lie over this padding out of the sums.
+ * A kernel does so for all lanes alike. Therefore all pixels of a group must leave out the same
+ * filter rows. A *run* consists of consecutive image rows of y that leave out the same filter rows,
+ * and each run has groups of its own.
+ *
+ * The scratch memory is [copy of x with zeros around it][patches of x][results][memory of the
+ * kernels]; parts that are not needed are left out. With Winograd's algorithm, transformed weights
+ * that the op does not keep come first. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/lanes_conv.h"
 
 #include <string.h>
 
-/* largest size in bytes of x in lanes, for the groups that are computed together */
+/* largest size in bytes of the patches of all groups that are computed together */
 #define GROUP_BYTES ((size_t)160 << 10)
+/* largest number of groups that are computed together */
 #define GROUPS_MOST 12
 
-static size_t to_line(size_t floats)
+/* Returns `floats` rounded up to whole cache lines of sixteen floats. */
+static size_t to_cache_lines(size_t floats)
 {
     return (floats + 15) / 16 * 16;
 }
 
 /* ---- x and y in lanes ------------------------------------------------------------------------ */
 
-/* Returns the shape of x in the layout for few rows. */
+/* Returns the shape of x. */
 static ls_tensor x_of(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->few.one;
     return (ls_tensor){.rows = op->base.op.y.rows, .c = c->ic, .h = op->x_h, .w = op->x_w};
 }
 
-/* Returns the number of floats of the copy of one channel of all rows, with zeros around it; 0 if x
- * is not copied. */
+/* Returns the number of floats of the copy of one channel of all images, with zeros around each; 0
+ * if x is not copied. */
 static size_t copy_floats(const ls_conv_op *op)
 {
     const ls_few_conv *f = &op->few;
-    return f->copied ? to_line((size_t)op->base.op.y.rows * (size_t)f->h * (size_t)f->w) : 0;
+    return f->copied ? to_cache_lines((size_t)op->base.op.y.rows * (size_t)f->h * (size_t)f->w) : 0;
 }
 
 static int smaller(int a, int b)
@@ -49,8 +68,8 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* Copies one channel of all rows, leaving `up` image rows above it and `left` columns to the left
- * of it. The memory already contains the zeros around the copy. */
+/* Copies one channel of all images to `to`, with `up` image rows of zeros above and `left` columns
+ * of zeros to the left of each image. The memory already contains these zeros. */
 static void copy_channel(const ls_conv_op *op, int channel, int up, int left, float *to)
 {
     const ls_few_conv *f = &op->few;
@@ -65,8 +84,8 @@ static void copy_channel(const ls_conv_op *op, int channel, int up, int left, fl
     }
 }
 
-/* Returns where the pixels of a channel are picked from: a copy of the channel in `room`, or x
- * itself. */
+/* Returns the memory from which the patches of a channel are read: a copy of the channel in `room`,
+ * or x itself. */
 static const float *channel_of(const ls_conv_op *op, int channel, int up, int left, float *room)
 {
     const ls_tensor x = x_of(op);
@@ -78,8 +97,8 @@ static const float *channel_of(const ls_conv_op *op, int channel, int up, int le
 
 /* ---- Winograd -------------------------------------------------------------------------------- */
 
-/* Writes the outputs of a group of sixteen tiles that exist in y; with a pool, one pooled pixel per
- * tile. */
+/* Copies the results of a group of sixteen tiles, one channel, from `from` to y. Outputs of a tile
+ * that lie beyond the right or lower edge of y are left out. With a pool a tile has one output. */
 static void put_tiles(const ls_conv_op *op, int group, const float *from, float *y)
 {
     const ls_few_conv *f = &op->few;
@@ -89,16 +108,17 @@ static void put_tiles(const ls_conv_op *op, int group, const float *from, float 
     const int32_t *place = f->place + group * LS_LANES;
     for (int l = 0; l < count; l++) {
         const int tile = (group * LS_LANES + l) % tiles;
-        const int down = smaller(m, t->h - tile / f->across * m);
-        const int across = smaller(m, t->w - tile % f->across * m);
+        /* height and width of the part of the tile that lies inside y */
+        const int inside_h = smaller(m, t->h - tile / f->across * m);
+        const int inside_w = smaller(m, t->w - tile % f->across * m);
         float *to = y + place[l];
-        for (int i = 0; i < down; i++)
-            for (int j = 0; j < across; j++)
+        for (int i = 0; i < inside_h; i++)
+            for (int j = 0; j < inside_w; j++)
                 to[i * t->w + j] = from[(i * m + j) * LS_LANES + l];
     }
 }
 
-/* Computes groups of tiles `first` … `first` + `count` − 1. */
+/* Computes the groups `first` … `first` + `count` − 1, which consist of tiles. */
 static void winograd_some(const ls_conv_op *op, int first, int count, const ls_wino_finish *finish,
                           const float *values, float *room)
 {
@@ -129,6 +149,7 @@ static void winograd_some(const ls_conv_op *op, int first, int count, const ls_w
                       (float *)op->base.b.y + (size_t)o * plane);
 }
 
+/* Forward by Winograd's algorithm (ls_lanes_op.few). */
 static void by_winograd(ls_lanes_op *base)
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
@@ -148,7 +169,7 @@ static void by_winograd(ls_lanes_op *base)
 
 /* ---- direct ---------------------------------------------------------------------------------- */
 
-/* Writes the results of one channel for a group of pixels. */
+/* Copies the results of a group of pixels, one channel, from `from` to y. */
 static void put_pixels(const ls_few_conv *f, int group, const float *from, float *y)
 {
     const int32_t *place = f->place + group * LS_LANES;
@@ -160,8 +181,9 @@ static void put_pixels(const ls_few_conv *f, int group, const float *from, float
         y[place[l]] = from[l];
 }
 
-/* Computes the groups `first` … `first` + `count` − 1 of a run together: their pixels lie side by
- * side in one image row. */
+/* Computes the groups `first` … `first` + `count` − 1, all of one run, with one call of the kernel.
+ * In each lane, the patches of the groups are placed side by side, as one small image that is
+ * `count` patches wide. The stride is the width of a patch. */
 static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, int count,
                         float *room)
 {
@@ -169,7 +191,7 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
     const ls_few_kernels *k = op->base.kernels->few;
     const bool pooled = f->one.pool_h * f->one.pool_w > 1;
     ls_lanes_conv c = f->one;
-    const int wide = c.iw; /* number of columns that a pixel depends on */
+    const int wide = c.iw; /* number of columns of a patch */
     const size_t pixel = (size_t)c.y_h * (size_t)c.y_w * LS_LANES;
     const size_t plane = ls_few_plane(&op->base.op.y);
     float *in = room + copy_floats(op);
@@ -193,7 +215,7 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
             k->pick(&pick, from, in + (ptrdiff_t)i * run->rows * line + g * wide * LS_LANES);
         }
     }
-    float *out = in + to_line((size_t)c.ic * (size_t)run->rows * (size_t)line);
+    float *out = in + to_cache_lines((size_t)c.ic * (size_t)run->rows * (size_t)line);
     float *tile = out + (size_t)c.oc * (size_t)count * pixel;
     op->base.kernels->conv_forward(&c, in, op->base.b.param[0],
                                    op->bias ? op->base.b.param[1] : NULL, out, NULL, tile);
@@ -203,6 +225,7 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
                        (float *)op->base.b.y + (size_t)o * plane);
 }
 
+/* Forward in the direct form (ls_lanes_op.few). */
 static void direct(ls_lanes_op *base)
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
@@ -219,6 +242,7 @@ static void direct(ls_lanes_op *base)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+/* Allocates the arrays of the plan for at most `groups` groups and `runs` runs. */
 static int make_room(ls_conv_op *op, size_t groups, size_t runs, ls_error *err)
 {
     ls_few_conv *f = &op->few;
@@ -241,13 +265,14 @@ void ls_few_conv_fini(ls_conv_op *op)
     ls_free(host, op->few.run);
 }
 
-/* Returns the number of floats from one row of the batch to the next where pixels are picked. */
+/* Returns the number of floats from one image to the next in the memory that channel_of returns. */
 static int picked_row(const ls_conv_op *op)
 {
     const ls_tensor x = x_of(op);
     return op->few.copied ? op->few.h * op->few.w : (int)ls_few_row(&x);
 }
 
+/* Returns the offset of pixel (y, x) of the image `row` in channel 0 of y. */
 static int place_of(const ls_conv_op *op, int row, int y, int x)
 {
     const ls_tensor *t = &op->base.op.y;
@@ -301,8 +326,8 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* Returns the image rows of x on which image row q of the (pooled) y depends, as a run without
- * groups. */
+/* Returns a run without groups for image row q of y (after pooling): its fields `up` and `rows`
+ * describe the image rows of x on which this image row depends. */
 static ls_few_run run_at(const ls_conv_op *op, const ls_lanes_conv *c, int q)
 {
     const int tall = op->few.one.ih, top = q * c->pool_h * c->sh - c->ph;
@@ -310,7 +335,8 @@ static ls_few_run run_at(const ls_conv_op *op, const ls_lanes_conv *c, int q)
     return (ls_few_run){.up = from - top, .rows = end > from ? end - from : 0};
 }
 
-/* Fills the tables of a run with the pixels of image rows q0 … q1 − 1 of all rows of the batch. */
+/* Sets the number of groups of a run that has the image rows q0 … q1 − 1 of all images, and fills
+ * index, place and along for these groups. */
 static void fill_run(ls_conv_op *op, const ls_lanes_conv *c, ls_few_run *run, int q0, int q1)
 {
     ls_few_conv *f = &op->few;
@@ -332,6 +358,7 @@ static void fill_run(ls_conv_op *op, const ls_lanes_conv *c, ls_few_run *run, in
     }
 }
 
+/* Divides the image rows of y into runs, and fills the arrays of the plan. */
 static void fill_runs(ls_conv_op *op, const ls_lanes_conv *c)
 {
     ls_few_conv *f = &op->few;
@@ -349,8 +376,7 @@ static void fill_runs(ls_conv_op *op, const ls_lanes_conv *c)
     }
 }
 
-/* Computes the geometry of the convolution that yields one pixel, or one window of the pool, from
- * the whole convolution `c`. */
+/* Derives the geometry of the convolution of one patch from that of the whole convolution `c`. */
 static void plan_one(ls_conv_op *op, const ls_lanes_conv *c)
 {
     ls_few_conv *f = &op->few;
@@ -371,14 +397,14 @@ static void plan_one(ls_conv_op *op, const ls_lanes_conv *c)
     const size_t fit = GROUP_BYTES / group;
     f->most = pooled || fit < 1 ? 1 : fit < GROUPS_MOST ? (int)fit : GROUPS_MOST;
     if (f->most > 3)
-        f->most = f->most / 3 * 3; /* a multiple of the pixels in a tile of sums */
+        f->most = f->most / 3 * 3; /* kernels keep the sums of up to 3 pixels in registers */
 }
 
 static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 {
     ls_few_conv *f = &op->few;
     plan_one(op, c);
-    /* The last group of each run may be partly filled. There are at most as many runs as image rows
+    /* The last group of each run can be partly filled. There are at most as many runs as image rows
      * of y. */
     const size_t pixels = (size_t)op->base.op.y.rows * (size_t)c->y_h * (size_t)c->y_w;
     int status = make_room(op, pixels / LS_LANES + (size_t)c->y_h + 1, (size_t)c->y_h, err);
@@ -387,12 +413,13 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
     fill_runs(op, c);
     const size_t eights = ((size_t)c->oc + 7) / 8 * 8,
                  window = (size_t)c->pool_h * (size_t)c->pool_w;
-    /* number of pixels in the kernel's memory for sums, which has room for at least 6 */
+    /* The kernel stores the sums of this many pixels, but needs room for at least 6
+     * (ls_lanes_tile_floats). */
     const size_t most = window > 1 ? window : (size_t)f->most;
     const size_t in = (size_t)c->ic * (size_t)f->one.ih * (size_t)f->one.iw * LS_LANES;
     op->base.few = direct;
     op->base.few_scratch =
-        (copy_floats(op) + to_line((size_t)f->most * in) +
+        (copy_floats(op) + to_cache_lines((size_t)f->most * in) +
          (size_t)f->most * (size_t)c->oc * LS_LANES + eights * (most > 6 ? most : 6) * LS_LANES) *
         sizeof(float);
     return LS_OK;
@@ -400,7 +427,8 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
-    /* the geometry, before ls_conv_plan turns a 1 × 1 kernel into a product over one image row */
+    /* The geometry as it is described. (In op->conv, ls_conv_plan has turned a convolution with a
+     * 1 × 1 filter into a product over one long image row.) */
     ls_lanes_conv c;
     int status = ls_conv_geometry(&c, desc, err);
     if (status)

@@ -1,39 +1,43 @@
 /* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them.
- * lanes_op.h explains lane, row, group, block, eight and twin. lanes_conv.h explains d, staged,
- * panel and band, and which form of a pass is chosen when.
+ * Words, as in lanes_op.h: a *row* is an image of the batch; a *lane* is one of the sixteen
+ * positions of a vector; a *group* is sixteen rows, one in each lane; a *block* is two groups; a
+ * *kernel* is a function of kernels/; the kh × kw weights for one pair of channels are a *filter*;
+ * a *twin* is the op of the same layer for another number of rows. lanes_conv.h says which form of
+ * a pass is chosen when.
  *
  * Rows. The forward pass computes group by group. The backward pass computes block by block, and
- * adds the blocks' gradients of weights and bias in ascending order, because the order decides the
- * bits.
+ * adds the blocks' gradients of weights and bias in ascending order, because the order of additions
+ * decides the bits.
  *
- * Output channels. Weights are stored in eights of output channels. The threads of the team divide
- * the eights.
+ * Output channels. Weights are stored in *eights*: eight output channels side by side. The threads
+ * of the team divide the eights.
  *
- * The staged gradient. A relu and an average pool may be fused into the convolution. dy is the
+ * The staged gradient. A relu and an average pool can be fused into the convolution. dy is the
  * gradient of the op's output, after relu and pool. The kernels need d, the gradient of the
  * convolution's own result, before relu and pool. stage_gradient computes d from dy and from the
- * mask of signs that forward has saved, and stores d in scratch memory. Without relu and pool, dy
- * itself is d.
+ * mask of signs that forward has saved, and stores d in scratch memory; d is then *staged*. Without
+ * relu and pool, dy itself is d.
  *
  * The gradient of the weights, which pairs x with d, is computed in one of four forms:
  *
  *     Winograd    ls_wino_gradient, of a whole block
  *     panels      (many channels) a matrix product. d is copied into *panels*: 16 output channels
- *                 by a few pixels, with the channels side by side in a register. Threads divide the
- *                 sets of 16 channels (weights_by_panels).
+ *                 by up to 32 pixels, with the channels side by side in a register. Threads divide
+ *                 the sets of 16 channels (weights_by_panels).
  *     sums        (few channels) for each weight of an eight one sum per lane, over all pixels;
  *                 finish_weights then adds the 16 lanes of each sum (weights_of_eight)
- *     bands       the same sums for an op whose dx is not needed, usually that of the first layer:
- *                 d is staged in *bands* of four output channels by a few image rows, which are
- *                 used while they are in the L1 cache (eight_in_bands)
+ *     bands       the same sums, for an op with relu or pool whose dx is not needed, usually that
+ *                 of the first layer: d is staged in *bands* of four output channels by as many
+ *                 image rows as fit the L1 cache. A band is used while it is in that cache
+ *                 (eight_in_bands).
  *
  * dx, if it is needed, is computed from the weights and from d of all output channels, either by
  * Winograd's algorithm for a whole block, or directly for one group at a time.
  *
  * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
  * (wino.h). The weights do not change from call to call in evaluation (LS_RUN_CONSTANT), nor from
- * one shard of a training step to the next (LS_RUN_SAME). So an op keeps the transformed weights if
- * the transform takes a noticeable time. Its twins use the same kept values. */
+ * one shard of a training step to the next (LS_RUN_SAME). An op therefore keeps the transformed
+ * weights if the transform takes a noticeable time. Its twins use the same kept values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -42,12 +46,13 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* If a pass has more tiles than this, the transform of the weights takes only a small part of its
- * time. */
+/* If a pass has more tiles (wino.h) than this, the transform of the weights takes only a small part
+ * of its time. */
 #define MANY_TILES 64
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* Copies x with columns of zeros to the left and to the right of each image row. */
 static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
 {
     const size_t line = (size_t)c->x_w * LS_LANES, side = (size_t)c->pw * LS_LANES;
@@ -60,7 +65,7 @@ static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
     }
 }
 
-/* Copies the pixels that a 1 × 1 kernel with a stride reads. */
+/* Copies the pixels that a 1 × 1 filter with a stride reads. */
 static void conv_sample(const ls_conv_op *op, const float *x, float *out)
 {
     const size_t line = (size_t)op->x_w * LS_LANES, plane = (size_t)op->x_h * line;
@@ -191,7 +196,8 @@ static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 
 /* ---- parts of the gradients ------------------------------------------------------------------ */
 
-/* Returns x of a block of groups in the form in which the direct kernels read it. */
+/* Returns x of a block of groups in the form in which the direct kernels read it: copies in scratch
+ * memory, or x itself. */
 static const float *block_x(const ls_conv_op *op, int group, int groups)
 {
     float *room = (float *)op->base.b.scratch + op->at.x;
@@ -221,7 +227,7 @@ typedef struct conv_block {
     int group, groups; /* first group of the block, and number of groups */
     int add;           /* non-zero: adds to the gradients of the parameters */
     const float *x;    /* x of the block as the direct kernels read it */
-    /* weights for dx, transformed for Winograd's algorithm (prepare_weights) */
+    /* weights for dx, transformed for Winograd's algorithm; NULL for the direct kernels */
     const float *dx_weights;
     ls_lanes_grad g; /* d of the block; not set if d is staged in bands */
 } conv_block;
@@ -306,7 +312,7 @@ static void bias_of_eight(void *arg, uint32_t eight)
     finish_bias(op, first, k->add);
 }
 
-/* Computes the gradient `gw` of the weights of c->oc output channels, whose d is `g`. For a few
+/* Computes the gradient `gw` of the weights of c->oc output channels, whose d is `g`. For up to 32
  * pixels at a time, it copies d of the block to panels and multiplies the panels with x. `panels`:
  * memory for the panels of these pixels. */
 static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, float *panels,
@@ -329,7 +335,7 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
         }
 }
 
-/* Computes the gradient of the weights of one thread's share of the sixteens of output channels. */
+/* Computes the gradient of the weights for one thread's share of the sets of 16 output channels. */
 static void weights_by_panels(void *arg, uint32_t part)
 {
     const conv_block *k = arg;
@@ -535,8 +541,9 @@ static const ls_op_impl conv_impl = {
 };
 
 /* Returns whether an op without a twin keeps the transformed weights of a pass. An op that is only
- * evaluated keeps those of forward. An op that is trained keeps those of forward and of dx, if it
- * has so few tiles that the transform of the weights takes a large part of the pass. */
+ * evaluated keeps those of forward. An op that is trained keeps those of forward and of dx, if the
+ * pass has at most MANY_TILES tiles, so that the transform of the weights takes a large part of
+ * it. */
 static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
 {
     const int tiles = op->base.groups * pass->wino.y.down * pass->wino.y.across;
@@ -545,8 +552,8 @@ static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
     return pass->by_winograd && tiles <= MANY_TILES && (!dx || op->base.needs_dx);
 }
 
-/* Decides which op keeps the transformed weights: the twin if there is one, else this op. Called
- * after the choice of kernels. */
+/* Decides which op keeps the transformed weights: the twin if there is one, else this op. The
+ * caller has planned the op (ls_conv_plan). */
 static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;

@@ -1,21 +1,35 @@
-/* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it. lanes_op.h
- * explains lane, row, group, block, eight, step and twin; wino.h explains tile, point and value.
+/* A planned convolution. lanes_conv_plan.c writes the plan, and lanes_conv.c runs it.
+ *
+ * Words, as in lanes_op.h:
+ *
+ *     row       an image of the batch; a line of pixels is an *image row*
+ *     lane      one of the sixteen positions of a vector
+ *     group     sixteen rows, one in each lane
+ *     block     two groups
+ *     kernel    a function of kernels/
+ *     filter    the kh × kw weights for one input and one output channel
+ *     eight     eight output channels whose weights are stored side by side
+ *     sixteen   sixteen output channels in the same way
+ *     twin      the op of the same layer for another number of rows
  *
  * Each of the three passes (forward, gradient of the weights, dx) is either direct or uses
- * Winograd's algorithm (wino.h). The shape alone decides, so that the choice is the same on every
- * CPU and for any number of rows. The direct gradient of the weights has two forms. With few
- * channels it computes one sum per lane, for exactly the channels that exist. With many channels it
- * is a matrix product of *panels*. A panel is d (see below) of sixteen output channels and a few
- * pixels, transposed so that channels lie side by side instead of rows:
+ * Winograd's algorithm (wino.h). The shape alone decides. Therefore the choice is the same on
+ * every CPU and for any number of rows.
+ *
+ * d is the gradient of the convolution's result before the fused relu and pool. The direct gradient
+ * of the weights is computed from x and d in one of two forms. For a small number of channels it
+ * computes one sum per lane, for exactly the channels that exist. For many channels it is a matrix
+ * product of *panels*. A panel is d of sixteen output channels and up to 32 pixels, transposed. In
+ * a panel sixteen channels lie side by side instead of sixteen rows:
  *
  *     d in lanes    [channel][pixel][16 lanes]
  *     panel         [pixel][lane][16 channels]
  *
- * Both gradients are computed from d, the gradient of the convolution's result before the fused
- * relu and pool. If there is a relu or a pool, d is *staged*: computed from dy into scratch memory.
- * Otherwise dy itself is d. If dx is needed, d of a whole block is staged, because dx sums over all
- * channels. A network's first layer needs no dx: its d is staged in *bands*, each four channels by
- * a few image rows, and a band is used at once, while it is in the L1 cache. */
+ * dx is computed from the weights and d. If there is a relu or a pool, d is *staged*: computed from
+ * dy into scratch memory. Without relu and pool, dy itself is d. If dx is needed, d of a whole
+ * block is staged, because dx sums over all channels. A network's first layer needs no dx. There d
+ * can be staged in *bands* (ls_conv_op.banded): four channels by some image rows, as many as fit
+ * the L1 cache. A band is used as soon as it is computed, while it is in that cache. */
 #ifndef CPU_LANES_CONV_H
 #define CPU_LANES_CONV_H
 
@@ -32,7 +46,8 @@ enum { LS_CONV_FORWARD, LS_CONV_DX, LS_CONV_KEPT };
 
 /* The transformed weights of a pass by Winograd's algorithm, kept from one call to the next. They
  * are valid as long as the parameters do not change. With the flag LS_RUN_CONSTANT or LS_RUN_SAME
- * the caller promises that. An op and its twins share the kept weights. */
+ * the caller promises that the parameters have not changed. An op and its twins share the kept
+ * weights. */
 typedef struct ls_conv_kept {
     float *transformed; /* NULL: none are kept */
     /* parameters that `transformed` was computed from; NULL: it must be computed */
@@ -40,52 +55,56 @@ typedef struct ls_conv_kept {
     unsigned flags; /* flags of the call that computed `transformed` */
 } ls_conv_kept;
 
-/* A run of the direct form for few rows. In few_conv.c a group is sixteen pixels of y (after
- * pooling), one in each lane. A run is a sequence of groups whose sums use the same rows of the
- * kernel. */
+/* A run of the direct form for the layout `few` (see few.h). In few_conv.c and in this struct, a
+ * *lane group* is sixteen pixels of y (after pooling), one in each lane. A run is a sequence of
+ * lane groups whose sums use the same rows of the filter. */
 typedef struct ls_few_run {
-    int first, groups; /* first group; number of groups */
-    /* number of rows of zeros above the part of x from which the pixels are computed; number of
-     * image rows of that part */
+    int first, groups; /* first: index of the first lane group; groups: number of lane groups */
+    /* The part of x from which one pixel is computed has `rows` image rows inside the image. `up`
+     * rows of padding lie above them. */
     int up, rows;
 } ls_few_run;
 
+/* Plan of forward for the layout `few`. */
 typedef struct ls_few_conv {
     int32_t *index; /* [groups][16]: offset in x of the first float that a lane reads */
-    /* [groups][16]: offset of the lane's output in y; −1: none */
+    /* [groups][16]: offset of the lane's output in y; −1: the lane has no output */
     int32_t *place;
-    /* [groups][2]: non-zero if the lanes of the group are adjacent in x; the same for y */
+    /* [groups][2]: flags of each lane group. First flag: the offsets in `index` ascend by 1. Second
+     * flag: the offsets in `place` ascend by 1. */
     uint8_t *along;
-    int groups;
-    int copied; /* non-zero: x is read from copies of its planes, h × w, with zeros around them */
-    int h, w;
+    int groups; /* number of lane groups */
+    int copied; /* non-zero: x is read from copies of its channels, h × w, with zeros around them */
+    int h, w;   /* height and width of such a copy; without copies w is the width of x */
     /* Direct form. */
-    ls_lanes_conv one; /* geometry of one pixel, or of one window of the pool */
+    ls_lanes_conv one; /* geometry of the convolution that yields one pixel or window of the pool */
     ls_few_run *run;
-    int runs;
-    int most; /* largest number of groups that are computed at once */
+    int runs; /* number of runs */
+    int most; /* largest number of lane groups that are computed together */
     /* Winograd's algorithm. */
-    ls_wino wino; /* plan for images of one tile */
-    int down, across, m;
+    ls_wino wino; /* plan for images of one tile: m × m pixels of y */
+    int down,     /* number of tiles of an image of y from top to bottom */
+        across,   /* number of tiles of an image of y from left to right */
+        m;        /* height and width of a tile of y */
 } ls_few_conv;
 
 /* How the work on the direct gradient of the weights is divided. */
 typedef struct ls_conv_cut {
     uint32_t eights, sixteens; /* number of eights and of sixteens of output channels */
-    uint32_t slots;            /* number of eights that have memory for sums of their own */
-    int inputs;                /* number of input channels whose sums exist at the same time */
-    int band_rows;             /* image rows of a band: whole pooling windows */
-    int panel_rows, panel_columns;
-    /* floats of a band of four channels; floats of a panel of sixteen */
-    size_t band_floats, panel_floats;
-    size_t sum_floats; /* floats of the sums of one eight */
+    uint32_t slots; /* number of parts of scratch memory, each for the sums of one eight */
+    int inputs;     /* number of input channels whose sums exist at the same time */
+    int band_rows;  /* image rows of a band: whole pooling windows */
+    int panel_rows, panel_columns; /* image rows and columns of d that are in panels at a time */
+    size_t band_floats,            /* floats of a band, which has four channels */
+        panel_floats;              /* floats of the panels of one sixteen */
+    size_t sum_floats;             /* floats of the sums of one eight */
 } ls_conv_cut;
 
 /* Layout of the scratch memory, in floats. `forward` is the size of each thread's part in forward.
  * The other fields are the offsets of the parts in backward. `x`: a block of x as the direct
  * kernels read it. `d`: the staged gradient. `bias`: the sums of the bias. `weights`: working
  * memory for the gradient of the weights. `sampled_dx`: dx at the pixels that a strided 1 × 1
- * kernel reads. `dx_weights`: the weights in the form that dx needs. `dx_values`: working memory of
+ * filter reads. `dx_weights`: the weights in the form that dx needs. `dx_values`: working memory of
  * ls_wino_conv for dx. */
 typedef struct ls_conv_scratch {
     size_t forward;
@@ -102,14 +121,15 @@ typedef struct ls_conv_op {
      * lane */
     bool banded;
     bool panels; /* the direct gradient of the weights is a product of panels */
-    /* the kernel is 1 × 1 with a stride, and is computed as a matrix product over the pixels that
-     * it reads */
+    /* the filter is 1 × 1 and has a stride: the convolution is a matrix product over the pixels
+     * that the filter reads, which are copied first */
     bool sampled;
     int x_h, x_w, sh, sw; /* sizes and strides of x itself, before sampling */
     size_t x_group;       /* floats of a group of x and of dx */
     size_t padded_group;  /* floats of a group of x with padded columns, or of its sampled pixels */
-    /* floats of a group of y; floats of a group of d; bytes of a group's mask */
-    size_t y_group, d_group, mask_group;
+    size_t y_group,       /* floats of a group of y */
+        d_group,          /* floats of a group of d */
+        mask_group;       /* bytes of a group's mask: the signs of the sums before the relu */
     ls_conv_cut cut;
     ls_conv_scratch at;
     /* Transformed weights of forward and of dx. `kept` points to `own` of this op or of its twin.
@@ -131,14 +151,14 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
 /* Returns the transformed weights for a pass by Winograd's algorithm, LS_CONV_FORWARD or
- * LS_CONV_DX. If the op keeps transformed weights and they are valid, it computes nothing.
- * Otherwise it transforms the weights, into the memory of the kept weights, or into `room` if the
- * op keeps none. `flags`: flags of the current call. */
+ * LS_CONV_DX. If the op keeps transformed weights and they are valid, the function returns them and
+ * computes nothing. Otherwise it transforms the weights, into the memory of the kept weights, or
+ * into `room` if the op keeps none. `flags`: flags of the current call. */
 const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigned flags,
                                          float *room);
 
-/* Plans forward for the layout of few rows (few.h), one to eight images, for an op that
- * ls_conv_plan has planned. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
+/* Plans forward for the layout `few` (see few.h), for an op that ls_conv_plan has planned. Errors:
+ * LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
 /* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);
@@ -146,7 +166,7 @@ void ls_few_conv_fini(ls_conv_op *op);
 /* Plans an op whose base is initialized: sets all fields of the op except the memory sizes, and the
  * sizes of its parameters. */
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias);
-/* Plans the sizes of saved and scratch memory, after `kept` has been set. */
+/* Plans the sizes of saved and scratch memory. The caller has set `kept` before. */
 void ls_conv_plan_memory(ls_conv_op *op);
 
 #endif

@@ -1,5 +1,19 @@
-/* The plan of a convolution: its geometry, the kernels of each pass, and the memory that they
- * need. */
+/* The plan of a convolution: its geometry, the kernels of each pass, and the memory that the
+ * kernels need.
+ *
+ * Words of this file:
+ *
+ *     kernel    a function of kernels/. (In messages, as in the public headers, the filter.)
+ *     filter    the kh × kw weights for one input and one output channel
+ *     lane      one of the sixteen positions of a vector
+ *     group     sixteen images, one in each lane
+ *     eight     eight output channels whose weights are stored side by side
+ *     d         the gradient of the convolution's result before the fused relu and pool
+ *     staged    d is computed from dy into scratch memory
+ *     band      a part of a staged d: four channels by some image rows (lanes_conv.h)
+ *     panel     a part of d, transposed, for the gradient of the weights (lanes_conv.h)
+ *     tile      m × m outputs that Winograd's algorithm computes at a time (wino.h)
+ *     point     one of the numbers at which Winograd's algorithm evaluates polynomials (wino.h) */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -10,8 +24,8 @@ enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Returns true if no number that the kernels count exceeds an int: sides of images with padding,
- * positions one stride beyond the image, and the number of weights of an eight. */
+/* Returns true if every number that the kernels count fits an int: heights and widths of images
+ * with padding, positions one stride beyond the image, and the number of weights of an eight. */
 static bool is_counted(const ls_conv2d *k, int inputs)
 {
     const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
@@ -104,21 +118,24 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 
 /* ---- the choice of kernels ------------------------------------------------------------------- */
 
-/* Winograd's algorithm and its errors. F(2×2, 3×3) has smaller rounding errors than the direct
- * form. F(4×4, 3×3) has three times the errors of F(2×2, 3×3) and takes three quarters of its time.
- * F(2×2, 5×5), which has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3).
+/* Winograd's algorithm and its rounding errors. F(m×m, r×r) computes m × m outputs of an r × r
+ * filter at a time (wino.h). F(2×2, 3×3) has smaller errors than the direct form. F(4×4, 3×3) has
+ * three times the errors of F(2×2, 3×3) and takes three quarters of its time. F(2×2, 5×5), which
+ * has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3).
  *
- *     y    An error in y can move a number near zero to the other side of a relu. This changes the
- *          gradients of all earlier layers by a thousand times as much as the error. So y uses
- *          F(2×2, 3×3), and F(2×2, 5×5) in halves, whose errors are at most the direct form's.
- *          (F(2×2, 5×5) itself has 1.5 times the direct form's: bench/RESULTS.md.)
+ *     y    An error in y can move a number near zero to the other side of a relu. Such a move
+ *          changes the gradients of all earlier layers by a thousand times as much as the error.
+ *          Therefore y uses F(2×2, 3×3), and F(2×2, 5×5) in halves, whose errors are at most those
+ *          of the direct form. (F(2×2, 5×5) itself has 1.5 times the errors of the direct form:
+ *          bench/RESULTS.md.)
  *     dx   An error in dx does not grow, but it enters the gradients of all earlier layers.
- *          F(4×4, 3×3) is used if it saves a third of the products. It does not save a third if
- *          the tiles reach far beyond the image (14 × 14). It is not used for images of one tile
- *          either, which belong to layers of many channels late in a network. The tiles are tiles
- *          of dx, or tiles of y (a spread pass; wino.h) if these take fewer products.
- *     dw   An error in the gradient of the weights stays in this gradient, and sums over rows
- *          average the errors: the fastest form is used. */
+ *          F(4×4, 3×3) is used if it saves a third of the products of F(2×2, 3×3). It does not save
+ *          a third if the tiles reach far beyond the image, as for 14 × 14. Nor is it used for
+ *          images of one tile, which belong to layers of many channels late in a network. The
+ *          tiles are tiles of dx; or tiles of y (a spread pass; wino.h) if these take fewer
+ *          products.
+ *     dw   An error in the gradient of the weights stays in this gradient, and its sums over rows
+ *          average the errors. Therefore the fastest form is used. */
 
 /* Returns the number of products that a pass with h × w results takes for one pair of channels. */
 static size_t products(int form, int h, int w)
@@ -141,7 +158,7 @@ static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
            3 * products(form, h, w) < (size_t)(2 * taps) * (size_t)c->oh * (size_t)c->ow;
 }
 
-/* Sets the steps of a staged gradient: [row][channel][column]. */
+/* Sets the steps of `d`, if it is staged: [image row][channel][column]. */
 static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
 {
     if (!op->staged)
@@ -188,17 +205,18 @@ static void choose_winograd(ls_conv_op *op)
 }
 
 /* Returns true if the direct gradient of the weights is faster as a product of panels than as sums
- * per lane. That is so if there are many inputs and the panels are nearly full. With strides and 1
- * × 1 kernels, where sums per lane are slow, panels that are three quarters full are enough. */
+ * per lane. Panels are faster if there are at least eight inputs and the panels are nearly full.
+ * With strides, and for 1 × 1 filters, sums per lane are slow; there panels that are three quarters
+ * full are enough. */
 static bool panels_pay(const ls_lanes_conv *c)
 {
     const int panels = (c->oc + 15) / 16, least = c->sw > 1 || c->kh * c->kw == 1 ? 12 : 14;
     return c->ic >= 8 && c->oc >= least * panels;
 }
 
-/* Turns a convolution with a 1 × 1 kernel, without padding and pool, into a matrix product over
- * pixels: all pixels that the kernel reads are treated as one image row. If the kernel has a
- * stride, these pixels are copied first (`sampled`). */
+/* Turns a convolution with a 1 × 1 filter, without padding and pool, into a matrix product over
+ * pixels: all pixels that the filter reads are treated as one image row. If there is a stride,
+ * these pixels are copied first (`sampled`). */
 static void sample(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
@@ -240,8 +258,8 @@ static int band_rows(const ls_lanes_conv *c)
     return rows < c->pool_h ? c->pool_h : rows < c->oh ? rows : c->oh;
 }
 
-/* Decides which pixels are copied to panels at a time: a few whole image rows, or equal parts of
- * one image row. */
+/* Decides which pixels are copied to panels at a time: whole image rows of at most PANEL_PIXELS
+ * pixels in all, or nearly equal parts of one image row. */
 static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
 {
     const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
@@ -257,8 +275,8 @@ static void set_cut(ls_conv_op *op)
     op->banded = op->staged && !op->base.needs_dx && !op->weights.by_winograd && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
-    /* With a team, each eight has sums of its own. A single thread uses the same memory for the
-     * sums of every eight, which therefore stays in the cache. */
+    /* With a team of threads, each eight has memory for sums of its own. A single thread uses one
+     * memory for the sums of all eights, one after another, so that it stays in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
     /* A band is multiplied with all input channels while it is in the cache, so the sums of all
      * input channels exist at the same time. */

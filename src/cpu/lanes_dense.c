@@ -1,8 +1,9 @@
 /* The dense op.
  *
- * dz is the gradient of the layer's result before the fused relu. The scratch memory of backward is
- * [dz][dz transposed]. The scratch memory for few rows (few.h) is a copy of x, if a row of x
- * contains padding. */
+ * dz is the gradient of the layer's result before the fused relu is applied. The scratch memory of
+ * backward is [dz][dz transposed]. For few rows, which are stored one after another (few.h), the
+ * scratch memory is a copy of x if a row of x contains padding. A *sixteen* is sixteen outputs, or
+ * sixteen inputs, whose weights are stored side by side. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -15,9 +16,9 @@ typedef struct dense_op {
     ls_tensor x;
 } dense_op;
 
-/* number of sixteens of an item, which a thread of the team computes at a time */
+/* number of sixteens of an item, the work that a thread of the team takes at a time */
 #define SOME 4
-#define FEW_SOME 8 /* the same number for few rows */
+#define FEW_SOME 8 /* number of sixteens of an item for few rows */
 
 static uint32_t items(int n)
 {

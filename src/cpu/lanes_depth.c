@@ -1,6 +1,8 @@
-/* The depthwise convolution: each channel is convolved with a kernel of its own. The threads of a
+/* The depthwise convolution: each channel is convolved with a filter of its own. The threads of a
  * team divide the channels. In backward each thread also computes the gradient of its channels'
- * weights. */
+ * weights. In this file a row is an example of the batch, and a line of pixels is an image row. A
+ * lane is one of the sixteen positions of a vector, a group is sixteen rows, one in each lane, and
+ * a block is two groups (lanes_op.h). */
 #include "base/error.h"
 #include "cpu/lanes_conv.h"
 
@@ -10,9 +12,8 @@
 typedef struct depth_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_depth depth;
-    /* number of channels; number of channels of an item, which a thread of the team computes at a
-     * time */
-    int channels, some;
+    int channels, /* number of channels */
+        some;     /* number of channels of an item, the work that a thread takes at a time */
     size_t x_plane, y_plane; /* floats of one channel of a group */
 } depth_op;
 
@@ -50,13 +51,14 @@ static void some_forward(void *arg, uint32_t item)
 
 /* ---- few rows ------------------------------------------------------------------------------
  *
- * A vector holds sixteen pixels of one channel. The channel is copied with zeros to the left and to
- * the right of each image row. Image rows of y that use the same rows of the kernel are computed as
- * one long image row. With a stride of 1 the pixels of this long row are adjacent; the results for
- * the zeros between two image rows are not used.
+ * Forward of one to eight rows that are stored one after another (few.h). A vector holds sixteen
+ * pixels of one channel. The channel is copied with zeros to the left and to the right of each
+ * image row. Image rows of y whose sums use the same rows of the filter are computed as one long
+ * image row. With a stride of 1 the pixels of this long row are adjacent; the results for the zeros
+ * between two image rows are not used.
  *
- * Scratch: [copy of one channel of x, and the floats beyond it that are read][y][offsets of the
- * pixels]. */
+ * Scratch memory: [copy of one channel of x, and the floats beyond it that are read][y][offsets of
+ * the pixels]. */
 
 enum { BEYOND = 64 };
 
@@ -86,8 +88,8 @@ static size_t sum_floats(const ls_lanes_depth *d)
     return to_sixteens((size_t)d->oh * (is_dense(d) ? wide_of(d) : (size_t)d->ow)) + BEYOND;
 }
 
-/* Finds the image rows of y, from row `first` on, whose sums use the same rows of the kernel.
- * Stores the first of these kernel rows in `*up`, and the number of these kernel rows in `*rows`.
+/* Finds the image rows of y, from image row `first` on, whose sums use the same rows of the filter.
+ * Stores the first of these filter rows in `*up`, and the number of these filter rows in `*rows`.
  * Returns the image row after the last one found. */
 static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
 {
@@ -102,7 +104,8 @@ static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
     return line;
 }
 
-/* Computes image rows first … end − 1 of a channel that has been copied into `room`. */
+/* Computes image rows first … end − 1 of channel c, which has been copied into `room`. `up` and
+ * `rows`: as same_lines stores them. */
 static void few_lines(const depth_op *op, int c, int first, int end, int up, int rows, float *room,
                       float *y)
 {

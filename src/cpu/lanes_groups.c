@@ -1,7 +1,8 @@
 /* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. In this
- * file a group is a group of channels (in the other files it is sixteen rows). Each group is a
- * convolution of its own. One inner op for sixteen rows computes all groups: it is bound to the
- * channels and parameters of one group after another. */
+ * file a group is a group of channels. (In the other files it is sixteen rows, that is examples;
+ * base.groups counts those.) Each group is a convolution of its own. One inner op for sixteen rows
+ * computes all groups: its buffers are set to the channels and parameters of one group after
+ * another. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"
@@ -12,8 +13,8 @@ typedef struct groups_op {
     ls_lanes_op base; /* base; must be first */
     ls_op *one;       /* the op of one group */
     int groups;
-    ls_tensor whole; /* x of few rows */
-    size_t x, y;     /* floats of sixteen rows of one group's channels */
+    ls_tensor whole; /* shape of x, for a batch of one to eight rows (few.h) */
+    size_t x, y;     /* floats of sixteen rows of one group's channels, in x and in y */
     /* step from the parameter of one group to that of the next group: whole cache lines */
     size_t param[LS_OP_PARAMS];
     size_t canonical[LS_OP_PARAMS]; /* the same step in the canonical order of files */
@@ -26,6 +27,7 @@ static void *at(const void *floats, size_t offset)
     return floats ? (float *)floats + offset : NULL;
 }
 
+/* Sets the buffers of the inner op to group `group` of the sixteen rows number `rows`. */
 static int bind_to(const groups_op *op, int rows, int group, ls_error *err)
 {
     ls_op_buffers b = op->base.b;
@@ -44,8 +46,8 @@ static int bind_to(const groups_op *op, int rows, int group, ls_error *err)
 
 typedef int pass_fn(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 
-/* Runs a pass for all groups. `later` are additional flags for all calls of a group but its
- * first. */
+/* Runs a pass for all groups, with one call for each sixteen rows. `later`: flags that are added in
+ * each group's calls after its first call. */
 static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, unsigned flags,
                       unsigned later, ls_error *err)
 {
@@ -59,7 +61,8 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
     return status;
 }
 
-/* Forward of few rows: computes one row and one group at a time. */
+/* Forward of few rows, which are stored one after another (few.h): computes one row and one group
+ * at a time. */
 static void forward_few(ls_lanes_op *base)
 {
     const groups_op *op = (const groups_op *)base;

@@ -1,13 +1,19 @@
 /* The vector kernels of the CPU back end: one table of functions per instruction set.
  *
- * lanes_op.h explains lane, row, group, block, vector and step. Activations are stored as
- * [group][c][h][w][16]. Lanes beyond the last row hold finite numbers in activations and zeros in
- * gradients, so that a sum over all lanes is a sum over the rows. All pointers are aligned to 64
- * bytes. No kernel fails, allocates, or keeps state. Sums of products use vec_fma, which rounds
- * once, so that they have the same bits on every CPU and with every compiler.
+ * Words, as in lanes_op.h: a *row* is one example of the batch (a line of pixels is an *image
+ * row*); a *vector* is sixteen adjacent floats; a *lane* is one of its positions; a *group* is
+ * sixteen rows, one in each lane; a *block* is two groups; a *step* is a distance in memory, in
+ * floats; a *filter* is the kh × kw weights for one input and one output channel, and a *tap* is
+ * one of these weights; an *eight* is eight output channels whose weights are stored side by side.
  *
- * In the comments below "←" means "is assigned"; "(+)=" means that the result is assigned or, with
- * `add`, added. */
+ * Activations are stored as [group][c][h][w][16]. Lanes beyond the last row hold finite numbers in
+ * activations and zeros in gradients. Therefore a sum of gradients over all lanes is a sum over the
+ * rows. All pointers are aligned to 64 bytes. No kernel fails, allocates, or keeps state. Sums of
+ * products use vec_fma (kernels/vec.inc), which rounds once. Therefore they have the same bits on
+ * every CPU and with every compiler.
+ *
+ * In the comments below "a ← b" means that b is computed and stored to a. "a (+)= b" means that b
+ * is stored to a, or added to a if `add` is non-zero. */
 #ifndef CPU_LANES_KERNELS_H
 #define CPU_LANES_KERNELS_H
 
@@ -29,20 +35,20 @@ static inline int ls_lanes_block(int groups, int first)
     return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
 }
 
-/* number of output channels of a block of convolution weights, which are stored as
+/* number of output channels of an eight; weights of convolutions are stored as
  * [ceil(oc/8)][ic][kh][kw][8], zero-padded */
 #define LS_LANES_OC 8
 /* Largest number of channels over which products are added to one sum. A sum over more channels is
  * computed in parts of this size, and the parts are then added. */
 #define LS_LANES_DEPTH 64
-/* number of outputs of a block of dense weights, which are stored as [ceil(out/16)][in][16],
+/* number of outputs of a *sixteen*; weights of dense layers are stored as [ceil(out/16)][in][16],
  * zero-padded */
 #define LS_LANES_OUT 16
 
-/* Geometry of a convolution of one group of rows. For the padding above and below (ph), rows of the
- * kernel are left out of the sums. For the padding left and right (pw), x is copied with columns of
- * zeros before the kernels run. The output has only the image rows and columns that the fused pool
- * reads. */
+/* Geometry of a convolution of one group. The kernels leave filter rows that lie over the padding
+ * above and below an image (ph) out of the sums. For the padding left and right (pw), the caller
+ * copies x with columns of zeros before the kernels run. The output has only the image rows and
+ * columns that the fused pool reads. */
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
@@ -59,8 +65,9 @@ typedef struct ls_lanes_grad {
     ptrdiff_t group, channel, row; /* steps; the step of a column is 16 */
 } ls_lanes_grad;
 
-/* One plane (channel) of sixteen images of bytes, which begins at byte `first` of each image. Lanes
- * `rows` … 15 of the result are zeros; the image pointers of these lanes must be readable too. */
+/* One channel of up to sixteen images of bytes; the channel begins at byte `first` of each image.
+ * If there are fewer than sixteen images (`rows`), the other lanes of the result are zeros, and the
+ * image pointers of these lanes must be readable too. */
 typedef struct ls_lanes_images {
     const uint8_t *image[16];
     int rows;
@@ -73,7 +80,8 @@ typedef struct ls_lanes_pool {
     ls_pool2d p;
 } ls_lanes_pool;
 
-/* largest number of elements in the kernel of a depthwise convolution */
+/* largest number of taps in the filter of a depthwise convolution, in which each channel is
+ * convolved with a filter of its own */
 #define LS_LANES_DEPTH_TAPS 64
 /* Geometry of a depthwise convolution of one channel. */
 typedef struct ls_lanes_depth {
@@ -81,8 +89,8 @@ typedef struct ls_lanes_depth {
     ls_conv2d k; /* filled in (ls_conv2d_filled) */
 } ls_lanes_depth;
 
-/* Depthwise convolution. Each call computes one channel. `forward` (y) and `data` (dx) compute one
- * group. `b` points to one number or is NULL. */
+/* Depthwise convolution. Each call computes one channel. `forward` computes y of one group, `data`
+ * computes dx of one group. `b` points to the channel's bias or is NULL. */
 typedef struct ls_lanes_depth_kernels {
     void (*forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
                     float *y);
@@ -93,8 +101,9 @@ typedef struct ls_lanes_depth_kernels {
                     ptrdiff_t dy_group, int groups, float *gw, int add);
 } ls_lanes_depth_kernels;
 
-/* Copies sixteen patches of a tensor of few rows (few.h) into lanes: lane l receives the patch of
- * `rows` image rows by `columns` columns that begins at from[index[l]]. */
+/* Copies sixteen patches of a tensor into lanes. The tensor has the layout `few`, in which one to
+ * eight rows are stored one after another (few.h). Lane l receives the patch of `rows` image rows
+ * by `columns` columns that begins at from[index[l]]. */
 typedef struct ls_few_pick {
     const int32_t *index;
     int side_by_side; /* non-zero: index[l] = index[0] + l */
@@ -103,12 +112,11 @@ typedef struct ls_few_pick {
     ptrdiff_t from_row, to_row;
 } ls_few_pick;
 
-/* A dense layer of `rows` rows of the layout for few rows. Weights are stored as for lanes. y has
- * room for whole blocks of sixteen outputs. */
+/* A dense layer of `rows` rows in the layout `few` (few.h). Weights are stored as for the layout
+ * `lanes`. y has room for whole sixteens of outputs. */
 typedef struct ls_few_dense {
     int in, rows;
-    /* first sixteen of outputs that the call computes, and the one after the last */
-    int from, to;
+    int from, to;        /* the call computes the sixteens of outputs from … to − 1 */
     size_t x_row, y_row; /* floats from one row to the next */
     const float *x, *w;
     const float *b; /* may be NULL */
@@ -116,14 +124,14 @@ typedef struct ls_few_dense {
     int relu;
 } ls_few_dense;
 
-/* One channel of a depthwise convolution of few rows: `n` vectors of sixteen results. Each result
- * is a sum over `rows` × `columns` taps. The first pixels of the sixteen results of a vector are
- * adjacent in x, or stand where `index` says. */
+/* One channel of a depthwise convolution in the layout `few`: `n` vectors of sixteen results. Each
+ * result is a sum over `rows` × `columns` taps. Without `index`, the pixels of x under the first
+ * tap are adjacent for the sixteen results of a vector. With `index`, they are at these offsets. */
 typedef struct ls_few_depth {
     int n, rows, columns;
     ptrdiff_t row, column; /* steps in x from one tap to the next, down and across */
     const float *x, *w;
-    float init;
+    float init;           /* the bias, with which each sum begins */
     const int32_t *index; /* [n][16], or NULL */
     float *y;             /* aligned to 64 bytes */
 } ls_few_depth;
@@ -141,12 +149,12 @@ typedef struct ls_few_kernels {
 
 typedef struct ls_lanes_dense {
     int in, out, groups;
-    /* first sixteen that the call computes, and the one after the last: sixteens of outputs
-     * (forward, weights) or of inputs (data) */
+    /* The call computes the sixteens from … to − 1: sixteens of outputs (dense_forward,
+     * dense_weights) or of inputs (dense_data). */
     int from, to;
 } ls_lanes_dense;
 
-/* Element-wise functions. EXP and LOG have no gradient. */
+/* Curves: element-wise functions. Those below LS_LANES_SLOPES have a gradient. */
 typedef enum ls_lanes_curve {
     LS_LANES_RELU,
     LS_LANES_LEAKY,
@@ -191,8 +199,9 @@ typedef struct ls_lanes_kernels {
     const char *name; /* "avx512", "avx2" or "generic" */
     int mask_bytes;   /* bytes of a mask for one vector: the signs of sixteen lanes */
 
-    /* y ← pool(relu(w * x + b)) of one group; b may be NULL. `mask`, [oc][oh][ow], receives the
-     * signs before the relu; it may be NULL. `tile` is memory of ls_lanes_tile_floats() floats. */
+    /* y ← pool(relu(w * x + b)) of one group, where * is the convolution; b may be NULL. `mask`,
+     * [oc][oh][ow], receives the signs before the relu; it may be NULL. `tile` is working memory of
+     * ls_lanes_tile_floats() floats. */
     void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
                          float *y, uint8_t *mask, float *tile);
 
@@ -204,10 +213,12 @@ typedef struct ls_lanes_kernels {
 
     /* sums[i − i0][kh][kw][8][16] (+)= the gradients of the weights of `n` ≤ 8 output channels and
      * of inputs i0 … i1 − 1, as one sum per lane, over image rows y0 … y1 − 1 of `groups` groups.
-     * g.d points to row y0 of the first channel. For 1 × 1 kernels see ls_lanes_conv_inputs. */
+     * g.d points to image row y0 of the first channel. For 1 × 1 filters see
+     * ls_lanes_conv_inputs. */
     void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
                            int n, int i0, int i1, int y0, int y1, float *sums, int add);
-    /* sums[8][16] (+)= the gradients of the bias, in the same way. */
+    /* sums[8][16] (+)= the gradients of the bias of `n` ≤ 8 output channels, as one sum per lane,
+     * over image rows y0 … y1 − 1 of `groups` groups. */
     void (*conv_bias)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0, int y1,
                       float *sums, int add);
     /* to[i] (+)= the sum of the sixteen lanes of from[i], for i < n. `from` has room for n rounded
@@ -223,16 +234,16 @@ typedef struct ls_lanes_kernels {
     void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
                          int y0, int y1, float *gw, int add);
 
-    /* dx ← the gradient of x of one group. `w` is packed if ls_lanes_packs says so, else it is
-     * stored as usual. */
+    /* dx ← the gradient of x of one group. If ls_lanes_packs returns true, `w` is packed as that
+     * function describes. Otherwise it is stored as [ceil(oc/8)][ic][kh][kw][8]. */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
     /* y ← w · x + b, then a relu if `relu` is non-zero; b may be NULL. */
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,
                           int relu, float *y);
-    /* Undoes the relu. dz ← dy where y > 0, and 0 elsewhere; if y is NULL, dz ← dy. dz: [group][out
-     * rounded up to 16][16]. dzt ← dz transposed: [ceil(out/16)][group][lane][16 outputs]. Padding
-     * is zero in both. */
+    /* Backward of the relu. dz ← dy where y > 0, and 0 elsewhere; if y is NULL, dz ← dy. dz:
+     * [group][out rounded up to 16][16]. dzt ← dz transposed: [ceil(out/16)][group][lane][16
+     * outputs]. Padding is zero in both. */
     void (*dense_grad)(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
                        float *dzt);
     /* gw, gb (+)= the gradients of weights and bias; gb may be NULL. */
@@ -263,7 +274,7 @@ typedef struct ls_lanes_kernels {
      * that hold no row. At most eight numbers are added up in float; their sum is then added in
      * double. */
     void (*norm_sum)(size_t n, const float *x, double *sum);
-    /* sum[0 … 15] ← Σ (x − mean)² of each lane in the same way. */
+    /* sum[0 … 15] ← Σ (x − mean)² of each lane, with additions as in norm_sum. */
     void (*norm_squares)(size_t n, const float *x, float mean, double *sum);
     /* y ← the normalised x, plus x2 unless it is NULL, then a relu if `relu` is non-zero. */
     void (*normalise)(size_t n, const ls_lanes_norm *norm, const float *x, const float *x2,
@@ -287,13 +298,14 @@ typedef struct ls_lanes_kernels {
 
     /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows. dx ← softmax(x) − target, and 0
      * in lanes that hold no row; dx may be NULL. loss[0 … 15] ← each row's loss. correct[0 … 15] ←
-     * 1 if the row's prediction is right, else 0. The target of a class is smoothing / classes; (1
-     * − smoothing) is added to the target of the label. */
+     * 1 if the row's prediction is right, else 0. The target probability of a class is
+     * smoothing / classes; for the row's label, 1 − smoothing is added. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 
     /* to[pixel][16] ← ((byte / 255) − mean) / std. Each operation is correctly rounded, except for
-     * some values of std. The pointer is NULL if a table of the 256 results is faster. */
+     * some values of std. The pointer is NULL if it is faster to look the result up in a table of
+     * the 256 results. */
     void (*gather)(const ls_lanes_images *b, float *to);
 
     const ls_lanes_depth_kernels *depth;
@@ -302,9 +314,8 @@ typedef struct ls_lanes_kernels {
 } ls_lanes_kernels;
 
 /* Returns true if a convolution has more weights than its input and output have floats, or if x is
- * so small that it stays in the caches. In this case the outer loops of the kernels run over the
- * weights: all pixels are computed with a few weights at a time. Otherwise the outer loops run over
- * the pixels.
+ * so small that it stays in the caches. If so, the outer loops of the kernels run over the weights,
+ * and the inner loops over all pixels. Otherwise the outer loops run over the pixels.
  */
 static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
 {
@@ -314,17 +325,17 @@ static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
 }
 
 /* Returns true if conv_data reads packed weights, [ceil(ic/4)][kh][kw][oc][4]. It does so if the
- * last eight of output channels is not full. With the usual layout the loop over the output
- * channels, over which conv_data sums, would then have to be divided into two parts. */
+ * last eight of output channels is not full. conv_data sums over the output channels; with packed
+ * weights one loop runs over all of them. */
 static inline int ls_lanes_packs(const ls_lanes_conv *c)
 {
     return c->oc % LS_LANES_OC != 0;
 }
 
-/* Returns the number of floats of conv_forward's memory `tile`, which holds sums. Usually it holds
- * the sums of eight channels for a few pixels. If sums are computed in parts (LS_LANES_DEPTH), it
- * holds the sums of all channels; if besides the outer loops run over the weights, it holds the
- * sums of all pixels too. */
+/* Returns the number of floats of conv_forward's memory `tile`, which holds sums: usually those of
+ * eight channels and up to six pixels. If sums are computed in parts (LS_LANES_DEPTH), it holds the
+ * sums of all channels. If in addition the outer loops run over the weights, it holds the sums of
+ * all channels and all pixels. */
 static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
 {
     size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;
@@ -354,15 +365,15 @@ static inline void ls_lanes_results_inside(int up, int stride, int size, int y0,
     *to = *to < *from ? *from : *to;
 }
 
-/* conv_correlate treats a 1 × 1 kernel, which has only one tap, as a kernel over one input channel
- * whose columns are the input channels; the gradient has the same layout. Returns the number of
- * input channels under this view. */
+/* conv_correlate treats a 1 × 1 filter, which has only one tap, as a filter over one input channel:
+ * the columns of this filter are the input channels. The gradient has the same layout either way.
+ * Returns the number of input channels as conv_correlate counts them. */
 static inline int ls_lanes_conv_inputs(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? 1 : c->ic;
 }
 
-/* Returns the number of the kernel's columns under the same view. */
+/* Returns the number of the filter's columns as conv_correlate counts them. */
 static inline int ls_lanes_conv_columns(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? c->ic : c->kw;

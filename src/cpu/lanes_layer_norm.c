@@ -1,10 +1,10 @@
-/* Layer normalisation: each row is normalised by itself, over all its values. The sixteen rows of a
- * group are normalised side by side, one in each lane. The sums of a lane are added up in double;
- * each addend is a sum of eight floats.
+/* Layer normalisation: each row (example) is normalised by itself, over all its values. The sixteen
+ * rows of a group are normalised side by side, one in each lane of a vector (lanes_op.h). The sums
+ * of a lane are added up in double; each addend is a sum of eight floats.
  *
  * Forward saves mean and 1/√(variance + ε) of each lane for backward. Gradients of the parameters
- * are summed lane by lane over the groups of a block, in ascending order, and then over the lanes.
- * So the bits do not depend on how many rows a call has. */
+ * are summed lane by lane over the groups of a block (two groups), in ascending order, and then
+ * over the lanes. Therefore the bits do not depend on how many rows a call has. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 

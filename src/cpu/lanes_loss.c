@@ -1,4 +1,6 @@
-/* The loss op: softmax and cross-entropy. */
+/* The loss op: softmax and cross-entropy. A row is an example of the batch. A group is sixteen rows
+ * that are stored side by side, one in each lane of a vector; a block is two groups (lanes_op.h).
+ */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
@@ -19,7 +21,7 @@ static int check_labels(const int32_t *labels, int rows, int classes, ls_error *
 }
 
 /* Multiplies the loss and dx of each row, which the kernel has computed, by the weight of the row's
- * class. This is one product per number, so the result is the same on every CPU. */
+ * class. Each number is multiplied once, so the result is the same on every CPU. */
 static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx, float *row_loss)
 {
     for (int r = 0; r < rows; r++) {

@@ -1,6 +1,7 @@
 /* Ops that mostly move data: concatenation of channels, and nearest-neighbour upsampling. The
- * gradient of a pixel that was repeated is the sum of several gradients. Each lane adds them one
- * after another, so that plain C gives the same bits on every CPU. */
+ * gradient of a pixel that was repeated is the sum of several gradients. These are added one after
+ * another, separately in each lane (one of the sixteen positions of a vector; lanes_op.h).
+ * Therefore plain C gives the same bits on every CPU. */
 #include "base/error.h"
 #include "cpu/few.h"
 

@@ -1,15 +1,17 @@
 /* Batch normalisation, alone, followed by a relu, or followed by an addition and a relu.
  *
- * The time goes into reading and writing memory, so the number of passes over memory counts.
- * Forward reads x for the statistics, and again for y. Backward reads x and dy for two sums, and
+ * Reading and writing memory takes most of the time. Therefore the op makes few passes over memory:
+ * forward reads x for the statistics, and again for y; backward reads x and dy for two sums, and
  * again for dx. Channels are finished one after another, so that the second pass reads from a
- * cache. Only a few numbers per channel are kept for backward. The sign before the relu is not
- * kept: it is computed again from x with the formula of y, or, after an addition, it is read from
- * y.
+ * cache. Forward keeps three floats and a double per channel for backward. It does not keep the
+ * signs of the relu's input. Without an addition, backward computes these signs again from x with
+ * the formula of y. After an addition, it reads them from y.
  *
  * Sums are added up in double; each addend is a sum of eight floats. A *piece* is a part of a
  * channel that fits the L1 cache. The variance of a piece is computed around the piece's own mean,
- * and the pieces are combined in the sequence of rows (Chan, Golub and LeVeque). */
+ * and the pieces are combined in the sequence of rows (method of Chan, Golub and LeVeque). A row is
+ * an example of the batch. A vector is sixteen adjacent floats, and a lane is one of its positions.
+ * A group is sixteen rows, one in each lane (lanes_op.h). */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -94,7 +96,8 @@ static void contribute(const norm_op *op, int c, const moments *m, double varian
         (add ? *spread : 0.0f) + (running ? running[op->channels + c] : (float)(rows * unbiased));
 }
 
-/* Sets the coefficients of channel c: y = scale·(x − mean) + shift (ls_lanes_norm). */
+/* Sets the coefficients of channel c (ls_lanes_norm), from its running statistics in evaluation and
+ * from the batch in training. */
 static void settle_forward(norm_op *op, int c, unsigned flags)
 {
     const ls_op_buffers *b = &op->base.b;
@@ -115,8 +118,8 @@ static void settle_forward(norm_op *op, int c, unsigned flags)
         (ls_lanes_norm){(float)mean, (float)((double)b->param[0][c] * to->inverse), b->param[1][c]};
 }
 
-/* Clears the lanes that hold no row. One layer after another would scale their numbers until they
- * overflow, and infinity times a gradient of zero is not zero. */
+/* Clears the lanes that hold no row, so that their numbers stay finite. (If many layers scaled
+ * these numbers in turn, they could overflow, and infinity times a gradient of zero is NaN.) */
 static void clear_rest(float *y, size_t plane, int rows)
 {
     for (size_t i = 0; rows < LS_LANES && i < plane; i++, y += LS_LANES)
@@ -137,7 +140,8 @@ static void forward_channel(void *arg, uint32_t c)
     }
 }
 
-/* Forward of few rows, channel after channel. Each channel has more than one pixel. */
+/* Forward of few rows, which are stored one after another (few.h), channel after channel. Each
+ * channel has more than one pixel. */
 static void forward_few(ls_lanes_op *base)
 {
     norm_op *op = (norm_op *)base;

@@ -10,7 +10,7 @@
 
 const ls_layout ls_layout_lanes = {1};
 
-/* Returns the number of groups that `rows` rows take. */
+/* Returns the number of groups of sixteen that `rows` rows take. */
 static size_t groups_of(int rows)
 {
     return ((size_t)rows + LS_LANES - 1) / LS_LANES;

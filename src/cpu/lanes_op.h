@@ -1,8 +1,9 @@
-/* The common part of ops on tensors in lanes.
+/* The common part of ops on tensors in lanes. A lane is one of the sixteen positions of a vector.
  *
- * Why lanes. Libraries that put channels into vector registers pad the channels to sixteen, so that
- * 20 channels cost as much as 32. Here a register holds the same element of sixteen rows instead,
- * so that any number of channels and any kernel, stride and padding use whole registers:
+ * Why lanes. Libraries that put channels into vector registers pad the channels to sixteen. Then 20
+ * channels cost as much as 32. Here a register holds the same element of sixteen rows (examples of
+ * the batch) instead. Therefore any number of channels and any filter size, stride and padding use
+ * whole registers:
  *
  *                    lane 0   lane 1         lane 15
  *     element 0      row 0    row 1    …     row 15      sixteen floats: one vector
@@ -16,21 +17,24 @@
  *     vector     sixteen adjacent floats in memory. A CPU with shorter registers needs several
  *                *parts*, that is registers, for a vector (kernels/vec.inc).
  *     lane       a position 0 … 15 in a vector
- *     group      sixteen consecutive rows, one in each lane; the last group may be partly filled.
+ *     group      sixteen consecutive rows, one in each lane; the last group can be partly filled.
  *                (The groups of a grouped convolution are groups of channels; see lanes_groups.c.)
  *     in lanes   stored as the layout `lanes` below
  *     block      two groups: 32 rows (LS_LANES_BLOCK_GROUPS). Gradients of parameters are summed
- *                over a block before they are added to the sum of the blocks before it.
- *     eight      a set of eight output channels whose weights are stored side by side; likewise
- *                *sixteen*
+ *                over a block. That sum is then added to the sum of the earlier blocks.
+ *     kernel     a function that loops over memory (kernels/). Kernels are compiled once per
+ *                instruction set; the set is chosen at run time.
+ *     filter     the kh × kw weights of a convolution for one input and one output channel, which
+ *                other libraries call a kernel. A *tap* is one of these weights.
+ *     eight      a set of eight output channels whose weights are stored side by side
+ *     sixteen    a set of sixteen output channels whose weights are stored side by side
  *     step       a distance in memory, in floats, from one element to the next. (A step of training
  *                is called a training step.)
  *     twin       the op of the same layer for another number of rows (ls_op_desc.twin); both ops
  *                have the same parameters
  *
  * dy is the gradient of an op's output y, dx the gradient of its input x. Each op has a source file
- * of its own. The loops over memory, the *kernels*, are in kernels/; they are compiled once per
- * instruction set, and the set is chosen at run time.
+ * of its own.
  *
  * Numbers: a result depends on the rows, the parameters and the op's description alone, and has the
  * same bits on every CPU. Gradients of parameters are summed block after block, whether the blocks
@@ -46,16 +50,16 @@
 
 /* Layouts of tensors in the CPU back end, as ls_tensor.layout names them:
  *
- *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows side by side. In the last group a lane may
- *             have no row: it holds finite numbers in activations and zeros in gradients.
- *     few     see few.h
+ *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows side by side. If the last group is partly
+ *             filled, its other lanes hold finite numbers in activations and zeros in gradients.
+ *     few     for batches of one to eight rows (see few.h)
  *     NULL    plain: [rows][c][h][w], as everywhere else. Only the output of an export and inputs
  *             from outside the model are plain. */
 
 #define LS_LANES 16
 
 struct ls_layout {
-    char number; /* identity of the layout; 1: lanes, 2: few rows (few.h) */
+    char number; /* identity of the layout; 1: lanes, 2: few (see few.h) */
 };
 
 /* The layout of all tensors in lanes. The shape of a tensor determines the rest. */
@@ -90,16 +94,16 @@ typedef struct ls_lanes_op {
      * op does not have is zeroed. */
     ls_lanes_pass forward, gradients, dx;
     unsigned flags; /* flags (LS_RUN_…) of the current call */
-    /* Runs forward with all buffers in the layout of few rows (few.h). NULL if the op has no such
-     * code. */
+    /* Runs forward with all buffers in the layout `few` (see few.h). NULL: the op has no code for
+     * this layout. */
     void (*few)(struct ls_lanes_op *op);
     size_t few_scratch;           /* bytes of scratch memory that `few` needs */
     int outputs, elements, block; /* layout of parameter 0 (ls_lanes_op_set_params) */
     char kernel[48];
 } ls_lanes_op;
 
-/* Allocates a zeroed op of `size` bytes that begins with an ls_lanes_op, and sets its kernel's name
- * to "plain C". Returns NULL if memory runs out. */
+/* Allocates a zeroed op of `size` bytes that begins with an ls_lanes_op. Sets op.kernel, the name
+ * of its kernel, to "plain C". Returns NULL if memory runs out. */
 ls_lanes_op *ls_lanes_op_alloc(size_t size, const ls_op_impl *impl, const ls_cpu_device *device,
                                const ls_op_desc *desc);
 
@@ -115,9 +119,11 @@ void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
  * parameters or in its forward pass, destroys the op and returns LS_EINVAL. */
 int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err);
 
-/* Sets the parameters: the weights, and with `bias` a second parameter with one number per output,
- * such as a bias. The weights are stored as [ceil(outputs / block)][elements][block], zero-padded:
- * `block` outputs side by side. With a block of 1 they are row-major. */
+/* Sets the sizes of the op's parameters. Parameter 0 is the weights: `elements` numbers for each of
+ * `outputs` outputs. If `bias` is set, parameter 1 has one number per output. The weights are
+ * stored as [ceil(outputs / block)][elements][block], zero-padded. `block` is the number of outputs
+ * whose weights lie side by side (not a block of rows). If `block` is 1, the weights are
+ * row-major. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
 /* Returns the index of element e of output o in parameter 0. */
@@ -162,15 +168,16 @@ static inline int ls_lanes_rows_of(int rows, int group)
 
 /* Returns true if an input of the op is plain. */
 bool ls_lanes_are_plain(const ls_op_desc *desc);
-/* Creates an op that copies its plain inputs into lanes, and contains the op that works in
- * lanes. */
+/* Creates an op with plain inputs. The op contains an op in lanes, and copies the inputs into lanes
+ * for it. */
 ls_cpu_create ls_lanes_plain_create;
-/* Returns the op in lanes that `op` contains, if `op` is an op for plain inputs or for few rows.
- * Otherwise returns `op` itself, which may be NULL. */
+/* Returns the op in lanes that `op` contains, if `op` is an op for plain inputs or for the layout
+ * `few`. Otherwise returns `op` itself, which may be NULL. */
 const ls_op *ls_lanes_inner(const ls_op *op);
 
-/* ls_lanes_conv_create creates a convolution with one group of channels. ls_lanes_depth_create
- * creates a depthwise convolution: as many groups as channels, and a small kernel. */
+/* ls_lanes_conv_create creates a convolution in which each output depends on all input channels.
+ * ls_lanes_depth_create creates a depthwise convolution, in which each channel has a small filter
+ * of its own. */
 ls_cpu_create ls_lanes_conv_create, ls_lanes_depth_create;
 /* Returns true if ls_lanes_depth_create can create the described convolution. */
 bool ls_lanes_is_depthwise(const ls_op_desc *desc);

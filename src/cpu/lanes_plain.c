@@ -1,9 +1,10 @@
-/* An op for plain (row-major) inputs. Plain are rows that a caller passes, and the output of an
- * export op. The op contains an op in lanes, the *inner op*. It copies its inputs into lanes before
- * the inner op's forward, and copies their gradients back after the inner op has computed them.
+/* An op for plain (row-major) inputs. Rows that a caller passes are plain, and so is the output of
+ * an export op, whose task is this conversion. The op contains an op in lanes (lanes_op.h), the
+ * *inner op*. It copies its inputs into lanes before the inner op's forward, and copies their
+ * gradients back after the inner op has computed them.
  *
- * Buffers, each part only if it is needed: `saved` is [x in lanes][x2 in lanes][the inner op's
- * saved memory]; `scratch` is [dx][dx2][the inner op's scratch memory]. */
+ * Buffers; parts that are not needed are left out. `saved` is [x in lanes][x2 in lanes][the inner
+ * op's saved memory]. `scratch` is [dx in lanes][dx2 in lanes][the inner op's scratch memory]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"
@@ -15,7 +16,7 @@ typedef struct plain_op {
     ls_op_impl impl; /* has no backward if the inner op has none; a loss has none */
     const ls_host *host;
     ls_op *inner;
-    ls_op_buffers outer, in_lanes;
+    ls_op_buffers outer, in_lanes; /* buffers of this op; buffers of the inner op */
     ls_tensor x[2]; /* the plain inputs; `bytes` is 0 if an input is in lanes already, or absent */
     bool dx;        /* dx is needed; a loss computes it in forward */
 } plain_op;

@@ -1,5 +1,6 @@
-/* Ops that compute element by element: relu, sigmoid, tanh, gelu, silu, addition and dropout; and
- * export. */
+/* Ops that compute element by element: relu, sigmoid, tanh, gelu, silu, addition and dropout. Also
+ * export, which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of
+ * its positions; a row is an example of the batch (lanes_op.h). */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/few.h"
@@ -28,14 +29,15 @@ static size_t length_of(const ls_lanes_op *op, uint32_t item)
     return left < SOME ? left : SOME;
 }
 
-/* Returns the number of vectors of the tensor in the layout of few rows, padding included. */
+/* Returns the number of vectors of the tensor in the layout `few`, in which rows are stored one
+ * after another (few.h), padding included. */
 static size_t few_sixteens(const ls_lanes_op *op)
 {
     const ls_tensor *y = &op->op.y;
     return (size_t)y->rows * ls_few_row(y) / LS_LANES;
 }
 
-/* ---- curves: gradients are functions of y, but for gelu and silu functions of x -------------- */
+/* ---- curves (activation functions); gradients are computed from y, for gelu and silu from x -- */
 
 typedef struct curve_op {
     ls_lanes_op base; /* base; must be first */
@@ -231,7 +233,7 @@ int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
-/* ---- export: copies to a plain tensor, and the gradient back --------------------------------- */
+/* ---- export: copies to a plain (row-major) tensor, and the gradient back --------------------- */
 
 static void export_all(void *arg, uint32_t item)
 {

@@ -1,4 +1,5 @@
-/* The pool op. */
+/* The pool op. A group is sixteen rows (examples) that are stored side by side, one in each lane of
+ * a vector (lanes_op.h). */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -8,6 +9,7 @@ typedef struct pool_op {
     size_t x_group, y_group; /* floats of a group */
 } pool_op;
 
+/* Returns the memory for the position of each maximum in its window; NULL if it is not saved. */
 static uint16_t *which_of(const pool_op *op, uint32_t group)
 {
     if (!op->base.op.saved_bytes)
@@ -31,8 +33,8 @@ static void backward_group(void *arg, uint32_t group)
                                     (float *)op->base.b.dx + group * op->x_group);
 }
 
-/* Forward of few rows, with sixteen channels of one row in the lanes. Scratch: x of these channels,
- * then y. */
+/* Forward of few rows, which are stored one after another (few.h). Sixteen channels of one row take
+ * the place of sixteen rows: one in each lane. Scratch memory: x of these channels, then y. */
 static void forward_few(ls_lanes_op *base)
 {
     const pool_op *op = (const pool_op *)base;

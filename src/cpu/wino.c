@@ -5,10 +5,15 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Size in bytes of the values of a block's inputs and outputs: the size of an L2 cache. The weights
- * are read again for every block, so blocks are larger if the weights are too large for the caches
- * (MANY_WEIGHTS). The number of tiles of a block decides how the sums of a gradient are divided,
- * and therefore the bits of the gradient. It is the same on every CPU. */
+/* A *tile* is m × m outputs, which Winograd's algorithm computes from the *values* (transformed
+ * numbers) at a number of *points*. A *block* is the tiles that a pass processes at a time
+ * (wino.h).
+ *
+ * Size in bytes of the values of a block's inputs and outputs: the size of an L2 cache. The weights
+ * are read again for every block, so blocks are
+ * larger if the weights are too large for the caches (MANY_WEIGHTS). The number of tiles of a block
+ * decides how the sums of a gradient are divided, and therefore the bits of the gradient. This
+ * number is the same on every CPU. */
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define MANY_WEIGHTS ((size_t)12 << 20)
 #define FEWEST 3 /* fewest tiles of a block: the product kernel computes this many at a time */
@@ -78,8 +83,8 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     w->x.left = s->pw;
     w->x.down = w->y.down = (w->y.h + m - 1) / m;
     w->x.across = w->y.across = (w->y.w + m - 1) / m;
-    /* Room for the weights both transposed and not transposed: eights of outputs by pairs of
-     * inputs. */
+    /* Room for the weights whether they are transposed or not: eights of outputs (sets of eight
+     * whose weights lie side by side) by inputs, rounded up to an even number. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
     ls_wino_set_block(w, block_tiles(w));
@@ -130,8 +135,8 @@ size_t ls_wino_weight_floats(const ls_wino *w)
     return (size_t)w->points * w->point_weights;
 }
 
-/* Returns the step from one point to the next if values of outputs overwrite values of inputs
- * (place_values). */
+/* Returns the step (distance in floats) from one point to the next if values of outputs overwrite
+ * values of inputs (see place_values). */
 static size_t slot_floats(const ls_wino *w)
 {
     return w->point_x > w->point_y ? w->point_x : w->point_y;
@@ -144,9 +149,10 @@ size_t ls_wino_conv_floats(const ls_wino *w)
     return apart > slots ? apart : slots;
 }
 
-/* A gradient of the weights is computed for PART_OUT outputs at a time, so that the panels of all
- * points stay in the cache. If all tiles are one block (ls_wino.whole), a part also has only
- * PART_IN inputs. PART_POINT: step from one point to the next in the values of such a part. */
+/* A gradient of the weights is computed for a *part* of the outputs, PART_OUT of them, at a time,
+ * so that the panels of all points stay in the cache. (A panel is values of dy in another order;
+ * wino.h.) If all tiles are one block (ls_wino.whole), a part also has only PART_IN inputs.
+ * PART_POINT: step from one point to the next in the values of such a part. */
 #define PART_OUT 48
 #define PART_IN 32
 #define PART_POINT (PART_OUT * PART_IN + 5 * 16)
@@ -177,7 +183,7 @@ size_t ls_wino_gradient_floats(const ls_wino *w)
 
 /* ---- work that a team divides ---------------------------------------------------------------- */
 
-/* A pass over tiles `first` … `first` + `count` − 1, or over weights. */
+/* Arguments of a pass over tiles `first` … `first` + `count` − 1, or over weights. */
 typedef struct wino_pass {
     const ls_wino *w;
     int first, count, add;
@@ -187,7 +193,7 @@ typedef struct wino_pass {
     const ls_wino_finish *finish;
 } wino_pass;
 
-/* number of channels of an item: a thread of the team transforms them at a time */
+/* number of channels of an item; a thread of the team transforms one item at a time */
 #define SOME 4
 
 static uint32_t items(const ls_wino_image *image)
@@ -195,6 +201,7 @@ static uint32_t items(const ls_wino_image *image)
     return (uint32_t)((image->channels + SOME - 1) / SOME);
 }
 
+/* Returns the image restricted to the channels of an item. */
 static ls_wino_image some_of(const ls_wino_image *image, uint32_t item)
 {
     ls_wino_image some = *image;
@@ -303,6 +310,7 @@ static void block_gradient(const wino_pass *p, const float *panels, int o, int o
             w->x.channels, (outputs + 15) / 16, w->tiles, p->count, p->add);
 }
 
+/* Computes the gradient of the weights for one part: the outputs o … o + outputs − 1. */
 static void gradient_of_part(const wino_pass *p, float *panels, int o, int outputs)
 {
     const ls_wino *w = p->w;
@@ -345,7 +353,7 @@ void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 }
 
 /* Places the values of inputs and outputs in `memory`. If a single thread computes all points one
- * after another, the outputs of each point overwrite the inputs of the point before it, which are
+ * after another, the outputs of each point overwrite the inputs of the previous point, which are
  * not needed any more. A block then takes only half of the cache. */
 static void place_values(wino_pass *p, float *memory)
 {

@@ -1,14 +1,16 @@
-/* Convolution, with a bias, a relu and pooling. Weights are stored as [out][kh][kw][c / groups].
+/* Convolution (in messages, `kernel` is its filter), with a bias, a relu and pooling. Weights are
+ * stored as [out][kh][kw][c / groups], where `groups` is the number of groups of channels.
  *
  * With fused pooling, forward runs the library's convolution and then a kernel that pools. The
- * pooling kernel also adds the bias and applies the relu, unless the convolution's plan does so.
- * Backward runs one kernel that computes the gradient of the convolution's result and the gradient
- * of the bias. */
+ * pooling kernel applies the relu before it pools. It also adds the bias, unless the convolution's
+ * plan does so. Backward begins with one kernel that computes the gradient of the convolution's
+ * result and the gradient of the bias. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
 
-/* Largest values in a description. With them, sums and products of the values fit an int. */
+/* Largest values in a description, for which sums and products of the values fit an int. SIDE: for
+ * height, width and dilation of the filter; LIMIT: for strides and padding. */
 enum { LIMIT = 1000000, SIDE = 10000 };
 
 /* ---- run ------------------------------------------------------------------------------------ */
@@ -48,9 +50,10 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
-/* Computes the gradient of the weights. The library cannot add to a gradient. So with
- * LS_RUN_ACCUMULATE the library computes the gradient in separate memory, and a kernel adds it.
- * With LS_RUN_SHADOW, a bf16 gradient stays in shadow_grad. */
+/* Computes the gradient of the weights. The library cannot add to a gradient. Therefore, with
+ * LS_RUN_ACCUMULATE, the library computes the gradient in separate memory, and a kernel adds it. In
+ * bf16 the library computes the gradient in shadow_grad, and a kernel converts it to fp32; with
+ * LS_RUN_SHADOW it stays there. */
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
                            ls_error *err)
 {
@@ -81,8 +84,8 @@ static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *e
                         err);
 }
 
-/* Sets *out to the gradient of the convolution's result, before fused pooling and relu, and writes
- * the gradient of the bias. */
+/* Sets *out to the gradient of the convolution's own result, without the fused relu and pool, and
+ * writes the gradient of the bias. */
 static int take_dy(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     if (op->desc.fuse_pool)
@@ -108,7 +111,7 @@ static int conv_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 
 /* ---- create --------------------------------------------------------------------------------- */
 
-/* Returns the number of outputs along one side; below 1 if the dilated kernel does not fit. */
+/* Returns the number of outputs in one direction; 0 if the dilated filter does not fit. */
 static int outputs(int size, int kernel, int dilation, int stride, int padding)
 {
     const int room = size + 2 * padding - (kernel - 1) * dilation - 1;
@@ -184,8 +187,8 @@ static void reserve(ls_cuda_op *op)
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
-/* Sets the shapes of the library's result and of y. y is the library's result, or the pooled
- * result. */
+/* Sets the shapes of the library's result (`product`) and of y, which is the pooled result if there
+ * is a pool. */
 static int shape_results(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;

@@ -1,6 +1,6 @@
 /* A dense layer: y = x·wᵀ + bias, with an optional relu. The op reads x in the order in which x is
- * stored. It stores the weights in the same order of inputs: [out][h][w][c] if x is channels
- * last. */
+ * stored. The weights of an output are stored in the order of x's elements: [out][h][w][c] if x is
+ * channels last. */
 #include "cuda/cuda_op.h"
 
 static int dense_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)

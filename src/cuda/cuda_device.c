@@ -18,7 +18,7 @@ static void version_text(char *out, size_t size, int version)
     snprintf(out, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* Writes the reason why there is no device. `broken` non-zero: there may be a GPU, but an old
+/* Writes the reason why there is no device. `broken` non-zero: there can be a GPU, but an old
  * driver or incompatible libraries make it unusable. `broken` 0: there is no driver or no GPU. */
 __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int broken,
                                                       const char *format, ...)
@@ -179,8 +179,8 @@ static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err
     cudaError_t e = cudaMalloc(out, size);
     if (e == cudaSuccess) {
         e = cudaMemsetAsync(*out, 0, size, d->compute->cuda);
-        if (e == cudaSuccess) /* waits, because the memory must be zero for all streams, not only
-                               * for this one */
+        if (e == cudaSuccess) /* waits, because the memory must be zero for all streams, and the
+                               * other streams do not wait for this one */
             e = cudaStreamSynchronize(d->compute->cuda);
         if (e != cudaSuccess) {
             cudaFree(*out);

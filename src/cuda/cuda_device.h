@@ -4,9 +4,9 @@
  *     cudaStream_t s = ls_cuda_stream(d, stream);          NULL: the compute stream
  *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing", d->name);
  *
- * Several workers may open the same GPU. Each of them has a device, streams and plans of its own.
- * All of them use the primary context of the GPU, so that a kernel of one worker can access the
- * memory of another worker.
+ * Several workers may open the same GPU. Each worker has a device, streams and plans of its own.
+ * All these devices use the primary context of the GPU, so that a kernel of one worker can access
+ * the memory of another worker.
  *
  * Threads: the rules are those of plugin.h. `open` may run on any thread and touches no GPU state.
  * `bind` makes the GPU current on the worker's thread and creates the streams, the staging memory
@@ -30,7 +30,9 @@ struct ls_cuda_spans; /* cuda_spans.c */
  * them. */
 struct ls_stream {
     cudaStream_t cuda;
-    ls_k_args *args; /* [LS_RECORD_STEPS] on the GPU, at an address that never changes */
+    /* [LS_RECORD_STEPS] arguments of the training steps of one launch, on the GPU, at an address
+     * that never changes */
+    ls_k_args *args;
     ls_k_args sent;  /* the arguments that will be in args[0] when the enqueued work is done */
     int has_sent;    /* non-zero: `sent` is valid */
     int capturing;   /* non-zero: work is captured into a graph */
@@ -43,10 +45,11 @@ struct ls_event {
     ls_event *next;
 };
 
-/* Staging: pinned memory through which pageable host memory is copied. Uploads use LS_CUDA_SLOTS
- * slots in turn. Downloads use the LS_CUDA_BACK_BYTES after the slots; at most LS_CUDA_BACK_PIECES
- * downloads are in progress at a time. When an upload returns, the caller may reuse its memory. A
- * download reaches the caller's memory at the next synchronisation of its stream. */
+/* Staging: pinned host memory, through which data in other host memory are copied to and from the
+ * GPU. Uploads use LS_CUDA_SLOTS parts of this memory (*slots*) in turn. Downloads use the
+ * LS_CUDA_BACK_BYTES after the slots; at most LS_CUDA_BACK_PIECES downloads are in progress at a
+ * time. When an upload returns, the caller may reuse its memory. A download reaches the caller's
+ * memory at the next synchronisation of its stream. */
 enum {
     LS_CUDA_SLOTS = 16,
     LS_CUDA_SLOT_BYTES = 256 * 1024,
@@ -64,15 +67,14 @@ typedef struct ls_cuda_piece {
 
 typedef struct ls_cuda_staging {
     unsigned char *memory; /* LS_CUDA_SLOTS slots of LS_CUDA_SLOT_BYTES, then LS_CUDA_BACK_BYTES */
-    cudaEvent_t free[LS_CUDA_SLOTS];
-    int next;
-    ls_cuda_piece piece[LS_CUDA_BACK_PIECES];
-    int pieces;
-    /* number of the LS_CUDA_BACK_BYTES that downloads in progress use */
-    size_t taken;
+    cudaEvent_t free[LS_CUDA_SLOTS]; /* [slot]: passes when the slot's last upload is done */
+    int next;                        /* number of the next slot */
+    ls_cuda_piece piece[LS_CUDA_BACK_PIECES]; /* downloads in progress */
+    int pieces;                               /* number of downloads in progress */
+    size_t taken; /* bytes of the LS_CUDA_BACK_BYTES that downloads in progress use */
 } ls_cuda_staging;
 
-/* Pinned memory that the device's user has allocated. */
+/* Pinned memory that the device's user has allocated (pinned_alloc of the device table). */
 typedef struct ls_cuda_pinned {
     unsigned char *memory;
     size_t bytes;
@@ -82,7 +84,8 @@ typedef struct ls_cuda_pinned {
 typedef struct ls_cuda_device {
     ls_device device; /* base; must be first */
     const ls_host *host;
-    /* directory of the cache of kernel choices, from the request; NULL: no cache */
+    /* directory in which choices of kernels are stored (math/cache.c), from the request; NULL: they
+     * are not stored */
     const char *cache_dir;
     int ordinal;   /* CUDA's number of the GPU */
     char name[16]; /* "cuda(0)" */
@@ -91,7 +94,7 @@ typedef struct ls_cuda_device {
     size_t memory_bytes;
     int driver; /* driver version as CUDA counts: 13000 */
     ls_precision precision;
-    /* the CUDA context has failed: every later call fails, and no function may wait for the GPU */
+    /* the CUDA context has failed: every later call fails, and no function waits for the GPU */
     bool lost;
 
     ls_stream *compute;       /* the default stream */
@@ -107,20 +110,20 @@ typedef struct ls_cuda_device {
 
 /* ---- errors --------------------------------------------------------------------------------- */
 
-/* Returns LS_OK for cudaSuccess. Otherwise fills `err` from the failed CUDA call and returns the
- * status: LS_ENOMEM if memory ran out, LS_EDEVICE if the device or its driver failed, LS_EINTERNAL
- * if the call was wrong. `what` (printf) says what was tried and on which device. Also clears the
- * error that the CUDA runtime has recorded. */
+/* Returns LS_OK for cudaSuccess. Otherwise fills `err` from the failed CUDA call, clears the error
+ * that the CUDA runtime has recorded, and returns the status: LS_ENOMEM if memory ran out,
+ * LS_EDEVICE if the device or its driver failed, LS_EINTERNAL if this back end made a wrong call.
+ * `what` (a printf format) says what was tried and on which device. */
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Returns true if every later call on the device fails after this error. */
 bool cuda_is_lost(cudaError_t error);
 
-/* ---- used by cuda_device.c only -------------------------------------------------------------- */
+/* ---- functions of the device table (ls_device_ops in plugin.h) and their support ------------- */
 
-/* cuda_stream.c: the device table's streams, with their step arguments, and its events.
- * ls_cuda_streams_fini destroys all streams and events of the device. */
+/* cuda_stream.c: the functions of the device table for streams and events. ls_cuda_streams_fini
+ * destroys all streams and events of the device. */
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
 void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
@@ -128,14 +131,15 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 void ls_cuda_streams_fini(ls_cuda_device *device);
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
-/* cuda_staging.c: the device table's pinned memory. ls_cuda_pinned_fini frees the pinned memory
- * that the user has not freed. */
+/* cuda_staging.c: the functions of the device table for pinned memory. ls_cuda_pinned_fini frees
+ * the pinned memory that the user has not freed. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
 
-/* cuda_staging.c: the device table's upload and download. ls_cuda_finish_downloads copies the
- * finished downloads of a stream, which must just have been synchronised, to the callers' memory.
+/* cuda_staging.c: upload and download of the device table. ls_cuda_finish_downloads copies the
+ * downloads of a stream to the callers' memory. The caller has synchronised the stream since its
+ * last download.
  */
 int ls_cuda_staging_init(ls_cuda_device *device, ls_error *err);
 void ls_cuda_staging_fini(ls_cuda_device *device);
@@ -145,7 +149,7 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
                      ls_error *err);
 void ls_cuda_finish_downloads(ls_cuda_device *device, const ls_stream *stream);
 
-/* cuda_stream.c: the device table's recordings. */
+/* cuda_stream.c: the functions of the device table for recordings (CUDA graphs). */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
@@ -153,8 +157,9 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err);
 void ls_cuda_recording_destroy(ls_device *device, ls_recording *recording);
 
-/* cuda_spans.c: the device table's timeline. LS_CUDA_SPANS is the largest number of spans of a
- * device between two calls of ls_cuda_spans_take. */
+/* cuda_spans.c: the functions of the device table for the timeline. A span is one kernel or copy.
+ * LS_CUDA_SPANS is the largest number of spans of a device between two calls of
+ * ls_cuda_spans_take. */
 enum { LS_CUDA_SPANS = 1 << 17 };
 int ls_cuda_spans_begin(ls_device *device, ls_error *err);
 int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
@@ -165,8 +170,8 @@ void ls_cuda_spans_stream(ls_cuda_device *device, const ls_stream *stream);
 /* Ends the device's timeline before the device closes. */
 void ls_cuda_spans_fini(ls_cuda_device *device);
 
-/* Writes "cutlass::Kernel" for "_ZN7cutlass6KernelI…": a readable name. Other names are copied
- * unchanged. */
+/* Writes a readable form of a mangled C++ name, for example "cutlass::Kernel" for
+ * "_ZN7cutlass6KernelI…". Other names are copied unchanged. */
 void ls_cuda_readable_name(char *out, size_t size, const char *name);
 
 /* Returns LS_OK, or LS_EINVAL if the stream is being recorded and `what` cannot be done then. */
@@ -192,19 +197,19 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
     return ls_cuda_stream_of(device, stream)->cuda;
 }
 
-/* Makes `args` available to the kernels that are enqueued next, and sets *out to the GPU memory
- * from which these kernels read the arguments. If the stream does not have the same arguments
- * already, enqueues a small kernel that copies them. Never waits. While the stream is captured into
- * a graph, enqueues nothing, because each launch of the graph copies the arguments. */
+/* Makes `args` available to the kernels that the caller enqueues next, and sets *out to the GPU
+ * memory from which these kernels read the arguments. Enqueues a small kernel that copies the
+ * arguments, unless the same arguments are there already. Never waits. While the stream is captured
+ * into a graph, enqueues nothing, because each launch of the graph copies the arguments. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
 
-/* The device table's sync: waits for one stream, or for all streams if `stream` is NULL. Then
- * returns the first error of the enqueued work; bad data that a kernel has found is such an
- * error. */
+/* sync of the device table: waits for one stream, or for all streams if `stream` is NULL. Then
+ * returns the first error of the enqueued work. Bad data that a kernel has found is an error of
+ * this kind. */
 int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err);
-/* Sets *out to whether the work before an event is done, without waiting. `what`: name of the work
- * for messages. Errors: those of cuda_check. */
+/* Sets *out to true if the work that was enqueued before `event` was recorded is done, else to
+ * false. Does not wait. `what`: name of the work for messages. Errors: those of cuda_check. */
 int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
                    ls_error *err);
 

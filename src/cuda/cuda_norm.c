@@ -12,16 +12,17 @@ static ls_k_norm shape_of(const ls_cuda_op *op)
                        op->x_form == LS_FORM_HALF};
 }
 
-/* Returns the memory of mean and 1/√(variance + ε), 2·c floats. In training it is saved memory,
- * which backward reads. In evaluation it is scratch memory, so that the saved statistics stay as
- * they are. */
+/* Returns the memory for the means and the values 1/√(variance + ε), 2·c floats. In training it is
+ * saved memory, which backward reads. In evaluation it is scratch memory, so that statistics which
+ * a training step has saved stay as they are. */
 static float *statistics_of(const ls_cuda_op *op, int evaluate)
 {
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
-/* Writes the contribution if a channel has only one value, which has no variance. The contribution
- * is the running statistics themselves, so that LS_OP_RUNNING leaves them unchanged. */
+/* Writes the contribution to the running statistics if each channel has only one value and
+ * therefore no variance. The contribution is the running statistics themselves, so that
+ * LS_OP_RUNNING leaves them unchanged. */
 static cudaError_t contribute_running(const ls_cuda_op *op, float *contribution, cudaStream_t on)
 {
     const size_t n = 2 * (size_t)op->desc.x.c;

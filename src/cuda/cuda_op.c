@@ -82,8 +82,8 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err)
     return cuda_check(err, error, "%s: %s", op->device->name, op->name);
 }
 
-/* Returns the form that the op uses for a tensor. If both orders of the tensor are the same,
- * row-major counts as channels last. */
+/* Returns the form in which an op that asks for `form` uses a tensor. It is `form`, except that
+ * row-major counts as channels last if both orders of the tensor are the same. */
 static ls_cuda_form effective(const ls_tensor *t, ls_cuda_form form)
 {
     return form == LS_FORM_PLAIN && !has_two_orders(t) ? LS_FORM_LAST : form;
@@ -163,8 +163,8 @@ void *ls_cuda_dx2(const ls_cuda_op *op)
     return in_room(op, &op->dx2, op->b.dx2);
 }
 
-/* Converts a caller's tensor to the op's form, into the memory `room`. Does nothing if no memory is
- * reserved, because the tensor is in the op's form already. */
+/* Converts a caller's tensor to the op's form, into the memory `room`. If `room` has no memory, the
+ * tensor is in the op's form already, and the function does nothing. */
 static int convert_input(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form,
                          const void *from, const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
@@ -172,7 +172,8 @@ static int convert_input(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form 
     return to ? convert(op, to, form, from, ls_cuda_form_of(t), t, on, err) : LS_OK;
 }
 
-/* Converts a gradient back into the caller's form. */
+/* Converts a gradient from the op's form to the caller's. If `room` has no memory, the gradient is
+ * in the caller's form already, and the function does nothing. */
 static int convert_gradient_back(ls_cuda_op *op, void *to, const ls_cuda_room *room,
                                  ls_cuda_form form, const ls_tensor *t, cudaStream_t on,
                                  ls_error *err)
@@ -326,7 +327,8 @@ void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b)
 
 /* ---- create and destroy --------------------------------------------------------------------- */
 
-/* Checks that the twin, if there is one, has the same parameters in the same order. */
+/* Checks that the twin (the op of the same layer for another number of rows), if there is one, has
+ * the same parameters in the same order. */
 static int match_twin(const ls_cuda_op *op, ls_error *err)
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)op->desc.twin;

@@ -1,12 +1,12 @@
-/* The parts that all ops of the CUDA back end share.
+/* The parts that all ops of the CUDA back end share. A row is an example of the batch.
  *
  * Tensors are dense and have one of three *forms*: fp32 row-major (layout NULL), fp32 channels
  * last, [rows][h][w][c], and bf16 channels last. The *order* of a tensor is row-major or channels
- * last. If a tensor has one channel or one pixel, both orders are the same; its layout is then
- * NULL, and it is fp32. An op declares the form in which it uses x. An x in another form is
- * converted before the op runs, and dx is converted back afterwards. With LS_PRECISION_BF16,
- * convolutions read and write bf16. Batch norm and add use bf16 if their inputs are bf16. All other
- * ops use fp32 in either order.
+ * last. If a tensor has one channel or one pixel, both orders are the same. Its layout is then
+ * NULL, and it is fp32; its form counts as channels last. An op declares the form in which it uses
+ * its input x. An x in another form is converted before the op runs, and dx is converted back
+ * afterwards. With LS_PRECISION_BF16, convolutions read and write bf16. Batch norm and add use bf16
+ * if their inputs are bf16. All other ops use fp32 in either order.
  *
  * Each kind of op has a setup function (ls_cuda_setup) and a row in cuda_ops.c. */
 #ifndef CUDA_CUDA_OP_H
@@ -17,18 +17,18 @@
 
 #include <stdbool.h>
 
-/* Largest number of elements of a tensor. Rows and sides are limited so that their products fit an
- * int; memory runs out long before. */
+/* Largest number of elements of a tensor: products of rows, channels, height and width must fit an
+ * int. */
 #define LS_CUDA_MOST_ELEMENTS 2147483647.0
 
 typedef struct ls_cuda_op ls_cuda_op;
 
-/* A pass is one call of an op's forward or backward. A function of this type enqueues its work on
- * `on`, which is never NULL. op->flags are the flags of the call. The inputs have already been
- * converted to the op's form; the gradients of inputs are converted to the caller's form
- * afterwards. */
+/* A pass is one call of an op's forward or backward. A function of this type enqueues the work of a
+ * pass on `on`, which is never NULL. op->flags are the flags of the call. The caller has already
+ * enqueued the conversion of the inputs to the op's form. Afterwards it enqueues the conversion of
+ * the inputs' gradients to the caller's form. */
 typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, ls_error *err);
-/* The same for a pass that fails only if a kernel cannot be enqueued. */
+/* Does the same as an ls_cuda_pass, for a pass that fails only if a kernel cannot be enqueued. */
 typedef cudaError_t ls_cuda_kernels(ls_cuda_op *op, cudaStream_t on);
 /* The work of a pass: at most one of the two functions is set. */
 typedef struct ls_cuda_work {
@@ -43,13 +43,14 @@ typedef struct ls_cuda_room {
     bool saved; /* true: in saved memory; false: in scratch memory */
 } ls_cuda_room;
 
-/* Matrix products of a layer that multiplies (convolution, dense): y in the forward pass, and dx
- * and the gradient of the weights in the backward pass. */
+/* The products (convolutions or matrix products) of a layer that multiplies, which is a convolution
+ * or a dense layer: y in forward; dx (DATA) and the gradient of the weights (WEIGHTS) in
+ * backward. */
 enum { LS_PASS_FORWARD, LS_PASS_DATA, LS_PASS_WEIGHTS, LS_PASSES };
 
 typedef enum ls_cuda_form {
     LS_FORM_PLAIN, /* fp32 [c][h][w] */
-    LS_FORM_LAST,  /* fp32 [h][w][c], and tensors that are the same in both orders */
+    LS_FORM_LAST,  /* fp32 [h][w][c], and any tensor that is the same in both orders */
     LS_FORM_HALF   /* bf16 [h][w][c] */
 } ls_cuda_form;
 
@@ -79,10 +80,15 @@ struct ls_cuda_op {
     ls_cuda_room between;
     ls_cuda_room half_x;          /* x in bf16, as a factor of a product */
     ls_cuda_room half_dy, half_y; /* dy and y in bf16 */
-    /* gradient of the result before the fused relu; gradient of the weights before a kernel adds
-     * it; workspace of a library */
-    ls_cuda_room masked, weight_grad, work;
-    ls_cuda_room kept, mean, sums, partial;
+    ls_cuda_room masked, /* gradient of the product's result: dy after backward of relu and pool. In
+                          * forward with a fused pool: the product's result */
+        weight_grad,     /* gradient of the weights, which a kernel then adds to the caller's */
+        work;            /* working memory of a library, a loss or clipping */
+    ls_cuda_room kept,   /* what backward needs of forward's decisions: positions of maxima, the
+                          * relu's mask, or the elements that dropout keeps */
+        mean,            /* means and inverse deviations of a normalisation */
+        sums,            /* batch norm: sums over the batch, 2 floats per channel */
+        partial;         /* partial sums of a sum over positions */
     ls_math_plan *plan[LS_PASSES];
     bool needs_shadow; /* the op reads its parameters from a bf16 shadow (ls_op_buffers.shadow) */
     bool plan_fuses;   /* the forward plan includes the bias, and the relu if there is one */
@@ -95,7 +101,8 @@ extern const ls_layout ls_cuda_channels_last, ls_cuda_channels_last_half;
 /* Returns the form of a tensor. */
 ls_cuda_form ls_cuda_form_of(const ls_tensor *tensor);
 
-/* Returns a tensor of the form `form`, or an fp32 tensor if both orders are the same. */
+/* Returns a tensor of the form `form`, or an fp32 tensor with layout NULL if both orders are the
+ * same. */
 ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, ls_cuda_form form);
 
 /* Returns the number of elements of a tensor. */
@@ -118,12 +125,15 @@ typedef int ls_cuda_setup(ls_cuda_op *op, ls_error *err);
 ls_cuda_setup ls_cuda_gather_setup, ls_cuda_conv_setup, ls_cuda_dense_setup;
 ls_cuda_setup ls_cuda_pool_setup, ls_cuda_loss_setup, ls_cuda_vector_loss_setup;
 ls_cuda_setup ls_cuda_norm_setup, ls_cuda_layer_norm_setup, ls_cuda_upsample_setup;
-ls_cuda_setup ls_cuda_pointwise_setup; /* relu, add, curves, dropout, export */
-ls_cuda_setup ls_cuda_update_setup;    /* sgd, adamw, running, clip */
+/* activation functions, add, concat, dropout, and export (a copy in row-major order) */
+ls_cuda_setup ls_cuda_pointwise_setup;
+/* the optimizers sgd and adamw, the update of running statistics, gradient clipping */
+ls_cuda_setup ls_cuda_update_setup;
 
-/* Creates an op. Called by the device table's op_create, which has checked the description. Errors:
- * those of the setup; LS_EINVAL if the twin (ls_op_desc.twin) is an op of another kind or has other
- * parameters; LS_ENOMEM. */
+/* Creates an op. Called by the device table's op_create, which has checked the description. A
+ * *twin* (ls_op_desc.twin) is an op of the same layer for another number of rows; both use the same
+ * parameters. Errors: those of the setup; LS_EINVAL if the twin is an op of another kind or has
+ * other parameters; LS_ENOMEM. */
 int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, const char *name,
                     ls_cuda_setup *setup, ls_error *err);
 
@@ -134,11 +144,11 @@ void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b);
 /* Reserve saved or scratch memory; 0 bytes is allowed. */
 ls_cuda_room ls_cuda_saved(ls_cuda_op *op, size_t bytes);
 ls_cuda_room ls_cuda_scratch(ls_cuda_op *op, size_t bytes);
-/* Returns the address of reserved memory; NULL if it has no bytes. */
+/* Returns the address of reserved memory; NULL if `room` has 0 bytes. */
 void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);
 
-/* Set the forms in which the op uses x and x2 and reserve the memory for conversions. `again` is
- * non-zero if backward reads x too. */
+/* Set the forms in which the op uses x (ls_cuda_use_x) and x2 (ls_cuda_use_x2), and reserve the
+ * memory for conversions. `again` is non-zero if backward reads x too. */
 void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again);
 void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form);
 
@@ -154,16 +164,17 @@ void *ls_cuda_dx2(const ls_cuda_op *op);
  * their own.
  */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
-/* Returns the arguments of those kernels; x is the tensor that is pooled. */
+/* Returns the arguments of the kernels for quads; x is the tensor that is pooled. */
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
 
-/* Returns true if gradients are added to the memory instead of overwriting it. */
+/* Returns true if the pass that is being enqueued adds to gradients instead of overwriting them. */
 static inline bool ls_cuda_accumulates(const ls_cuda_op *op)
 {
     return (op->flags & LS_RUN_ACCUMULATE) != 0;
 }
 
-/* Returns LS_OK, or fails with the error of enqueuing a pass of this op. */
+/* Translates the result of enqueuing a kernel of this op: returns LS_OK for cudaSuccess, else fills
+ * `err` with a text that names the device and the op, and returns the status (cuda_check). */
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 
 /* ---- layers that multiply (cuda_product.c) --------------------------------------------------- */
@@ -175,30 +186,32 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
 
 /* Reserves memory for copies of x and dy in bf16, if the op multiplies in bf16 and x or dy is not
- * in bf16 already. Also reserves memory for the gradient before the fused relu. `x_form`: form in
+ * in bf16 already. Also reserves `masked`, if there is a relu without a pool. `x_form`: form in
  * which the op uses x. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form);
 
-/* Returns a parameter as a factor of the op's product: its bf16 shadow if there is one, else the
- * parameter itself. */
+/* Returns a parameter as a factor of the op's product: its bf16 copy (shadow) if there is one, else
+ * the parameter itself. */
 const void *ls_cuda_param(const ls_cuda_op *op, int index);
 
-/* Sets *out to a tensor as a factor of a product. If `room` has bytes, converts `from` to bf16,
- * writes the copy to `room`, and returns the copy. Otherwise returns `from` itself. */
+/* Sets *out to a tensor as a factor of a product. If `room` is reserved memory, enqueues the
+ * conversion of `from` to bf16 into it, and sets *out to this memory. If `room` has 0 bytes, sets
+ * *out to `from`. */
 int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
                    size_t count, cudaStream_t stream, ls_error *err);
 
 /* Adds the bias to y and applies the relu, unless the forward plan does so. */
 int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 
-/* Sets *out to the gradient of the product's result before the fused relu, in y's form. Writes the
- * gradient of the bias. */
+/* Sets *out to the gradient of the product's result, in y's form: dy where the relu's output is
+ * above zero, or dy itself if there is no relu. Also writes the gradient of the bias. */
 int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 
 /* Computes dx from dy, which must be the result of ls_cuda_factor. */
 int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_error *err);
 
-/* Runs one of the op's plans. If the plan includes the bias, passes the bias to it. */
+/* Enqueues one of the op's products, `pass` (LS_PASS_…): out ← a · b, or out += a · b if `add` is
+ * non-zero. If the plan includes the bias, passes the bias to it. */
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
                         cudaStream_t stream, ls_error *err);
 

@@ -1,7 +1,9 @@
-/* Creates ops: checks the requirements that all kinds of ops have for a description, then calls the
- * setup function of the kind. */
+/* Creates ops: checks what every op's description must fulfil, then calls the setup function of its
+ * kind. */
 #include "cuda/cuda_op.h"
 
+/* Returns true for ops on arenas (arrays of all parameters or of all gradients), which have no
+ * tensors. */
 static bool is_arena(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;

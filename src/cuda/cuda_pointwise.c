@@ -1,5 +1,6 @@
-/* Ops that compute element by element, in fp32 and in the order of x. Add also computes in bf16.
- * This file also has concat, dropout and export. */
+/* Ops that compute element by element, in fp32 and in the order of x: activation functions
+ * (*curves*), add and dropout. Add also computes in bf16. Also concat, which joins channels, and
+ * export, which copies to row-major order. */
 #include "cuda/cuda_op.h"
 
 static size_t count_of(const ls_cuda_op *op)

@@ -1,5 +1,5 @@
-/* Layers that multiply (convolution, dense): plans, factors, gradients of the bias. The interface
- * is in cuda_op.h. */
+/* Layers that multiply (convolution, dense): the library's plans, the factors of their products,
+ * and the gradient of the bias. The interface is in cuda_op.h. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
@@ -60,8 +60,8 @@ int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error 
     return LS_OK;
 }
 
-/* Returns the fused bias in the type that the library requires: fp32 for a dense layer, otherwise
- * the type of the factors. */
+/* Returns the fused bias in the type that the library requires: fp32 for a dense layer; for a
+ * convolution the type of the factors. */
 static const void *fused_bias(const ls_cuda_op *op)
 {
     return op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);
@@ -88,7 +88,7 @@ static bool is_half_already(const ls_cuda_op *op, ls_cuda_form form)
     return !ls_cuda_is_half(op) || form == LS_FORM_HALF;
 }
 
-/* The bf16 copies of forward's factors are in saved memory, because backward uses them again. */
+/* In training the bf16 copy of x is in saved memory, because backward uses it again. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
 {
     const ls_op_desc *d = &op->desc;

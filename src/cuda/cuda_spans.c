@@ -2,20 +2,20 @@
  * kernel or copy on a stream, with its name, begin and end.
  *
  * CUPTI is NVIDIA's library that records kernels and copies. CUPTI has one state for the whole
- * process, and its callbacks have no user argument. There is therefore one collector for all
- * devices; it is the back end's only state outside a device. The collector allocates buffers when
- * the first timeline begins, and gives them to CUPTI. CUPTI returns a full buffer on a thread of
- * its own. The collector converts each record of the buffer to a span of the device whose stream
- * the record names. Then it can use the buffer again.
+ * process, and its callbacks have no user argument. Therefore this file has one *collector* for all
+ * devices; it is the back end's only state outside a device. When the first timeline begins, the
+ * collector allocates buffers. CUPTI asks for a buffer, fills it with records, and returns it on a
+ * thread of its own. The collector converts each record of the buffer to a span of the device whose
+ * stream the record names. Then the buffer is free for CUPTI again.
  *
  * Memory is bounded: LS_CUDA_SPAN_BUFFERS buffers, and LS_CUDA_SPANS spans of each device between
- * two takes. Spans that exceed these limits are counted as lost. A record may name an unknown
- * stream, for example that of a branch of a graph. Its span goes to the first device of the same
- * GPU.
+ * two calls of spans_take. Spans that exceed these limits are counted as lost. A record can name an
+ * unknown stream, for example that of a branch of a graph. The span of such a record goes to a
+ * device of the same GPU, if possible to one whose timeline is being taken.
  *
- * Clock: CUPTI gets the time of the host's timeline from a callback, and converts the GPU's times
- * to this clock. Without the callback CUPTI uses CLOCK_REALTIME. Times of that clock could be
- * converted with an offset, but the offset would be wrong after somebody sets the clock. */
+ * Clock: CUPTI asks a callback of this file for the time of the host's timeline, and converts the
+ * GPU's times to this clock. (Without the callback CUPTI uses CLOCK_REALTIME, which jumps when
+ * somebody sets it.) */
 #include "cuda/cuda_device.h"
 
 #include "base/clock.h"
@@ -75,19 +75,23 @@ void ls_cuda_readable_name(char *out, size_t size, const char *name)
 #include <time.h>
 
 typedef struct name {
-    uint64_t hash; /* hash of the whole name, by which names are distinguished; 0: free entry */
+    uint64_t
+        hash; /* hash of the whole name; names with the same hash count as equal; 0: free entry */
     char text[LS_CUDA_SPAN_NAME];
 } name;
 
 struct ls_cuda_spans {
-    struct ls_cuda_spans *next; /* next in the collector's list */
-    int ordinal, collecting;
-    uint32_t stream[LS_CUDA_SPAN_STREAMS];
-    int streams;
-    uint64_t taken, put, lost;
-    name name[LS_CUDA_SPAN_NAMES];
-    int names;
-    ls_device_span ring[LS_CUDA_SPANS];
+    struct ls_cuda_spans *next;            /* next in the collector's list */
+    int ordinal,                           /* CUDA's number of the GPU */
+        collecting;                        /* non-zero: a timeline of this device is being taken */
+    uint32_t stream[LS_CUDA_SPAN_STREAMS]; /* CUPTI's numbers of the device's streams */
+    int streams;                           /* number of entries of `stream` */
+    uint64_t taken,                        /* number of spans that spans_take has returned */
+        put,                               /* number of spans that were stored in `ring` */
+        lost;                              /* number of spans lost since the last spans_take */
+    name name[LS_CUDA_SPAN_NAMES];         /* hash table of names */
+    int names;                             /* number of entries of `name` in use */
+    ls_device_span ring[LS_CUDA_SPANS];    /* span number i is in entry i % LS_CUDA_SPANS */
 };
 typedef struct ls_cuda_spans spans;
 
@@ -96,13 +100,15 @@ typedef struct ls_cuda_spans spans;
  * run a callback. */
 static struct collector {
     pthread_mutex_t turn, lock;
-    ls_cupti cupti; /* `turn` protects the fields from here on */
-    int loaded, users, enabled;
+    ls_cupti cupti; /* `turn` protects this field and the next ones up to `memory` */
+    int loaded,     /* non-zero: `cupti` is valid */
+        users,      /* number of timelines that are being taken */
+        enabled;    /* number of kinds of records that CUPTI has been told to record */
     const ls_host *host;
     unsigned char *memory;
-    spans *list; /* `lock` protects the fields from here on */
+    spans *list; /* the spans of all devices; `lock` protects this field and the next ones */
     unsigned char *free[LS_CUDA_SPAN_BUFFERS];
-    int frees;
+    int frees; /* number of free buffers */
 } collector = {.turn = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -233,7 +239,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
                                  size_t valid)
 {
     const ls_cupti *cupti =
-        &collector.cupti; /* no thread writes to it while a kind of record is enabled */
+        &collector.cupti; /* read without `turn`: no thread writes to it while CUPTI records */
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)size;
@@ -287,8 +293,8 @@ static int get_buffers(const ls_host *host, ls_error *err)
     return LS_OK;
 }
 
-/* Frees the buffers. If CUPTI has not returned all buffers, CUPTI may still write to them. In this
- * case the memory stays allocated, and the next timeline uses it. */
+/* Frees the buffers. If CUPTI has not returned all buffers, CUPTI can still write to them. Then the
+ * memory stays allocated, and the next timeline uses it. */
 static void put_buffers_away(void)
 {
     pthread_mutex_lock(&collector.lock);
@@ -318,8 +324,8 @@ static int spans_start(const ls_host *host, ls_error *err)
     status = get_buffers(host, err);
     if (status)
         return status;
-    /* The clock must be set first, because CUPTI uses its own clock for records that begin before
-     * the clock is set. */
+    /* The clock's callback is registered first, because CUPTI uses its own clock for records that
+     * begin earlier. */
     status = CHECK(cuptiActivityRegisterTimestampCallback(now_ns), err);
     if (status == LS_OK)
         status = CHECK(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), err);
@@ -410,7 +416,7 @@ void ls_cuda_spans_stream(ls_cuda_device *d, const ls_stream *stream)
     if (!d->spans)
         return;
     pthread_mutex_lock(&collector.turn);
-    /* if CUPTI does not tell the stream's number, the stream's spans still go to a device of this
+    /* an error is ignored: spans of a stream without a known number also go to a device of this
      * GPU */
     if (d->spans->collecting)
         (void)name_stream(d->spans, stream, NULL);
@@ -433,8 +439,8 @@ int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_
     return count;
 }
 
-/* Ends the device's timeline. When the last timeline ends, it collects the records of all devices
- * that CUPTI still has. */
+/* Ends the device's timeline. If it is the last timeline, also makes CUPTI return the records that
+ * it still has, of all devices. */
 void ls_cuda_spans_end(ls_device *device)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

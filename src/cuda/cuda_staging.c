@@ -1,6 +1,7 @@
-/* Copies between host and GPU by way of pinned memory, because CUDA makes the host wait for copies
- * of other memory. Uploads use the slots of a ring. The data of a download stay in pinned memory
- * until its stream is synchronised. */
+/* Copies between host and GPU by way of pinned memory, because CUDA makes the host's thread wait
+ * for copies from and to other host memory. Uploads use equal parts of the pinned memory (slots) in
+ * turn. The data of a download stay in pinned memory until the download's stream is synchronised.
+ */
 #include "cuda/cuda_device.h"
 
 #include <stdint.h>
@@ -127,7 +128,8 @@ static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst,
     return LS_OK;
 }
 
-/* Returns true if this host memory is part of memory from ls_cuda_pinned_alloc. */
+/* Returns true if `bytes` bytes of host memory at `memory` are part of memory from
+ * ls_cuda_pinned_alloc. */
 static bool is_pinned(const ls_cuda_device *d, const void *memory, size_t bytes)
 {
     const uintptr_t at = (uintptr_t)memory;
@@ -161,8 +163,9 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
 
 /* ---- pinned memory of the device's user ------------------------------------------------------ */
 
-/* The GPU writes to this memory directly. A download into it needs no copy by the host. Such a
- * download is complete when the stream has executed it, and can be part of a recording. */
+/* Allocates pinned memory. The GPU writes to this memory directly, so a download into it needs no
+ * copy by the host. Such a download is complete when the stream has executed it, and can be part of
+ * a recording. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

@@ -1,6 +1,8 @@
-/* The ops of a training step that are no layers: the gather, which makes the batch in channels-last
- * order; the losses, which are softmax with cross-entropy and the losses of target vectors; and the
- * ops over whole arenas, which are the optimizers, clipping and running statistics. */
+/* The ops of a training step that are no layers:
+ * - the gather, which copies dataset rows (examples) into a batch in channels-last order
+ * - the losses: softmax with cross-entropy, and the losses of target vectors
+ * - the ops over whole arenas (arrays of all parameters, or of all gradients): optimizers, clipping
+ *   and running statistics */
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 
@@ -153,7 +155,7 @@ int ls_cuda_vector_loss_setup(ls_cuda_op *op, ls_error *err)
     return set_loss(op, vector_forward);
 }
 
-/* ---- steps over arenas ----------------------------------------------------------------------- */
+/* ---- updates of arenas ----------------------------------------------------------------------- */
 
 static int check_arenas(const ls_cuda_op *op, ls_error *err)
 {

@@ -134,7 +134,8 @@ int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
     int status = LS_OK;
-    /* Waiting for any stream would invalidate a recording on the same thread. */
+    /* While a stream is being recorded, this thread must not wait for any stream: CUDA would then
+     * invalidate the recording. */
     for (const ls_stream *s = d->streams; s && status == LS_OK; s = s->next)
         status = ls_cuda_not_recording(d, s, "waiting", err);
     if (status)
@@ -174,8 +175,8 @@ int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
 _Static_assert(LS_K_STEPS == LS_RECORD_STEPS,
                "one launch copies the arguments of all steps of its recording");
 
-/* Returns the arguments as kernels read them. The padding of the struct is zeroed, because
- * send_args compares arguments byte by byte. */
+/* Returns the arguments as kernels read them. Zeroes the padding of the struct, because send_args
+ * compares arguments byte by byte. */
 static ls_k_args kernel_args(const ls_step_args *args)
 {
     ls_k_args now;
@@ -239,7 +240,7 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
 }
 
 /* Begins a recording. The capture mode restricts only the calling thread: until the recording ends,
- * this thread may enqueue work but not wait. */
+ * this thread may enqueue work but must not wait. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

@@ -47,9 +47,9 @@ int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err)
     return ls_fail(err, LS_EUNSUPPORTED, "CUPTI does not load: %s", why);
 }
 
-/* Loads the library by its name. If the loader does not find it, loads it from the folder in which
- * it was at build time. The name includes the toolkit's major version, because other major versions
- * have other record types. */
+/* Loads the library by its name. If that fails, loads it from the folder in which it was at build
+ * time. The name includes the major version of the CUDA toolkit, because other major versions have
+ * other record types. */
 int ls_cupti_load(ls_cupti *out, ls_error *err)
 {
     char path[PATH_BYTES];

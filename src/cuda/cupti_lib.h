@@ -1,6 +1,6 @@
-/* CUPTI, NVIDIA's library that times the work of a GPU. CUPTI is loaded when a timeline is
- * requested, and is never linked, so that the plugin runs where CUPTI is not installed. Tests link
- * a test double of CUPTI instead (tests/doubles/cupti.c). */
+/* CUPTI, NVIDIA's library that times the work of a GPU. The plugin loads CUPTI when a timeline is
+ * requested and is not linked with it. Therefore the plugin also runs where CUPTI is not installed.
+ * Tests link a test double of CUPTI instead (tests/doubles/cupti.c). */
 #ifndef CUDA_CUPTI_LIB_H
 #define CUDA_CUPTI_LIB_H
 

@@ -1,6 +1,6 @@
-/* The CUDA back end for tests. It is either the back end linked with doubles of CUDA and of
- * NVIDIA's libraries (cuda_doubled.c), or the plugin itself on a machine with a GPU
- * (cuda_plugged.c). */
+/* The CUDA back end for tests. It is either the back end linked with *doubles*, which simulate CUDA
+ * and NVIDIA's libraries on the CPU (tests/doubles, cuda_doubled.c), or the plugin itself on a
+ * machine with a GPU (cuda_plugged.c). */
 #ifndef TESTS_CUDA_OPS_CUDA_BACKEND_H
 #define TESTS_CUDA_OPS_CUDA_BACKEND_H
 
@@ -15,9 +15,10 @@
 
 #include <cmocka.h>
 
-/* Begins the doubles with two GPUs. `mode` says how their streams run; under the thread sanitizer
- * they run as threads. If the doubles have begun already, they are ended first, and must report no
- * violation. With the plugin itself the function does nothing. */
+/* Begins the doubles with two simulated GPUs. `mode` says how streams run; under the thread
+ * sanitizer each stream runs as a thread, whatever `mode` is. If the doubles have begun already,
+ * the function ends them first; they must then report no violation of CUDA's rules. With the plugin
+ * itself the function does nothing. */
 void test_cuda_begin(dbl_mode mode);
 
 /* Returns the back end. If it uses doubles that have not begun yet, begins them in lazy mode. */

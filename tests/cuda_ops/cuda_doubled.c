@@ -1,5 +1,5 @@
-/* The back end over the doubles. The doubles end with the program. If they have detected a
- * violation until then, a leak for example, the program fails. */
+/* The CUDA back end over the doubles (cuda_backend.h). The doubles end with the program. If they
+ * have detected a violation by then, for example a leak, the program fails. */
 #include "cuda_ops/cuda_backend.h"
 
 #include <stdio.h>
@@ -22,10 +22,10 @@ void test_cuda_begin(dbl_mode mode)
         assert_string_equal(dbl_end(), "");
     begun = 1;
 #ifdef __SANITIZE_THREAD__
-    mode = DBL_THREADS; /* otherwise the thread sanitizer would see only one thread */
+    mode = DBL_THREADS; /* in the other modes there is only one thread to check */
 #endif
-    /* The kernels' twins in plain C are slow under sanitizers, and a wait for them must not count
-     * as a hang. */
+    /* The kernels' twins, plain-C functions that replace the kernels, are slow under sanitizers. A
+     * wait for them must not count as a hang. */
     dbl_begin(&(dbl_options){
         .mode = mode, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
 }

@@ -12,8 +12,8 @@
 
 /* ---- recipes -------------------------------------------------------------------------------- */
 
-/* Plans a stall of zero seconds in each of the first steps, which forces the steps to be taken in
- * parts. */
+/* Plans a stall of zero seconds in each of the first LS_INJECTIONS_MAX steps. The stall forces
+ * these steps to be taken in parts. */
 static void plan_something(fixture *f)
 {
     static char text[LS_INJECTIONS_MAX][64];
@@ -44,7 +44,8 @@ void scenario_begin(fixture *f, int parts)
         plan_something(f);
 }
 
-/* Halves the images, because the plain-C twins of convolutions are slow under sanitizers. */
+/* Halves the images, because convolutions of the doubles, which are plain C, are slow under
+ * sanitizers. */
 #define HALVED "{\"type\": \"avg_pool\", \"kernel\": 2},"
 
 void scenario_convolution(fixture *f)
@@ -75,7 +76,7 @@ void scenario_deep(fixture *f)
 
 enum { SIDE = 4, SOURCE_ROWS = 52 };
 
-/* Fills dark rows; two of 26 rows are bright. */
+/* Fills the rows with dark images; two of 26 rows are bright. */
 static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                      void *targets, ls_error *err)
 {
@@ -113,8 +114,8 @@ void scenario_bright_rows(fixture *f, int streamed)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Returns a copy of an arena. The host can read it, because the device memory of the doubles is
- * host memory. */
+/* Returns a copy of an arena. The host can read the arena, because the device memory of the doubles
+ * is host memory. */
 static float *copy_of(const float *arena, size_t floats)
 {
     float *copy = malloc(floats * sizeof *copy);

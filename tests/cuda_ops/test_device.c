@@ -1,5 +1,5 @@
 /* Tests the CUDA device over the simulated runtime (tests/doubles): memory, streams, invalid data,
- * missing libraries and devices, and every call failing, one after another. */
+ * missing libraries and devices. Also makes each call of the runtime fail in turn. */
 #include "cuda/cuda_device.h"
 #include "doubles/control.h"
 #include "runner.h"
@@ -107,7 +107,8 @@ static void a_device_that_is_not_there_is_refused(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* Uploads more data than the ring of slots holds, from memory that is overwritten at once. */
+/* Uploads more data than the pinned slots hold (cuda_staging.c), from memory that the test
+ * overwrites as soon as the call returns. */
 static void uploads_leave_the_callers_memory_free(void **state)
 {
     enum { PIECES = 50, PIECE = 100003 };
@@ -157,7 +158,7 @@ static void memory_is_zeroed_for_every_stream(void **state)
     end();
 }
 
-/* Without the wait the sum would be computed before its operands exist. */
+/* A stream computes a sum whose operands another stream uploads. It must wait for the upload. */
 static void a_stream_waits_for_anothers_event(void **state)
 {
     const float one[16] = {1, 2, 3};
@@ -298,7 +299,7 @@ static void every_failing_call_ends_in_an_error(void **state)
         failed += live() != LS_OK;
         end(); /* no complaint, no leak */
     }
-    /* Only calls that fail while a device is closed cannot be reported. */
+    /* All failures are reported, except those of calls that are made while a device is closed. */
     assert_true(failed > calls / 2);
 }
 
@@ -318,7 +319,8 @@ static void a_lost_device_ends_in_an_error(void **state)
     assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }
 
-/* The first wait or query reports the loss, and closing the device does not wait. */
+/* After a device is lost, the first wait or query reports this, and closing the device does not
+ * wait. */
 static void a_lost_device_is_not_waited_for(void **state)
 {
     (void)state;
@@ -342,7 +344,7 @@ static void a_lost_device_is_not_waited_for(void **state)
     }
 }
 
-/* Each input is small enough, but the output is not: kernels count values with 31 bits. */
+/* Each input is small enough, but the output has more values than kernels can count (2³¹ − 1). */
 static void a_concat_of_too_many_values_is_refused(void **state)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CONCAT};

@@ -1,6 +1,6 @@
-/* Tests the number of nodes in the CUDA graph of a training step, for the shipped examples. The
- * number matters, because even the smallest node takes about a microsecond of the GPU's time. Also
- * tests in which cases several steps are one graph. */
+/* Tests the number of nodes (kernels and copies) in the CUDA graph of a training step, for the
+ * shipped examples. The number matters, because even the smallest node takes about a microsecond of
+ * the GPU's time. Also tests in which cases several steps are one graph (*unrolled*). */
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/control.h"
 #include "nn/nn_fixture.h"
@@ -117,7 +117,7 @@ static void a_step_of_resnet18_has_few_nodes(void **state)
     assert_true(nodes_of_a_step(EXAMPLES "/resnet18.json", LS_PRECISION_BF16, 1) <= RESNET_NODES);
 }
 
-/* Whether steps are unrolled must not depend on the size of the library's workspace. */
+/* Whether steps are unrolled must not depend on how much working memory cuDNN asks for. */
 static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
 {
     world w;
@@ -129,7 +129,7 @@ static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
     dbl_ask_workspace(0);
 }
 
-/* ---- for bench/gpu/paper.py ----------------------------------------------------------------- */
+/* ---- lists of kernels for bench/gpu/paper.py ------------------------------------------------- */
 
 static void print_cost(const dbl_cost *cost)
 {

@@ -1,9 +1,10 @@
 /* Tests that cuDNN has a plan for every convolution of the shipped examples, in every precision,
- * for full minibatches and for the smaller last one. The real cuDNN plans for a GPU that is only
- * described and need not exist. The ops are the back end's own, over the simulated CUDA runtime.
- * The linker wraps the functions `ls_math_…`, so that the requests of an op arrive in this file.
- * For a described GPU, cuDNN does not consider engines that it compiles at run time, so a plan that
- * it finds here is found on the GPU too. */
+ * for full minibatches and for the smaller last minibatch. A *plan* is an engine, an implementation
+ * of a convolution in cuDNN, that is ready to run. The real cuDNN makes plans for a GPU that is
+ * only described and need not exist. The ops are the back end's own, over the simulated CUDA
+ * runtime. The linker wraps the functions `ls_math_…`, so that the requests of an op arrive in this
+ * file. For a described GPU, cuDNN does not consider engines that it compiles at run time.
+ * Therefore cuDNN finds each plan of this test on the GPU too. */
 #include "config/config.h"
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
@@ -31,7 +32,7 @@ typedef struct asked {
 static asked all[MOST];
 static int shapes;
 
-/* The plan that an op gets here. It cannot run. */
+/* The plan that an op gets in this test. It cannot run. */
 typedef struct stub {
     ls_math_plan plan; /* first */
 } stub;
@@ -121,7 +122,8 @@ static int shards_of(const ls_json *doc, const recipe *r)
     return ls_shards_of((int)r->batch, r->model);
 }
 
-/* Adds the sizes of the shards of training and of evaluation, for `parts` shards. */
+/* Adds the sizes, in rows (examples), that shards have in training and in evaluation, if a
+ * minibatch is divided into `parts` shards. */
 static void add_sizes(recipe *r, uint32_t parts)
 {
     const uint32_t batch[LS_SUBSETS] = {r->batch, ls_evaluation_batch(r->batch, parts)};
@@ -130,8 +132,8 @@ static void add_sizes(recipe *r, uint32_t parts)
         r->sizes = ls_add_shard_sizes(r->size, r->sizes, set_rows[s], batch[s], parts);
 }
 
-/* Reads a config. The sizes are those of the config as shipped, and with "shards": "devices" on one
- * GPU and on two GPUs. */
+/* Reads a config. The sizes are those of shards of the config as shipped, and of the config with
+ * "shards": "devices" on one GPU and on two GPUs. */
 static void open_recipe(recipe *r, const char *file)
 {
     const ls_shape image = {1, 28, 28};
@@ -144,7 +146,7 @@ static void open_recipe(recipe *r, const char *file)
     r->batch = (uint32_t)number_of(doc, "batch_size");
     const int shards = shards_of(doc, r);
     ls_json_destroy(doc);
-    /* the largest number of shards by default, with the smallest shards */
+    /* 8 is the largest number of shards that is a default; its shards are the smallest */
     assert_int_equal(shards, 8);
     add_sizes(r, (uint32_t)shards);
     add_sizes(r, 1);

@@ -1,6 +1,7 @@
 /* Tests convolutions and dense layers over the simulated CUDA runtime: convolutions with pooling in
- * every precision, and all others in bf16. Parameters, inputs and results must remain fp32, and the
- * results must be as close to a computation in double as the 8 bits of a bf16 mantissa allow. */
+ * every precision, all other cases in bf16. Parameters, inputs and results must remain fp32, and
+ * the results must be as close to a computation in double as the 8 bits of a bf16 mantissa allow.
+ */
 #include "cuda_ops/cuda_backend.h"
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"
@@ -34,8 +35,8 @@ static int differs(const op_result *a, const op_result *b)
     return most > 1e-12;
 }
 
-/* Checks that results are near the reference. In at least `least` cases they must differ from it,
- * which shows that numbers were rounded. */
+/* Checks that results are near those of the reference back end. In at least `least` cases they must
+ * differ from the reference, which shows that numbers were rounded to bf16. */
 static void expect_rounded(op_make *make, uint64_t seed, double near, int least)
 {
     ls_device *device = test_cuda_open(LS_PRECISION_BF16);
@@ -81,7 +82,8 @@ static void networks_hand_on_bf16(void **state)
     expect_rounded(op_make_network, 8500, DEEP_NEAR, 1);
 }
 
-/* An earlier step must have no effect, and a second block must be added to the first. */
+/* An earlier step must have no effect on a step. The gradients of a second block of rows must be
+ * added to those of the first. */
 static void bf16_accumulates(void **state)
 {
     ls_device *device = test_cuda_open(LS_PRECISION_BF16);
@@ -119,8 +121,8 @@ static int makes_quads(op_chain *chain, uint64_t seed)
            (conv->x.w + 2 * k->pw - k->kw) / k->sw + 1 >= 4;
 }
 
-/* No such case may be declined. (If a fused form is declined, a replica uses three kernels
- * instead.) */
+/* No convolution with pooling by quads may be declined. (If a back end declines a fused form, a
+ * replica uses three kernels instead.) */
 static void convolutions_take_pooling_along(void **state)
 {
     (void)state;
@@ -135,7 +137,7 @@ static void convolutions_take_pooling_along(void **state)
             op_result *got = op_once(device, &chain, in), *want = op_reference(&chain, in);
             if (!got)
                 fail_msg("declined: %s", op_chain_text(&chain));
-            /* in bf16, rounding may make another pixel the largest */
+            /* in bf16, rounding can make another pixel the largest */
             if (!form || !chain.op[0].pool.max)
                 op_expect_near(form ? "cuda bf16" : "cuda", &chain, got, want,
                                form ? DEEP_NEAR : 1e-5);
@@ -149,8 +151,8 @@ static void convolutions_take_pooling_along(void **state)
     }
 }
 
-/* With one channel both orders are the same, and the tensor is fp32. So pooling is not fused with a
- * bf16 convolution there. */
+/* If a tensor has one channel, row-major and channels last are the same order, and the tensor is
+ * fp32. Therefore pooling is not fused with a bf16 convolution of one output channel. */
 static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Tests recordings: steps that are captured as a CUDA graph and replayed. A replay must be
- * bit-identical to the ops enqueued one by one, with other rows, another epoch and another step
- * number each time. The simulated CUDA runtime enforces CUDA's rules of capture. */
+/* Tests recordings: steps that are captured as a CUDA graph and replayed. Each replay has other
+ * rows, another epoch and another step number, and must be bit-identical to the ops enqueued one by
+ * one. The simulated CUDA runtime enforces CUDA's rules of capture. */
 #include "cuda_ops/cuda_backend.h"
 #include "runner.h"
 
@@ -145,7 +145,7 @@ static void a_recording_gives_the_same_bits(void **state)
     }
     close_line(&l);
     open_line(&l);
-    prepare(&l, ROUNDS); /* the recording must not keep these numbers */
+    prepare(&l, ROUNDS); /* replays must not use these arguments, but those of their own step */
     must(l.device->ops->record_begin(l.device, NULL, &err), &err);
     enqueue(&l);
     must(l.device->ops->record_end(&recording, l.device, NULL, &err), &err);

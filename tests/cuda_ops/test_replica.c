@@ -71,7 +71,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
          &err);
 }
 
-/* Makes a step of one shard, whose gradient is the total. */
+/* Makes a step of one shard. The total gradient of the step is the gradient of this shard. */
 static void step_side(side *s, int number, uint32_t rows)
 {
     ls_error err = {0};
@@ -145,7 +145,8 @@ static void open_with(side *s, ls_device *device, const recipe *r, int no_record
     open_side(s, device, r->model, &r->optimizer, r->data, r->crop, no_recording);
 }
 
-/* Returns ‖Δ‖/‖reference‖ of the weights. */
+/* Returns ‖Δ‖/‖reference‖, where Δ is the difference between the weights of `a` and of
+ * `reference`. */
 static double distance(const ls_model *model, const side *a, const side *reference)
 {
     double error = 0, norm = 0;
@@ -250,8 +251,8 @@ static void sgd_residual(recipe *r)
                 "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9}", 2);
 }
 
-/* Returns ‖Δ‖/‖gradient of float64‖ for the gradient of one shard of 16 rows, without running
- * statistics. */
+/* Returns ‖Δ‖/‖g‖ for the gradient of one shard of 16 rows, without running statistics. g is the
+ * gradient computed in double, and Δ is the difference from g. */
 static double gradient_error(const recipe *r, ls_precision precision)
 {
     const size_t floats = r->model->floats;
@@ -283,8 +284,8 @@ static double gradient_error(const recipe *r, ls_precision precision)
     return sqrt(error / norm);
 }
 
-/* The errors have the size that plugin.h gives for each ls_precision, and each precision differs
- * from the others. */
+/* The error of each precision has the size that plugin.h gives for this ls_precision, and differs
+ * from the errors of the other precisions. */
 static void gradients_err_as_their_precision_says(void **state)
 {
     static const struct {
@@ -342,7 +343,7 @@ typedef struct listener {
     float *seen;
 } listener;
 
-/* Waits for the enqueued work. After that the reported floats must be complete. */
+/* Waits for the enqueued work. Then the first `floats` floats of the gradient must be complete. */
 static int listen(void *user, size_t floats, ls_error *err)
 {
     listener *l = user;
@@ -441,8 +442,8 @@ static const float *await_whole(side *s, int number)
     return ls_replica_arrived_tail(s->replica, number % LS_RESULT_SLOTS, 0);
 }
 
-/* Runs the same steps as step_side, but enqueues each step before it reads the result of the step
- * before. */
+/* Runs the same steps as step_side, but enqueues each step before it reads the result of the
+ * previous step. */
 static void run_whole(side *s)
 {
     ls_error err = {0};
@@ -487,9 +488,9 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     close_recipe(&r);
 }
 
-/* The gradient of the bias of a convolution is not computed if only batch norm reads the output. It
- * must then be 0 wherever an op reads it, in parts and in whole steps; otherwise momentum would
- * change the bias. */
+/* The gradient of a convolution's bias is not computed if only batch norm reads the output. The
+ * memory of this gradient must then be 0 whenever an op reads it, in parts and in whole steps, so
+ * that momentum does not change the bias. */
 static void a_bias_before_batch_norm_stays_what_it_was(void **state)
 {
     static const char json[] =
@@ -525,7 +526,7 @@ static void fetch(void *to, const side *s, const void *from, size_t bytes)
     must(s->device->ops->sync(s->device, NULL, &err), &err);
 }
 
-/* Checks that the shadows of the parameters are up to date. */
+/* Checks that the shadows, the bf16 copies of the parameters, are up to date. */
 static void expect_shadows(const side *s)
 {
     const ls_replica *r = s->replica;
@@ -542,8 +543,8 @@ static void expect_shadows(const side *s)
     free(shadow);
 }
 
-/* Shadows follow the weights when these are imported, and when they are updated in parts or in
- * whole steps. Gradients that stay in bf16 must equal the rounded gradients. In fp32 there are no
+/* Shadows must be up to date after an import of weights, and after an update in parts or in a whole
+ * step. Gradients that stay in bf16 must equal the gradients rounded to bf16. In fp32 there are no
  * shadows. */
 static void shadows_follow_their_weights(void **state)
 {
@@ -569,8 +570,8 @@ static void shadows_follow_their_weights(void **state)
     close_recipe(&r);
 }
 
-/* For such numbers of rows no backward pass is created, so no engine is timed for it. Evaluation
- * gives the same results as with a backward pass. */
+/* For a number of rows that is only evaluated, the replica creates no backward pass, and cuDNN's
+ * engines are not timed for one. Evaluation gives the same results as with a backward pass. */
 static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
 {
     const uint32_t row[7] = {3, 1, 4, 15, 9, 2, 6};
@@ -654,9 +655,9 @@ static double evaluated(const recipe *r, ls_precision precision, int trained)
     return loss;
 }
 
-/* Rounding to bf16 must not depend on whether a plan has a backward pass. So a frozen batch norm
- * beside a branch that learns is fused with the addition in no plan; a batch norm that learns is
- * fused in every plan. */
+/* Rounding to bf16 must not depend on whether a plan has a backward pass. Therefore a frozen batch
+ * norm beside a branch that learns is never fused with the addition, and a batch norm that learns
+ * always is. */
 static void evaluation_has_the_same_bits_in_every_plan(void **state)
 {
     static const char branch[] =
@@ -683,8 +684,8 @@ static void evaluation_has_the_same_bits_in_every_plan(void **state)
         }
 }
 
-/* A weight is NaN. The step, and the next step, which is enqueued meanwhile, must change
- * nothing. */
+/* A weight is NaN, so the loss of a step is NaN. This step must change nothing, and neither must
+ * the next step, which is enqueued before the loss is known. */
 static void a_whole_step_that_is_held_holds_up_the_next(void **state)
 {
     recipe r;
@@ -739,8 +740,8 @@ static void what_cannot_be_recorded_runs_op_by_op(void **state)
     close_recipe(&r);
 }
 
-/* The second recording of a program (the list of a plan's recordings) is refused. The existing
- * recordings are destroyed, and steps are made without recordings. */
+/* The second recording of a program (the list of a plan's recordings) is refused. Then the replica
+ * destroys the existing recordings, and makes steps without recordings. */
 static void a_program_is_recorded_whole_or_not_at_all(void **state)
 {
     side s;
@@ -772,8 +773,8 @@ static void a_program_is_recorded_whole_or_not_at_all(void **state)
     close_recipe(&r);
 }
 
-/* Each call of the runtime during creation fails in turn. Creation must fail, or the replica must
- * make its steps op by op. The doubles report memory that stays allocated. */
+/* Each call of the CUDA runtime during creation fails in turn. Creation must fail, or the replica
+ * must make its steps op by op. The doubles report memory that stays allocated. */
 static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",

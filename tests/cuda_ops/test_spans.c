@@ -1,5 +1,7 @@
-/* Tests the GPU's activity in a timeline. The records of a simulated CUPTI must become a limited
- * number of spans of the right device; without CUPTI, nothing else may change. */
+/* Tests the GPU's activity in a timeline. CUPTI is NVIDIA's library that records kernels and
+ * copies; a *span* is one kernel or copy with its begin and end. The records of a simulated CUPTI
+ * must become a limited number of spans of the right device. Without CUPTI there is no timeline,
+ * and nothing else changes. */
 #include "cuda/cuda_device.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/cupti.h"
@@ -145,8 +147,8 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
     close_fixture(&s);
 }
 
-/* Both devices use GPU 0. A stream that is created later is known too. Beginning the same device
- * twice is refused. */
+/* Two devices use GPU 0, and each gets the spans of its own streams, also of a stream that is
+ * created after the timeline began. A second spans_begin of the same device is refused. */
 static void devices_on_one_gpu_keep_theirs_apart(void **state)
 {
     uint64_t lost;
@@ -236,7 +238,8 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
     }
 }
 
-/* The records that CUPTI still has are lost because of the failure. The next timeline can begin. */
+/* If a call of CUPTI fails while a timeline ends, the records that CUPTI still has are lost. The
+ * next timeline can begin. */
 static void an_end_that_fails_does_no_harm(void **state)
 {
     static const char *const functions[] = {"cuptiActivityDisable", "cuptiActivityFlushAll"};

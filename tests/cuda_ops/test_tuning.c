@@ -1,6 +1,7 @@
-/* Tests how the cuDNN engine of a convolution is chosen, and how the choice is stored. The real
- * cuDNN plans for a GPU that is only described. The engines are not run: the test sets how long
- * each engine takes, and whether its results are repeatable. */
+/* Tests how the cuDNN engine (implementation) of a convolution is chosen, and how the *choice* is
+ * stored on disk and sent to other machines (src/cuda/math/cache.c). The real cuDNN makes plans for
+ * a GPU that is only described. The engines are not run: the test decides how long each engine
+ * takes, and whether its results are repeatable. */
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"
@@ -198,8 +199,8 @@ static void an_engine_is_timed_in_a_few_variants_on_random_data(void **state)
     assert_true(seen.plans > engines && seen.plans <= LS_ENGINES);
 }
 
-/* The results of the fastest engine vary, although cuDNN does not say so. The next engine is
- * chosen. */
+/* The results of the fastest engine vary, although cuDNN calls it deterministic. The next fastest
+ * engine is chosen. */
 static void the_fastest_that_repeats_its_bits_is_chosen_and_logged(void **state)
 {
     char name[96];
@@ -266,7 +267,7 @@ static void a_damaged_choice_is_replaced(void **state)
     expect_replaced("an empty file");
 }
 
-/* The file is complete, but cuDNN no longer accepts its content. */
+/* The file of a choice is complete, but cuDNN no longer accepts its content. */
 static void a_choice_that_no_longer_loads_is_replaced(void **state)
 {
     static const char useless[] = "engine 6\n{\"cudnnVersion\":80900}";
@@ -320,7 +321,8 @@ int __wrap_unlink(const char *path)
     return __real_unlink(path);
 }
 
-/* Both workers must use the same choice, no matter which of them comes first. */
+/* Two workers read a damaged choice and replace it. Both must then use the same choice, whichever
+ * of them comes first. */
 static void workers_that_meet_a_damaged_choice_choose_alike(void **state)
 {
     const ls_math one = {.desc = {.device = "cuda(0)", .cache_dir = folder}};
@@ -345,7 +347,7 @@ static void workers_that_meet_a_damaged_choice_choose_alike(void **state)
 
 /* ---- two machines --------------------------------------------------------------------------- */
 
-/* The machine's own cache has another engine, which stays there. */
+/* This machine has stored another choice on disk, which stays there. */
 static void another_machine_s_choice_is_taken_and_nothing_timed(void **state)
 {
     static char copy[sizeof choices];

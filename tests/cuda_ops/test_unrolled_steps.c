@@ -32,8 +32,8 @@ static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
     }
 }
 
-/* A smaller minibatch, or work that is due after a step, comes between launches. The steps before
- * it that do not fill a launch are made one by one. */
+/* A smaller minibatch, or periodic work that is due after a step, comes between launches. If the
+ * steps before it do not fill a launch, they are made one by one. */
 static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
 {
     static const struct {
@@ -63,8 +63,8 @@ static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
     }
 }
 
-/* The launches of one epoch and of the next follow one another. Runs with single whole steps have
- * no launches of several steps. */
+/* Compares a run of three epochs whose launches have several steps with a run of single whole
+ * steps. */
 static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
 {
     scenario unrolled, single;
@@ -142,8 +142,8 @@ static void bright_rows(fixture *f)
     scenario_bright_rows(f, 0);
 }
 
-/* The skipped step may be anywhere in a launch; there may be one in both launches, or two in one
- * launch. */
+/* A skipped step can be anywhere in a launch. There can be a skipped step in each of the two
+ * launches, or two in one launch. */
 static void steps_behind_a_skipped_one_are_applied_once(void **state)
 {
     int first = 0, last = 0, twice = 0, both = 0;
@@ -212,8 +212,8 @@ static void use_sixteen(fixture *f)
     fixture_set(f, "epochs=1");
 }
 
-/* Each call that a launch makes fails in turn: the run ends with an error, or it continues with the
- * bits of a run without failures; both within a time limit. */
+/* Each call that a launch makes fails in turn. The run must end with an error, or continue with the
+ * bits of a run without failures, in either case within a time limit. */
 static void a_call_that_fails_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",

@@ -1,7 +1,7 @@
 /* Tests *whole steps*, over the simulated CUDA runtime: training runs in which a step is one CUDA
- * graph, and the next step is enqueued before the result of this step is known. They are compared
- * with runs whose steps are enqueued in parts. The test forces these by a planned fault in every
- * step, a stall of zero seconds. */
+ * graph, and the next step is enqueued before the result of this step is known. These runs are
+ * compared with runs whose steps are enqueued in parts, op by op. A planned fault in every step, a
+ * stall of zero seconds, forces steps in parts. */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/scenarios.h"
 #include "doubles/control.h"
@@ -37,8 +37,8 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     }
 }
 
-/* The first step whose loss is not finite ends the run. This step changes nothing, and neither does
- * the next step, which was already enqueued. */
+/* The first step whose loss is not finite ends the run. This step changes nothing. The next step,
+ * which was already enqueued, changes nothing either. */
 static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
 {
     static const char *const optimizers[] = {
@@ -93,7 +93,8 @@ static void streamed_bright_rows(fixture *f)
     scenario_bright_rows(f, 1);
 }
 
-/* Steps that were enqueued after a skipped step are applied nevertheless, and only once. */
+/* A step that was enqueued after a step which is then skipped is applied nevertheless, and only
+ * once. */
 static void a_step_behind_a_skipped_one_is_applied_once(void **state)
 {
     (void)state;
@@ -224,7 +225,7 @@ static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **st
     run_two_workers(&late, "allreduce=ordered", NULL);
     run_two_workers(&early, "allreduce=nccl", NULL);
     run_two_workers(&alone, "allreduce=nccl", fault);
-    assert_true(early.launches > late.launches); /* each piece is a launch */
+    assert_true(early.launches > late.launches); /* each piece of the gradient is a launch */
     scenario_expect_same(&late, &early);
     scenario_expect_same(&late, &alone);
     scenario_free(&late);
@@ -240,8 +241,9 @@ static void use_eight(fixture *f)
     scenario_deep(f);
 }
 
-/* Each call that a step makes fails in turn: the run ends with an error or continues, within a time
- * limit and without leaks. A run that continues has the bits of a run without failures. */
+/* Each call that a step makes fails in turn. The run must end with an error or continue, within a
+ * time limit and without leaks. A run that continues must have the bits of a run without failures.
+ */
 static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch",
@@ -255,7 +257,8 @@ static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
     scenario_fail_in_turn(use_eight, calls, 12);
 }
 
-/* A call fails while the run is opened. Then opening fails, or steps are taken in another way. */
+/* A call fails while the run is opened. Then opening fails, or the run takes its steps in
+ * another way and ends with the same weights. */
 static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",

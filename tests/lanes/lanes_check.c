@@ -82,8 +82,8 @@ static ls_op *reference_op(ls_device *device, const ls_op_desc *desc)
     return op;
 }
 
-/* Creates the ops of the reference back end for `desc`. Returns the op itself. *pool becomes the
- * pool that is fused into `desc`, or NULL. */
+/* Creates the ops of the reference back end for `desc`. Returns the op without its fused pool.
+ * Stores an op for the fused pool in *pool, or NULL if there is no pool. */
 static ls_op *reference_ops(ls_device *device, const ls_op_desc *desc, ls_op **pool)
 {
     ls_op_desc d = *desc;
@@ -186,7 +186,7 @@ lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed)
     d->y_n = desc->kind == LS_OP_SOFTMAX_XENT ? 0 : (size_t)y->rows * row_of(y);
     d->x = draws(seed, 1, d->x_n, desc->kind == LS_OP_SOFTMAX_XENT ? 20.0f : 1.0f);
     for (size_t i = 0; desc->kind == LS_OP_POOL && i < d->x_n; i++)
-        d->x[i] = rintf(4 * d->x[i]); /* many equal values, of which the first maximum must count */
+        d->x[i] = rintf(4 * d->x[i]); /* many equal values; of equal maxima the first counts */
     d->x2 = draws(seed, 9, d->x_n, 1);
     d->dy = draws(seed, 2, d->y_n, 1);
     for (int i = 0; i < op->params; i++) {
@@ -374,7 +374,7 @@ lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, c
     }
     run_blocks(whole, rest, desc, in, out, param, grad, again);
     for (int i = 0; desc->training && i < whole->params; i++) {
-        /* padding of gradients must be zero, so that both sums are equal */
+        /* padding of gradients must be zero: the sum without padding equals the sum with padding */
         double inside = 0, all = 0;
         must(desc, whole->impl->export_param(whole, i, out->grad[i], grad[i], &err), &err);
         for (size_t k = 0; k < in->param_n[i]; k++)

@@ -1,8 +1,14 @@
-/* Tests the ops of the CPU back end, which compute 16 images side by side (lanes), with the kernels
- * of every instruction set that this CPU has, on random shapes. The results must have the same bits
- * with every instruction set, in blocks, with a team of threads and in inference. tests/ops shows
- * that the results of the best instruction set are right. For shapes that tests/ops does not have,
- * such as wide ones and edge cases, this test compares the results with the reference back end. */
+/* Tests the ops of the CPU back end, which compute 16 images side by side (lanes), on random
+ * shapes, with the kernels (functions of src/cpu/kernels) of every instruction set that this CPU
+ * has. The results must have the same bits
+ * - with every instruction set
+ * - if the rows (examples) are processed in several blocks
+ * - with a team of threads
+ * - in inference
+ * tests/ops shows that the results of the best instruction set are right. For shapes that tests/ops
+ * does not have, such as wide ones and edge cases, this test compares the results with the
+ * reference back end. In the names of this file, as in the public headers, `kernel` is the filter
+ * of a convolution. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_conv.h"
@@ -59,7 +65,8 @@ static void fuse_pool(dice *d, ls_op_desc *desc)
     desc->pool = (ls_pool2d){.kh = h, .kw = w, .sh = h, .sw = w};
 }
 
-/* Odd sizes, strides and paddings; every fifth case has many channels, every seventh is 1 × 1. */
+/* Draws a convolution with odd sizes, strides and paddings. Every fifth case has many channels,
+ * every seventh has a 1 × 1 filter. */
 static ls_op_desc random_conv(dice *d, int number)
 {
     int many = number % 5 == 0, side = many ? 9 : 17;
@@ -85,7 +92,7 @@ static ls_op_desc random_conv(dice *d, int number)
     return desc;
 }
 
-/* Shapes for Winograd's algorithm: odd sizes, and channels that are no multiple of anything. */
+/* Draws shapes for Winograd's algorithm, with odd sizes and any number of channels. */
 static ls_op_desc random_winograd(dice *d, int number)
 {
     int side = number % 3 ? 5 : 1, kernel = number % 2 ? 3 : 5;
@@ -107,7 +114,8 @@ static ls_op_desc random_winograd(dice *d, int number)
     return desc;
 }
 
-/* More channels than are added up at a time (LS_LANES_DEPTH); many weights, few pixels. */
+/* Draws shapes with more channels than are added up at a time (LS_LANES_DEPTH), with many weights
+ * and few pixels. */
 static ls_op_desc random_wide(dice *d, int number)
 {
     int kernel = number % 2 ? 1 : roll(d, 2, 3), side = roll(d, kernel, 6);
@@ -126,7 +134,8 @@ static ls_op_desc random_wide(dice *d, int number)
     return desc;
 }
 
-/* Many weights and few tiles, for which Winograd's gradient of the weights is computed in parts. */
+/* Draws shapes with many weights and few tiles, for which Winograd's algorithm computes the
+ * gradient of the weights in parts. */
 static ls_op_desc random_many(dice *d, int number)
 {
     int side = roll(d, 2, 4);
@@ -137,8 +146,8 @@ static ls_op_desc random_many(dice *d, int number)
     return desc;
 }
 
-/* Shapes whose gradient of weights is a product of panels. The planes are divided into several
- * panels, and the last panel of outputs is not full. */
+/* Draws shapes whose gradient of the weights is a product of panels (src/cpu/lanes_conv.h). An
+ * image is divided into several panels, and the last panel of outputs is not full. */
 static ls_op_desc random_plane(dice *d, int number)
 {
     int kernel = number % 2 ? 1 : 3;
@@ -155,7 +164,7 @@ static ls_op_desc random_plane(dice *d, int number)
     return desc;
 }
 
-/* Dilated kernels. */
+/* Draws a convolution with a dilated filter. */
 static ls_op_desc random_dilated(dice *d, int number)
 {
     ls_op_desc desc = random_conv(d, number);
@@ -167,7 +176,7 @@ static ls_op_desc random_dilated(dice *d, int number)
     return desc;
 }
 
-/* Channels in groups; in every second case each channel is a group. */
+/* Draws a convolution with groups of channels. In every second case each channel is a group. */
 static ls_op_desc random_groups(dice *d, int number)
 {
     ls_op_desc desc = (number % 3 ? random_conv : random_dilated)(d, number + 1);
@@ -214,7 +223,7 @@ static ls_op_desc random_relu(dice *d, int number)
     return start(d, LS_OP_RELU, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
 }
 
-/* Sizes from one row of one pixel on. */
+/* Draws a batch norm. The smallest size is one row (example) of one pixel. */
 static ls_op_desc random_norm(dice *d, int number)
 {
     const int side = number % 4 ? roll(d, 1, 9) : 1;
@@ -242,7 +251,7 @@ static ls_op_desc random_curve(dice *d, int number)
     return start(d, kinds[number % 4], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
 }
 
-/* Layer norm, upsampling, and concatenation, in turn. */
+/* Draws layer norm, upsampling, and concatenation, in turn. */
 static ls_op_desc random_row(dice *d, int number)
 {
     static const ls_op_kind kinds[] = {LS_OP_LAYERNORM, LS_OP_UPSAMPLE, LS_OP_CONCAT};
@@ -364,7 +373,8 @@ static void weights_in_parts_and_panels_match_double_sums(void **state)
     for_each_case(random_plane, like_the_reference, 1700, LARGE(8));
 }
 
-/* A plane of 56 × 56 is divided into several panels. Panels of the whole plane would take 50 MB. */
+/* An image of 56 × 56 is divided into several panels, because panels of the whole image would take
+ * 50 MB. */
 static void a_kernel_of_one_element_needs_little_memory(void **state)
 {
     dice d = {1, 0};
@@ -380,7 +390,7 @@ static void a_kernel_of_one_element_needs_little_memory(void **state)
     op->impl->destroy(op);
 }
 
-/* Offsets within a plane are counted in 32 bits. */
+/* Offsets within one channel of an image are counted in 32 bits, so larger images are refused. */
 static void planes_that_cannot_be_counted_are_refused(void **state)
 {
     static const int size[] = {8192, 11586, 16384};
@@ -431,7 +441,8 @@ static void rows_do_not_see_their_neighbours(void **state)
     for_each_case(several_rows, first_row_alone, 7500, 12);
 }
 
-/* A shard of 70 rows in one call, and as 32 + 32 + 6 rows with LS_RUN_ACCUMULATE. */
+/* Draws an op for 70 rows. Its results in one call are compared with those of calls for 32, 32 and
+ * 6 rows with LS_RUN_ACCUMULATE. */
 static ls_op_desc seventy_rows(dice *d, int number)
 {
     static draw_desc *const draws[] = {random_conv,     random_dense, random_loss,
@@ -499,7 +510,8 @@ static void inference_gives_the_same_bits(void **state)
 
 /* ---- the same bits on every CPU -------------------------------------------------------------- */
 
-/* Checks that the results have the same bits as with the best instruction set of this CPU. */
+/* Checks that the results with `kernels` have the same bits as with the best instruction set of
+ * this CPU. */
 static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                            const lanes_data *in, const char *what)
 {
@@ -552,9 +564,13 @@ static void every_instruction_set_gives_the_same_bits(void **state)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, LARGE(i < 2 ? 40 : 15));
 }
 
-/* Depthwise convolutions with image rows of every width up to 17; kernels with and without tiles of
- * their own; strides 1 … 3; padding of 0, of half a kernel, of nearly a kernel, and of more than a
- * kernel; 1 row and 17 rows. */
+/* Depthwise convolutions
+ * - with image rows of every width up to 17
+ * - with filters for which a function of their own is compiled (src/cpu/kernels/depth.inc)
+ * - with other filters
+ * - with strides 1 … 3
+ * - with padding of 0, of half a filter, of nearly a filter, and of more than a filter
+ * - of 1 and of 17 rows (examples) */
 enum { DEPTHWISE_EDGES = 4 * 3 * 4 * 17 };
 
 static ls_op_desc narrow_depthwise(dice *d, int number)
@@ -592,7 +608,7 @@ static double logistic(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* The definitions of silu and gelu; at −∞ they return the limit. */
+/* silu, and below it gelu, are the definitions in double; at −∞ both return the limit. */
 static double silu(double x)
 {
     return x == -INFINITY ? 0 : x * logistic(x);
@@ -603,8 +619,9 @@ static double gelu(double x)
     return x == -INFINITY ? 0 : x * 0.5 * erfc(-x / sqrt(2));
 }
 
-/* Error bounds in units of the last place of a float, or in units of 2^smallest. A product with a
- * factor below the normal range has the absolute error of that factor. */
+/* Functions and their error bounds, in units in the last place of a float. For results below
+ * 2^smallest, a unit is that of 2^smallest, because a product with a factor below the normal range
+ * has the absolute error of that factor. */
 static const struct function {
     const char *name;
     ls_lanes_curve curve;
@@ -623,14 +640,14 @@ static double units(float got, double wanted, int smallest)
     int exponent;
     if (isnan(wanted) || isnan(got))
         return isnan(wanted) && isnan(got) ? 0 : INFINITY;
-    if (isinf(got) || isinf((float)wanted)) /* a value that rounds to infinity may be infinite */
+    if (isinf(got) || isinf((float)wanted)) /* both must be the same infinity */
         return got == (float)wanted ? 0 : INFINITY;
     frexp(wanted, &exponent);
     return fabs((double)got - wanted) / ldexp(1, (exponent < smallest ? smallest : exponent) - 24);
 }
 
 /* Returns the float with the i-th bit pattern. The first patterns are special values, such as
- * zeros, infinities and NaN; the others are a prime apart. */
+ * zeros, infinities and NaN. As integers, the other patterns are a prime number apart. */
 static float pattern(uint32_t i)
 {
     static const uint32_t special[] = {0,          0x80000000, 1,          0x80000001, 0x007FFFFF,
@@ -643,7 +660,7 @@ static float pattern(uint32_t i)
     return out;
 }
 
-#define PATTERNS (2 * 1024 * 1024) /* 2039 patterns apart, they cover all 32 bits */
+#define PATTERNS (2 * 1024 * 1024) /* spaced 2039 apart, they cover the range of 32 bits */
 #define CHUNK 4096
 
 static void functions_are_within_few_units_of_the_truth_and_the_same_everywhere(void **state)
@@ -721,7 +738,7 @@ static void a_kernel_larger_than_its_image_is_an_error(void **state)
     assert_int_equal(creates(&desc), LS_EINVAL);
 }
 
-/* Kernels count in ints, so sizes that exceed an int are refused. */
+/* The functions of src/cpu/kernels count in ints, so sizes that exceed an int are refused. */
 static void kernels_that_cannot_be_counted_are_refused(void **state)
 {
     static const ls_conv2d absurd[] = {
@@ -755,8 +772,8 @@ static void counted_free(void *user, void *memory)
     free(memory);
 }
 
-/* A wrong twin is noticed only when the op is complete. A grouped convolution contains another op,
- * which must be freed too. */
+/* A wrong twin (an op of another layer) is detected only when the op is complete. A grouped
+ * convolution contains another op, which must then be freed too. */
 static void a_twin_of_another_layer_is_refused_and_leaves_nothing_behind(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The ops as textbooks define them, in double and without optimisation. The reference back end
- * itself is checked with these definitions, which share no code with its loops. Arrays are
- * row-major. */
+/* The ops as textbooks define them, in double and without optimisation. Tests check the reference
+ * back end (src/ref) with these definitions, which share no code with its loops. Arrays are
+ * row-major. A row is an example of the batch. */
 #ifndef OPS_DEFINITIONS_H
 #define OPS_DEFINITIONS_H
 
@@ -15,8 +15,8 @@ typedef struct definition_inputs {
 } definition_inputs;
 
 /* Computes the result of `desc` in training: y, or for softmax_xent the summed loss as y[0].
- * Returns the number of values. Supports every kind with an x except gather, including fused add
- * and relu. */
+ * Returns the number of values. Supports every kind of op that has an input x except gather, and
+ * also fused add and relu. */
 size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in);
 
 /* Computes the contribution of a batchnorm to the running statistics, 2·c values. */

@@ -59,8 +59,9 @@ static int out_side(int side, int kernel, int stride, int padding)
     return (side + 2 * padding - kernel) / stride + 1;
 }
 
-/* Reduces the number of rows so that a case has about 2 million products. An op that is not the
- * first cannot change the rows; for it, reduces the number of outputs instead. */
+/* Limits a case to about 2 million products. For the first op of a chain, reduces the number of
+ * rows. A later op cannot change the rows; for such an op, reduces the number of outputs instead.
+ */
 static void limit(op_chain *chain, ls_tensor *x, int *out, double products)
 {
     double most = 2e6;
@@ -162,7 +163,7 @@ op_chain op_make_winograd(uint64_t seed)
     return chain;
 }
 
-/* A dilation with which the kernel still fits. */
+/* Draws a dilation with which the kernel still fits the image. */
 static int draw_dilation(op_draws *d, int side, int kernel, int padding)
 {
     return kernel < 2 ? op_draw(d, 1, 4)
@@ -362,7 +363,8 @@ op_chain op_make_conv_pool(uint64_t seed)
     return chain;
 }
 
-/* conv2d → an op → (export): the op reads the layout that the convolution has written. */
+/* Draws conv2d → an op (→ export). The op reads the output in the layout in which the convolution
+ * wrote it. */
 op_chain op_make_after_conv(uint64_t seed)
 {
     op_draws d;

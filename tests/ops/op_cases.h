@@ -1,4 +1,5 @@
-/* Random descriptions of ops, drawn from a seed, so that every run has the same cases. */
+/* Random descriptions of ops, drawn from a seed, so that every run of the tests has the same cases.
+ * A *case* is a chain of ops (op_check.h). A row is an example of the batch. */
 #ifndef OPS_OP_CASES_H
 #define OPS_OP_CASES_H
 
@@ -15,12 +16,13 @@ int op_draw(op_draws *d, int low, int high);
 /* Draws 0 or 1. */
 int op_flip(op_draws *d);
 
-/* Returns a chain without ops, for training with dx, on a random number of rows. */
+/* Returns a chain without ops, for training, with the gradient of its input (dx), on a random
+ * number of rows. */
 op_chain op_case(op_draws *d, uint64_t seed);
 
-/* Append an op with random parameters. The first op of a chain also sets the chain's input. Each
- * later op gets parameters that fit `x`, the output of the op before it. All functions keep the
- * work of a case small. */
+/* Append an op with random sizes, strides and so on. The first op of a chain also sets the chain's
+ * input. Each later op gets sizes that fit `*x`, the output of the previous op. Each function
+ * stores the new output to `*x`, and keeps the work of a case small. */
 void op_add_conv(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_dense(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max);
@@ -30,7 +32,7 @@ void op_add_plain(op_chain *chain, ls_op_kind kind, ls_tensor *x);
  * op stores it. */
 ls_tensor op_image(op_draws *d, int rows, int channels, int side);
 
-/* Return the case of a seed. */
+/* Each op_make_… function returns the case of a seed. */
 op_chain op_make_conv(uint64_t seed);
 /* convolutions for which the CPU back end uses Winograd's algorithm */
 op_chain op_make_winograd(uint64_t seed);
@@ -53,7 +55,8 @@ op_chain op_make_winograd_relu(uint64_t seed);
 op_chain op_make_dense_relu(uint64_t seed);
 op_chain op_make_conv_pool(uint64_t seed);
 
-/* conv2d followed by an op, which reads the layout that the convolution has written. */
+/* conv2d followed by an op that reads the output in the layout in which the convolution wrote it.
+ */
 op_chain op_make_after_conv(uint64_t seed);
 
 /* gather → conv2d → relu → pool → dense → softmax_xent. */
@@ -90,14 +93,14 @@ op_chain op_make_norm_relu(uint64_t seed);
 op_chain op_make_norm_add(uint64_t seed); /* usually with a relu too */
 op_chain op_make_add_relu(uint64_t seed);
 
-/* Ops that read the layout that a convolution has written. */
+/* Ops that read the output of a convolution in the layout in which the convolution wrote it. */
 op_chain op_make_add_of_convs(uint64_t seed);
 /* the op is a batch norm, an activation or dropout */
 op_chain op_make_norm_after_conv(uint64_t seed);
 op_chain op_make_residual(uint64_t seed);
 
-/* op_make_rowwise: any of the cases above whose rows are independent. op_make_any_norm: any case
- * with batch norm. */
+/* op_make_rowwise: any of the cases above in which a row's results do not depend on other rows.
+ * op_make_any_norm: any case with batch norm. */
 op_chain op_make_rowwise(uint64_t seed);
 op_chain op_make_any_norm(uint64_t seed);
 

@@ -2,8 +2,8 @@
  * parts of residual networks. */
 #include "ops/op_cases.h"
 
-/* If few values are averaged, a variance may be tiny, and division by its root may magnify the
- * rounding of x; a larger epsilon keeps such cases meaningful. */
+/* Appends a batch norm. If it averages few values, a variance can be tiny, and division by its root
+ * can magnify the rounding of x. Such cases get a larger epsilon. */
 static void add_norm(op_chain *chain, op_draws *d, const ls_tensor *x)
 {
     ls_tensor y = *x;
@@ -78,8 +78,9 @@ op_chain op_make_add_relu(uint64_t seed)
     return chain;
 }
 
-/* add(conv(x), conv(x2)), add(conv(x), x2) or add(x2, conv(x)): the convolutions have different
- * kernels and numbers of channels, so that a back end may choose different layouts. */
+/* Draws add(conv(x), conv(x2)), add(conv(x), x2) or add(x2, conv(x)). The convolutions have
+ * different kernels and numbers of channels. Therefore a back end can choose different layouts for
+ * them. */
 op_chain op_make_add_of_convs(uint64_t seed)
 {
     op_draws d;
@@ -88,7 +89,7 @@ op_chain op_make_add_of_convs(uint64_t seed)
     chain.grid = 1;
     chain.hints = op_flip(&d);
     op_add_conv(&chain, &d, &y);
-    y.rows = chain.op[0].x.rows; /* op_add_conv may have reduced the number of rows */
+    y.rows = chain.op[0].x.rows; /* op_add_conv can have reduced the number of rows */
     if (seed % 3 == 0) {
         int side = op_flip(&d) ? 1 : 3;
         y2 = (ls_tensor){LS_F32, y.rows, op_draw(&d, 1, 20), y.h, y.w, NULL, 0};
@@ -140,7 +141,7 @@ op_chain op_make_silu(uint64_t seed)
     return activation(seed, LS_OP_SILU);
 }
 
-/* In every third case, appends a convolution before the op that is tested. */
+/* In every third case, appends a convolution, which the tested op then follows. */
 static ls_tensor maybe_behind_conv(op_chain *chain, op_draws *d, uint64_t seed)
 {
     ls_tensor x = op_image(d, 40, 40, 13);
@@ -208,7 +209,8 @@ op_chain op_make_smooth_loss(uint64_t seed)
     return chain;
 }
 
-/* conv2d (without a bias, whose gradient would be rounding alone) → an op. */
+/* Draws conv2d → an op. The convolution has no bias, because before batch norm the gradient of a
+ * bias would consist of rounding errors alone. */
 op_chain op_make_norm_after_conv(uint64_t seed)
 {
     op_draws d;
@@ -238,8 +240,8 @@ op_chain op_make_norm_after_conv(uint64_t seed)
     return chain;
 }
 
-/* add(norm(conv(tanh(norm(conv(x))))), conv(x2)) → tanh: a residual block with a projection. It has
- * tanh instead of the usual relu, because tanh has no kink. */
+/* Draws add(norm(conv(tanh(norm(conv(x))))), conv(x2)) → tanh, a residual block with a projection.
+ * It has tanh instead of the usual relu, because the derivative of tanh has no jump. */
 op_chain op_make_residual(uint64_t seed)
 {
     op_draws d;
@@ -268,7 +270,7 @@ op_chain op_make_residual(uint64_t seed)
     return chain;
 }
 
-/* gather with random crops and flips → conv2d. */
+/* Draws gather with random crops and flips → conv2d. */
 op_chain op_make_augmented(uint64_t seed)
 {
     op_draws d;

@@ -1,4 +1,5 @@
-/* Chains of ops as descriptions: shapes and sizes, without a device. Shared by the op_*.c files. */
+/* Chains of ops (op_check.h) as descriptions: shapes and sizes, without a device. Shared by the
+ * op_*.c files. */
 #ifndef OPS_OP_CHAIN_H
 #define OPS_OP_CHAIN_H
 
@@ -38,7 +39,8 @@ ls_tensor op_x_of(const op_chain *chain, int i);
 ls_tensor op_x2_of(const op_chain *chain, int i);
 ls_tensor op_shape_after(const op_chain *chain, int i);
 
-/* Returns the number of elements of parameter p of op i in canonical form. */
+/* Returns the number of elements of parameter p of op i in the canonical order of files, without
+ * padding. */
 size_t op_canonical(const op_chain *chain, int i, int p);
 
 #endif

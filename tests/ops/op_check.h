@@ -3,8 +3,9 @@
  * The unit is a *chain* of one or several ops. The input of an op is the output of the previous op,
  * unless `source` says otherwise. The output of an op is the input of at most one other op. The
  * first op, and the op that reads the chain's second input, read plain row-major data. If the last
- * output has a layout of the back end, the checker appends an LS_OP_EXPORT, so that y can be read
- * and dy can be given in row-major order. A chain that ends in softmax_xent needs no export.
+ * output has a layout of the back end, op_run_open appends an LS_OP_EXPORT, which copies to
+ * row-major order. Then y can be read and dy can be given in row-major order. A chain that ends in
+ * softmax_xent needs no export. A row is an example of the batch.
  *
  *     op_chain chain = {.seed = 7, .count = 1, .training = 1, .needs_dx = 1};
  *     chain.op[0] = …;                              kind, x's rows and shape, u, pool
@@ -28,24 +29,25 @@
 typedef struct op_chain {
     uint64_t seed;
     int count;
-    /* op[0].x: only rows, c, h and w are set; the checker fills in layouts */
+    /* of op[0].x only rows, c, h and w are set; op_run_open fills in layouts */
     ls_op_desc op[OP_CHAIN];
     /* source of an op's x: 0: the previous op; OP_SECOND; or k + 1: op k */
     int source[OP_CHAIN];
-    int source2[OP_CHAIN]; /* source of its x2, if it has one: OP_SECOND, or k + 1: op k */
-    int before, behind;    /* numbers of rows of the shard before and after the chain's rows */
-    ls_tensor x2;          /* the chain's second input; rows 0: there is none */
+    /* source of an op's x2, if the op has an x2: OP_SECOND, or k + 1: op k */
+    int source2[OP_CHAIN];
+    int before, behind; /* numbers of rows of the shard before and after the chain's rows */
+    ls_tensor x2;       /* the chain's second input; rows 0: there is none */
     /* needs_dx: gradients of the chain's inputs are computed; training 0: evaluation */
     int training, needs_dx;
-    /* with `training`: the ops, which were created for training, are run in evaluation */
+    /* non-zero, with `training`: the ops are created for training, but run in evaluation */
     int evaluate;
     int hints; /* non-zero: query preferred_layout, and pass y_hint */
-    /* Inputs are multiples of ½ (pixels 0 or 255). Then sums are exact in fp32, and zeros and equal
-     * values occur, in every back end alike. The inputs of ops that compute logits are no such
-     * multiples, so that no two logits are equal. */
+    /* Non-zero: inputs are on the *grid*: multiples of ½ (pixels are 0 or 255). Then sums are exact
+     * in fp32, and zeros and equal values occur at the same places with every back end. The inputs
+     * of ops that compute logits are not on the grid, so that no two logits are equal. */
     int grid;
-    /* The last op ends in a fused relu of sums that are not exact. dy is 0 where the sums are near
-     * 0. */
+    /* Non-zero: the last op ends in a fused relu of sums that are not exact. Then dy is 0 where
+     * these sums are near 0, the relu's *kink*, because rounding decides their sign there. */
     int off_kinks;
     float spread; /* factor of x; 0 counts as 1 */
     float offset; /* added to x */
@@ -74,17 +76,17 @@ void op_inputs_destroy(op_inputs *in);
 /* The ops of a chain, with their memory. */
 typedef struct op_run op_run;
 
-/* Opens a chain. `twin`: NULL, or a run of the same chain with another number of rows. The run then
- * uses the parameters, gradients and stats of the twin, which must be closed after it. Returns NULL
- * if the device declines with LS_EUNSUPPORTED. */
+/* Opens a chain. `twin`: NULL, or a run of the same chain with another number of rows. With a twin,
+ * the new run uses the parameters, gradients and stats of the twin; close the new run first.
+ * Returns NULL if the device declines with LS_EUNSUPPORTED. */
 op_run *op_run_open(ls_device *device, const op_chain *chain, op_run *twin);
 void op_run_close(op_run *run);
 
 /* Imports the parameters. */
 void op_run_params(op_run *run, const op_inputs *in);
 
-/* Runs the chain forward and, in training, backward on the inputs' rows from `first` on. Before the
- * run, memory on which the ops may not rely is filled with NaN. */
+/* Runs the chain forward and, in training, backward on the inputs' rows from `first` on. Before,
+ * fills memory whose contents the ops must not use with NaN. */
 void op_run_step(op_run *run, const op_inputs *in, int first, unsigned flags);
 
 /* Runs the chain forward in evaluation, even if the chain is for training. */
@@ -113,21 +115,23 @@ void op_result_destroy(op_result *result);
 /* Returns the item of that name, or NULL. */
 const op_item *op_result_item(const op_result *result, const char *name);
 
-/* Checks that items with equal names agree. For arrays: ‖a − b‖ ≤ tolerance · (‖b‖ + 0.1·√n),
- * because sums may cancel; ten times that for fewer than 16 elements. Losses must agree to 1e-6, or
- * to `tolerance` if other ops precede the loss. Counts of correct predictions must be equal. Items
- * that only one side has are ignored. `who`: name of the comparison for messages. */
+/* Checks that items with equal names agree. For arrays of n elements: ‖a − b‖ ≤ tolerance · (‖b‖ +
+ * 0.1·√n). The term with √n is for sums whose terms cancel. For fewer than 16 elements the bound is
+ * ten times as large. Losses must agree to 1e-6, or to `tolerance` if other ops precede the loss.
+ * Counts of correct predictions must be equal. Items that only one of the two results has are
+ * ignored. `who`: name of the comparison for messages. */
 void op_expect_near(const char *who, const op_chain *chain, const op_result *a, const op_result *b,
                     double tolerance);
 
 /* Checks that the items have the same bits. */
 void op_expect_same(const char *who, const op_chain *chain, const op_result *a, const op_result *b);
 
-/* Runs the chain on ref64, with fused forms as separate ops. `in` may be NULL. */
+/* Runs the chain with the inputs `in` on ref64, the reference back end with sums in double. Each
+ * fused op becomes an op of its own. */
 op_result *op_reference(const op_chain *chain, const op_inputs *in);
 
-/* Opens the chain, loads the inputs, makes one step, reads the result and closes it. Returns NULL
- * if the device declines. */
+/* Opens the chain, loads the inputs, runs one step, reads the result and closes the chain. Returns
+ * NULL if the device declines. */
 op_result *op_once(ls_device *device, const op_chain *chain, const op_inputs *in);
 
 #endif

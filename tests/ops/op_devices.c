@@ -148,7 +148,7 @@ void op_all_agree(void **state, op_make *m, uint64_t seed, int cases)
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-/* The fixtures of a group, followed by one without a device. */
+/* The fixtures of a cmocka group, followed by one without a device. */
 typedef struct op_group {
     op_fixture f[OP_DEVICES + 1];
     int count;

@@ -21,8 +21,8 @@ typedef uint64_t op_features;
 
 typedef struct op_device {
     const char *name;
-    /* Features that must be implemented. If a device declines an unfused op of another feature with
-     * LS_EUNSUPPORTED, this is only reported. */
+    /* Features that the back end must implement. If a device declines an op of another feature with
+     * LS_EUNSUPPORTED, the test program only reports this. */
     op_features mandatory;
     const ls_backend *(*back_end)(void);
 } op_device;
@@ -37,9 +37,9 @@ ls_device *op_device_open(const op_device *device);
 #define OP_TESTS 48       /* largest number of tests of a program */
 #define OP_DEVICES 8
 
-/* Number of cases to run out of `n`. It is a quarter if OP_FEW is defined, which is so for a back
- * end whose kernels are test doubles. It is half under the address sanitizer, which is four times
- * as slow and detects memory errors, not wrong numbers. */
+/* Number of cases to run out of `n`. It is a quarter of n if OP_FEW is defined, as for a back end
+ * whose kernels are test doubles. It is half of n under the address sanitizer, which makes tests
+ * four times as slow and is there to find memory errors, not wrong numbers. */
 #ifdef OP_FEW
 #define OP_CASES(n) (((n) + 3) / 4)
 #elif defined(__SANITIZE_ADDRESS__)
@@ -57,10 +57,10 @@ typedef struct op_fixture {
     int ran; /* op_all_agree: number of cases that the device accepted */
 } op_fixture;
 
-/* A test. `void **state` points to a pointer to its first fixture. OP_TEST is run once for each
- * device. OP_COMPARED is run once for all devices: the array of fixtures has one for each device,
- * and a last one without a device. So inputs and reference, which take most of the time, are
- * computed once for each case. */
+/* A test. `void **state` points to a pointer to its first fixture. A test OP_TEST is run once for
+ * each device. A test OP_COMPARED is run once for all devices: its array of fixtures has one for
+ * each device, and a last one without a device. Therefore inputs and reference, which take most of
+ * the time, are computed once for each case. */
 typedef struct op_test {
     const char *name;
     void (*run)(void **state);
@@ -87,16 +87,16 @@ typedef op_chain op_make(uint64_t seed);
 op_features op_features_of(const ls_op_desc *desc);
 op_features op_chain_features(const op_chain *chain);
 
-/* Called if the device has returned LS_EUNSUPPORTED. Fails the test unless the chain has fused
- * forms or features that are not mandatory. Records these features for the list that op_run_groups
- * prints. */
+/* Called if the device has returned LS_EUNSUPPORTED. If the chain has fused forms or features that
+ * are not mandatory, records these features for the list that op_run_groups prints. Otherwise fails
+ * the test. */
 void op_declined(op_fixture *f, const op_chain *chain);
 
-/* Does the same for a single op. */
+/* Does the same as op_declined for a single op. */
 void op_desc_declined(op_fixture *f, const ls_op_desc *desc);
 
-/* Compares the chains of OP_CASES(cases) seeds with the reference, on all fixtures. Skips the test
- * if the devices decline all of them. */
+/* Compares the chains of OP_CASES(cases) seeds, from `seed` on, with the reference, on all
+ * fixtures. Skips the test if the devices decline all chains. */
 void op_all_agree(void **state, op_make *m, uint64_t seed, int cases);
 
 #endif

@@ -27,8 +27,9 @@ static float *draw(int grid, uint64_t seed, uint32_t stream, size_t n, double sc
     return out;
 }
 
-/* Returns whether op i computes logits. Its inputs are not on the grid, so that no two logits are
- * equal. They are small, because the softmax of large logits magnifies their rounding. */
+/* Returns whether op i computes logits. The inputs of such an op are not on the grid
+ * (op_chain.grid), so that no two logits are equal. These inputs are small, because the softmax of
+ * large logits magnifies the logits' rounding errors. */
 static int makes_logits(const op_chain *chain, int i)
 {
     int last = 1;
@@ -58,8 +59,8 @@ static void draw_running(op_inputs *in, const op_chain *chain, uint64_t seed)
     }
 }
 
-/* Sets dy to 0 where the input of the last op's fused relu is near 0, because rounding decides its
- * sign there. */
+/* Sets dy to 0 where the input of the last op's fused relu is near 0, because there rounding
+ * decides the sign of the input. */
 static void keep_off_kinks(op_inputs *in, const op_chain *chain)
 {
     op_chain bare = *chain;

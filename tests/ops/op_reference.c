@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-/* A chain without fused forms. first[i] and last[i]: its first and last op that come from op i of
- * the fused chain. */
+/* A chain in which each fused form is an op of its own. first[i] and last[i]: number of the first
+ * and of the last op that come from op i of the fused chain. */
 typedef struct parts {
     op_chain chain;
     int first[OP_CHAIN], last[OP_CHAIN];
@@ -56,8 +56,8 @@ static parts taken_apart(const op_chain *chain)
     return p;
 }
 
-/* Renames an item of the chain without fused forms to the fused chain's numbering: "grad3.1" may
- * become "grad2.1". */
+/* Renames an item of the chain without fused forms as the fused chain numbers it, for example
+ * "grad3.1" to "grad2.1". */
 static void rename_item(op_item *item, const parts *p, int count)
 {
     char what[13], rest[16] = "";

@@ -49,7 +49,8 @@ void op_expect_near(const char *who, const op_chain *chain, const op_result *a, 
     }
     if (!a->has_stats || !b->has_stats)
         return;
-    /* A loss near zero is a difference of numbers of size one in each row. */
+    /* The bound also grows with the number of rows: a loss near zero is a difference of numbers of
+     * size one in each row. */
     double scale = fabs((double)b->stats[0]) + chain->op[0].x.rows;
     /* after other ops the logits already have rounding errors */
     double most = chain->count == 1 ? 1e-6 : tolerance;

@@ -22,11 +22,11 @@ struct op_run {
     void *x, *x2, *y[OP_CHAIN + 1]; /* x, x2: the chain's inputs */
     /* dy[i]: gradient of op i's output; dx, dx2: gradients of the chain's inputs */
     void *dx, *dx2, *dy[OP_CHAIN + 1];
-    float *param[OP_CHAIN][LS_OP_PARAMS]; /* those of the twin, if there is one */
+    float *param[OP_CHAIN][LS_OP_PARAMS]; /* the twin's parameters, if there is a twin */
     float *grad[OP_CHAIN][LS_OP_PARAMS];
     void *shadow[OP_CHAIN][LS_OP_PARAMS], *shadow_grad[OP_CHAIN][LS_OP_PARAMS]; /* or NULL */
     size_t shadow_bytes;
-    /* contribution: that of the twin, if there is one */
+    /* contribution: the twin's, if there is a twin */
     float *running[OP_CHAIN], *contribution[OP_CHAIN];
     float *stats;
     int32_t *labels, *labels_out;
@@ -79,8 +79,8 @@ static void release(op_run *run, void *pointer)
     run->device->ops->free(run->device, pointer);
 }
 
-/* Returns the number of the op whose output is x of op i. For the export, which is the last op, it
- * is the op before. */
+/* Returns the number of the op whose output is x of op i. For the export, which is the last op,
+ * this is the previous op. */
 static int source(const op_run *run, int i)
 {
     return i < run->chain.count ? op_source(&run->chain, i) : i - 1;
@@ -153,7 +153,7 @@ static void check_y(const op_run *run, int i)
 {
     ls_tensor y = run->op[i]->y, want = op_shape_after(&run->chain, i);
     if (y.rows != want.rows || y.c != want.c || y.h != want.h || y.w != want.w ||
-        y.bytes < want.bytes / (y.layout ? 2 : 1)) /* a layout may have 16-bit numbers */
+        y.bytes < want.bytes / (y.layout ? 2 : 1)) /* a layout can have 16-bit numbers */
         fail_msg("%s\n    op %d says y is %d×%d×%d×%d in %zu bytes", op_chain_text(&run->chain), i,
                  y.rows, y.c, y.h, y.w, y.bytes);
 }
@@ -250,8 +250,8 @@ static void create_memory(op_run *run)
     run->labels = memory(run, labels * sizeof *run->labels);
     run->labels_out = memory(run, labels * sizeof *run->labels);
     run->x2 = run->chain.x2.rows ? memory(run, second(run).bytes) : NULL;
-    /* The memory is also needed if only the other input of an op has a gradient, because the op
-     * writes both. */
+    /* The memory is also needed if only the second input of an op has a gradient, because the op
+     * writes the gradients of both inputs. */
     if (has_dx(run, 0))
         run->dx = memory(run, run->x0.bytes);
     if (run->x2 && run->chain.training)
@@ -479,9 +479,9 @@ static float *new_item(op_result *r, size_t n, const char *what)
     return item->data;
 }
 
-/* Exports a gradient and imports it again into zeroed memory. The result must equal the gradient
- * byte by byte. Import does not write the padding, so this shows that the gradient's padding is
- * zero. */
+/* Checks that the padding of a gradient is zero. Exports the gradient, and imports it again into
+ * zeroed memory. Import does not write the padding, so the result equals the gradient byte by byte
+ * only if the gradient's padding is zero. */
 static void expect_zero_padding(op_run *run, int i, int p, const float *canon)
 {
     size_t bytes = run->op[i]->param_floats[p] * sizeof(float);

@@ -16,7 +16,7 @@
 
 #define CASES OP_CASES(200)
 
-/* Checks that results do not depend on earlier steps, nor on how often an op was created. */
+/* Checks that results depend neither on earlier steps nor on how often an op was created. */
 static void expect_same_bits(op_fixture *f, op_make *m, uint64_t first, int cases)
 {
     for (uint64_t seed = first; seed < first + (uint64_t)cases; seed++) {
@@ -105,7 +105,8 @@ static void add_items(op_result *sum, const op_result *part)
             sum->item[i].data[k] += part->item[i].data[k];
 }
 
-/* The statistics are those of one block. Gradients and contributions are summed over blocks. */
+/* With two blocks of rows, each block is normalised with its own statistics. Gradients and
+ * contributions are summed over the blocks. */
 static void batchnorm_accumulates(void **state)
 {
     op_fixture *f = *state;
@@ -117,7 +118,7 @@ static void batchnorm_accumulates(void **state)
             skip();
         }
         op_inputs *in = op_inputs_create(&chain, seed), *next = op_inputs_create(&chain, seed + 9);
-        for (int p = 0; p < 2; p++) /* both have the same parameters */
+        for (int p = 0; p < 2; p++) /* both blocks have the same parameters */
             memcpy(next->param[0][p], in->param[0][p],
                    (size_t)chain.op[0].x.c * sizeof *in->param[0][p]);
         /* A block of one value contributes the running statistics, which both blocks share. */
@@ -142,8 +143,7 @@ static void batchnorm_accumulates(void **state)
     }
 }
 
-/* A training step after an evaluation has the same bits as a step without an evaluation before
- * it. */
+/* A training step after an evaluation has the same bits as a training step without one. */
 static void evaluation_leaves_no_trace(void **state)
 {
     op_fixture *f = *state;
@@ -204,7 +204,7 @@ static void draws_change_with_seed_and_epoch(void **state)
     }
 }
 
-/* The loss is refused when it is bound, or by the first forward. */
+/* A loss without weights is refused by bind or by the first forward. */
 static void a_weighted_loss_without_weights_is_refused(void **state)
 {
     op_fixture *f = *state;
@@ -285,8 +285,9 @@ static void second_inputs_that_do_not_fit_are_refused(void **state)
     }
 }
 
-/* An activation function far from 0: its value, or the factor with which x is multiplied, which is
- * also its slope. */
+/* An activation function far from 0, for x below 0 and above 0. If a slope is 0, the function has
+ * the constant value `below` or `above` there. Otherwise its value is the slope times x. The slope
+ * is also the derivative. */
 typedef struct far_curve {
     ls_op_kind kind;
     float below, below_slope, above, above_slope;
@@ -335,7 +336,7 @@ static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
     }
 }
 
-/* dx is smaller the larger x is. Multiplies dx by `size`, so that the comparison has numbers of
+/* dx is inversely proportional to x. Multiplies dx by `size`, so that the comparison has numbers of
  * size one. */
 static void of_size_one(op_result *r, float size)
 {
@@ -344,8 +345,9 @@ static void of_size_one(op_result *r, float size)
         dx->data[i] *= size;
 }
 
-/* The squares of the values exceed the range of float, and the variance of a row is not stored. The
- * back end `ref` sums in floats. */
+/* The squares of the values exceed the range of float. A back end can nevertheless normalise such
+ * values, because it does not store the variance of a row. (The back end `ref` cannot: it sums in
+ * floats.) */
 static void layer_norm_takes_values_of_any_size(void **state)
 {
     static const float sizes[] = {1e18f, 1e19f, 3e19f, 1e25f, 1e35f};
@@ -370,9 +372,9 @@ static void layer_norm_takes_values_of_any_size(void **state)
         }
 }
 
-/* y is the bias and dx is 0 if the variance is infinite. The doubles of the reference can represent
- * the variance, and so can the kernels' plain-C twins of the CUDA back end, which sum in double;
- * for these, only the absence of NaN is checked. */
+/* If the variance exceeds the range of float, y is the bias and dx is 0. The back ends that sum in
+ * double can represent the variance: the reference, and the plain-C twins of the CUDA back end's
+ * kernels. For these back ends the test only checks that no result is NaN. */
 static void batch_norm_of_what_no_variance_holds_gives_the_bias(void **state)
 {
     op_fixture *f = *state;

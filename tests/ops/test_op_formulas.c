@@ -105,7 +105,7 @@ static void gather_cases(op_fixture *f, uint64_t first, int training)
     }
 }
 
-/* In evaluation images are neither cropped nor flipped, even if the description says so. */
+/* In evaluation, images are not cropped or flipped, even if the description asks for it. */
 static void gather_equals_its_formula(void **state)
 {
     gather_cases(*state, 9000, 0);
@@ -171,8 +171,8 @@ static double changed_pair(double *image[2], const op_chain *chain, const op_inp
     return words[3] % ((uint32_t)g->mixup + 1) / 256.0;
 }
 
-/* Checks augmented images. The bound allows for three roundings of bytes, and for the error of an
- * angle's sine. */
+/* Checks augmented images. The allowed difference covers three roundings of bytes and the error of
+ * an angle's sine. */
 static void expect_changed(const op_fixture *f, const op_chain *chain, const op_inputs *in,
                            const op_result *got)
 {
@@ -235,8 +235,8 @@ static void gather_changes_images_as_its_formula_says(void **state)
 
 /* ---- dropout -------------------------------------------------------------------------------- */
 
-/* Checks dropout. Kept elements may differ by the rounding of 1 / (1 − p). Exactly the dropped
- * elements must be 0. */
+/* Checks dropout. Elements that are kept may differ by the rounding of 1 / (1 − p). Elements that
+ * are dropped, and only these, must be 0. */
 static void expect_dropped(const op_chain *chain, const op_inputs *in, const char *what,
                            const op_item *got, const float *from)
 {
@@ -286,7 +286,7 @@ static void dropout_passes_everything_in_evaluation(void **state)
     }
 }
 
-/* ---- steps over arenas ---------------------------------------------------------------------- */
+/* ---- updates of arenas, the arrays of all parameters or all gradients ------------------------ */
 
 typedef struct arena {
     ls_device *device;
@@ -312,7 +312,7 @@ static void expect_floats(const arena *a, const float *memory, const double *wan
     free(got);
 }
 
-/* The arrays of a case. Each exists on the device and in double, for the formula. */
+/* The arrays of a case. Each array exists twice: on the device, and in double for the formula. */
 enum { WEIGHTS, GRADIENT, SLOT0, SLOT1, ARRAYS };
 
 typedef struct arena_case {
@@ -468,7 +468,7 @@ static void adamw_formula(const arena_case *c)
     }
 }
 
-/* Three steps, beginning with the first step of a run or with a later one. */
+/* Runs three steps. The first of them is step 1 of a run, or a later step. */
 static void adamw_equals_its_formula(void **state)
 {
     op_fixture *f = *state;

@@ -128,7 +128,7 @@ static void fused_lenet_matches_double_sums(void **state)
     op_all_agree(state, op_make_fused_lenet, 8700, 12);
 }
 
-/* ---- residual networks, and the other ops of the second chapter ------------------------------ */
+/* ---- residual networks, and other ops -------------------------------------------------------- */
 
 static void batchnorm_matches_double_sums(void **state)
 {

@@ -45,7 +45,7 @@ static ls_op_desc image_op(ls_op_kind kind)
     return d;
 }
 
-/* The pointers of ls_op_buffers that may be missing. */
+/* The pointers of ls_op_buffers that this test leaves out, one at a time. */
 #define POINTER(field)                                                                             \
     {                                                                                              \
 #field, offsetof(ls_op_buffers, field)                                                     \
@@ -90,8 +90,9 @@ static int bind_without(ls_op *op, size_t i, ls_error *err)
     return op->impl->bind(op, &b, err);
 }
 
-/* Binds with one pointer missing, for each pointer in turn. If the op needs the pointer, the call
- * must be refused with the pointer's name; otherwise it must succeed. */
+/* Binds with one pointer missing, for each pointer in turn. If the op needs the pointer, bind
+ * must fail with the pointer's name in the message. If the op does not need it, bind must succeed.
+ */
 static void expect_desc_needs(const ls_op_desc *d, const char *const *needed)
 {
     ls_device *ref = open_ref();
@@ -200,7 +201,7 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     d.u.dense.out = -1;
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_POOL);
-    d.pool.ph = 2; /* a window may consist of padding alone */
+    d.pool.ph = 2; /* some window consists of padding alone */
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_RELU);
     d.x.rows = 0;
@@ -299,7 +300,7 @@ static void batchnorm_of_one_value_is_its_bias(void **state)
     ref->ops->close(ref);
 }
 
-/* A dropout whose input needs no gradient has no backward, but drops elements all the same. */
+/* A dropout whose input needs no gradient has no backward. Its forward drops elements as usual. */
 static void dropout_without_backward_drops(void **state)
 {
     (void)state;

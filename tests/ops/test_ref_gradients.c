@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-/* Half the distance of a central difference: small enough to stay on one side of a kink (see
- * keep_off_kinks). */
+/* Half the distance between the two points of a central difference. It is so small that both points
+ * are on the same side of a *kink*, a jump of the derivative (see keep_off_kinks). */
 #define STEP (1.0 / 65536)
 #define MOST 20000 /* largest number of values of an array */
 
@@ -184,7 +184,7 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     free(p);
 }
 
-/* Makes one convolution in two dilated, and one in three grouped. */
+/* Makes about every second convolution dilated, and about every third one grouped. */
 static void chop(op_chain *chain, op_draws *d)
 {
     ls_conv2d *v = &chain->op[0].u.conv2d;
@@ -367,8 +367,8 @@ static void dropout_follows_its_definition(void **state)
     each_case(LS_OP_DROPOUT, 1100);
 }
 
-/* Differences of a fused relu are meaningless at its kink. So the mask is checked with a known
- * gradient: with identity weights, the output of a dense op is its input. */
+/* At the kink of a fused relu, differences are meaningless. Therefore the test checks the relu's
+ * mask with a known gradient: with identity weights, the output of a dense op is its input. */
 static void fused_relu_masks_dy(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Depthwise convolutions for AVX-512 (F, BW, DQ, VL). */
+/* Kernels for depthwise convolutions, for AVX-512 (F, BW, DQ, VL). */
 #include "cpu/kernels/isa_depth.inc"
 
 CPU_ISA_DEPTH(avx512);

@@ -1,4 +1,4 @@
-/* Few rows for AVX-512 (F, BW, DQ, VL). */
+/* Kernels for few rows (few.h), for AVX-512 (F, BW, DQ, VL). */
 #include "cpu/kernels/isa_few.inc"
 
 CPU_ISA_FEW(avx512);

@@ -1,4 +1,4 @@
-/* Winograd's algorithm for AVX-512 (F, BW, DQ, VL). */
+/* Kernels for Winograd's algorithm, for AVX-512 (F, BW, DQ, VL). */
 #include "cpu/kernels/isa_wino.inc"
 
 CPU_ISA_WINO(avx512);

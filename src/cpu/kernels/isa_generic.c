@@ -1,4 +1,4 @@
-/* The kernels for every other CPU: vectors of four floats. */
+/* The kernels for every other CPU, with registers of four floats. */
 #include "cpu/kernels/isa_table.inc"
 
 CPU_ISA(generic);

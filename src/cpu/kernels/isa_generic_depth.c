@@ -1,4 +1,4 @@
-/* Depthwise convolutions for every other CPU: vectors of four floats. */
+/* Kernels for depthwise convolutions, for every other CPU, with registers of four floats. */
 #include "cpu/kernels/isa_depth.inc"
 
 CPU_ISA_DEPTH(generic);

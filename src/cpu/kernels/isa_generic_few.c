@@ -1,4 +1,4 @@
-/* Few rows for every other CPU: vectors of four floats. */
+/* Kernels for few rows (few.h), for every other CPU, with registers of four floats. */
 #include "cpu/kernels/isa_few.inc"
 
 CPU_ISA_FEW(generic);

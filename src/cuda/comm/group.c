@@ -1,4 +1,6 @@
-/* A group of CUDA devices, and the parts that its ways of merging share. */
+/* A group of CUDA devices, and the functions that the ways of merging share. A *rank* is a worker
+ * of this process. A *merge* adds the *partial sums* of the gradient that the ranks have computed,
+ * and gives every rank the total. A *stage* is memory for partial sums of other GPUs (group.h). */
 #include "cuda/comm/group.h"
 
 /* ---- pinning -------------------------------------------------------------------------------- */
@@ -13,8 +15,8 @@ int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
     void *memory = d->members_ops->memory(d->members, &bytes);
     cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
     if (e == cudaErrorHostMemoryAlreadyRegistered) {
-        /* An earlier group has pinned the memory. That group was not destroyed, because a rank was
-         * still using it. */
+        /* An earlier group has pinned the memory and still exists, because a rank was still using
+         * it when the library would have destroyed it. */
         (void)cudaGetLastError();
         return LS_OK;
     }
@@ -89,8 +91,8 @@ void ls_cuda_group_abort(ls_comm_group *base)
 int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
 {
     const ls_cuda_group *group = (const ls_cuda_group *)base;
-    /* With `nccl`, a rank accesses the memory of other ranks only through NCCL. This also holds for
-     * a rank that sleeps between merge_ready and all_reduce. */
+    /* With `nccl`, a rank accesses the memory of other ranks only through NCCL, also between
+     * merge_ready and all_reduce. When all communicators are aborted, it accesses none. */
     if (base->type == &ls_cuda_comm_nccl && ls_cuda_links_are_gone(group->links, 0))
         return 0;
     return ls_merge_may_read(base, rank);

@@ -1,7 +1,9 @@
 /* The communicators of CUDA devices: the field `communicators` of the device table. A *rank* is a
- * worker of this process in the group. A *merge* adds the partial sums of all ranks along the shard
- * tree (merge/tree.h), and gives every rank the total. The *arena* is the array of floats that is
- * merged: the gradients of all parameters.
+ * worker of this process in the group of workers that compute a step together. A *partial sum* is
+ * the sum of the gradients of adjacent shards (parts of the minibatch). A *merge* adds the partial
+ * sums of all ranks along the shard tree (merge/tree.h), a fixed binary tree over the shards, and
+ * gives every rank the total. A *node* is a sum at a node of this tree. The *arena* is the array of
+ * floats that is merged: the gradients of all parameters.
  *
  *     ordered   the same bits on any number of workers, however they share GPUs
  *     nccl      NCCL's all-reduce, overlapped with the backward pass; the bits depend on the number
@@ -10,22 +12,23 @@
  *
  * All three use the same group (merge/group.h) and differ in how a merge is enqueued (ls_cuda_way).
  * A *meeting* is a barrier of all ranks of the group (sync/barrier.h). The work of a merge for one
- * rank, where `compute` is the stream that produces its partial sums:
+ * rank is as follows. `compute` is the stream that produces the rank's partial sums; `ready` and
+ * `whole` are events (ls_cuda_rank).
  *
  *     before the first meeting: record `ready` on compute
- *     enqueue: wait for the others' events, sum and copy; record `whole`
- *     the host waits for `whole` before anything that follows the merge
+ *     enqueue: wait for the events of the other ranks, sum and copy; record `whole`
+ *     the rank's thread waits for `whole`, then for the last meeting (the *commit point*)
  *
- * The host waits for its own GPU before the commit point (the last meeting), because LS_OK promises
- * that every rank has the whole sum. A group of one rank has no meetings and waits for nothing. A
- * *bucket* is a part of the arena. With `nccl`, and over several processes, buckets may be enqueued
- * before the first meeting (ls_cuda_comm_go_ahead). Over several processes, each process computes
- * the sums of its own nodes of the shard tree. These are then merged with the other processes'
- * nodes (hosts.c).
+ * The thread waits for its own GPU before the commit point, because LS_OK promises that every rank
+ * has the whole sum. A group of one rank has no meetings and waits for nothing. A *bucket* is a
+ * part of the arena. With `nccl`, and over several processes, buckets may be enqueued before the
+ * first meeting (ls_cuda_comm_go_ahead); this is called *ahead*. Over several processes
+ * (*members*), each process computes its own nodes of the shard tree. These are then merged with
+ * the other processes' nodes (hosts.c).
  *
  * A rank that fails aborts the group, and then waits until the work that it has enqueued has ended.
- * After that the rank accesses no other rank's memory (the flag `reading` in merge/group.h, and the
- * slot `may_read`). */
+ * After that the rank accesses no other rank's memory, and says so in the flag `reading`
+ * (merge/group.h), which the function may_read returns. */
 #ifndef CUDA_COMM_GROUP_H
 #define CUDA_COMM_GROUP_H
 
@@ -42,8 +45,8 @@
 /* ---- NCCL (links.c) ------------------------------------------------------------------ */
 
 /* The *links*: the NCCL communicators of a group's ranks, one for each GPU, and their watchdog. Of
- * the ranks that share a GPU, the lowest has the GPU's communicator; the others only take part in
- * the meetings.
+ * the ranks that share a GPU, the lowest has the GPU's communicator. The other ranks of the GPU
+ * only take part in the meetings.
  *
  *     ls_cuda_links_connect(links, rank, …)           every rank at the same time
  *     ls_cuda_links_begin(&nccl, links, rank, err)    then NCCL calls on `nccl`
@@ -54,10 +57,10 @@
  * other ranks polls, and checks the deadline and whether the barrier has been aborted.
  *
  * The watchdog is one thread per group. It asks every communicator for asynchronous errors, and
- * aborts the barrier at the first one. When the barrier is aborted, by the watchdog or by any rank,
- * the watchdog aborts *all* communicators, because a kernel of NCCL that waits for a lost peer ends
- * in no other way. No rank may free memory that NCCL may touch before ls_cuda_links_are_gone
- * returns true.
+ * aborts the barrier at the first error. When the barrier is aborted, by the watchdog or by any
+ * rank, the watchdog aborts *all* communicators: this is the only way to end a kernel of NCCL that
+ * waits for a lost peer. A rank may free memory that NCCL can access only after
+ * ls_cuda_links_are_gone has returned true.
  *
  * One lock per rank separates the worker's calls from the watchdog's calls. No thread waits while
  * it holds such a lock. */
@@ -69,14 +72,14 @@ typedef struct ls_cuda_links ls_cuda_links;
 int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
                          ls_error *err);
 
-/* Ends the watchdog, which aborts the remaining communicators, and frees the links. No rank may be
- * inside a call. `links` may be NULL. */
+/* Ends the watchdog, which aborts the remaining communicators, and frees the links. No rank must be
+ * inside a call with these links. `links` may be NULL. */
 void ls_cuda_links_destroy(ls_cuda_links *links);
 
-/* A rank's number among NCCL's ranks. */
+/* The place of a rank of the group among NCCL's ranks, which are the ranks with a communicator. */
 typedef struct ls_cuda_peer {
-    /* number among NCCL's ranks; −1: the rank has no communicator. It is 0 for rank 0 of the
-     * group. */
+    /* number among NCCL's ranks; −1: the rank has no communicator. Rank 0 of the group has number
+     * 0. */
     int rank;
     int ranks; /* number of NCCL's ranks */
 } ls_cuda_peer;
@@ -109,8 +112,9 @@ void ls_cuda_nap(unsigned rounds);
 
 /* Tells the watchdog that the group is aborted. Thread: any. */
 void ls_cuda_links_wake(ls_cuda_links *links);
-/* Waits until every communicator has been aborted. Returns true then, or at once if there was no
- * communicator. Returns false if the deadline passes first. Thread: any. */
+/* Waits until the watchdog has aborted every communicator, at most until the deadline. Returns true
+ * if all are aborted, or if there is no watchdog and therefore no communicator; else false. Thread:
+ * any. */
 bool ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
 /* ---- a group -------------------------------------------------------------------------------- */
@@ -131,8 +135,9 @@ typedef struct ls_cuda_rank {
     cudaEvent_t ready; /* the rank's partial sums are complete, and its total may be written */
     cudaEvent_t whole; /* the rank's enqueued work of the merge is done */
     cudaEvent_t down[LS_BUCKETS]; /* [bucket]: the bucket has arrived in host memory (hosts.c) */
-    float *stage;                 /* other GPUs' partial sums of this GPU's chunk (ordered.c) */
-    size_t stage_floats;
+    /* other GPUs' partial sums of this GPU's chunk, its share of the arena (ordered.c) */
+    float *stage;
+    size_t stage_floats; /* size of `stage`; 0: there is none */
     char own_cache_line[64];
 } ls_cuda_rank;
 
@@ -146,14 +151,14 @@ typedef struct ls_cuda_merge {
     ls_comm_times *times;
 } ls_cuda_merge;
 
-/* Work of a merge that was enqueued before its all_reduce. */
+/* Work of a merge that was enqueued ahead, that is before its all_reduce. */
 typedef struct ls_cuda_ahead {
     int buckets; /* number of buckets of this training step that are enqueued */
     /* number of these buckets that were reported to the cluster's progress thread (hosts.c) */
     int reported;
-    const float *from;
-    float *total;
-    cudaStream_t compute;
+    const float *from;    /* partial sum from which the buckets are taken */
+    float *total;         /* total of this merge */
+    cudaStream_t compute; /* stream that produces the partial sum */
 } ls_cuda_ahead;
 
 /* A way of merging. */
@@ -161,8 +166,8 @@ typedef struct ls_cuda_way {
     int links; /* non-zero: the way uses NCCL */
     /* Enqueues the work between the first meeting and the wait for `whole`, and records `whole`. */
     int (*enqueue)(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
-    /* Enqueues bucket `bucket` of `from` on the communication stream before the merge's first
-     * meeting (*ahead*). NULL: this way never does so. */
+    /* Enqueues bucket `bucket` of `from` ahead, on the communication stream. NULL: with this way of
+     * merging no bucket is enqueued ahead. */
     int (*ahead)(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from, int bucket,
                  ls_error *err);
 } ls_cuda_way;
@@ -186,7 +191,7 @@ struct ls_cuda_comm {
     const ls_cuda_way *way; /* NULL before the first collective call, and in a group of one */
     ls_cuda_gpu_map map;    /* set together with `way` */
     ls_cuda_ahead ahead;
-    int gave_up;
+    int gave_up;       /* non-zero: this rank has failed and aborted the group (merge.c) */
     ls_tree_rest rest; /* the additions of the shard tree that the last merge had to make */
     int maps[];        /* memory of `map` */
 };
@@ -203,7 +208,7 @@ static inline bool ls_cuda_comm_leads(const ls_cuda_comm *comm)
     return comm->map.leader[ls_cuda_comm_gpu(comm)] == comm->base.rank;
 }
 
-/* Returns true if `rank` is on this rank's GPU; it may be this rank. */
+/* Returns true if `rank` is on this rank's GPU, also for this rank itself. */
 static inline bool ls_cuda_comm_shares_gpu(const ls_cuda_comm *comm, int rank)
 {
     return comm->map.gpu[rank] == ls_cuda_comm_gpu(comm);
@@ -223,16 +228,17 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
                         ls_error *err);
 
-/* Pins the host memory that is exchanged with other processes, until the group is destroyed. Called
- * by rank 0 before the first merge. */
+/* Pins the host memory that is exchanged with other processes. It stays pinned until the group is
+ * destroyed. Every rank calls this before its first merge; only the call of rank 0 has an effect.
+ */
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
 
-/* Returns where partial sum `index`, `count` floats, of rank `rank` on another GPU lies in this
- * rank's stage. */
+/* Returns the address, in this rank's stage, of partial sum `index` of `rank`, which is on another
+ * GPU. `count`: floats of this GPU's chunk. */
 float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count);
-/* Returns the number of partial sums that the ranks below `rank` send to GPU `gpu`. It is the index
- * of the first partial sum of `rank` in that GPU's stage. If `rank` is the number of ranks, the
- * result is the total number of partial sums that arrive. */
+/* Returns the number of partial sums that the ranks below `rank` send to GPU `gpu`. This is the
+ * index of the first partial sum of `rank` in the stage of `gpu`. If `rank` is the number of ranks,
+ * it is the number of all partial sums that arrive. */
 size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank);
 
 /* total[first … first + count) ← sum number `sum` of comm->rest (0 if there is only one sum),
@@ -243,20 +249,21 @@ int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t fir
 /* Copies total[first … first + count) to the totals of the other ranks on this GPU. */
 int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
                           cudaStream_t stream, ls_error *err);
-/* Enqueues the first `complete` buckets of `from`, this rank's only partial sum. Buckets that are
- * enqueued already are left out. The buckets wait for an event of the compute stream. */
+/* Enqueues those of the first `complete` buckets of `from` that are not enqueued yet. `from` is
+ * this rank's only partial sum, or with `nccl` the sum of its partial sums. The work waits for the
+ * event `ready`, which this function records on the compute stream. */
 int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                           int complete, ls_error *err);
 
-/* Returns LS_EINVAL if buckets are enqueued already with other arrays than `from` and `total`, else
- * LS_OK. */
+/* Returns LS_EINVAL if buckets of this step are enqueued already for arrays other than `from` and
+ * `total`, else LS_OK. */
 int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
                          ls_error *err);
 
 /* ---- over several processes (hosts.c) -------------------------------------------------------- */
 
-/* Computes the sums of the process's nodes of the shard tree in total[first … first + count), one
- * node after another, and copies each sum to the host. */
+/* Computes the process's nodes of the shard tree, one after another, for the floats first … first +
+ * count − 1 of the arena, and copies each node to the host. `total` is used as working memory. */
 int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
                        cudaStream_t stream, ls_error *err);
 /* ls_cuda_way.ahead for a process that has one rank. */
@@ -265,8 +272,9 @@ int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, con
 /* Reports to the cluster's progress thread the buckets that have arrived in host memory since the
  * last call. Does not wait. */
 int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err);
-/* Merges this process's nodes, which are all in host memory, with the nodes of the other processes.
- * The sum is in this rank's total when the event `whole` has passed. */
+/* Merges this process's nodes, which are all in host memory, with the nodes of the other processes,
+ * and enqueues the copy of the sum to this rank's total. The copy is done when the event `whole`
+ * has passed. */
 int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
 
 /* ---- functions of the communicators' tables -------------------------------------------------- */

@@ -1,26 +1,31 @@
-/* Merging over several processes, each of which has GPUs of its own. group.h explains rank, merge,
- * arena, bucket and `whole`.
+/* Merging over several processes, each of which has GPUs of its own. A *rank* is a worker of this
+ * process. A *merge* adds the *partial sums* of the gradient that the ranks have computed. The
+ * *arena* is the array that is merged, and a *bucket* is a part of it. A *node* is a sum at a node
+ * of the shard tree, the fixed binary tree that gives the order of additions. The event `whole`
+ * passes when a rank's work of the merge is done (group.h).
  *
- *     the process's nodes of the shard tree, on its GPUs      as in one process (the ways)
- *     → host memory, which is pinned                          each rank copies its chunk
+ *     the process's nodes of the shard tree, on its GPUs      as in one process (ls_cuda_way)
+ *     → host memory, which is pinned                          each rank copies its share (chunk)
  *     → the tree over all processes' nodes                    over the network (ls_members_ops), by
  *                                                             the cluster's progress thread
  *     → every rank's total
  *
- * The bits are therefore the same as in one process that has all the workers. A host that is lost,
- * stops, or computes other data is detected in the same way as such a worker, because no kernel
- * ever waits for another host. NCCL is used only within a process.
+ * The bits are therefore the same as in one process that has all the workers. No kernel ever waits
+ * for another host. Therefore a host that is lost, stops, or computes other data is detected in the
+ * same way as a worker that fails, stops, or computes other data. NCCL is used only within a
+ * process.
  *
  * Buckets ahead. If a process has one rank with one partial sum, this sum is the process's node.
- * The thread that runs backward calls merge_ready with the length of the complete part. Buckets are
- * copied to the host on the communication stream, each after an event of the compute stream.
+ * The thread that runs backward calls merge_ready with the length of the complete part of the
+ * gradient. Buckets are copied to the host on the communication stream, each after an event of the
+ * compute stream.
  * merge_ready, and all_reduce while it waits, report the buckets that have arrived in host memory
  * to the cluster's progress thread. The progress thread sends these buckets while backward still
  * runs.
  *
- * If a training step fails after merge_ready, buckets that were reported to the progress thread are
- * not copied again when the step is repeated. Their contents are still right, because a node of the
- * tree has the same bits each time it is computed, whichever process computes it. */
+ * If a training step fails after merge_ready and is repeated, buckets that were reported to the
+ * progress thread are not copied again. Their contents are still right, because a node of the tree
+ * has the same bits each time it is computed, whichever process computes it. */
 #include "cuda/comm/group.h"
 
 /* ---- to the host ----------------------------------------------------------------------------- */

@@ -27,9 +27,9 @@ struct ls_cuda_links {
     pthread_cond_t changed;
     pthread_t watchdog;
     int watched; /* non-zero: there is a watchdog */
-    int closing;
-    /* 0: communicators may be created; 1: none may be created, and the existing ones are being
-     * aborted; 2: all are aborted */
+    int closing; /* non-zero: the links are being destroyed, and the watchdog must end */
+    /* 0: communicators may be created; 1: the watchdog is aborting all communicators, and no new
+     * communicator may be created; 2: all are aborted */
     int gone;
     ls_error failure; /* error that the watchdog has found; status 0: none */
     nccl_link link[]; /* [ranks] */
@@ -40,8 +40,8 @@ void ls_cuda_nap(unsigned rounds)
     const struct timespec nap = {0, 50000};
     if (rounds < 64)
         return;
-    /* Yields for some milliseconds before it sleeps, because even the shortest sleep takes longer
-     * than most training steps. */
+    /* The caller's first polls yield instead of sleeping, for some milliseconds, because even the
+     * shortest sleep takes longer than most training steps. */
     if (rounds < 4096)
         sched_yield();
     else
@@ -108,7 +108,8 @@ static int sleep_until_closing(ls_cuda_links *l)
 static void end_all(ls_cuda_links *l)
 {
     pthread_mutex_lock(&l->lock);
-    /* `gone` is set before the aborts, so that no rank creates a communicator after them. */
+    /* `gone` is set before the communicators are aborted, so that no rank creates a communicator
+     * after that. */
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     abort_all(l);
@@ -231,8 +232,8 @@ static int say_why(ls_cuda_links *l, ls_error *err)
     return ls_fail(err, LS_EABORTED, "another worker failed first");
 }
 
-/* Waits until the communicator's calls are enqueued. Does not hold the rank's lock between two
- * polls. */
+/* Waits until NCCL has enqueued the calls that this rank has made on its communicator. Between two
+ * polls the rank's lock is free. */
 static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns,
                        ls_error *err)
 {
@@ -255,7 +256,7 @@ static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t de
     }
 }
 
-/* Creates the rank's communicator. From then on the watchdog may abort it at any time. */
+/* Creates the rank's communicator. Afterwards the watchdog can abort it at any time. */
 static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

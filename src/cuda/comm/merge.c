@@ -1,5 +1,14 @@
 /* The calls of a communicator: joining and leaving, the first collective call, all_reduce and
- * merge_ready. Also the tables of the communicators. group.h describes the parts of a merge. */
+ * merge_ready. Also the tables of the communicators.
+ *
+ * Words, as in group.h:
+ *
+ *     rank          a worker of this process
+ *     partial sum   the sum of the gradients that a rank has computed, or of a part of them
+ *     merge         adds the partial sums of all ranks and gives every rank the total
+ *     bucket        a part of a gradient; it can be enqueued *ahead*, that is before all_reduce
+ *     `ready`       event: a rank's partial sums are complete
+ *     `whole`       event: a rank's enqueued work of the merge is done */
 #include "base/clock.h"
 #include "cuda/comm/group.h"
 
@@ -11,8 +20,8 @@
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
 
-/* Waits until the event `whole` has passed. It polls, so that an abort or the deadline ends the
- * wait if the GPU hangs. */
+/* Waits until the event `whole` has passed. The function polls, so that an abort or the deadline
+ * ends the wait if the GPU hangs. */
 static int await_whole(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_device *d = comm->mine->device;
@@ -33,8 +42,8 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
     }
 }
 
-/* Returns true if the stream has no unfinished work, or if the device is lost, so that it runs no
- * work any more. Waits until the deadline at most. */
+/* Returns true if the stream has no unfinished work, or if the device is lost and therefore runs no
+ * work any more. Waits for this until the deadline at most. */
 static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 {
     for (unsigned rounds = 0;; rounds++) {
@@ -48,8 +57,8 @@ static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
     }
 }
 
-/* Aborts the group, and waits until no work that this rank has enqueued accesses another rank's
- * memory, at most GIVE_UP_NS. A second call does nothing. */
+/* Aborts the group, and waits at most GIVE_UP_NS until the work that this rank has enqueued has
+ * ended. Then no work of this rank accesses another rank's memory. A second call does nothing. */
 static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
     uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
@@ -64,8 +73,8 @@ static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
     (void)cudaGetLastError();
 }
 
-/* Returns LS_EABORTED if the group is aborted, else LS_OK. If it returns LS_EABORTED, work that
- * this rank has enqueued ahead has ended. */
+/* Returns LS_EABORTED if the group is aborted, else LS_OK. Before it returns LS_EABORTED, it waits
+ * (give_up) until the work that this rank has enqueued ahead has ended. */
 static int check_alive(ls_cuda_comm *comm, ls_error *err)
 {
     if (!ls_merge_aborted(&comm->group->merge))
@@ -113,9 +122,10 @@ static void free_rank(ls_cuda_rank *mine)
     mine->stage_floats = 0;
 }
 
-/* Leaves the group. Frees no memory that NCCL may still access. If a merge was interrupted, it
- * waits until every communicator has been aborted. If buckets were enqueued ahead and no all_reduce
- * followed, it waits until this work has ended. */
+/* Leaves the group and frees the rank's memory. NCCL must not access this memory any more. If a
+ * merge was interrupted, the function therefore first waits until every communicator has been
+ * aborted. If buckets were enqueued ahead and no all_reduce followed, it waits until this work has
+ * ended. */
 static void comm_leave(ls_comm *base)
 {
     ls_cuda_comm *comm = (ls_cuda_comm *)base;
@@ -182,8 +192,8 @@ static void map_gpus(ls_cuda_comm *comm)
     }
 }
 
-/* Chooses the way of merging. The choice depends on which ranks share a GPU. This is known when all
- * ranks have joined. */
+/* Chooses the way of merging, after all ranks have joined. The choice depends on which ranks share
+ * a GPU. */
 static int choose_way(const ls_cuda_way **out, ls_cuda_comm *comm, ls_error *err)
 {
     const ls_comm_type *type = comm->base.group->type;
@@ -283,8 +293,8 @@ static int comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *p
     };
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "all_reduce: %d partial sums are given", count);
-    /* In an aborted group nothing is changed, because other ranks may still read the data of this
-     * rank (comm->shown). */
+    /* In an aborted group this rank changes nothing, because other ranks can still be reading its
+     * data (comm->shown). */
     int status = check_alive(comm, err);
     if (status != LS_OK)
         return status;
@@ -349,7 +359,8 @@ static int comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradi
         status = ls_cuda_not_recording(device, ls_cuda_stream_of(device, stream), "merging", err);
     if (status == LS_OK)
         status = ls_cuda_comm_goes_on(comm, gradient, total, err);
-    /* A group of one rank, and a group that is not connected yet, merges in all_reduce only. */
+    /* Buckets are merged ahead only if the group allows it (ls_comm_group.ahead) and its first
+     * all_reduce has connected the ranks. Otherwise all_reduce merges everything. */
     if (status != LS_OK || !comm->way || !base->group->ahead)
         return status;
     const int complete = ls_buckets_complete(d->buckets, d->bucket_count, floats);
@@ -380,18 +391,18 @@ static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *
                   : ls_cuda_comm_record(comm, mine->whole, mine->device->communication->cuda, err);
 }
 
-/* Merging for workers that share one GPU. Every rank can access the GPU's memory. So a rank reads
- * the partial sums of all ranks where they are, computes its chunk of the sum, and writes the chunk
- * into all totals.
+/* Merging for workers that share one GPU. Every rank can access the memory of all ranks. Therefore
+ * a rank reads the partial sums of all ranks where they are, computes its chunk (its share of the
+ * arena) of the sum, and writes this chunk into all totals.
  *
  *     wait for `ready` of every rank
  *     my total's chunk ← the tree over all ranks' partial sums
  *     that chunk → every rank's total
  *     record `whole`
  *
- * At the commit point all totals are complete, because every rank reaches the commit point only
- * after its own `whole` has passed. Hence no rank writes to a partial sum or a total again before
- * all work that reads or writes this memory is done. */
+ * At the commit point (the merge's last meeting) all totals are complete, because every rank
+ * reaches the commit point only after its own `whole` has passed. Hence all work that reads or
+ * writes partial sums and totals is done before any rank writes to them again. */
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     const bool members = ls_merge_has_members(&comm->group->merge);

@@ -1,5 +1,7 @@
-/* Merging with NCCL's all-reduce, in NCCL's order, for workers that have a GPU each. group.h
- * explains rank, merge, arena, bucket and meeting.
+/* Merging with NCCL's all-reduce, in NCCL's order of additions, for workers that have a GPU each.
+ * A *rank* is a worker of this process. A *merge* adds the *partial sums* of the gradient that the
+ * ranks have computed. The *arena* is the array that is merged, and a *bucket* is a part of it. A
+ * *meeting* is a barrier of all ranks (group.h).
  *
  * The arena is reduced bucket after bucket on the communication stream, each bucket after an event
  * of the compute stream. A rank with several partial sums first adds them up into its total.
@@ -7,20 +9,20 @@
  * Buckets ahead. The thread that runs backward calls merge_ready with the length of the complete
  * part of the gradient, and complete buckets are enqueued while backward still runs. all_reduce
  * enqueues the rest. In the other ways of merging, a rank may access the partial sums and totals of
- * other ranks only after the first meeting of the merge. Here buckets may be enqueued before that
- * meeting, for these reasons:
+ * other ranks only after the first meeting of the merge. With NCCL, buckets may be enqueued before
+ * that meeting, for these reasons:
  * - A rank gives NCCL only its own sum and its own total. The bucket waits for an event, after
  *   which the sum is complete and the total may be written. NCCL itself waits for the peers'
  *   buckets.
- * - All ranks enqueue the same buckets in the same order; the time does not matter.
- * - No rank is still busy with the previous merge: all_reduce returns after a meeting that each
- *   rank enters only when its GPU has finished that merge.
+ * - All ranks enqueue the same buckets in the same sequence. They need not do so at the same time.
+ * - The previous merge is finished on all ranks: its all_reduce has returned after a meeting that
+ *   each rank enters only when its GPU has finished that merge.
  *
  * If a training step fails between merge_ready and all_reduce, kernels of the peers wait for
- * buckets that this rank never sends. Some rank then aborts the group, and the watchdog aborts all
- * communicators. A rank with enqueued buckets counts as `reading` until all communicators are
- * aborted, or until it has found its streams without work. It checks that in its next call and when
- * it leaves. */
+ * buckets that this rank never sends. Some rank then aborts the group, and the watchdog (links.c)
+ * aborts all communicators. A rank with enqueued buckets counts as `reading` until all
+ * communicators are aborted, or until it has found that its streams have no unfinished work. The
+ * rank checks its streams in its next call and when it leaves. */
 #include "cuda/comm/group.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
@@ -32,8 +34,8 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
-    /* The call is in an NCCL group, because a single non-blocking call may return before it has
-     * enqueued anything. */
+    /* The call is in an NCCL group, because a single non-blocking call can return before it has
+     * enqueued anything. (An NCCL group is several calls that NCCL makes together.) */
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
         ncclResult_t called =
@@ -47,7 +49,8 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
                              ls_merge_deadline(&comm->group->merge), err);
 }
 
-/* out ← the sum of this rank's own partial sums in their order; zeros if it has none. */
+/* Adds up this rank's own partial sums, in the sequence in which they are given, to `out`. If there
+ * are none, fills `out` with zeros. */
 static int fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err)
 {
     const int count = comm->shown->count;
@@ -78,7 +81,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
             ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.bucket_count, err);
     if (status != LS_OK)
         return status;
-    comm->ahead.buckets = 0; /* buckets of the next step begin at the first */
+    comm->ahead.buckets = 0; /* the next training step begins with its first bucket */
     return ls_cuda_comm_record(comm, comm->mine->whole, comm->mine->device->communication->cuda,
                                err);
 }

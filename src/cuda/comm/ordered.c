@@ -1,25 +1,29 @@
 /* Merging in tree order on several GPUs, each with one worker or more. NCCL moves the data; a
- * kernel of this back end adds. group.h explains rank, merge, arena and leader.
+ * kernel of this back end adds. A *rank* is a worker of this process; the lowest rank on a GPU is
+ * the GPU's *leader*. A *merge* adds the *partial sums* of the gradient that the ranks have
+ * computed, in the order of a fixed binary tree (the shard tree). The *arena* is the array that is
+ * merged. The event `ready` passes when a rank's partial sums are complete, and `whole` when a
+ * rank's work of the merge is done (group.h).
  *
- * Each GPU owns a chunk of the arena. The leader of the GPU's workers enqueues all of the GPU's
- * merging work on its communication stream, after `ready` of every rank on the GPU and before its
- * own `whole`:
+ * Each GPU owns a *chunk*, its share of the arena. The leader of the GPU's workers enqueues all of
+ * the GPU's merging work on its communication stream. The work begins after the events `ready` of
+ * all ranks on the GPU, and ends with the leader's event `whole`:
  *
- *     the GPU's partial sums of chunk c → the owner of c      one NCCL group of sends and receives
+ *     the GPU's partial sums of chunk c → the owner of c      one batch of NCCL sends and receives
  *     my total's chunk ← the tree over all partial sums       in the order of the shard tree
- *     that chunk → every leader's total                       another NCCL group
+ *     that chunk → every leader's total                       another batch
  *     my total → the totals of the GPU's other workers        copies
  *
  * Over several processes, the second line computes the process's own nodes, which are copied to the
  * host. The last two lines do not apply, because the sum comes back from the host (hosts.c).
  *
  * All workers of a GPU can access its memory, so the leader reads their partial sums where they
- * are. The workers that are not leaders enqueue no merging work. When they have reached the commit
- * point, their leader's `whole` has passed.
+ * are. The workers that are not leaders enqueue no merging work. When such a worker has reached the
+ * commit point (the merge's last meeting), its leader's `whole` has passed.
  *
  * The leader receives the other GPUs' partial sums of its chunk into its *stage*. The stage grows
- * only when the split of the shards changes, and before any work is enqueued, so that memory is
- * never allocated while NCCL runs. */
+ * only when the split of the shards among the ranks changes, and before any work of the merge is
+ * enqueued, so that memory is never allocated while NCCL runs. */
 #include "cuda/comm/group.h"
 
 /* Computes the range of the chunk that a GPU owns. */
@@ -51,8 +55,8 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
     return status;
 }
 
-/* Grows the stages if necessary. Every rank computes for all GPUs whether a stage must grow, so
- * that all ranks take part in the same meetings. */
+/* Grows the stages if necessary. Every rank computes for all GPUs whether a stage must grow.
+ * Therefore all ranks take part in the same meetings. */
 static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     int grow = 0;
@@ -69,8 +73,9 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-/* Sends this GPU's partial sums of the peer's chunk, and receives the peer's partial sums of this
- * GPU's chunk. Both sides number the partial sums rank by rank. */
+/* Sends this GPU's partial sums of the peer's chunk to GPU `peer`, and receives the peer's partial
+ * sums of this GPU's chunk. Both GPUs handle the partial sums in the same sequence, rank by rank.
+ */
 static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                   cudaStream_t stream)
 {
@@ -113,7 +118,8 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
 typedef ncclResult_t exchange_fn(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                  cudaStream_t stream);
 
-/* Exchanges with all peers at once. The NCCL group is ended even if a call in it failed. */
+/* Exchanges with all peers at once. The calls are one batch (an NCCL group), which the function
+ * ends even if a call in it has failed. */
 static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t stream, ls_error *err)
 {
     ncclComm_t nccl;

@@ -1,5 +1,5 @@
-/* Kernels over whole arenas: arguments of a step, optimizers, running statistics, clipping, sums of
- * arenas. */
+/* Kernels over whole arenas (arrays of all parameters, or of all gradients): optimizers, running
+ * statistics, clipping, sums of arenas. Also the arguments of a training step. */
 #include "cuda/kernels/kernels.cuh"
 
 /* ---- arguments of a step --------------------------------------------------------------------- */
@@ -17,8 +17,9 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cud
 
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
-/* Returns non-zero if the update must be skipped. A launch that sets `skip` does not read it: all
- * threads read the same loss, and read `skip` only if the loss is finite. */
+/* Returns non-zero if the update must be skipped. All threads read the same loss. If it is not
+ * finite, one thread sets `skip`, and no thread reads it. If the loss is finite, all threads read
+ * `skip`, and no thread writes it. */
 __device__ static int is_skipped(ls_k_guard guard)
 {
     if (!guard.loss)
@@ -31,8 +32,8 @@ __device__ static int is_skipped(ls_k_guard guard)
     return 1;
 }
 
-/* Copies the loss and the number of correct rows to host memory, so that no separate copy is needed
- * after the update. */
+/* Copies the loss and the number of correct rows to host memory (args->stats_copy). No separate
+ * copy is then needed after the update. */
 __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
 {
     if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->stats_copy)
@@ -87,9 +88,9 @@ __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
                        __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u));
 }
 
-/* Applies `step` to each float. Threads process groups of four floats; the number of floats in an
- * arena is a multiple of 16. Groups are counted in 32 bits, because no GPU has memory for 2³²
- * groups. */
+/* Applies `step`, the update of one float, to each float of the arena. Threads process four floats
+ * at a time; the number of floats in an arena is a multiple of 16. Fours are counted in 32 bits,
+ * because no GPU has memory for 2³² of them. */
 template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
@@ -129,8 +130,7 @@ cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_dec
     return cudaGetLastError();
 }
 
-/* Computes the differences 1 − βᵗ once per block. They are computed in double, because they may be
- * small. */
+/* Computes the differences 1 − βᵗ once per thread block, in double, because they can be small. */
 __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
@@ -178,8 +178,8 @@ cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_
     return cudaGetLastError();
 }
 
-/* Clipping: each of LS_K_CLIP_SUMS blocks sums its part of the squares, then one block adds the
- * sums. */
+/* Clipping: each of LS_K_CLIP_SUMS thread blocks sums its part of the squares. Then one thread
+ * block adds these sums. */
 
 __global__ static void square_blocks(double *partial, const float *grad, size_t count)
 {
@@ -239,8 +239,8 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
     }
 }
 
-/* Returns true if the order leaves one value, never takes a value from an empty stack, and needs no
- * larger stack than LS_K_STACK. */
+/* Returns true if the order of additions leaves one value, never takes a value from an empty stack,
+ * and needs a stack of at most LS_K_STACK values. */
 static bool is_postfix(const tree *t, int count)
 {
     int depth = 0;

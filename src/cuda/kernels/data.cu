@@ -7,7 +7,7 @@
 
 enum { AUGMENT = 3, AUGMENT_MORE = 5 /* random streams, as in base/rng.h */ };
 
-/* ---- gather: one block per row --------------------------------------------------------------- */
+/* ---- gather: one thread block per row (example) ---------------------------------------------- */
 
 struct shift {
     int down, right, mirror;
@@ -45,8 +45,8 @@ __device__ static void copy_label(const ls_k_gather &k, uint32_t row)
         k.labels_out[(size_t)blockIdx.x * k.words + i] = k.labels[(size_t)row * k.words + i];
 }
 
-/* Copies rows of bytes. Each block first computes a table of the normalised values of all 256
- * bytes, because a look-up is faster than a division for each pixel. */
+/* Copies rows of bytes. Each thread block first computes a lookup table of the normalised values of
+ * all 256 bytes, because a look-up is faster than a division for each pixel. */
 __global__ static void gather_rows(const __grid_constant__ gather g)
 {
     __shared__ shift shared;
@@ -85,7 +85,7 @@ __global__ static void gather_floats(const __grid_constant__ gather g)
     }
 }
 
-/* ---- rows that are augmented in more ways ---------------------------------------------------- */
+/* ---- rows that are augmented in more ways than by a shift and mirroring ---------------------- */
 
 __device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t row)
 {

@@ -28,18 +28,19 @@ static inline int ls_aligned(const void *a)
 
 /* ---- m × c: threadIdx.x counts chunks of channels, threadIdx.y counts positions -------------- */
 
-/* Returns V, the number of adjacent channels that a thread processes in the functions below. V is
- * the number of values that fit into 16 bytes if c is a multiple of that number, else 1. These V
- * channels are a *chunk*. */
+/* m × c is a channels-last tensor: m *positions* (rows · h · w) of c values (kernels.h). */
+
+/* Returns V, the number of adjacent channels (a *chunk*) that a thread processes. V is the number
+ * of values that fit into 16 bytes if c is a multiple of that number, else 1. */
 static inline int ls_wide(int c, size_t value_bytes)
 {
     return (size_t)c % (16 / value_bytes) == 0 ? (int)(16 / value_bytes) : 1;
 }
 
-/* Returns the *tile*, the threads of a block, for c channels in chunks of V. x is the number of
- * adjacent chunks, at most 8, such that the tiles are as equal as possible. y is the number of
- * positions, a power of two. The tile depends only on c and V, and therefore the order of sums
- * depends only on them. */
+/* Returns the *tile*, the shape of a thread block, for c channels in chunks of V. x is the number
+ * of adjacent chunks, at most 8, chosen so that the tiles have nearly equal sizes. y is the number
+ * of positions, a power of two. The tile depends only on c and V, and therefore the order of sums
+ * depends only on c and V. */
 static inline dim3 ls_tile_of(int c, int V)
 {
     const unsigned chunks = (unsigned)(c / V);
@@ -49,9 +50,9 @@ static inline dim3 ls_tile_of(int c, int V)
     return dim3(x, y);
 }
 
-/* Returns the grid of a kernel over an m × c tensor whose threads have V channels. Along x the grid
- * has blocks of LS_K_BLOCK positions. Along y and z it has tiles of channels; y has at most 65,535
- * blocks. */
+/* Returns the grid of a kernel over an m × c tensor whose threads have V channels. Along x each
+ * thread block has LS_K_BLOCK positions. Along y and z each thread block has the channels of one
+ * tile; y has at most 65,535 blocks. */
 static inline dim3 ls_over(size_t m, int c, int V)
 {
     const unsigned x = ls_tile_of(c, V).x, tiles = ((unsigned)(c / V) + x - 1) / x;
@@ -62,8 +63,9 @@ static inline dim3 ls_over(size_t m, int c, int V)
 /* ---- division by a number that the host knows ------------------------------------------------ */
 
 /* Divides n below 2³¹ by d with a multiplication and a shift. The factor is 2^(31 + l) / d, rounded
- * up, where 2^l is at least d. The rounding is less than 1, so the product's error after the shift
- * is less than n / 2^(31 + l), which is below 1 / d and cannot change the quotient. */
+ * up, where 2^l is at least d. Rounding up adds less than 1 to the factor. Therefore the product's
+ * error after the shift is less than n / 2^(31 + l). This is below 1 / d, which cannot change the
+ * quotient. */
 struct ls_divisor {
     uint32_t d, factor, shift;
 };
@@ -88,8 +90,8 @@ struct ls_half {
     uint16_t bits;
 };
 
-/* Rounds two numbers to nearest, ties to even, with the instruction that converts two at once. A
- * NaN remains a NaN. */
+/* Rounds two numbers to bf16, to nearest, ties to even, with the instruction that converts two
+ * numbers at once. A NaN remains a NaN. */
 __device__ static inline uint32_t ls_rounded_pair(float low, float high)
 {
 #ifdef __CUDA_ARCH__
@@ -251,9 +253,9 @@ template <int Q> struct ls_lanes_room {
     float row[Q][LS_THREADS + 8];
 };
 
-/* Adds up values over the lanes of a tile (threadIdx.y). Every thread of the block provides Q
- * values. Afterwards ls_total_of returns the sum over the lanes of each of these values. The number
- * of lanes is a power of two and at least Q. */
+/* Adds up values over the *lanes* of a tile; a lane is the threads with the same threadIdx.y. Every
+ * thread of the block provides Q values. Afterwards ls_total_of returns the sum over the lanes of
+ * each of these values. The number of lanes is a power of two and at least Q. */
 template <int Q>
 __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
 {
@@ -265,8 +267,8 @@ __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q
     float sum = 0;
     for (int n = 0; n < Q; n++)
         sum += room.row[q][(group + n * groups) * x + threadIdx.x];
-    /* No barrier is needed here, because no other thread reads the value that this thread
-     * replaces. */
+    /* No barrier is needed before this store, because no other thread reads the value that this
+     * thread replaces. */
     room.row[q][group * x + threadIdx.x] = sum;
     __syncthreads();
 }
@@ -304,8 +306,8 @@ __device__ static inline void ls_put_sum(float *to, double value, int add)
 cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, int c,
                            cudaStream_t stream);
 
-/* Stores a block's sums of V channels. If the grid has only one block of positions, they are the
- * totals. Otherwise ls_bias_finish adds the sums of all blocks. */
+/* Stores a block's sums of V channels. If the grid has only one block of positions, these sums are
+ * the totals. Otherwise ls_bias_finish later adds the sums of all blocks. */
 template <int V>
 __device__ static inline void ls_put_partial(float *total, int add, float *partial,
                                              const ls_lanes_room<V> &room,

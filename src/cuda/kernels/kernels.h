@@ -3,18 +3,19 @@
  * All pointers are to device memory unless a comment says "host". Tensors are fp32. If a function
  * has a parameter or field `half`, its void pointers are bf16 tensors when `half` is non-zero. (A
  * bf16 number is a uint16_t: the upper half of an fp32 number, rounded to nearest, ties to even.)
- * All computations are in fp32 in either case. `m × c` is a channels-last tensor: m *positions*
- * (rows · h · w) of c values. "a ← b" means that b overwrites a; with `add`, b is added to a. A
- * comment that begins with such a formula says what the function's kernels compute.
+ * All computations are in fp32 in either case. A *row* is an example of the batch. `m × c` is a
+ * channels-last tensor: m *positions* (rows · h · w) of c values. "a ← b" means that b overwrites
+ * a; "a ← or, with `add`, += b" means that b is added to a if `add` is non-zero. A comment that
+ * begins with such a formula says what the function's kernels compute.
  *
- * The order of each sum is determined by the shapes alone. It depends neither on the grid nor on
- * the GPU, and no kernel uses atomics on floats. The translation units are compiled without fused
- * multiply-adds.
+ * The order of each sum depends on the shapes alone, not on the grid or the GPU. No kernel uses
+ * atomics on floats. The translation units are compiled without fused multiply-adds.
  *
  * Each function has a *twin* for tests: a function of the same name in plain C in
  * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
  * the twins to run the back end without a GPU. On a GPU, tests compare each kernel with its twin.
- * Structures passed by address are in host memory and are copied before the call returns.
+ * Structures whose address is passed are in host memory; the function copies them before it
+ * returns.
  */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
@@ -29,8 +30,8 @@ extern "C" {
 
 /* ---- arguments of a step --------------------------------------------------------------------- */
 
-/* The fields of ls_step_args that kernels read. They are in device memory, at an address that never
- * changes, because each replay of a graph reads the same addresses. */
+/* The fields of ls_step_args that kernels read. The structure is in device memory, at an address
+ * that never changes, because each replay of a graph reads the same addresses. */
 typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
     uint32_t rows_before, rows_after;
@@ -94,7 +95,7 @@ cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int ad
 
 /* ---- element by element ---------------------------------------------------------------------- */
 
-/* to[i] ← a[i] + b[i]; `to` may be a or b. */
+/* to[i] ← a[i] + b[i] for i < count; `to` may be a or b. */
 cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream);
 
 /* y ← x + x2; with `relu`, 0 where the sum is not above 0. y may be x or x2. */
@@ -104,6 +105,7 @@ cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu,
 cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, int half,
                           size_t count, cudaStream_t stream);
 
+/* A curve is one of the activation functions. */
 typedef enum ls_k_curve {
     /* values below 0 are multiplied with `slope`, which the other curves ignore */
     LS_K_RELU,
@@ -112,10 +114,11 @@ typedef enum ls_k_curve {
     LS_K_GELU,
     LS_K_SILU
 } ls_k_curve;
-/* A curve is one of the activation functions sigmoid, tanh, relu, gelu, silu. y ← curve(x). */
+/* y ← curve(x). */
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
                           cudaStream_t stream);
-/* dx ← dy times the derivative, computed from v: x for gelu and silu, y for the others. */
+/* dx ← dy times the derivative, which is computed from v. v is x for gelu and silu, and y for the
+ * other curves. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             float slope, size_t count, cudaStream_t stream);
 
@@ -173,12 +176,12 @@ cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, c
 cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
                                cudaStream_t stream);
 
-/* Pooling with windows of 2 × 2 and stride 2, of x plus a bias, after a relu: y has h/2 × w/2
- * pixels. */
+/* Pooling with windows of 2 × 2 and stride 2 (*quads*). The bias is added to x, then the relu is
+ * applied, then the result is pooled. y has h/2 × w/2 pixels. */
 typedef struct ls_k_quads {
     int rows, c, h, w; /* size of x */
     int max;           /* non-zero: maximum; 0: average */
-    int relu, half;    /* half: type of x, y and their gradients */
+    int relu, half;    /* relu: there is a relu; half: x, y and their gradients are bf16 */
 } ls_k_quads;
 
 /* y ← the pooled relu of x + bias[c] (may be NULL). bits (may be NULL) ← one byte for each value of
@@ -227,8 +230,8 @@ typedef struct ls_k_norm {
     int half; /* type of x, x2, y and their gradients */
 } ls_k_norm;
 
-/* mean[c], inverse[c] ← mean and 1/√(variance + ε) of x. contribution (may be NULL) ← or, with
- * `add`, += rows·mean [c], then rows·variance·m/(m − 1) [c]. */
+/* mean[c], inverse[c] ← mean and 1/√(variance + ε) of x. contribution (may be NULL), [2][c] ← or,
+ * with `add`, += rows·mean, then rows·variance·m/(m − 1). */
 cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
                                  const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream);
@@ -236,19 +239,20 @@ cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contributio
  * variance [c]. */
 cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
                               const ls_k_norm *norm, cudaStream_t stream);
-/* y ← (x − mean)·(inverse·weight) + bias (+ x2, may be NULL), followed by the relu if there is one.
- * `mask` (may be NULL) ← the positions where y is above 0. */
+/* y ← (x − mean)·(inverse·weight) + bias, plus x2 unless it is NULL, then the relu if there is one.
+ * `mask` (may be NULL) ← a bit for each value of y, set where y is above 0. */
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
                             const float *mean, const float *inverse, const float *weight,
                             const float *bias, const ls_k_norm *norm, cudaStream_t stream);
 /* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse. g is dy; with a relu, g is 0 where the
- * mask has no bit. bias_grad ← or, with `add`, += the first sums; weight_grad ← or += the second
- * sums. */
+ * mask has no bit. bias_grad ← or, with `add`, += Σ g. weight_grad ← or, with `add`, +=
+ * Σ g·(x − mean)·inverse. */
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
                            const void *x, const void *dy, const uint8_t *mask, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream);
-/* dx ← weight·inverse·(g − sums[c]/m − x̂·sums[c + C]/m); dx2 (may be NULL) ← g. */
+/* dx ← weight·inverse·(g − Σg/m − x̂·Σ(g·x̂)/m), where x̂ = (x − mean)·inverse and the two sums are
+ * those of ls_k_norm_grad. dx2 (may be NULL) ← g. */
 cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
@@ -301,11 +305,11 @@ typedef struct ls_k_vector_loss {
 
 cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream);
 
-/* ---- steps over arenas ---------------------------------------------------------------------- */
+/* ---- updates of arenas; an arena is one array of all parameters, or of all gradients --------- */
 
-/* Decides whether an optimizer's update is applied: `loss` and `skip` are the fields `guard` and
- * `skip` of ls_op_buffers in plugin.h. If both are NULL, each update is applied. The optimizers
- * copy the first two floats at `loss` to args->stats_copy. */
+/* Decides whether and how an optimizer's update is applied. `loss` and `skip` are the fields
+ * `guard` and `skip` of ls_op_buffers in plugin.h. If `loss` and `skip` are NULL, each update is
+ * applied. The optimizers copy the first two floats at `loss` to args->stats_copy. */
 typedef struct ls_k_guard {
     const float *loss;
     float *skip;
@@ -313,11 +317,11 @@ typedef struct ls_k_guard {
     float rate;        /* factor of lr; 0 counts as 1 */
 } ls_k_guard;
 
-/* Arenas of an optimizer, `count` floats each. Slots may be NULL. */
+/* Arenas of an optimizer, `count` floats each. `slot`: arenas of its state; may be NULL. */
 typedef struct ls_k_update {
     float *w, *slot[2];
     const float *grad;
-    uint16_t *shadow;            /* ← w in bf16; NULL: there is no shadow */
+    uint16_t *shadow;            /* receives w in bf16; NULL: there is no such copy */
     const uint16_t *shadow_grad; /* gradients in bf16, see in_shadow */
     /* bit i set: elements 16·i … 16·i + 15 of the gradient are read from shadow_grad instead of
      * grad; NULL: all are read from grad */
@@ -341,10 +345,10 @@ cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                          float momentum, int of_weights, size_t count, cudaStream_t stream);
 
+enum { LS_K_CLIP_SUMS = 256 }; /* number of partial sums of ls_k_clip */
 /* Computes the clip factor, as ls_clip in plugin.h defines it. `partial`: LS_K_CLIP_SUMS doubles of
  * scratch memory. With `add`, the sum of squares that an earlier call has stored in clip[2] and
  * clip[3] is included. */
-enum { LS_K_CLIP_SUMS = 256 };
 cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
                       float most, int add, size_t count, cudaStream_t stream);
 
@@ -357,12 +361,12 @@ enum { LS_K_ARENAS = 128 };
  * LS_K_ADD replaces the two topmost values of the stack, a below b, with a + b. */
 enum { LS_K_ADD = 255 };
 
+enum { LS_K_STACK = 16 }; /* largest number of values on the stack of ls_k_add_arenas */
 /* out[i] ← the sum of in[k][i], k < count, for i < floats, in the order of a binary tree. `order`
  * is the tree in postfix form: 2·count − 1 elements that leave one value on the stack. The stack
- * holds at most LS_K_STACK values. `in` and `order` are host arrays, copied before the call
- * returns. `out` may be one of `in`. Any number of floats and any alignment is allowed; 16-byte
- * alignment is fastest. */
-enum { LS_K_STACK = 16 };
+ * holds at most LS_K_STACK values. `in` and `order` are host arrays, which the function copies
+ * before it returns. `out` may be one of `in`. Any number of floats and any alignment is allowed;
+ * 16-byte alignment is fastest. */
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
                             size_t floats, cudaStream_t stream);
 

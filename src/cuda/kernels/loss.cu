@@ -1,6 +1,7 @@
-/* Losses. Softmax and cross-entropy: if there are few classes, a thread computes a row, otherwise a
- * warp does. Only the number of classes decides this. Then the losses of the rows are added in
- * ascending order. For a small batch with few classes, one kernel does both, with the same bits. */
+/* Losses. A row is an example of the batch. Softmax and cross-entropy: a thread computes a row if
+ * there are at most FEW classes, else a warp does. Only the number of classes decides this. A
+ * second kernel adds the losses of the rows, in an order that depends only on their number. If
+ * there are at most FEW classes and ONE_BLOCK rows, one kernel does both, with the same bits. */
 #include "cuda/kernels/kernels.cuh"
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
@@ -12,7 +13,8 @@ template <int LANES> __device__ static double add_lanes(double value)
     return value;
 }
 
-/* Stores a row's loss and whether its prediction is right, computed from its sums. */
+/* Stores a row's loss, which it computes from the row's sums, and whether the row's prediction is
+ * right. `m`: largest logit; `sum`: Σe; `all`: Σ(z − m). */
 __device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum,
                                double all)
 {
@@ -59,8 +61,9 @@ __device__ static void find_largest(float *most, int *best, const float *x, int 
     }
 }
 
-/* Computes one row: loss = log Σe − Σ target·(z − m). LANES threads compute it together: a warp, or
- * one thread if there are so few classes that shuffles are not worth their latency. */
+/* Computes one row: loss = log Σe − Σ target·(z − m), where z is a logit, m the largest logit, and
+ * e = exp(z − m). LANES threads compute it together: a warp, or one thread. With few classes one
+ * thread is faster, because shuffles take longer than they save. */
 template <int LANES> __device__ static void do_row(const ls_k_xent &k, int row, int lane)
 {
     static_assert(LANES == 1 || LANES == WARP, "shuffles are over a whole warp");
@@ -90,8 +93,8 @@ __device__ static void report(const ls_k_xent &k, int row)
     k.fault->code = LS_K_FAULT_LABEL;
 }
 
-/* Adds the losses of the rows with SUM_THREADS threads of one block; the other threads only take
- * part in barriers. If k.labels is NULL, no row can have an invalid label. */
+/* Adds the losses of the rows with SUM_THREADS threads of one thread block; the other threads of
+ * the block only take part in barriers. If k.labels is NULL, labels are not checked. */
 __device__ static void add_rows(const ls_k_xent &k)
 {
     __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];
@@ -166,7 +169,7 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *k, cudaStream_t stream)
     return cudaGetLastError();
 }
 
-/* ---- losses of target vectors: one warp per row, then the rows in order ---------------------- */
+/* ---- losses of target vectors: one warp per row, then the sum over the rows ------------------ */
 
 __device__ static double lose(int rule, double *slope, double z, double t)
 {

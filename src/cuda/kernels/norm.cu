@@ -1,12 +1,13 @@
-/* Sums over positions of an m × c tensor, biases, and batch norm, which consists of such sums; and
- * layer norm.
+/* Sums over the positions of an m × c tensor (kernels.h), biases, and batch norm, which consists of
+ * such sums. Also layer norm.
  *
- * The order of a sum. Positions are divided into blocks of LS_K_BLOCK. A *lane* is a value of
- * threadIdx.y. Within a block, lane y of a tile (ls_tile_of) adds positions y, y + lanes, …. Then
- * the lanes are added up (ls_add_lanes): lanes that are `lanes / Q` apart form a group; the lanes
- * of each group are added, and then the groups in ascending order. The tile depends on c and the
- * type alone. The sums of the blocks are then added in double by LANES lanes, and the sums of these
- * lanes in a binary tree. */
+ * The order of a sum. Positions are divided into blocks of LS_K_BLOCK. A *lane* is the threads with
+ * the same threadIdx.y. A *tile* is the shape of a thread block (ls_tile_of), and a *chunk* is the
+ * V adjacent channels that a thread processes. Within a block of positions, lane y of a tile adds
+ * positions y, y + lanes, …. Then the sums of the lanes are added up (ls_add_lanes): lanes that are
+ * `lanes / Q` apart form a group; the lanes of each group are added, and then the groups in
+ * ascending order. The tile depends on c and the type of the values alone. The sums of the blocks
+ * are then added in double by LANES lanes, and the sums of these lanes in a binary tree. */
 #include "cuda/kernels/kernels.cuh"
 
 /* LANES: number of lanes that add the sums of blocks. FINISH_CHANNELS: number of adjacent channels
@@ -35,10 +36,11 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
 #define BATCH 4
 #define IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < BATCH; k++)
 
-/* Calls use(at, inside, x, x2) for each position of the thread. `at` is the offset of the chunk, x
- * and x2 are its values in both tensors. x2 is loaded only with TWO. With MASK, values of x2 are 0
- * where the mask has no bit. Beyond the last position, `use` is called for the last position again
- * with `inside` false, so that loading needs no branch; `use` must not store a result then. */
+/* Calls use(at, inside, x, x2) for each position of the thread. `at` is the offset of the chunk.
+ * The arguments x and x2 are the chunk's values in the tensors x and x2. x2 is loaded only with
+ * TWO. With MASK, values of x2 are 0 where the mask has no bit. Beyond the last position, `use` is
+ * called for the last position again with `inside` false, so that loading needs no branch. If
+ * `inside` is false, `use` must not store a result. */
 template <class T, int V, bool TWO, bool MASK, class Use>
 __device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2,
                                      const uint8_t *mask, Use use)
@@ -77,7 +79,8 @@ __device__ static void each_value(const ls_thread_span &span, const T *x, Use us
 
 /* ---- sums over blocks ------------------------------------------------------------------------ */
 
-/* Adds sum[0], and sum[1], of all lanes of a channel in a binary tree. Lane 0 has the results. */
+/* Adds up the values sum[0] of all lanes of a channel in a binary tree, and the values sum[1] too.
+ * Lane 0 then has the results. */
 __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREADS])
 {
     unsigned x = blockDim.x, me = threadIdx.y * x + threadIdx.x;
@@ -96,9 +99,9 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
     __syncthreads();
 }
 
-/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block,
- * and then adds up the `sum` of all lanes. Lane 0 of each channel has the two results. Beyond the
- * last block, `add` is called with zeros, and must then add nothing. */
+/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block of
+ * positions, and then adds up the `sum` of all lanes. Lane 0 of each channel then has the two
+ * results. Beyond the last block, `add` is called with zeros, for which it must add nothing. */
 template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
                                   uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
@@ -252,7 +255,7 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* Returns the number of positions of a block; 0 for blocks beyond the last one, for which
+/* Returns the number of positions of a block; 0 for blocks beyond the last block, for which
  * add_blocks calls `add` too. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
@@ -260,7 +263,8 @@ __device__ static double rows_in(uint32_t block, uint32_t m)
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
-/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Only sum[0] of each
+/* Combines the statistics of the blocks: block i has nᵢ positions, meanᵢ, and qᵢ = Σ(x − meanᵢ)².
+ * m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Only sum[0] of each
  * pair of sums is used. */
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
 norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
@@ -477,7 +481,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
     return cudaGetLastError();
 }
 
-/* ---- layer norm: one block per row ----------------------------------------------------------- */
+/* ---- layer norm: one thread block per row (example) ------------------------------------------ */
 
 __global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
                                   const float *bias, float epsilon, size_t n)
@@ -490,8 +494,8 @@ __global__ static void layer_norm(float *y, float *stats, const float *x, const 
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         squares += (from[i] - mean) * (from[i] - mean);
     float inverse = 1 / sqrtf(ls_sum_of_block(squares) / (float)n + epsilon);
-    /* The sum of squares exceeded the range of floats. It is computed again from values that are
-     * scaled by 2⁻⁶⁴. ε is negligible beside such a sum. */
+    /* The sum of squares has exceeded the range of floats. It is computed again from values that
+     * are scaled by 2⁻⁶⁴. ε is left out, because it is negligible beside such a sum. */
     if (inverse == 0) {
         squares = 0;
         for (size_t i = threadIdx.x; i < n; i += LS_THREADS)

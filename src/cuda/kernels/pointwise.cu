@@ -21,7 +21,8 @@ __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, i
         ls_put(out, 4 * quads + i, f(ls_get(a, 4 * quads + i), ls_get(b, 4 * quads + i)));
 }
 
-/* For a function of one argument, `b` equals `a`, and the memory is read only once. */
+/* Computes f(a, b) for each element. For a function of one argument the caller passes `a` as `b`
+ * too, and the kernel reads this memory only once. */
 template <class T, class F>
 static cudaError_t map(T *out, const T *a, const T *b, F f, size_t count, cudaStream_t stream)
 {
@@ -86,7 +87,7 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-/* ---- curves: y = of(x), dx = back(dy, v), where v is x for gelu and silu, else y ------------- */
+/* ---- curves (activations): y = of(x), dx = back(dy, v); v is x for gelu and silu, else y -- */
 
 struct relu_curve {
     float slope;

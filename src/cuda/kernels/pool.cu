@@ -1,7 +1,8 @@
-/* Pooling and upsampling, channels last. Adjacent windows of 2 × 2 (*quads*), which most networks
- * use, have kernels of their own. These kernels also add the preceding bias and apply the relu. All
- * other windows use the general kernels. The kernels divide indices with ls_divisor, which the host
- * has prepared. */
+/* Pooling and upsampling, channels last. Windows of 2 × 2 that lie side by side (*quads*), which
+ * most networks use, have kernels of their own. Before pooling, these kernels also add a bias and
+ * apply a relu. All other windows use the general kernels. The kernels divide indices with
+ * ls_divisor, which the host has prepared. A *chunk* is the V adjacent channels that a thread
+ * processes (kernels.cuh). */
 #include "cuda/kernels/kernels.cuh"
 
 /* ---- adjacent windows of 2 × 2 --------------------------------------------------------------- */
@@ -23,7 +24,7 @@ static quads quads_of(const ls_k_quads *k)
     return s;
 }
 
-/* A window: its line and column in y, and the first chunk of x that it covers. */
+/* A window: its line and column in y (i, j), and the offset of its first chunk in x (at). */
 struct window_of_quads {
     uint32_t i, j, at;
 };
@@ -43,8 +44,8 @@ __device__ static uint32_t pixel(const quads &s, const ls_thread_span &span, uin
     return at + (q / 2 * (uint32_t)s.k.w + q % 2) * span.chunks;
 }
 
-/* Returns the pooled value of a window. Sets in *bits one bit for each pixel to which the gradient
- * goes. */
+/* Returns the pooled value of a window. Sets in *bits a bit for each pixel that gets the gradient
+ * in backward. */
 template <bool MAX>
 __device__ static float window_value(uint32_t *bits, const float pixel[4], int relu)
 {
@@ -123,7 +124,8 @@ __device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &s
                 ls_store<V>(dx, q.at + (line * s.k.w + column) * span.chunks, zero);
 }
 
-/* With SUMS, also computes the gradient of the bias, which is the sum of all dx. */
+/* Computes dx. With SUMS, also computes the gradient of the bias, which is the sum of dx over all
+ * positions. */
 template <class T, int V, bool SUMS>
 __global__ static void quads_back(T *dx, float *total, int add, float *partial, const T *dy,
                                   const uint8_t *bits, const __grid_constant__ quads s)
@@ -203,7 +205,7 @@ static unsigned blocks_for(const pool &s)
     return (s.items + LS_THREADS - 1) / LS_THREADS;
 }
 
-/* Position of an item: image r, line i, column j, chunk c. */
+/* Position of an item, that is of what one thread computes: image r, line i, column j, chunk c. */
 struct place {
     int r, i, j, c;
 };
@@ -217,7 +219,8 @@ __device__ static place place_of(const pool &s, uint32_t item)
     return p;
 }
 
-/* The loops are not unrolled. Windows are small, so most of the unrolled code would never run. */
+/* Loops over the pixels (i, j) of a window. The loops are not unrolled, because windows are small
+ * and most of the unrolled code would never run. */
 #define EACH_OF(w, i, j)                                                                           \
     _Pragma("unroll 1") for (int i = (w).top; i < (w).bottom; i++)                                 \
         _Pragma("unroll 1") for (int j = (w).left; j < (w).right; j++)
@@ -235,8 +238,8 @@ __device__ static window window_at(const ls_k_pool &k, int i, int j)
     return w;
 }
 
-/* Computes the range [first, last] of outputs along one side whose windows contain position
- * `at`. */
+/* Computes the range [first, last] of outputs in one direction whose windows contain position
+ * `at` of x. */
 __device__ static void covering(int *first, int *last, int at, int kernel, int stride,
                                 ls_divisor by_stride, int padding, int outputs)
 {
@@ -245,7 +248,7 @@ __device__ static void covering(int *first, int *last, int at, int kernel, int s
     *last = min((int)ls_quotient((uint32_t)(at + padding), by_stride), outputs - 1);
 }
 
-/* Returns the range of windows that contain the pixel p of x. */
+/* Returns the range of outputs whose windows contain the pixel p of x. */
 __device__ static window windows_over(const pool &s, const place &p)
 {
     window w;

@@ -1,4 +1,4 @@
-/* Choices of kernels, in memory and on disk.
+/* Choices of engines (math_lib.h), in memory and on disk.
  *
  * The list in memory contains either the choices that this device has made, which the library sends
  * to other machines, or the choices that it has received from another machine.
@@ -6,8 +6,8 @@
  * On disk each choice is a file, named by a hash of its key. The file's first line is the key, the
  * second line is a hash of the rest, and the rest is the choice. A file is either complete or
  * absent. All workers and all later runs use the first choice that was made, so that their results
- * have the same bits. A choice is replaced only if cuDNN no longer accepts it, by the first choice
- * that is made after that. */
+ * have the same bits. If cuDNN no longer accepts a choice, the next choice that is made replaces
+ * it. */
 #include "base/plain_file.h"
 #include "cuda/math/inside.h"
 
@@ -163,8 +163,8 @@ static int write_file(const char *path, const char *key, const char *text)
     return fclose(file) == 0 && good;
 }
 
-/* Creates the directory and its parent, for example ~/.cache/lockstep and ~/.cache. A failure is
- * ignored here, because writing the file then fails with a message. */
+/* Creates the directory and its parent, for example ~/.cache/lockstep and ~/.cache. Failures are
+ * ignored, because the caller then fails to write the file and logs that. */
 static void make_directory(const char *path)
 {
     char above[PATH_BYTES];
@@ -177,7 +177,7 @@ static void make_directory(const char *path)
     (void)mkdir(path, 0700);
 }
 
-/* Locks the directory, so that processes make changes one after another, and each process sees the
+/* Locks the directory, so that processes change files one after another, and each process sees the
  * result of the previous change. Returns a descriptor; closing it unlocks the directory. Returns a
  * negative number if the directory could not be locked. */
 static int lock_changes(const ls_math *math)
@@ -190,8 +190,8 @@ static int lock_changes(const ls_math *math)
     return -1;
 }
 
-/* Removes the file of a choice that cuDNN refuses, unless another process has replaced it in the
- * meantime. */
+/* Removes the file of a choice that cuDNN has refused, unless another process has replaced the
+ * choice in the meantime. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES];

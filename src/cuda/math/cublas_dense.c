@@ -1,8 +1,8 @@
 /* Dense layers by cuBLASLt. The bias and the relu are in cuBLASLt's epilogue.
  *
- * cuBLAS matrices are column-major: cuBLAS sees a row-major [r][c] as a c × r matrix. So
- * y[rows][out] = x·wᵀ is written as Y(out × rows) = W(in × out)ᵀ · X(in × rows). The other two
- * passes are written in the same way. */
+ * cuBLAS matrices are column-major: cuBLAS sees a row-major [r][c] as a c × r matrix. Therefore
+ * y[rows][out] = x·wᵀ is written as Y(out × rows) = W(in × out)ᵀ · X(in × rows). dx and the
+ * gradient of the weights are written in the same way. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
@@ -95,8 +95,9 @@ static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
 }
 
 /* Takes the library's first recommendation. The recommendation depends on the shapes and the device
- * alone, so that all workers take the same one without storing a choice. Nothing is timed: each
- * dense layer of the examples moves less than a megabyte, and its time is the time of a launch. */
+ * alone. Therefore all workers take the same recommendation, although no choice is stored. Nothing
+ * is timed, because each dense layer of the examples moves less than a megabyte, and takes about as
+ * long as the launch of a kernel. */
 static cublasStatus_t choose(dense_plan *p)
 {
     cublasLtMatmulPreference_t preference = NULL;

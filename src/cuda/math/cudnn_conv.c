@@ -1,4 +1,4 @@
-/* Convolutions by cuDNN: chooses an engine and runs it. */
+/* Convolutions by cuDNN: chooses an *engine*, one of cuDNN's implementations, and runs it. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
@@ -76,8 +76,9 @@ static size_t operand_bytes(const ls_math_shape *s, int which)
     return role[s->kind][which] * element;
 }
 
-/* Memory for timing candidates. It contains random numbers, which are similar to real operands.
- * Zeros would take less power and therefore run faster. */
+/* Memory for timing *candidates*, the engines that may be chosen. It contains random numbers, which
+ * take as much time as real operands. (With zeros a GPU uses less power and therefore runs faster.)
+ */
 typedef struct bench {
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -198,9 +199,9 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
            cudaStreamSynchronize(b->stream) == cudaSuccess && memcmp(b->pinned, half, bytes) == 0;
 }
 
-/* Returns true if two runs give the same bits although workspace and output have different contents
- * before the runs. cuDNN also says whether an engine is deterministic, but this information has
- * proved wrong. */
+/* Returns true if two runs of an engine give the same bits, although workspace and output have
+ * different contents before the two runs. This is checked because cuDNN's own statement that an
+ * engine is deterministic has proved wrong. */
 static bool is_repeatable(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     p->engine = *engine;
@@ -268,8 +269,8 @@ static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, con
 }
 
 /* Prepares the memory for timing, and returns the index of the best candidate as `best_of` does. If
- * there is no memory for timing, returns 0, the first candidate, because the lack of memory for
- * timing must not make a convolution fail. */
+ * there is not enough memory for timing, returns 0, the first candidate, because a convolution can
+ * run without timing. */
 static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
 {
     bench b;
@@ -299,7 +300,7 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
         s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);
-    /* Without groups and dilation the key is the same as in versions that had neither. */
+    /* Without groups and dilation the key is the same as in older versions of this file. */
     if ((s->groups > 1 || s->dh > 1 || s->dw > 1) && length > 0 && (size_t)length < size)
         snprintf(out + length, size - (size_t)length, " dilation %d %d groups %d", s->dh, s->dw,
                  s->groups);
@@ -337,9 +338,9 @@ static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const 
     return LS_OK;
 }
 
-/* Chooses an engine. It reads the choice back from the cache, as other workers will do. If the
- * choice cannot be stored, every worker uses cuDNN's first candidate, so that all workers make the
- * same choice. */
+/* Chooses an engine. After timing, it reads the choice back from the directory, as other workers
+ * will do. If the choice could not be stored, every worker uses cuDNN's first candidate, so that
+ * all workers make the same choice. */
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
@@ -387,7 +388,7 @@ static int plan_alone(conv_plan *p, const char *key, ls_error *err)
     return status;
 }
 
-/* Makes a plan and remembers the choice for other machines. */
+/* Makes a plan, and adds the choice to those that ls_math_choices sends to other machines. */
 static int conv_make_plan(conv_plan *p, ls_error *err)
 {
     ls_math *math = p->inside.math;

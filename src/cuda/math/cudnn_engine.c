@@ -87,9 +87,9 @@ static bool is_winograd(const traits *t, const ls_math_shape *shape)
 
 /* Returns true if the engine is deterministic and precise enough. With fp32 operands, an engine
  * that uses tensor cores computes in tf32. Of the forms of Winograd's algorithm, only those with
- * small tiles for 3×3 kernels are precise enough. With the form for 5×5 kernels the error of
- * LeNet's gradient of weights is 8.7e-6; without this form it is 3.2e-7. PyTorch's error is 9.4e-7.
- * (H200, fp32, compared with float64.) */
+ * small tiles for 3×3 filters are precise enough. With the form for 5×5 filters the error of
+ * LeNet's gradient of weights is 8.7e-6; without this form it is 3.2e-7; PyTorch's error is 9.4e-7.
+ * (Measured on an H200 in fp32, compared with float64.) */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
@@ -184,7 +184,8 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
 typedef struct list {
     ls_conv_engine *at;
     int room, count;
-    int compiled; /* non-zero: look for engines that are compiled at run time; 0: for all others */
+    /* non-zero: only engines that cuDNN compiles at run time are added; 0: only the others */
+    int compiled;
 } list;
 
 static int variants_of(const list *l, int64_t number)
@@ -223,7 +224,7 @@ int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, 
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* The text is the name on a line of its own, followed by cuDNN's JSON. */
+/* Writes the engine's name on a line of its own, followed by cuDNN's JSON. */
 char *ls_conv_engine_to_text(const ls_conv_engine *engine, const ls_math *math)
 {
     int64_t bytes = 0;

@@ -198,7 +198,8 @@ static void build_forward(ls_graph *g, const ls_math_shape *s, ls_graph_object x
         return;
     }
     ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide);
-    /* The bias has the type of the other operands; otherwise no engine fuses it. */
+    /* The bias has the type of the other operands, because no engine fuses a bias of another type.
+     */
     ls_graph_object bias = tensor(g, LS_GRAPH_BIAS, type, 1, c, 1, 1);
     conv(g, x, w, sum, s);
     if (!s->relu) {

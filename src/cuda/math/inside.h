@@ -9,7 +9,8 @@
 #include <cudnn.h>
 #include <stdbool.h>
 
-/* A choice (math_lib.h) that this device or another machine has made. */
+/* A choice: the plan that was chosen for a shape, by this device or by another machine
+ * (math_lib.h). */
 typedef struct ls_math_choice {
     struct ls_math_choice *next;
     const char *text; /* the plan as text, stored after the key */
@@ -19,7 +20,7 @@ typedef struct ls_math_choice {
 struct ls_math {
     ls_math_desc desc;
     ls_math_choice *choices;
-    bool given;          /* the choices come from another machine, and nothing is timed here */
+    bool given;          /* the choices come from another machine, and this device times nothing */
     cudnnHandle_t cudnn; /* NULL if this ls_math can only plan */
     cudnnBackendDescriptor_t properties; /* the described device, if this ls_math can only plan */
     cublasLtHandle_t blas;
@@ -56,8 +57,8 @@ typedef cudnnBackendDescriptor_t ls_graph_object;
 
 enum { LS_GRAPH_OBJECTS = 48, LS_GRAPH_OPERATIONS = 4 };
 
-/* A graph under construction. The first failure is stored in `status` and `text`; after it all
- * functions do nothing. */
+/* A graph under construction. The first failure is stored in `status` and `text`. After a failure
+ * all functions that extend the graph do nothing. */
 typedef struct ls_graph {
     ls_graph_object object[LS_GRAPH_OBJECTS]; /* all objects, to be destroyed at the end */
     int objects;
@@ -77,8 +78,9 @@ void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *sha
 /* Destroys all objects of the graph. */
 void ls_graph_fini(ls_graph *g);
 
-/* ---- cudnn_engine.c: engines that compute a graph -------------------------------------------- */
+/* ---- cudnn_engine.c: cuDNN's engines (implementations) that compute a graph ------------------ */
 
+/* A *candidate* is an engine with its settings that may be chosen for a shape. */
 enum {
     LS_ENGINES = 24, /* largest number of candidates */
     /* largest number of candidates that use the same engine with different settings */
@@ -86,7 +88,7 @@ enum {
 };
 #define LS_ENGINE_WORKSPACE ((size_t)256 << 20)
 
-/* A finished execution plan of cuDNN: a candidate for a choice, or the chosen one. */
+/* A finished execution plan of cuDNN, of a candidate. */
 typedef struct ls_conv_engine {
     ls_graph_object plan;
     size_t workspace_bytes;
@@ -96,12 +98,14 @@ typedef struct ls_conv_engine {
 
 /* Fills `out` with at most `room` candidates, in the sequence in which cuDNN recommends them.
  * Returns their number. A candidate is deterministic, is as precise as the shape requires, and
- * needs at most LS_ENGINE_WORKSPACE bytes of workspace. Engines that cuDNN compiles at run time,
- * which takes up to seconds at each start, are candidates only if there are no others. */
+ * needs at most LS_ENGINE_WORKSPACE bytes of workspace. Engines that cuDNN compiles at run time are
+ * candidates only if there are no other candidates, because compiling takes up to seconds at each
+ * start. */
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
                               const ls_math_shape *shape);
 
-/* Returns the candidate as text, to be freed with ls_free, or NULL. */
+/* Returns the candidate as text, which the caller frees with ls_free; NULL if cuDNN does not give
+ * the text or memory runs out. */
 char *ls_conv_engine_to_text(const ls_conv_engine *engine, const ls_math *math);
 /* Restores a candidate from its text. Returns LS_OK or LS_EUNSUPPORTED. */
 int ls_conv_engine_from_text(ls_conv_engine *out, const ls_math *math, const char *text);
@@ -112,7 +116,8 @@ void ls_conv_engine_destroy(ls_conv_engine *engine);
 
 /* Returns the text of the choice for `key`, or NULL. */
 const char *ls_math_chosen(const ls_math *math, const char *key);
-/* Adds a choice unless there is one for the key already. Errors: LS_ENOMEM. */
+/* Adds a choice to those in memory, unless there is one for the key already. `text` may be NULL:
+ * nothing is added. Errors: LS_ENOMEM. */
 int ls_math_note(ls_math *math, const char *key, const char *text, ls_error *err);
 /* Frees all choices in memory. */
 void ls_math_forget(ls_math *math);
@@ -122,11 +127,11 @@ void ls_math_forget(ls_math *math);
 char *ls_math_cache_get(const ls_math *math, const char *key);
 
 /* Stores `text` on disk for `key`. If another process has already stored a text for the key, that
- * text stays. If the cache cannot be written, logs that; it has no other effect. */
+ * text stays. If the file cannot be written, logs a warning and returns as usual. */
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text);
 
-/* Deletes the text that is stored for `key` if it still equals `text`, which has proved
- * unusable. */
+/* Deletes the text that is stored on disk for `key`, if it still equals `text`, which cuDNN has
+ * refused. Logs a warning. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text);
 
 #endif

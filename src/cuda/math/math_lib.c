@@ -13,8 +13,8 @@ void ls_math_version(char *out, size_t size)
              cudnn % 100, blas / 10000, blas / 100 % 100);
 }
 
-/* The order of run-time search paths decides which copy of cuDNN is loaded. An older copy lacks
- * functions that the header declares. */
+/* The order of run-time search paths decides which copy of cuDNN is loaded. A copy that is older
+ * than the header lacks functions that the header declares. */
 const char *ls_math_misfit(void)
 {
     size_t have = cudnnGetVersion();
@@ -41,7 +41,8 @@ static int open_libraries(ls_math *math, ls_error *err)
     return LS_OK;
 }
 
-/* Describes a device for planning; it need not exist on this machine. */
+/* Tells cuDNN the properties of a device for which plans are made; the device need not exist on
+ * this machine. */
 static int describe_device(ls_math *math, ls_error *err)
 {
     const char *json = math->desc.device_json;

@@ -2,7 +2,7 @@
  *
  *     ls_math_shape shape = {.kind = LS_MATH_CONV, …};
  *     ls_math_plan *plan;
- *     status = ls_math_plan_create(&plan, math, &shape, err);       slow: may tune
+ *     status = ls_math_plan_create(&plan, math, &shape, err);       slow if it times engines
  *     … plan->workspace_bytes of device memory …
  *     status = ls_math_run(plan, stream, &operands, err);           enqueues, allocates nothing
  *     ls_math_plan_destroy(plan);
@@ -13,9 +13,9 @@
  * Tensors are channels last. Convolution weights are [out][kh][kw][c / groups], and dense weights
  * are [out][inputs]. With `half`, all operands of a convolution are bf16, its bias included. In a
  * dense product with `half`, the two factors are bf16, but the result and the bias are fp32. An
- * *engine* is one of the library's implementations of an operation. Engines that are not
- * deterministic are never used, so results do not depend on what ran before. A *choice* is the
- * engine that was chosen for a shape.
+ * *engine* is one of the library's implementations of an operation. Only deterministic engines are
+ * used, so results do not depend on what ran before. A *plan* is an engine, ready to run a product
+ * of one shape. A *choice* is the engine that was chosen for a shape.
  *
  * Threads: all calls with one ls_math are made on the worker's thread. The version functions may be
  * called on any thread. */
@@ -34,9 +34,9 @@ typedef struct ls_math_desc {
     const char *model;  /* "NVIDIA H200": part of the key of a choice that is stored on disk */
     int compute;        /* compute capability; 90 is 9.0 */
     ls_precision precision;
-    /* Directory in which choices are stored. If it is set, engines are timed on the device, and all
-     * workers and all later runs use the first choice for a shape. NULL: the library's first
-     * recommendation is used, and nothing is timed. */
+    /* Directory in which choices of convolutions are stored. If it is set, engines are timed on the
+     * device; all workers and all later runs use the first choice for a shape. NULL: the library's
+     * first recommendation is used, and nothing is timed. */
     const char *cache_dir;
     /* description of another device, for which plans can be made but not run. NULL: this device */
     const char *device_json;
@@ -48,18 +48,20 @@ int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err);
 /* Closes the libraries and frees all choices. All plans must be destroyed. `math` may be NULL. */
 void ls_math_close(ls_math *math);
 
-/* Writes the versions of the libraries, as in "cuDNN 9.19.0, cuBLAS 13.1". */
+/* Writes the versions of the libraries to `out` (`size` bytes), as in "cuDNN 9.19.0, cuBLAS
+ * 13.1". */
 void ls_math_version(char *out, size_t size);
 /* Returns NULL if the loaded libraries are compatible with the libraries of the build. Otherwise
  * returns a static text with the reason. */
 const char *ls_math_misfit(void);
 
-/* ---- choices on which results depend, for `choices` and `choose` of the device table --------- */
+/* ---- choices; results depend on them; used by `choices` and `choose` of the device table ----- */
 
 /* Writes all choices as text, at most `size` bytes including the terminating zero. Returns the
  * length of the whole text without the zero. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
-/* Makes the library use the choices of another machine; nothing is timed afterwards. Errors:
+/* Makes the library use the choices of another machine, from ls_math_choices there. Afterwards this
+ * library times nothing. Errors:
  * LS_EDATA, LS_ENOMEM. */
 int ls_math_choose(ls_math *math, const char *text, ls_error *err);
 
@@ -92,9 +94,9 @@ typedef struct ls_math_plan {
     char name[96]; /* readable name: "cudnn eng6 tc" */
 } ls_math_plan;
 
-/* Creates a plan. Errors: LS_EUNSUPPORTED if no engine of the library that is deterministic and
- * precise enough computes the shape (the caller then requests the shape without fused operations);
- * LS_EDEVICE, LS_ENOMEM. */
+/* Creates a plan. Errors: LS_EUNSUPPORTED if no engine that is deterministic and precise enough
+ * computes the shape (the caller then requests the shape without fused operations); LS_EDEVICE,
+ * LS_ENOMEM. */
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err);
 /* Destroys a plan. `plan` may be NULL. */
