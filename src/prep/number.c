@@ -1,7 +1,7 @@
-/* Parses numbers of tables. Most numbers have few digits. Then the mantissa and the power of ten
- * are exact doubles, so their product or quotient is rounded only once and has the bits of strtod's
- * result. For longer numbers ls_number_scan computes an approximation, and uses it if all doubles
- * near it round to the same float. All other numbers are read by strtod. */
+/* Parses the numbers in the fields of a table. Most of them have few digits. Then the mantissa and
+ * the power of ten are exact doubles, so their product or quotient is rounded only once and has the
+ * bits of strtod's result. For longer numbers ls_number_scan computes an approximation, and uses it
+ * if all doubles near it round to the same float. All other numbers are read by strtod. */
 #include "prep/number.h"
 
 #include <math.h>
@@ -32,8 +32,8 @@ typedef struct parts {
     uint64_t mantissa; /* value of all digits; overflows if there are more than DIGITS */
     int whole, fraction;
     int exponent;
-    char first; /* the first digit */
-    bool minus, point, raised;
+    char first;                      /* the first digit */
+    bool minus, point, has_exponent; /* has_exponent: the number ends with e or E and an exponent */
 } parts;
 
 static bool is_digit(char c)
@@ -72,7 +72,7 @@ static bool take_apart(const char *text, parts *out)
         for (; is_digit(*p); p++)
             n.exponent = n.exponent < 100000 ? n.exponent * 10 + (*p - '0') : n.exponent;
         n.exponent = minus ? -n.exponent : n.exponent;
-        n.raised = true;
+        n.has_exponent = true;
     }
     n.end = p;
     *out = n;
@@ -84,7 +84,7 @@ static unsigned form_of(const parts *n)
     if (!n->point)
         return 0;
     const bool group =
-        n->fraction == 3 && n->whole >= 1 && n->whole <= 3 && n->first != '0' && !n->raised;
+        n->fraction == 3 && n->whole >= 1 && n->whole <= 3 && n->first != '0' && !n->has_exponent;
     return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
 }
 
@@ -141,14 +141,15 @@ static inline const char *take_digits(const char *p, uint64_t *m)
     return p;
 }
 
-/* Returns whether all doubles within 2^-50 of `v` round to the same float. */
+/* Returns whether all doubles whose relative difference from `v` is at most 2^-50 round to the same
+ * float. */
 static bool is_sure(double v)
 {
     return (float)(v * (1 - 0x1p-50)) == (float)(v * (1 + 0x1p-50));
 }
 
-/* Reads a number with or without an exponent. */
-static const char *scan_raised(const char *text, float *value, unsigned *form)
+/* Does the work of ls_number_scan for a number with an exponent. */
+static const char *scan_with_exponent(const char *text, float *value, unsigned *form)
 {
     parts n;
     double v;
@@ -179,12 +180,14 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
                                                                           : LS_FORM_POINT;
     }
     if (*p == 'e' || *p == 'E')
-        return scan_raised(text, value, form);
+        return scan_with_exponent(text, value, form);
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
-    /* The relative error of the product is below 2^-51, so the product is used if every double
-     * within that error rounds to the same float. A division in place of the product is rounded
-     * only once, but is slower. */
+    /* The relative error of the product is below 2^-51. is_sure tests the larger range 2^-50. If it
+     * returns true, the exact value of the number rounds to the same float as the product, and the
+     * product is used. If not, the number is computed again by a division, which is slower. For a
+     * mantissa of at most 2^53 the quotient is rounded only once and is used. For a larger mantissa
+     * this function returns NULL and leaves the number to ls_number_read. */
     double v = (double)m * power_below_one[fraction];
     const bool sure = is_sure(v);
     if (!sure)
@@ -279,9 +282,10 @@ static size_t last_of(const char *text, size_t n, char c)
     return n > 0 ? n - 1 : 0;
 }
 
-/* Finds the length of the integer part of the number `text`, and the number's form. `decimal`: the
- * decimal separator if known, else 0. Returns false if `text` has none of the forms of a number. */
-static bool find_point(const char *text, size_t n, char decimal, bool raised, size_t *whole,
+/* Finds the length of the integer part of the number `text`, and the number's form (LS_FORM_…).
+ * `decimal`: the decimal separator if known, else 0. Returns false if the commas and points of
+ * `text` cannot be the separators of one number. */
+static bool find_point(const char *text, size_t n, char decimal, bool has_exponent, size_t *whole,
                        unsigned *form)
 {
     const size_t commas = count(text, n, ','), points = count(text, n, '.'),
@@ -298,23 +302,24 @@ static bool find_point(const char *text, size_t n, char decimal, bool raised, si
     if (commas > 1) {
         *form = LS_FORM_COMMA_GROUPS;
     } else if (commas == 1) {
-        const bool group =
-            comma >= 1 && comma <= 3 && n - comma == 4 && text[0] != '0' && marks == 0 && !raised;
+        const bool group = comma >= 1 && comma <= 3 && n - comma == 4 && text[0] != '0' &&
+                           marks == 0 && !has_exponent;
         *form = group ? LS_FORM_COMMA_OR_GROUP : LS_FORM_COMMA;
         *whole = group && decimal != ',' ? n : comma;
     } else if (points > 1) {
         return decimal == ',';
     } else if (points == 1) {
-        const bool group =
-            point >= 1 && point <= 3 && n - point == 4 && text[0] != '0' && marks == 0 && !raised;
+        const bool group = point >= 1 && point <= 3 && n - point == 4 && text[0] != '0' &&
+                           marks == 0 && !has_exponent;
         *form = group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
         *whole = group && decimal == ',' ? n : point;
     }
     return true;
 }
 
-/* Rewrites a number with separators, without its sign, as a plain number in place. Returns false
- * if it is no number. */
+/* Rewrites a number as a plain number in place: removes the separators of thousands, and makes the
+ * decimal separator a point. The caller passes the number without its sign. Returns false if the
+ * text is no number. */
 static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
 {
     const size_t digits = strcspn(text, "eE");
@@ -392,6 +397,7 @@ static bool is_word(const char *word, const char *text, size_t n)
     return (n == 0 || *word == *text) && strlen(word) == n && memcmp(word, text, n) == 0;
 }
 
+/* The words of ls_missing_word mean a missing value in every column. */
 bool ls_field_is_missing(const char *text, size_t n)
 {
     text = trim(text, &n);
@@ -403,6 +409,8 @@ bool ls_field_is_missing(const char *text, size_t n)
     return false;
 }
 
+/* These words mean a missing value in columns of numbers only; in a column of text they are texts.
+ * Infinite numbers count as missing. */
 bool ls_field_is_missing_number(const char *text, size_t n)
 {
     static const char *const word[] = {"-",    "--",      ".",        "None",    "none",
