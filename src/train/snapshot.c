@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What a trainer and all snapshots of its model share for predictions (train/snapshot.h). */
 struct ls_inference {
     atomic_uint references;
     /* number of snapshots created so far; the id of a snapshot is this number */
@@ -36,7 +37,9 @@ struct ls_inference {
     const ls_registry *registry;
     ls_gather preprocessing;
     char device[80]; /* device of predictors, such as "cpu:1" or "cuda:0" */
-    ls_card card;    /* card of the model (config/card.h); zeroed: the model has none */
+    /* Contents of the model's card, the part of a model file that describes the model and how rows
+     * are prepared (config/card.h). Zeroed: the model has none. */
+    ls_card card;
     const ls_host *host;
     ls_fork_mark *mark;
     pthread_mutex_t lock;   /* protects `idle` */
@@ -55,10 +58,10 @@ struct ls_snapshot {
  * Memory order. Only a thread that has a reference adds another reference, so the count cannot
  * reach 0 meanwhile, and an increment needs no order. All changes of the count are
  * read-modify-writes. Each decrement has release order, and heads a release sequence that all later
- * changes continue. The last decrement, which finds 1, also has acquire order. It reads a value of
- * the release sequence of every earlier decrement, so every earlier decrement synchronizes with the
- * last decrement. Therefore everything that a thread did with the object before it dropped its
- * reference happens before the object is freed.
+ * changes continue. The last decrement, which finds 1, also has acquire order. Take any earlier
+ * decrement D: the value that the last decrement reads is from the release sequence that D heads,
+ * so D synchronizes with the last decrement. Therefore everything that a thread did with the object
+ * before it dropped its reference happens before the object is freed.
  */
 
 static void retain(atomic_uint *references)
@@ -110,12 +113,16 @@ const ls_registry *ls_inference_registry(const ls_inference *i)
     return i->registry;
 }
 
-/* Returns the back end of a device such as "cpu:1" or "cpu(0)"; NULL: no back end has that name. */
+/* Returns the back end of a device; NULL: no back end has that name. `device` is written as in the
+ * config's key `devices`, such as "cuda:0", or as an open device is called, such as "cuda(0)". */
 static const ls_backend *backend_of(const ls_registry *registry, const char *device)
 {
     return ls_registry_find(registry, device, strcspn(device, ":("));
 }
 
+/* Writes i->device in the form of the config's key `devices`. With a *counted* back end the number
+ * in that form is how many devices are used (plugin.h), so "cpu(3)" becomes "cpu:1". With another
+ * back end the number is the device's index, so "cuda(3)" becomes "cuda:3". */
 void ls_inference_use_kind_of(ls_inference *i, const char *device)
 {
     const int name = (int)strcspn(device, "(");
@@ -139,10 +146,10 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 /* ---- predictors ----------------------------------------------------------------------------- */
 
 /* Numbers of rows for which a predictor has plans (prepared ops for that number of rows). Other
- * numbers of rows are padded to the next larger number in the array. Predictors of the CPU back end
- * use the whole array: each number up to eight has a plan of its own, so the time of a prediction
- * of few rows is in proportion to their number. Other predictors use the first COMMON_SIZES
- * entries. */
+ * numbers of rows are padded to the smallest number in the array that is larger. Predictors of the
+ * CPU back end use the whole array: each number up to eight has a plan of its own, so the time of a
+ * prediction of few rows is in proportion to their number. Other predictors use the first
+ * COMMON_SIZES entries. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
 enum { PASS_ROWS = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
@@ -228,7 +235,8 @@ static int load(predictor *p, ls_error *err)
     return status;
 }
 
-/* Converts n rows from the form of the caller's data to the input of the network. */
+/* Converts n rows from the form of the caller's data to the input of the network. ls_prep_ready
+ * converts one row. If ls_prep_acts returns false, no row needs a conversion. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
     const ls_prep *prep = p->inference->card.prep;
@@ -261,8 +269,9 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
     return status;
 }
 
-/* Runs the current request. Allocates no memory. The result is stored in the predictor and not
- * returned, because a pool keeps an error that a job returns for ever. */
+/* Runs the current request. Allocates no memory. The result is stored in the predictor. The
+ * function itself always returns LS_OK, because the pool would keep an error as its first error and
+ * return it from all later calls of ls_pool_run as well. */
 static int predict(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -439,6 +448,7 @@ static int check_capacity(size_t capacity, size_t needed, ls_error *err)
 int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
                         size_t capacity, ls_error *err)
 {
+    /* sets Lockstep's floating-point mode until the function returns (base/thread_state.h) */
     LS_OWN_ARITHMETIC;
     predictor *p;
     if (!s || (n > 0 && (!images || !scores)))
@@ -530,6 +540,8 @@ int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output for
     if (status || form == LS_OUTPUT_LOGITS || !loss)
         return status;
     const size_t classes = (size_t)model->inference->model->classes;
+    /* bits: each output becomes a probability of its own; vectors: the outputs are no classes, so
+     * they have no softmax (nn/loss.h) */
     for (size_t i = 0; i < n * classes && loss->bits; i++)
         outputs[i] = (float)ls_output_value(loss, outputs[i]);
     for (size_t i = 0; i < n && !loss->vectors; i++)
@@ -548,8 +560,8 @@ const char *ls_model_card(const ls_snapshot *model)
     return model->inference->model->card;
 }
 
-/* Fails if the row has no field for a column of the model. `seen`: whether each column has a
- * field. */
+/* Fails if the row has no field for one of the columns of the table on which the model was trained.
+ * `seen`: whether each column has a field. */
 static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
 {
     for (int i = 0; i < prep->columns; i++)
