@@ -19,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* a value in the array joining.caller, at the index of a member: that member has sent
- * TCP_CONNECTED, or, at index 0, the first member has sent TCP_GO */
+/* Value of joining.caller[m]: the note that this member expects from member m has arrived. From the
+ * first member (m = 0) that note is TCP_GO, from any other member it is TCP_CONNECTED. */
 enum { REPORTED = -2 };
 /* time limit for connecting all members to each other, from the time when all have come */
 #define CONNECT_NS UINT64_C(60000000000)
@@ -72,8 +72,8 @@ static int fail_listen(const joining *j, int error, ls_error *err)
 
 /* Fails if a name resolves only to loopback addresses, at which no other host can connect. On some
  * systems /etc/hosts maps the host's own name to 127.0.1.1. A loopback address that the user wrote
- * as such ("127.0.0.1", "localhost") is accepted. `cure`: the option that the message
- * recommends. */
+ * as such ("127.0.0.1", "localhost") is accepted. `cure`: the words of the message that tell the
+ * user what to do; the message adds the port (":7070") to them. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -154,7 +154,8 @@ static void send_note(joining *j, int caller, const tcp_note *note)
         shutdown(j->caller[caller], SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
-/* Sends a note to the members 1 … count. */
+/* Sends a note to the members 1 … count. note.member is here the number of members that have come,
+ * the first member included (await_complete reads it from TCP_COMING). */
 static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {
@@ -215,6 +216,7 @@ static int gather_callers(joining *j, ls_error *err)
             return fail_waiting(j, count, err);
         if (fd < 0)
             continue;
+        /* A caller that has a member number already does not come for this rendezvous. */
         if (h.from != TCP_NOBODY) {
             close(fd);
             continue;
@@ -242,9 +244,9 @@ static void sort_callers(joining *j)
         }
 }
 
-/* Makes the names of hosts unique, as ls_names_number in src/cluster does: a host with the same
- * name as a lower-numbered host gets "#" and its number appended. The loop begins with the last
- * member, so that each name is compared with unchanged names. */
+/* Makes the names of hosts unique, as ls_names_number in src/cluster does: a name
+ * that a member with a lower number has too gets "#" and the number of its own member appended. The
+ * loop begins with the last member, so that each name is compared with unchanged names. */
 static void make_names_unique(joining *j)
 {
     for (int m = j->place.members - 1; m > 0; m--)
@@ -255,8 +257,9 @@ static void make_names_unique(joining *j)
             }
 }
 
-/* Sends each caller its number and the addresses of all members. From then on the connection to the
- * caller is the transport's connection to that member on channel 0. */
+/* Sends each caller its number and the addresses of all members. The transport has one connection
+ * to each member for each channel (sequence of messages, join.h). The connection over which the
+ * caller has come now becomes the transport's connection for channel 0. */
 static int send_numbers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
@@ -271,7 +274,7 @@ static int send_numbers(joining *j, ls_error *err)
         if (!error)
             error = tcp_move_all(j->caller[m], j->entry, (size_t)members * sizeof(entry), true,
                                  until_ns);
-        tcp_beat(j);
+        tcp_beat(j); /* tells this process that the thread has not hung (join.h) */
         if (error) {
             ls_error gone = {0};
             ls_fail(&gone, LS_ESYSTEM, "host %s had come, but its connection has ended: %s",
@@ -294,7 +297,7 @@ static int be_first(joining *j, ls_error *err)
         return status;
     sort_callers(j);
     make_names_unique(j);
-    status = tcp_draw(&j->run, sizeof j->run, err);
+    status = tcp_draw(&j->run, sizeof j->run, err); /* a random number, the id of the run */
     return status ? status : send_numbers(j, err);
 }
 
@@ -349,7 +352,8 @@ static bool is_to_try(const joining *j, const struct addrinfo *a)
     return tcp_is_literal(j->meet.host) || !tcp_is_loopback(a->ai_addr);
 }
 
-/* Tries the addresses of the first member in turn, and stores the one that answered in j->first. */
+/* Tries the addresses of the first member in turn, until one answers. Stores that address in
+ * j->first. */
 static void reach_any(joining *j, int *fd, int *error)
 {
     for (const struct addrinfo *a = j->found; a && *fd < 0; a = a->ai_next) {
@@ -400,7 +404,9 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
-/* Waits until all members have come, and receives this member's number and all addresses. */
+/* Waits until all members have come, and receives this member's number and all addresses. In
+ * TCP_COMING notes, note.member is the number of members that have come. In TCP_COMPLETE, it is the
+ * number that the first member gives to this member. */
 static int await_complete(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
@@ -437,10 +443,11 @@ static int await_complete(joining *j, int fd, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). The verdict
- * can come from the previous run, which is still ending on the first member's host while the next
- * run already starts on this host. This process waits up to ENDING_NS for the end of the previous
- * run. *until_ns: end of that wait; 0 before the first such verdict. */
+/* Returns whether to call again after the verdict that the run has begun (TCP_BEGUN). (The
+ * *verdict* is the listener's last message in the handshake: the caller is welcome or refused.) The
+ * verdict can come from the previous run, which is still ending on the first member's host while
+ * the next run already starts on this host. This process waits up to ENDING_NS for the end of the
+ * previous run. *until_ns: end of that wait; 0 before the first such verdict. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
@@ -561,9 +568,10 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
 
-/* Reads a note of the member `member` if one has arrived. (The first member reads notes of all
- * others; the others read notes of the first member, 0.) The first member expects TCP_CONNECTED,
- * the others expect TCP_GO. Fails if the note has another kind. Does not wait. */
+/* Reads the note that the member `member` has sent to this member, if it has arrived. (The first
+ * member gets notes from all others; the others get notes from the first member, 0.) The first
+ * member expects TCP_CONNECTED, the others expect TCP_GO. Fails if the note has another kind. Does
+ * not wait. */
 static int check_note_of(joining *j, int member, ls_error *err)
 {
     tcp_note note;
