@@ -16,11 +16,11 @@
 
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
-    /* acquire: pairs with the release in ls_pool_cancel, which latches LS_ECANCELED before it sets
-     * `canceled`. (To *latch* an error is to store it as the pool's first error.) So a job is
-     * dropped because of the cancel only after the error was latched. The worker then stores
-     * `finished` with release order, so an owner that sees the dropped job finished also sees the
-     * latched error. */
+    /* acquire: pairs with the release in ls_pool_cancel. ls_pool_cancel first latches LS_ECANCELED
+     * and then sets `canceled`. (To *latch* an error is to store it as the pool's first error.) So
+     * for a worker that finds `canceled` set, the error is latched already. This worker drops the
+     * job and then stores `finished` with release order. So an owner that sees the dropped job
+     * finished also sees the latched error. */
     if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) ||
         ls_pool_was_abandoned(w)) {
         ls_pool_count(&w->dropped, 1);
@@ -89,7 +89,8 @@ static void sleep_until_popped(struct attempt *a)
 }
 
 /* Moves this thread to another CPU if it runs on the CPU on which the owner last woke a worker.
- * Lent threads and pinned threads are not moved. */
+ * Lent threads and pinned threads are not moved. (w->part is the set of CPUs to which the thread is
+ * pinned; an empty set means that it is not pinned.) */
 static void step_aside(const struct ls_pool_worker *w)
 {
     /* relaxed: an outdated value only costs time. */
@@ -163,8 +164,8 @@ void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
 
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
 {
-    /* relaxed: after this exchange neither the worker's thread nor the destroying thread relies on
-     * data that the other has written. */
+    /* relaxed: after this exchange neither the worker's thread nor the thread that destroys the
+     * pool relies on data that the other has written. */
     return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }
@@ -223,8 +224,9 @@ void *ls_pool_thread(void *worker)
 #define LS_POOL_GIVE_RELEASE memory_order_release
 #endif
 
-/* Does nothing in the library. In one test the function sleeps instead; that test checks that the
- * pool is not freed between the change of the phase and the unlock (give_back). */
+/* Called by give_back (below) after it has changed the worker's phase, and before it unlocks a
+ * mutex. Does nothing in the library. For one test it is compiled to sleep; the test checks that
+ * the pool is not freed during the sleep. */
 static void linger(void)
 {
 #ifdef LS_POOL_LINGER_NS
@@ -234,7 +236,8 @@ static void linger(void)
 
 /* ---- lent threads --------------------------------------------------------------------------- */
 
-/* Makes the calling thread the thread of a borrowed worker. */
+/* Makes the calling thread the thread of a borrowed worker. Of the pool's workers, the last
+ * options.borrowed are borrowed. */
 static int take(ls_pool *pool, int worker, ls_error *err)
 {
     if (worker < pool->workers - pool->options.borrowed || worker >= pool->workers)
@@ -326,7 +329,8 @@ void ls_pool_await_lent(ls_pool *pool)
     pthread_mutex_unlock(&pool->leaving);
 }
 
-/* ---- the owner as worker 0 ------------------------------------------------------------------ */
+/* ---- the owner as worker 0 ------------------------------------------------------------------ *
+ * "caller" in the names of these functions is the owner, as in the option caller_works. */
 
 int ls_pool_start_caller(ls_pool *pool)
 {
