@@ -1,5 +1,5 @@
-/* Device types, as a program that uses the library sees them (<lockstep/sys/plugin.h> defines
- * them). */
+/* The C types ls_device and ls_backend, and the precisions of a device. To a program that uses the
+ * library the two types are opaque; <lockstep/sys/plugin.h> defines their contents. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -17,11 +17,12 @@ typedef struct ls_backend ls_backend; /* the code for one kind of device, such a
  *
  *   fp32: none.
  *   tf32: both factors of every product, when the product reads them. Results are fp32.
- *   bf16: the factors, which are stored as bf16: inputs, weights, the fused bias of a convolution,
- *         and gradients in the backward pass. The results of a convolution are bf16 as well: y, dx
- *         and the gradient of its weights (which is then widened and accumulated in fp32). The
- *         results of a dense layer are fp32. Batch norm, addition and pooling after a convolution
- *         compute in fp32 and round their result to bf16 once.
+ *   bf16: the factors of every product, which are stored as bf16: inputs, weights, and gradients in
+ *         the backward pass. The bias that a convolution adds to its result is stored as bf16 too.
+ *         The results of a convolution are bf16: y, dx and the gradient of its weights (which is
+ *         then widened and accumulated in fp32). The results of a dense layer are fp32. Batch norm,
+ *         addition and pooling after a convolution compute in fp32 and round their result to bf16
+ *         once.
  *
  * Relative error ‖error‖/‖gradient‖ of the gradient of 16 rows, for a LeNet and for a residual
  * network with batch norm: fp32 6e-8 and 2e-7, tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and 4.1e-2. The
@@ -29,9 +30,9 @@ typedef struct ls_backend ls_backend; /* the code for one kind of device, such a
  * cuda_replica). These errors were not measured on a GPU, where fp32 sums are rounded too. */
 typedef enum ls_precision {
     LS_PRECISION_FP32 = 0,
-    LS_PRECISION_TF32 = 1, /* factors of products are rounded to a fraction of 10 bits */
-    LS_PRECISION_BF16 = 2  /* factors are rounded to a fraction of 7 bits; the parameters that the
-                            * optimizer updates stay fp32 */
+    LS_PRECISION_TF32 = 1, /* the mantissas of factors are rounded to 10 bits */
+    LS_PRECISION_BF16 = 2  /* the mantissas of factors are rounded to 7 bits; the parameters that
+                            * the optimizer updates stay fp32 */
 } ls_precision;
 
 #ifdef __cplusplus

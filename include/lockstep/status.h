@@ -7,8 +7,8 @@
  * A function that can fail returns LS_OK (zero) or a negative ls_status. It takes an `ls_error *`
  * as its last parameter; the caller may pass NULL if the status code is enough. The function that
  * detects a failure writes the one-line message; its callers in the library can add where the
- * failure happened. The caller owns the ls_error, which is written on failure only. There is no
- * global state. Therefore any thread may call every function of this header.
+ * failure happened. The caller owns the ls_error, which is written on failure only. No error is
+ * kept in a global variable such as errno.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
@@ -32,8 +32,8 @@ typedef enum ls_status {
     LS_EABORTED = -9,      /* another rank (participant) of a collective operation failed first */
     LS_ETIMEDOUT = -10,    /* a deadline passed */
     LS_ESTALLED = -11,     /* a worker stopped answering and was abandoned */
-    LS_ECANCELED = -12,    /* the caller cancelled */
-    LS_EINTERRUPTED = -13, /* stopped cleanly at the caller's request */
+    LS_ECANCELED = -12,    /* ls_pool_cancel was called: jobs that had not begun are dropped */
+    LS_EINTERRUPTED = -13, /* ls_trainer_interrupt was called: stopped after a whole step */
     LS_EAGAIN = -14,       /* a bounded queue is full or empty */
     LS_ECLOSED = -15,      /* a queue or a pool was closed */
     LS_ENONFINITE = -16,   /* a loss or a weight became NaN or infinite */

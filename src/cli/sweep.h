@@ -3,8 +3,9 @@
  *     const char *vary[] = {"lr=0.05,0.1", "devices,batch_size=1:256,2:512"};
  *     ls_sweep *sweep;
  *     ls_sweep_create(&sweep, vary, 2, registry, host, &err);     // 4 combinations
- *     for (int i = 0; i < ls_sweep_count(sweep); i++)
- *         ls_sweep_value(sweep, i, k), ls_sweep_assignment(sweep, i, k);
+ *     for (int i = 0; i < ls_sweep_count(sweep); i++)             // for each combination i
+ *         for (int k = 0; k < ls_sweep_keys(sweep); k++)          // for each key k
+ *             puts(ls_sweep_assignment(sweep, i, k));             // "optimizer.lr=0.05", …
  *     ls_sweep_destroy(sweep);
  *
  * Each argument is an axis of the sweep. "KEY=V,V,…" varies one key; "KEY,KEY=V:V,V:V,…" varies
@@ -21,20 +22,20 @@
 #include <lockstep/trainer.h>
 #include <stdbool.h>
 
-#define LS_SWEEP_KEYS 8
-#define LS_SWEEP_MOST 1000 /* limit of combinations */
+#define LS_SWEEP_KEYS 8    /* largest number of keys that a sweep varies, and of its axes */
+#define LS_SWEEP_MOST 1000 /* largest number of combinations */
 
 typedef struct ls_sweep ls_sweep;
 
-/* Creates a sweep from the arguments of --vary, which are copied. Errors: LS_EINVAL (a syntax
- * error; the message has the right syntax); LS_EDEVICE if a number of devices is requested and
- * there are none; LS_ENOMEM. */
+/* Creates a sweep from the arguments of --vary, which are copied. Errors: LS_EINVAL (an argument
+ * has a syntax error or repeats a key, or a limit is exceeded); LS_EDEVICE if a number of devices
+ * is requested and there are none; LS_ENOMEM. */
 int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
                     const ls_registry *registry, const ls_host *host, ls_error *err);
 void ls_sweep_destroy(ls_sweep *sweep); /* NULL is allowed */
 
 int ls_sweep_count(const ls_sweep *sweep); /* number of combinations, at least 1 */
-int ls_sweep_keys(const ls_sweep *sweep);
+int ls_sweep_keys(const ls_sweep *sweep);  /* number of keys that the sweep varies */
 
 /* Returns a key as it was written ("lr"). The text belongs to the sweep. */
 const char *ls_sweep_key(const ls_sweep *sweep, int key);
@@ -53,16 +54,17 @@ typedef struct ls_sweep_row {
     char error[LS_ERROR_TEXT];
     char devices[128]; /* "[cpu(0), cpu(1)]", truncated if it is longer */
     char run_dir[256]; /* "" if there is none */
-    bool synthetic;
+    bool synthetic;    /* the library generated the data instead of reading files */
     /* the split that was evaluated: "test" or "validation"; NULL: the trainer was not opened */
     const char *judged_by;
-    /* the result; its fields `devices` and `checkpoint` are not set; metric NULL: the trainer was
-     * not opened */
+    /* The result of the trainer, except that `devices` and `checkpoint` are NULL. If the trainer
+     * was not opened, result.metric is NULL too. */
     ls_result result;
-    /* loss of the last epoch; images per second, mean over the finished epochs */
+    /* train_loss: loss of the last finished epoch. images_per_s: training rate of all finished
+     * epochs together, which is the harmonic mean of the epochs' rates. */
     double train_loss, images_per_s;
-    /* sum of 1 / (images per second) over the finished epochs, from which images_per_s is
-     * computed */
+    /* sum over the finished epochs of 1 / (the epoch's rate in images per second); images_per_s is
+     * the number of these epochs divided by this sum */
     double inverse_rates;
 } ls_sweep_row;
 

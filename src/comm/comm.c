@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMES = 16 }; /* largest number of communicators that ls_comm_find compares */
+enum { NAMES = 16 }; /* largest number of types of communicators that ls_comm_find considers */
 
 const ls_comm_type *const *ls_comm_types(void)
 {
@@ -40,10 +40,12 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
     return NULL;
 }
 
-/* ---- groups in host memory ------------------------------------------------------------------- */
+/* ---- groups in host memory ------------------------------------------------------------------- *
+ * These functions implement groups whose ranks read each other's arrays in host memory (comm.h).
+ * All such groups are of the type ls_merge_group. */
 
-/* How many floats are copied or compared between two checks whether the group is aborted. To copy
- * or compare them takes a few microseconds. */
+/* After this number of floats, a loop that copies or compares checks again whether the group is
+ * aborted. This number of floats takes a few microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
@@ -92,6 +94,8 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
     ls_host_comm *comm = ls_alloc(group->desc.host, sizeof *comm);
     if (!comm)
         return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
+    /* comm->rest: the list of additions of the shard tree that remain for a merge
+     * (merge/group.h) */
     const int all = base->ranks * LS_PARTIALS_MAX;
     int status = ls_tree_rest_begin(
         &comm->rest, group->desc.shards < all ? group->desc.shards : all, group->desc.host, err);
@@ -125,9 +129,8 @@ void ls_host_copy(const ls_merge_group *group, float *to, const float *from, siz
 
 /* ---- start-up check: every rank reads every rank's memory ------------------------------------ */
 
-/* Returns the 32-bit pattern that `rank` writes as float `i` of its arena. Two ranks write
- * different patterns to float i of their arenas, and one rank writes different patterns to two
- * floats. */
+/* Returns the 32-bit pattern that `rank` writes as float `i` of its arena. Patterns of
+ * different ranks differ for the same `i`, and patterns of one rank differ for different `i`. */
 static uint32_t pattern(int rank, size_t i)
 {
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
@@ -209,7 +212,9 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    /* If all ranks share one total, that array has no room for a pattern of each rank. */
+    /* All ranks may share the array group->total as their total. A shared array cannot hold a
+     * pattern of each rank, so each rank then writes its pattern to its scratch array. In
+     * ls_merge_run and read_from, the array written here takes the place of the rank's total. */
     float *written = total == group->total ? scratch : total;
     write_pattern(written, base->rank, group->desc.floats);
     int status = ls_merge_run(base, NULL, 0, written, &times, read_all, NULL, err);

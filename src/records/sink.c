@@ -59,6 +59,7 @@ int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err)
     return status;
 }
 
+/* Looks whether a file's buffered records are due to be written, and writes them if so. */
 void ls_sinks_look(ls_sinks *sinks)
 {
     for (int i = 0; i < sinks->count; i++)
@@ -216,7 +217,8 @@ static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_hos
 }
 
 /* Reports that the file has changed. `line`: number of the changed line; UINT64_MAX: several lines
- * have changed. */
+ * have changed, and the checksums do not tell which. The message then names the first line that is
+ * not JSON, if there is one, and says that more of the file can have changed. */
 static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t line,
                         const ls_host *host, ls_error *err)
 {
