@@ -18,7 +18,8 @@
  *
  * Terms: the members of the present time are a *group*. A *newcomer* is a host that asks to be
  * admitted to a run that has begun (admit.c). An *exchange* is a transfer of data in which all
- * members take part, in the same order on all of them.
+ * members take part, in the same order on all of them. Where members are compared, each member is
+ * compared with the first member, and an error names the lowest-numbered member that differs.
  */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
@@ -59,7 +60,8 @@ typedef struct ls_members {
     ls_member_device *device;
     int devices,          /* number of devices in `device` */
         own,              /* index of this member's first device in `device` */
-        devices_at_start; /* number of devices when the list was last made */
+        devices_at_start; /* value of `devices` when `device` was last made: at the start, or at
+                           * the last admission of a host */
     /* Fields for runs that continue after the loss of members (regroup.c). */
     int origin;           /* number of this member at the start of the run */
     uint64_t evaluations; /* number of evaluations completed by all members */
@@ -122,7 +124,7 @@ void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int 
 int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
 /* Checks that recipe, library version and data are the same on all members. It is called before the
  * members exchange data whose size depends on recipe or data. Errors: LS_ECONFIG, LS_EDATA,
- * LS_EUNSUPPORTED, which name the first host that differs. */
+ * LS_EUNSUPPORTED, which name the host that differs. */
 int ls_members_compare(struct ls_trainer *trainer, ls_error *err);
 /* Computes the fingerprint of this process's run with `shards` shards. The data must be open.
  * Errors: LS_ENOMEM. */
@@ -137,15 +139,15 @@ int ls_members_refuse(void *trainer, const char *host, const void *print, size_t
  * kind of device, all members must have devices of the same kind. Some devices choose among several
  * kernels (pieces of device code) for an op, and results depend on the choices. The first member
  * then opens its workers before the others, and the others use its choices. Errors: those of
- * ls_worker_open; LS_EUNSUPPORTED, which names the first host that differs. */
+ * ls_worker_open; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
 /* Called during an admission by the members of the former group: compares the kinds of devices of
  * all members, and sends the first member's choices among kernels to the newcomer. The workers must
- * be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the first host that differs. */
+ * be open. Errors: the cluster's; LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_welcome_devices(struct ls_trainer *trainer, ls_error *err);
 /* Checks that the gradient of one shard is the same on all members, and that no two members use the
  * same devices. Sets ls_members.device, the list of all devices. Errors: LS_ENOMEM, the cluster's;
- * LS_EUNSUPPORTED, which names the first host that differs. */
+ * LS_EUNSUPPORTED, which names the host that differs. */
 int ls_members_compare_hosts(struct ls_trainer *trainer, ls_error *err);
 /* Sends the first member's position, results, weights and optimizer states to the other members. At
  * the start of a run all other members adopt these data. In an admission only the newcomer adopts

@@ -242,8 +242,8 @@ static bool is_new_first(const struct ls_trainer *t)
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
 }
 
-/* Called on the new first member: saves a checkpoint, so that its disk has one of the run as it is
- * after the loss. */
+/* Called on the new first member: saves a checkpoint, so that this member's disk has a checkpoint
+ * of the run after the loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});

@@ -33,15 +33,15 @@ struct ls_inference {
     /* number of snapshots created so far; the id of a snapshot is this number */
     atomic_ullong snapshots;
     ls_model *model;
-    ls_registry *own_registry;
-    const ls_registry *registry;
-    ls_gather preprocessing;
-    char device[80]; /* device of predictors, such as "cpu:1" or "cuda:0" */
+    ls_registry *own_registry;   /* registry that was created here; NULL: the caller's is used */
+    const ls_registry *registry; /* the list of back ends that is used */
+    ls_gather preprocessing;     /* normalisation of the input rows (ls_gather) */
+    char device[80];             /* device of predictors, such as "cpu:1" or "cuda:0" */
     /* Contents of the model's card, the part of a model file that describes the model and how rows
      * are prepared (config/card.h). Zeroed: the model has none. */
     ls_card card;
     const ls_host *host;
-    ls_fork_mark *mark;
+    ls_fork_mark *mark;     /* says whether this process has inherited the object by fork */
     pthread_mutex_t lock;   /* protects `idle` */
     struct predictor *idle; /* list of the predictors that serve no caller at present */
 };
