@@ -155,7 +155,8 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out)
  */
 
 /* Adds an entry for the newcomer to j->entry. If a member has the same host name, appends "#" and
- * the newcomer's number to the newcomer's name. All members do the same. */
+ * the newcomer's number to the newcomer's name. Every member makes the
+ * same change, so all members have the same names. */
 static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
 {
     const int before = j->vote.members, number = (int)arrival->number;

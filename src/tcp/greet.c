@@ -234,7 +234,7 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 
 bool tcp_answer_late(joining *j)
 {
-    enum { AT_MOST = 64 }; /* the next call serves further callers */
+    enum { AT_MOST = 64 }; /* most callers that one call serves; the next call serves the others */
     hello said;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {

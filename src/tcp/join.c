@@ -46,7 +46,7 @@ static bool has_another(const entry *e)
     return memcmp(e->address[1], none, sizeof none) != 0;
 }
 
-/* Exchanges the two addresses of a member. */
+/* Swaps the first and the second address of a member. */
 static void swap_addresses(entry *e)
 {
     uint8_t address[16];

@@ -433,8 +433,8 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
 /* ---- address.c ------------------------------------------------------------------------------- */
 
 /* Sets the addresses and the name of a caller's listener. If the user gave an address
- * (--advertise), it is the only one. Otherwise the first address is the source address of the
- * caller's connection. The second address is the one in the caller's hello, if it differs. The
+ * (--advertise), there is only that address. If not, the first address is the source address of the
+ * caller's connection, and the second is the address in the caller's hello, if the two differ. The
  * second address is needed if a gateway has replaced the source address. */
 void tcp_set_entry(entry *e, int fd, const hello *h);
 /* Parses "HOST:PORT", with brackets around a host that contains colons. With `bare`, the host may
@@ -451,7 +451,8 @@ bool tcp_is_any(const struct sockaddr *at);
 bool tcp_is_literal(const char *host);
 /* Converts a socket address to the 16 bytes of an IPv6 address and a port. */
 void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at);
-/* Converts 16 bytes and a port back to a socket address. Returns the size of the latter. */
+/* Converts the 16 bytes of an IPv6 address and a port back to a socket address. Returns the size of
+ * the socket address. */
 socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16],
                              uint32_t port);
 /* Formats an address, "10.0.0.1:7070". Leaves out the port if it is 0. Returns `out`. */

@@ -145,7 +145,7 @@ static int lines_of(const tcp_wire *w)
 }
 
 /* Moves transfers on all connections. A broken connection does not stop the other connections,
- * because another one can carry a message with the reason. */
+ * because another connection can carry a message with the reason. */
 static void move_all_transfers(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {

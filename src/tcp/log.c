@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define AGAIN_NS UINT64_C(30000000000) /* interval at which an unchanged text is logged */
-/* least age of the last line when a changed text without `news` is logged. The reasons why no
- * member answers can alternate, and would fill the log. */
+/* Shortest time between a logged text and a different text, unless the different text is `news`.
+ * (Two reasons why no member answers can alternate, and would fill the log.) */
 #define CHANGE_NS UINT64_C(2000000000)
 enum { MOST_COMPLAINTS = 16 /* most warnings about refused callers */ };
 
