@@ -226,8 +226,8 @@ struct ls_pool {
     char name[16];                 /* prefix of the threads' names */
     int workers;                   /* number of workers */
     struct ls_pool_worker *worker; /* [workers] */
-    ls_fork_mark *mark;
-    void *adopted; /* memory that is freed together with the pool; NULL: none */
+    ls_fork_mark *mark;            /* says whether this process has inherited the pool by fork */
+    void *adopted;                 /* memory that is freed together with the pool; NULL: none */
     /* Shared by several threads. */
     ls_latch latch;
     pthread_mutex_t leaving;          /* held by lent threads while they leave (give_back) */

@@ -42,8 +42,9 @@ static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error
     return LS_OK;
 }
 
-/* Decides each worker's CPUs. Returns the number of usable CPUs. (Threads may spin only if each
- * thread can have a CPU of its own.) */
+/* Decides each worker's CPUs. Returns the number of CPUs that the process can use, or 1 if the
+ * number is unknown. (The caller needs the number because threads may spin only if each thread can
+ * have a CPU of its own.) */
 static int plan_cpus(ls_pool *pool)
 {
     const ls_pool_options *o = &pool->options;

@@ -207,8 +207,8 @@ double ls_cgroup_quota(const char *root)
     return smallest;
 }
 
-/* Reduces the part to `want` CPUs: first takes one CPU of each core, then further CPUs of the same
- * cores. core[i] is the core of CPU i of the part. */
+/* Reduces `part`, the CPUs of one worker, to `want` CPUs: first takes one CPU of each core, then
+ * further CPUs of the same cores. core[i] is the core of CPU i of the part. */
 static void trim(ls_cpus *part, const unsigned short *core, int want)
 {
     bool taken[LS_CPUS_MAX] = {false};
