@@ -73,7 +73,7 @@ static int fail_listen(const joining *j, int error, ls_error *err)
 /* Fails if a name resolves only to loopback addresses, at which no other host can connect. On some
  * systems /etc/hosts maps the host's own name to 127.0.1.1. A loopback address that the user wrote
  * as such ("127.0.0.1", "localhost") is accepted. `cure`: the words of the message that tell the
- * user what to do; the message adds the port (":7070") to them. */
+ * user what to do, such as "listen at" or "say --listen"; the message adds the port (":7070"). */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -424,6 +424,7 @@ static int await_complete(joining *j, int fd, ls_error *err)
     } while (status == LS_OK && note.kind == TCP_COMING);
     if (status)
         return status;
+    /* the number of this member, or of all members, does not fit this member's options */
     if (note.kind != TCP_COMPLETE || note.members != (uint32_t)members || note.member < 1 ||
         note.member >= (uint32_t)members)
         return ls_fail(err, LS_EDATA, "host %s, the first, calls this one member %u of %u",

@@ -521,6 +521,7 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 {
     LS_OWN_ARITHMETIC;
     ls_model_options o = {.size = sizeof o};
+    /* "no room" in the message: `out` is NULL */
     if (!out || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or no room for the model");
     *out = NULL;
@@ -596,6 +597,7 @@ int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count,
         return ls_fail(err, LS_EINVAL, "ls_model_row: no model, fields or row");
     const ls_inference *i = model->inference;
     const ls_prep *prep = i->card.prep;
+    /* a model that was not trained on a table: its rows have no columns with names */
     if (!prep || prep->kind != LS_PREP_TABLE)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "ls_model_row: the model's rows have no columns of names; pass whole rows "
