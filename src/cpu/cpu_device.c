@@ -1,3 +1,5 @@
+/* The devices of the CPU back end: the choice of the instruction set, the functions of the device
+ * table, and the creation of ops. */
 #include "cpu/cpu_device.h"
 
 #include "base/error.h"

@@ -9,7 +9,7 @@
  *     lane      one of the sixteen positions of a vector
  *     group     sixteen images, one in each lane
  *     eight     eight output channels whose weights are stored side by side
- *     sixteen   sixteen output channels that are processed together
+ *     sixteen   sixteen output channels, which lie side by side in a panel
  *     step      a distance in memory, in floats, for example from one image row to the next
  *     d         the gradient of the convolution's result before the fused relu and pool
  *     staged    d is computed from dy into scratch memory
@@ -25,7 +25,9 @@
 
 #include <limits.h>
 
-enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
+/* Largest number of pixels of a *plane* (one channel of a group of images). The kernels compute
+ * offsets within a plane as ints. */
+enum { MOST_PIXELS = 1 << 25 };
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
@@ -45,6 +47,8 @@ static bool fits_ints(const ls_conv2d *k, int inputs)
     return fits;
 }
 
+/* Returns the height of y for an image of height `size`, or its width for an image of width `size`;
+ * 0 if the filter is larger than the image with its padding. */
 static int outputs(int size, int kernel, int dilation, int stride, int pad)
 {
     const int room = size + 2 * pad - (kernel - 1) * dilation - 1;
@@ -164,7 +168,8 @@ static size_t products(int form, int h, int w)
     return (size_t)((h + m - 1) / m) * (size_t)((w + m - 1) / m) * n * n;
 }
 
-#define CHANNELS 16 /* fewest channels that pay for the transforms */
+/* fewest channels for which Winograd's algorithm, transforms included, is faster */
+#define CHANNELS 16
 
 /* Returns true if this form of Winograd's algorithm computes the pass faster than the direct form.
  * h × w: the image that is divided into tiles. */
@@ -197,6 +202,7 @@ static void set_pooled_steps(const ls_conv_op *op, ls_wino_image *y)
     y->group = op->y_group;
 }
 
+/* Chooses for each pass the direct form or a form of Winograd's algorithm, and plans the latter. */
 static void choose_winograd(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -264,6 +270,7 @@ static size_t ceil_to(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+/* Sets the sizes of a group in memory. */
 static void set_groups(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -294,6 +301,7 @@ static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
     cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
 }
 
+/* Divides the work on the direct gradient of the weights (ls_conv_cut). */
 static void set_cut(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -317,6 +325,7 @@ static void set_cut(ls_conv_op *op)
     cut->sum_floats = ceil_to((size_t)cut->inputs * sums, 16) * LS_LANES;
 }
 
+/* Returns the number of floats of scratch memory for staged d. */
 static size_t staged_floats(const ls_conv_op *op)
 {
     if (op->banded)
@@ -324,6 +333,7 @@ static size_t staged_floats(const ls_conv_op *op)
     return op->staged ? LS_LANES_BLOCK_GROUPS * op->d_group : 0;
 }
 
+/* Returns the number of floats of working memory for the gradient of the weights. */
 static size_t weights_floats(const ls_conv_op *op)
 {
     if (op->weights.by_winograd)
@@ -353,6 +363,7 @@ static size_t copied_floats(const ls_conv_op *op)
     return op->sampled || op->conv.pw ? op->padded_group : 0;
 }
 
+/* Returns the number of floats of forward's scratch memory. */
 static size_t forward_floats(ls_conv_op *op)
 {
     if (op->forward.by_winograd)

@@ -46,10 +46,10 @@ struct ls_event {
     ls_event *next;
 };
 
-/* Staging: pinned host memory, through which data in other host memory are copied to and from the
- * GPU. Uploads use LS_CUDA_SLOTS parts of this memory (*slots*) in turn. Downloads use the part
- * after the slots. When an upload returns, the caller may reuse its memory. A download reaches the
- * caller's memory at the next synchronisation of its stream. */
+/* Staging: pinned (page-locked) host memory, through which data in other host memory are copied to
+ * and from the GPU. Uploads use LS_CUDA_SLOTS parts of this memory (*slots*) in turn. Downloads use
+ * the part after the slots. When an upload returns, the caller may reuse its memory. A download
+ * reaches the caller's memory at the next synchronisation of its stream. */
 enum {
     LS_CUDA_SLOTS = 16,
     LS_CUDA_SLOT_BYTES = 256 * 1024,
