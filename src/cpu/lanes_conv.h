@@ -103,14 +103,14 @@ typedef struct ls_conv_cut {
 /* Layout of the scratch memory, in floats. `forward` is a size. The other fields are the offsets of
  * the parts of backward's scratch memory. */
 typedef struct ls_conv_scratch {
-    size_t forward;    /* forward: size of the memory of each thread */
-    size_t x;          /* a block of x as the direct kernels read it */
-    size_t d;          /* the staged gradient */
-    size_t bias;       /* the sums of the bias */
-    size_t weights;    /* working memory for the gradient of the weights */
-    size_t sampled_dx; /* dx at the pixels that a strided 1 × 1 filter reads */
-    size_t dx_weights; /* the weights in the form that dx needs */
-    size_t dx_values;  /* working memory of ls_wino_conv for dx */
+    size_t forward; /* forward: size of the memory of each thread */
+    size_t x,       /* a block of x as the direct kernels read it */
+        d,          /* the staged gradient */
+        bias,       /* the sums of the bias */
+        weights,    /* working memory for the gradient of the weights */
+        sampled_dx, /* dx at the pixels that a strided 1 × 1 filter reads */
+        dx_weights, /* the weights in the form that dx needs */
+        dx_values;  /* working memory of ls_wino_conv for dx */
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {

@@ -43,8 +43,7 @@ char **ls_engine_choices(ls_engine *engine);
 
 /* State of a worker while no job runs. Ranges may be running: the thread of a worker that runs a
  * range writes none of these fields. A stalled worker can still be running a job that writes its
- * device, replica and checksum. Therefore the fields device, replica, checksum and report of a
- * stalled worker are 0. */
+ * device, replica and checksum. Therefore these three fields of a stalled worker are 0. */
 typedef struct ls_worker_view {
     ls_presence presence;   /* live, lost (its device failed) or stalled (engine/engine.h) */
     int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to the worker */
@@ -54,8 +53,9 @@ typedef struct ls_worker_view {
     /* CRC-32 of the worker's weights and optimizer states at the last ls_engine_read_back, or of
      * its gradient after ls_worker_probe. */
     uint32_t checksum;
-    const ls_report *report; /* report of the step collected last; NULL: the worker has a fault */
-    int queued;              /* number of jobs and ranges of this worker that have not ended */
+    /* report of the step collected last; NULL: the worker has a fault or is not live */
+    const ls_report *report;
+    int queued; /* number of jobs and ranges of this worker that have not ended */
 } ls_worker_view;
 
 /* Returns the state of a worker. */
