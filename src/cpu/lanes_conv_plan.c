@@ -134,11 +134,12 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 /* Winograd's algorithm and its rounding errors. F(m×m, r×r) computes m × m outputs of an r × r
  * filter at a time (wino.h). F(2×2, 3×3) has smaller errors than the direct form. F(4×4, 3×3) has
  * three times the errors of F(2×2, 3×3) and takes three quarters of its time. F(2×2, 5×5), which
- * has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3).
+ * has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3), or 1.5 times those of
+ * the direct form (bench/RESULTS.md).
+ *
  * F(2×2, 5×5) in halves (wino.h) splits each 5 × 5 filter into parts of three and two weights in
  * each direction, and adds the results of the parts. It takes more products than F(2×2, 5×5), but
- * has less than half of the direct form's errors. F(2×2, 5×5) itself has 1.5 times the errors of
- * the direct form (bench/RESULTS.md).
+ * has less than half of the direct form's errors.
  *
  *     y    If a number is near zero, an error in y can change its sign. Then the relu that follows
  *          passes the number instead of 0, or 0 instead of the number. This changes the gradients
@@ -151,8 +152,8 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  *            14 × 14 does not meet this condition: its tiles of 4 × 4 cover 16 × 16 pixels, and
  *            the products for the pixels outside the image are wasted.
  *          - The image has more than one tile. Images of one tile belong to the late layers of a
- *            network. These layers have many channels, and for such sums the errors of F(4×4, 3×3)
- *            are too large.
+ *            network, which have many channels. There the errors of F(4×4, 3×3) were too large for
+ *            the bounds that the tests of ResNet-18's gradients set.
  *          Otherwise 3 × 3 filters use F(2×2, 3×3).
  *          A pass divides either dx or dy into tiles. If there are tiles of dy, each tile's result
  *          is added to dx (a *spread pass*; wino.h). A spread pass is used if it takes fewer
@@ -160,7 +161,8 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  *     dw   An error in the gradient of the weights stays in this gradient. The gradient is a sum
  *          over many images, in which errors partly cancel. Therefore the fastest form is used. */
 
-/* Returns the number of products that a pass with h × w results takes for one pair of channels. */
+/* Returns the number of products that a pass with h × w results takes for one pair of channels. A
+ * tile has m × m results and takes n × n products. */
 static size_t products(int form, int h, int w)
 {
     const int m = form == LS_WINO_4_3 ? 4 : 2;
