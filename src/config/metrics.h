@@ -1,7 +1,7 @@
 /* Metrics of an evaluation. The devices compute loss and accuracy, as part of the forward pass. All
  * other metrics are computed from the *scores*: the model's outputs for all rows of the evaluation.
- * One thread computes them, row after row, in integers or double, so the results are bit-identical
- * for any number of devices, hosts, shards and rows of a minibatch.
+ * One thread computes them, row after row, in integers or double. Therefore the results are
+ * bit-identical for any minibatch size and any number of devices, hosts and shards.
  *
  * - top5: the share of rows whose label is among the classes with the five largest scores. Of two
  *   equal scores, that of the class with the lower number counts as larger.
@@ -11,8 +11,9 @@
  * - mae: the mean of |score − target| over rows and outputs.
  * - r2: 1 − Σ(score − target)² / Σ(target − mean target of the same output)², both sums over all
  *   rows and outputs.
- * - auc: for each output, of all pairs of a positive row (target > 0.5) and a negative row, the
- *   share in which the positive row has the larger score; equal scores count half (the Mann-Whitney
+ * - auc: for one output a row is positive if its target is > 0.5, else negative. Each positive row
+ *   is paired with each negative row. The AUC of the output is the share of pairs in which the
+ *   positive row has the larger score; a pair of equal scores counts half (the Mann-Whitney
  *   statistic; pairs are counted in integers). The metric is the mean over the outputs that have
  *   positive and negative rows.
  */
@@ -38,8 +39,8 @@ typedef enum ls_metric {
     LS_METRICS
 } ls_metric;
 
-/* Names of the metrics in the config. In records the key of a metric is "test_<name>". The last
- * entry is NULL. */
+/* Names of the metrics in the config. In the records of metrics.jsonl the key of a metric is
+ * "test_<name>". The last entry is NULL. */
 extern const char *const ls_metric_names[LS_METRICS + 1];
 
 /* Returns the metric of a name; LS_METRICS: there is none. */
@@ -63,7 +64,8 @@ bool ls_metrics_need_scores(unsigned wanted);
 /* Returns those metrics of the bit mask `wanted` that need no scores. */
 unsigned ls_metrics_without_scores(unsigned wanted);
 
-/* Largest size in bytes of the scores, if metrics.names is "auto". */
+/* Largest size in bytes of the scores, if metrics.names is absent or "auto". If the scores would be
+ * larger, the metrics that need scores are not measured. */
 #define LS_SCORES_BYTES ((uint64_t)256 << 20)
 
 /* Results of an evaluation. */
@@ -73,10 +75,13 @@ typedef struct ls_measured {
     uint32_t *confusion;      /* [true class][predicted class], owned by the caller */
 } ls_measured;
 
-/* Returns the metric that is reported as the run's result. That is the accuracy if the loss has
- * one; otherwise the first of r2 and mae that is in `wanted` and whose value in `measured` is not
- * NaN; otherwise the loss. `measured` NULL: nothing has been measured yet, and values are not
- * checked. */
+/* Returns the metric that is reported as the run's result, which is the first of these:
+ *
+ * - the accuracy, if the loss defines when a row is correct (ls_loss.hits)
+ * - r2, then mae, if it is in `wanted` and its value in `measured` is not NaN
+ * - the loss
+ *
+ * `measured` NULL: nothing has been measured yet, and values are not checked. */
 ls_metric ls_metric_to_report(const ls_loss *loss, unsigned wanted, const ls_measured *measured);
 
 /* The rows of an evaluation, with their labels and the model's scores. */

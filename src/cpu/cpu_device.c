@@ -1,3 +1,5 @@
+/* The devices of the CPU back end: the choice of the instruction set, the functions of the device
+ * table, and the creation of ops. */
 #include "cpu/cpu_device.h"
 
 #include "base/error.h"
@@ -229,7 +231,7 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
 
 /* Returns true for ops on an arena (one array of all parameters or of all gradients) instead of
  * tensors. */
-static bool is_step(ls_op_kind kind)
+static bool is_on_arena(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
 }
@@ -239,7 +241,7 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     if (desc->size != sizeof *desc)
         return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", desc->size,
                        sizeof *desc);
-    if (is_step(desc->kind))
+    if (is_on_arena(desc->kind))
         return LS_OK;
     int status = check_tensor(&desc->x, "an input", desc->kind == LS_OP_GATHER, err);
     return status == LS_OK && ls_lanes_has_x2(desc) ? check_x2(desc, err) : status;
@@ -251,7 +253,7 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
  * - the vector loss, which needs row-major vectors */
 static bool is_of_lanes(ls_op_kind kind)
 {
-    return kind != LS_OP_GATHER && kind != LS_OP_VECTOR_LOSS && !is_step(kind);
+    return kind != LS_OP_GATHER && kind != LS_OP_VECTOR_LOSS && !is_on_arena(kind);
 }
 
 int ls_cpu_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)

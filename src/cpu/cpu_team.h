@@ -6,14 +6,14 @@
  *
  * A team divides outputs, never a sum: call i alone writes the outputs of item i. Therefore a team
  * of any size computes the same bits. Threads claim items one by one in ascending order. A helper
- * that
- * has no CPU at the moment claims no item, and no thread waits for that helper. An item should take
- * some microseconds.
+ * that has no CPU at the moment claims no item, and no thread waits for that helper. An item should
+ * take some microseconds.
  *
  * Why this is safe. One atomic word holds the number of items of the current job (upper half) and
  * the next item to claim (lower half). Its only writers are the worker, which stores a new job's
  * word with release, and claims, which are read-modify-writes with acquire.
- * 1. Publication. The worker writes the job's fields and resets `done`, then stores the word. A
+ * A second atomic word, `done`, counts the items of the job that have been computed.
+ * 1. Publication. The worker writes the job's fields and sets `done` to 0, then stores the word. A
  *    claim that gets an item of a job reads a value that descends from that job's store through
  *    claims alone. The claim therefore reads from the release sequence of the store and
  *    synchronizes with that store: all that the worker wrote before the store happens before the
@@ -34,8 +34,8 @@
  *    job happens before the reset. No addition of the new job can precede the reset either, because
  *    its claim synchronizes with the new job's store, which follows the reset.
  * Helpers without work spin for a moment and then park (sleep until they are woken). The argument
- * in sync/park.h shows that no wake-up is lost, because the word, `done` and `ended` are changed
- * before ls_park_wake is called.
+ * in sync/park.h shows that no wake-up is lost, because the word, `done` and `ended` (the team
+ * is being destroyed) are changed before ls_park_wake is called.
  *
  * Threads: one thread at a time creates, runs and destroys a team. Helpers block all signals except
  * those of their own faults (such as SIGSEGV), inherit the creator's CPU affinity and

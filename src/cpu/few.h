@@ -1,5 +1,5 @@
-/* The layout `few`, for *few rows*: for forward passes in evaluation (predictions) of one to eight
- * rows, that is examples.
+/* The layout `few`, in which tensors of at most eight rows (examples) are stored during an
+ * evaluation or a prediction: forward passes without training.
  *
  * In the layout `lanes` (lanes_op.h) a vector has a place (lane) for each of sixteen rows, so one
  * row costs as much as sixteen. In the layout `few` each row is stored by itself. The sixteen
@@ -7,7 +7,7 @@
  * - in a dense layer for sixteen outputs
  * - in a convolution for sixteen pixels or tiles (squares of pixels, see wino.h)
  * - in a pool for sixteen channels
- * - in an element-wise function (curve), an addition or a norm for sixteen consecutive numbers
+ * - in an activation function such as tanh, an addition or a norm for sixteen consecutive numbers
  *
  * Each result is the same sum in the same order as in the layout `lanes`, and therefore has the
  * same bits.
@@ -15,10 +15,10 @@
  *     few     [rows][c][h·w, rounded up to 16 unless it is 1], each row rounded up to 16 floats;
  *             the padding is never part of a result
  *
- * The gather op copies the rows of a batch from the dataset. It stores them in this layout if the
- * library creates it with the layout that the device's preferred_layout returns. An op that has no
- * code for this layout copies its inputs into the layout `lanes`, computes there, and copies the
- * result back. */
+ * The gather op copies the rows of a batch from the dataset. The library asks the device
+ * (preferred_layout) for the layout that the first op of the model prefers. If the answer is `few`,
+ * the gather op stores the rows in the layout `few`. An op that has no code for this layout copies
+ * its inputs into the layout `lanes`, computes there, and copies the result back. */
 #ifndef CPU_FEW_H
 #define CPU_FEW_H
 
@@ -56,9 +56,10 @@ ls_cpu_create ls_few_create;
  * itself, which may be NULL. */
 const ls_op *ls_few_inner(const ls_op *op);
 
-/* Returns true if `desc` describes an op in lanes that is contained in an op for few rows
- * (ls_few_create). The creator of the op in lanes may then set `few` and `few_scratch` of
- * ls_lanes_op. */
+/* Returns true if `desc` describes an op in lanes that an op for few rows contains. (ls_few_create
+ * marks such a description: it sets y_hint to ls_layout_few.) Then the creator of the op in lanes
+ * can supply code for the layout `few`: the function `few` of ls_lanes_op, and in `few_scratch` the
+ * size of the scratch memory that the function needs. */
 static inline bool ls_few_wanted(const ls_op_desc *desc)
 {
     return desc->y_hint == &ls_layout_few && !desc->training;

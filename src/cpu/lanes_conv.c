@@ -75,8 +75,8 @@ static void conv_sample(const ls_conv_op *op, const float *x, float *out)
                 memcpy(out, x + (size_t)y * line + (size_t)at * LS_LANES, LS_LANES * sizeof *out);
 }
 
-/* Copies the gradients of the pixels that conv_sample reads to dx; the gradient of every other
- * pixel is 0. */
+/* Writes dx: copies to it the gradients of the pixels that conv_sample reads, and sets the gradient
+ * of every other pixel to 0. */
 static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
 {
     const size_t pixel = LS_LANES * sizeof *dx;

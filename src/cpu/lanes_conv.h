@@ -9,7 +9,7 @@
  *     kernel    a function of kernels/
  *     filter    the kh × kw weights for one input and one output channel
  *     eight     eight output channels whose weights are stored side by side
- *     sixteen   sixteen output channels in the same way
+ *     sixteen   sixteen output channels, which lie side by side in a panel (see below)
  *     twin      the op of the same layer for another number of rows
  *
  * Each of the three passes (forward, gradient of the weights, dx) is either direct or uses
@@ -100,15 +100,17 @@ typedef struct ls_conv_cut {
     size_t sum_floats;             /* floats of the sums of one eight */
 } ls_conv_cut;
 
-/* Layout of the scratch memory, in floats. `forward` is the size of each thread's part in forward.
- * The other fields are the offsets of the parts in backward. `x`: a block of x as the direct
- * kernels read it. `d`: the staged gradient. `bias`: the sums of the bias. `weights`: working
- * memory for the gradient of the weights. `sampled_dx`: dx at the pixels that a strided 1 × 1
- * filter reads. `dx_weights`: the weights in the form that dx needs. `dx_values`: working memory of
- * ls_wino_conv for dx. */
+/* Layout of the scratch memory, in floats. `forward` is a size. The other fields are the offsets of
+ * the parts of backward's scratch memory. */
 typedef struct ls_conv_scratch {
-    size_t forward;
-    size_t x, d, bias, weights, sampled_dx, dx_weights, dx_values;
+    size_t forward; /* forward: size of the memory of each thread */
+    size_t x,       /* a block of x as the direct kernels read it */
+        d,          /* the staged gradient */
+        bias,       /* the sums of the bias */
+        weights,    /* working memory for the gradient of the weights */
+        sampled_dx, /* dx at the pixels that a strided 1 × 1 filter reads */
+        dx_weights, /* the weights in the form that dx needs */
+        dx_values;  /* working memory of ls_wino_conv for dx */
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {

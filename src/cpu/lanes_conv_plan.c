@@ -3,41 +3,52 @@
  *
  * Words of this file:
  *
- *     kernel    a function of kernels/. (In messages, as in the public headers, the filter.)
+ *     kernel    a function of kernels/. In the messages of this file, and in the public headers,
+ *               "kernel" means the filter.
  *     filter    the kh × kw weights for one input and one output channel
  *     lane      one of the sixteen positions of a vector
  *     group     sixteen images, one in each lane
  *     eight     eight output channels whose weights are stored side by side
+ *     sixteen   sixteen output channels, which lie side by side in a panel
+ *     step      a distance in memory, in floats, for example from one image row to the next
  *     d         the gradient of the convolution's result before the fused relu and pool
  *     staged    d is computed from dy into scratch memory
  *     band      a part of a staged d: four channels by some image rows (lanes_conv.h)
- *     panel     a part of d, transposed, for the gradient of the weights (lanes_conv.h)
+ *     panel     d of one sixteen and up to 32 pixels, transposed, for the gradient of the weights
+ *               (lanes_conv.h)
  *     tile      m × m outputs that Winograd's algorithm computes at a time (wino.h)
- *     point     one of the numbers at which Winograd's algorithm evaluates polynomials (wino.h) */
+ *     point     one of the numbers at which Winograd's algorithm evaluates polynomials (wino.h)
+ *     products  as a number: multiplications of two numbers */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
 
 #include <limits.h>
 
-enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
+/* Largest number of pixels of a *plane* (one channel of a group of images). The kernels compute
+ * offsets within a plane as ints. */
+enum { MOST_PIXELS = 1 << 25 };
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Returns true if every number that the kernels count fits an int: heights and widths of images
- * with padding, positions one stride beyond the image, and the number of weights of an eight. */
-static bool is_counted(const ls_conv2d *k, int inputs)
+/* Returns true if every number that the kernels compute as an int fits an int. These numbers are:
+ *
+ * - heights and widths of images with padding
+ * - positions in an image: a loop ends at a position up to one stride beyond the image
+ * - the number of weights of an eight */
+static bool fits_ints(const ls_conv2d *k, int inputs)
 {
     const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
-    bool counted = k->out <= INT_MAX - 15 &&
-                   (double)inputs * k->kh * k->kw * LS_LANES_OC <= INT_MAX &&
-                   (double)k->kh * k->dh <= INT_MAX && (double)k->kw * k->dw <= INT_MAX &&
-                   (double)k->sh * k->dh <= INT_MAX && (double)k->sw * k->dw <= INT_MAX;
+    bool fits = k->out <= INT_MAX - 15 && (double)inputs * k->kh * k->kw * LS_LANES_OC <= INT_MAX &&
+                (double)k->kh * k->dh <= INT_MAX && (double)k->kw * k->dw <= INT_MAX &&
+                (double)k->sh * k->dh <= INT_MAX && (double)k->sw * k->dw <= INT_MAX;
     for (size_t i = 0; i < sizeof side / sizeof *side; i++)
-        counted = counted && side[i] <= 1 << 24;
-    return counted;
+        fits = fits && side[i] <= 1 << 24;
+    return fits;
 }
 
+/* Returns the height of y for an image of height `size`, or its width for an image of width `size`;
+ * 0 if the filter is larger than the image with its padding. */
 static int outputs(int size, int kernel, int dilation, int stride, int pad)
 {
     const int room = size + 2 * pad - (kernel - 1) * dilation - 1;
@@ -49,11 +60,13 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 {
     if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
         k->dh < 1 || k->dw < 1)
+        /* One of the numbers that the message lists is out of range. */
         return ls_fail(err, LS_EINVAL,
                        "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
                        "%d×%d, dilation %d×%d",
                        k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
-    if (!is_counted(k, inputs))
+    if (!fits_ints(k, inputs))
+        /* Some size would overflow an int. "of %d" is the number of input channels. */
         return ls_fail(err, LS_EUNSUPPORTED,
                        "conv2d: %d channels, kernel %d×%d of %d, stride %d×%d, padding %d×%d, "
                        "dilation %d×%d: more than the CPU back end counts",
@@ -121,23 +134,35 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 /* Winograd's algorithm and its rounding errors. F(m×m, r×r) computes m × m outputs of an r × r
  * filter at a time (wino.h). F(2×2, 3×3) has smaller errors than the direct form. F(4×4, 3×3) has
  * three times the errors of F(2×2, 3×3) and takes three quarters of its time. F(2×2, 5×5), which
- * has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3).
+ * has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3), or 1.5 times those of
+ * the direct form (bench/RESULTS.md).
  *
- *     y    An error in y can move a number near zero to the other side of a relu. Such a move
- *          changes the gradients of all earlier layers by a thousand times as much as the error.
- *          Therefore y uses F(2×2, 3×3), and F(2×2, 5×5) in halves, whose errors are at most those
- *          of the direct form. (F(2×2, 5×5) itself has 1.5 times the errors of the direct form:
- *          bench/RESULTS.md.)
+ * F(2×2, 5×5) in halves (wino.h) splits each 5 × 5 filter into parts of three and two weights in
+ * each direction, and adds the results of the parts. It takes more products than F(2×2, 5×5), but
+ * has less than half of the direct form's errors.
+ *
+ *     y    If a number is near zero, an error in y can change its sign. Then the relu that follows
+ *          passes the number instead of 0, or 0 instead of the number. This changes the gradients
+ *          of all earlier layers far more than the error itself would. Therefore y uses only forms
+ *          whose errors are at most those of the direct form: F(2×2, 3×3) for 3 × 3 filters, and
+ *          F(2×2, 5×5) in halves for 5 × 5 filters.
  *     dx   An error in dx does not grow, but it enters the gradients of all earlier layers.
- *          F(4×4, 3×3) is used if it saves a third of the products of F(2×2, 3×3). It does not save
- *          a third if the tiles reach far beyond the image, as for 14 × 14. Nor is it used for
- *          images of one tile, which belong to layers of many channels late in a network. The
- *          tiles are tiles of dx; or tiles of y (a spread pass; wino.h) if these take fewer
+ *          5 × 5 filters use F(2×2, 5×5). 3 × 3 filters use F(4×4, 3×3) if two conditions hold:
+ *          - F(4×4, 3×3) takes less than two thirds of the products of F(2×2, 3×3). An image of
+ *            14 × 14 does not meet this condition: its tiles of 4 × 4 cover 16 × 16 pixels, and
+ *            the products for the pixels outside the image are wasted.
+ *          - The image has more than one tile. Images of one tile belong to the late layers of a
+ *            network, which have many channels. There the errors of F(4×4, 3×3) were too large for
+ *            the bounds that the tests of ResNet-18's gradients set.
+ *          Otherwise 3 × 3 filters use F(2×2, 3×3).
+ *          A pass divides either dx or dy into tiles. If there are tiles of dy, each tile's result
+ *          is added to dx (a *spread pass*; wino.h). A spread pass is used if it takes fewer
  *          products.
- *     dw   An error in the gradient of the weights stays in this gradient, and its sums over rows
- *          average the errors. Therefore the fastest form is used. */
+ *     dw   An error in the gradient of the weights stays in this gradient. The gradient is a sum
+ *          over many images, in which errors partly cancel. Therefore the fastest form is used. */
 
-/* Returns the number of products that a pass with h × w results takes for one pair of channels. */
+/* Returns the number of products that a pass with h × w results takes for one pair of channels. A
+ * tile has m × m results and takes n × n products. */
 static size_t products(int form, int h, int w)
 {
     const int m = form == LS_WINO_4_3 ? 4 : 2;
@@ -145,7 +170,8 @@ static size_t products(int form, int h, int w)
     return (size_t)((h + m - 1) / m) * (size_t)((w + m - 1) / m) * n * n;
 }
 
-#define CHANNELS 16 /* fewest channels that pay for the transforms */
+/* fewest channels for which Winograd's algorithm, transforms included, is faster */
+#define CHANNELS 16
 
 /* Returns true if this form of Winograd's algorithm computes the pass faster than the direct form.
  * h × w: the image that is divided into tiles. */
@@ -158,8 +184,9 @@ static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
            3 * products(form, h, w) < (size_t)(2 * taps) * (size_t)c->oh * (size_t)c->ow;
 }
 
-/* Sets the steps of `d`, if it is staged: [image row][channel][column]. */
-static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
+/* If d is staged, sets the steps of the image `d` to those of staged d, which is stored as
+ * [image row][channel][column]. */
+static void set_staged_steps(const ls_conv_op *op, ls_wino_image *d)
 {
     if (!op->staged)
         return;
@@ -168,14 +195,16 @@ static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
     d->group = op->d_group;
 }
 
-/* Sets the steps of y to those of the pooled y. */
-static void lie_as_pooled(const ls_conv_op *op, ls_wino_image *y)
+/* Sets the steps of `y` to those of the op's output, which has y_h × y_w pixels after the fused
+ * pool. (ls_wino_init has set them for oh × ow pixels, as without the pool.) */
+static void set_pooled_steps(const ls_conv_op *op, ls_wino_image *y)
 {
     y->line = (size_t)op->conv.y_w * LS_LANES;
     y->channel = (size_t)op->conv.y_h * y->line;
     y->group = op->y_group;
 }
 
+/* Chooses for each pass the direct form or a form of Winograd's algorithm, and plans the latter. */
 static void choose_winograd(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -198,16 +227,21 @@ static void choose_winograd(ls_conv_op *op)
     ls_wino_init_data(&op->dx.wino, k, for_data, &s);
     ls_wino_fit(&op->forward.wino, op->base.groups);
     ls_wino_fit(&op->dx.wino, LS_LANES_BLOCK_GROUPS);
-    lie_as_pooled(op, &op->forward.wino.y);
-    lie_as_staged(op, &op->weights.wino.y);
-    lie_as_staged(op, &op->dx.wino.x);
+    set_pooled_steps(op, &op->forward.wino.y);
+    set_staged_steps(op, &op->weights.wino.y);
+    set_staged_steps(op, &op->dx.wino.x);
     op->forward.wino.team = op->weights.wino.team = op->dx.wino.team = op->base.team;
 }
 
-/* Returns true if the direct gradient of the weights is faster as a product of panels than as sums
- * per lane. Panels are faster if there are at least eight inputs and the panels are nearly full.
- * With strides, and for 1 × 1 filters, sums per lane are slow; there panels that are three quarters
- * full are enough. */
+/* The direct gradient of the weights is computed in one of two ways (lanes_conv.h):
+ *
+ * - sums per lane: each lane sums the gradient of its own image, and at the end the sixteen sums of
+ *   each weight are added
+ * - by panels: d is transposed to panels, and matrices are multiplied: panels and x
+ *
+ * Returns true if panels are faster. They are if there are at least eight input channels, and of
+ * the sixteen places of each panel at least 14 have an output channel (on average). With strides,
+ * and for 1 × 1 filters, sums per lane are slow, so 12 of the sixteen places are enough. */
 static bool panels_pay(const ls_lanes_conv *c)
 {
     const int panels = (c->oc + 15) / 16, least = c->sw > 1 || c->kh * c->kw == 1 ? 12 : 14;
@@ -215,9 +249,10 @@ static bool panels_pay(const ls_lanes_conv *c)
 }
 
 /* Turns a convolution with a 1 × 1 filter, without padding and pool, into a matrix product over
- * pixels: all pixels that the filter reads are treated as one image row. If there is a stride,
- * these pixels are copied first (`sampled`). */
-static void sample(ls_conv_op *op)
+ * pixels: all pixels that the filter reads are treated as one image row. If there is a stride, the
+ * filter skips pixels. Then `sampled` is set: the pixels that are not skipped are first copied side
+ * by side, and dx is first computed for these pixels alone. */
+static void flatten(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
     if (c->kh * c->kw != 1 || c->ph || c->pw || c->pool_h * c->pool_w > 1)
@@ -237,6 +272,7 @@ static size_t ceil_to(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+/* Sets the sizes of a group in memory. */
 static void set_groups(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -267,6 +303,7 @@ static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
     cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
 }
 
+/* Divides the work on the direct gradient of the weights (ls_conv_cut). */
 static void set_cut(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -275,8 +312,9 @@ static void set_cut(ls_conv_op *op)
     op->banded = op->staged && !op->base.needs_dx && !op->weights.by_winograd && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
-    /* With a team of threads, each eight has memory for sums of its own. A single thread uses one
-     * memory for the sums of all eights, one after another, so that it stays in the cache. */
+    /* A slot is memory for the sums of one eight. With a team of threads each eight has its own
+     * slot. A single thread computes one eight after another in the same slot, so that the slot
+     * stays in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
     /* A band is multiplied with all input channels while it is in the cache, so the sums of all
      * input channels exist at the same time. */
@@ -289,6 +327,7 @@ static void set_cut(ls_conv_op *op)
     cut->sum_floats = ceil_to((size_t)cut->inputs * sums, 16) * LS_LANES;
 }
 
+/* Returns the number of floats of scratch memory for staged d. */
 static size_t staged_floats(const ls_conv_op *op)
 {
     if (op->banded)
@@ -296,6 +335,7 @@ static size_t staged_floats(const ls_conv_op *op)
     return op->staged ? LS_LANES_BLOCK_GROUPS * op->d_group : 0;
 }
 
+/* Returns the number of floats of working memory for the gradient of the weights. */
 static size_t weights_floats(const ls_conv_op *op)
 {
     if (op->weights.by_winograd)
@@ -304,8 +344,11 @@ static size_t weights_floats(const ls_conv_op *op)
                       : op->cut.slots * op->cut.sum_floats;
 }
 
-/* Returns the number of floats of the prepared weights for dx: transformed weights that are not
- * kept, or packed weights. */
+/* Returns the number of floats of scratch memory for the weights in the form that dx reads:
+ *
+ * - by Winograd's algorithm: the transformed weights. The result is 0 if the op keeps them from one
+ *   call to the next in memory of its own (ls_conv_kept).
+ * - in the direct form: the weights in another order, if ls_lanes_packs asks for it; else 0 */
 static size_t dx_weight_floats(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -322,6 +365,7 @@ static size_t copied_floats(const ls_conv_op *op)
     return op->sampled || op->conv.pw ? op->padded_group : 0;
 }
 
+/* Returns the number of floats of forward's scratch memory. */
 static size_t forward_floats(ls_conv_op *op)
 {
     if (op->forward.by_winograd)
@@ -335,7 +379,8 @@ static size_t forward_floats(ls_conv_op *op)
  * of all parts. */
 static size_t backward_floats(ls_conv_op *op)
 {
-    const size_t seen = op->sampled && op->base.needs_dx ? op->padded_group : 0;
+    /* dx of the pixels that the filter reads */
+    const size_t sampled_dx = op->sampled && op->base.needs_dx ? op->padded_group : 0;
     ls_conv_scratch *at = &op->at;
     if (!op->base.training)
         return 0;
@@ -343,7 +388,7 @@ static size_t backward_floats(ls_conv_op *op)
     at->bias = at->d + staged_floats(op);
     at->weights = at->bias + op->cut.slots * LS_CONV_BIAS_SUMS;
     at->sampled_dx = at->weights + ceil_to(weights_floats(op), 16);
-    at->dx_weights = at->sampled_dx + LS_LANES_BLOCK_GROUPS * seen;
+    at->dx_weights = at->sampled_dx + LS_LANES_BLOCK_GROUPS * sampled_dx;
     if (!op->base.needs_dx)
         return at->dx_weights;
     at->dx_values = at->dx_weights + ceil_to(dx_weight_floats(op), 16);
@@ -358,7 +403,7 @@ void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
     op->x_w = c->x_w;
     op->sh = c->sh;
     op->sw = c->sw;
-    sample(op);
+    flatten(op);
     ls_lanes_op_set_y(&op->base, c->oc, c->y_h, c->y_w);
     set_groups(op);
     choose_winograd(op);

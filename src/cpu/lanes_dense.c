@@ -1,9 +1,10 @@
-/* The dense op.
+/* The dense op: y = weights · x + bias, with a relu if one is fused.
  *
- * dz is the gradient of the layer's result before the fused relu is applied. The scratch memory of
- * backward is [dz][dz transposed]. For few rows, which are stored one after another (few.h), the
- * scratch memory is a copy of x if a row of x contains padding. A *sixteen* is sixteen outputs, or
- * sixteen inputs, whose weights are stored side by side. */
+ * A row is an example of the batch. A *sixteen* is sixteen outputs, or sixteen inputs, whose
+ * weights are stored side by side. dz is the gradient of the op's result before the relu. The
+ * scratch memory of backward is [dz][dz transposed]. In the layout `few` (few.h) the op has only a
+ * forward pass. If a row of x contains padding there, the scratch memory is a copy of x without the
+ * padding. */
 #include "base/error.h"
 #include "cpu/few.h"
 

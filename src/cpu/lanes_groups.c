@@ -1,8 +1,8 @@
 /* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. In this
- * file a group is a group of channels. (In the other files it is sixteen rows, that is examples;
- * base.groups counts those.) Each group is a convolution of its own. One inner op for sixteen rows
- * computes all groups: its buffers are set to the channels and parameters of one group after
- * another. */
+ * file a group is a group of channels. (In the other files a group is sixteen rows, that is
+ * examples. base.groups is the number of groups in that sense.) Each group is a convolution of its
+ * own. One inner op for sixteen rows computes all groups, one after another: before each group its
+ * buffers are set to the channels and parameters of that group. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"

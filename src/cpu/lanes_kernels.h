@@ -52,6 +52,7 @@ static inline int ls_lanes_block(int groups, int first)
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
+    /* height and width of the filter, strides, padding above and below, dilations */
     int kh, kw, sh, sw, ph, dh, dw;
     int x_w, pw; /* columns of x and dx without padding; columns of padding on the left */
     int relu;
@@ -76,7 +77,7 @@ typedef struct ls_lanes_images {
 } ls_lanes_images;
 
 typedef struct ls_lanes_pool {
-    int c, ih, iw, oh, ow;
+    int c, ih, iw, oh, ow; /* channels; height and width of x (ih, iw) and of y (oh, ow) */
     ls_pool2d p;
 } ls_lanes_pool;
 
@@ -85,8 +86,8 @@ typedef struct ls_lanes_pool {
 #define LS_LANES_DEPTH_TAPS 64
 /* Geometry of a depthwise convolution of one channel. */
 typedef struct ls_lanes_depth {
-    int ih, iw, oh, ow;
-    ls_conv2d k; /* filled in (ls_conv2d_filled) */
+    int ih, iw, oh, ow; /* height and width of x (ih, iw) and of y (oh, ow) */
+    ls_conv2d k;        /* filled in (ls_conv2d_filled) */
 } ls_lanes_depth;
 
 /* Depthwise convolution. Each call computes one channel. `forward` computes y of one group, `data`
@@ -192,7 +193,7 @@ typedef struct ls_lanes_norm_pass {
     ls_lanes_norm norm;
     const float *x, *y, *dy;
     float *dx, *dx2;
-    float a, b, c;
+    float a, b, c; /* coefficients of norm_dx */
 } ls_lanes_norm_pass;
 
 typedef struct ls_lanes_kernels {

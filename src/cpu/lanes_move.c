@@ -1,7 +1,8 @@
 /* Ops that mostly move data: concatenation of channels, and nearest-neighbour upsampling. The
- * gradient of a pixel that was repeated is the sum of several gradients. These are added one after
- * another, separately in each lane (one of the sixteen positions of a vector; lanes_op.h).
- * Therefore plain C gives the same bits on every CPU. */
+ * gradient of a pixel that was repeated is the sum of several gradients. In each lane (one of the
+ * sixteen positions of a vector; lanes_op.h) these gradients are added one after another, in the
+ * same order on every CPU. Therefore plain C without vector kernels gives the same bits on every
+ * CPU. */
 #include "base/error.h"
 #include "cpu/few.h"
 

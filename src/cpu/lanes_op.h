@@ -145,10 +145,14 @@ static inline size_t ls_lanes_place(int block, int elements, int o, int e)
 /* Implementation of an op that needs no code besides its passes. */
 extern const ls_op_impl ls_lanes_passes;
 
-/* Common functions of an ls_op_impl. bind copies the buffers' addresses; forward runs the op's
- * forward pass; backward runs its gradients and then its dx, if the op needs dx; import and export
- * convert a parameter between canonical order and the layout that ls_lanes_op_set_params describes
- * (LS_EINVAL: there is no such parameter); destroy frees the op. Thread: the worker's. */
+/* Common functions of an ls_op_impl. Thread: the worker's.
+ *
+ * - bind copies the buffers' addresses.
+ * - forward runs the op's forward pass.
+ * - backward runs the pass `gradients`, and then the pass `dx` if the op needs dx.
+ * - destroy frees the op.
+ * - import and export convert a parameter between canonical order and the layout that
+ *   ls_lanes_op_set_params describes. Errors: LS_EINVAL (there is no such parameter). */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);

@@ -1,3 +1,7 @@
+/* Winograd's algorithm for convolutions: plans of the passes, and their execution by a team of
+ * threads. A *tile* is m × m outputs, which the algorithm computes from the *values* (transformed
+ * numbers) at a number of *points*. A *block* is the tiles that a pass processes at a time. A
+ * *step* is a distance in memory, in floats. (See wino.h.) */
 #include "cpu/wino.h"
 
 #include <lockstep/split.h>
@@ -5,16 +9,15 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* A *tile* is m × m outputs, which Winograd's algorithm computes from the *values* (transformed
- * numbers) at a number of *points*. A *block* is the tiles that a pass processes at a time
- * (wino.h).
- *
- * Size in bytes of the values of a block's inputs and outputs: the size of an L2 cache. The weights
- * are read again for every block, so blocks are
- * larger if the weights are too large for the caches (MANY_WEIGHTS). The number of tiles of a block
- * decides how the sums of a gradient are divided, and therefore the bits of the gradient. This
- * number is the same on every CPU. */
+/* The following constants decide the number of tiles of a block. This number decides how the sums
+ * of a gradient are divided, and with that the bits of the gradient. Therefore the constants are
+ * the same on every CPU. */
+
+/* largest size in bytes of the values of a block's inputs and outputs: the size of an L2 cache */
 #define BLOCK_BYTES ((size_t)1 << 20)
+/* Size in bytes above which the weights' values are too large for the caches. They are read again
+ * from memory for every block. Therefore blocks are then larger than BLOCK_BYTES: half the size of
+ * the weights' values. */
 #define MANY_WEIGHTS ((size_t)12 << 20)
 #define FEWEST 3 /* fewest tiles of a block: the product kernel computes this many at a time */
 

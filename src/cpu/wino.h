@@ -34,7 +34,8 @@
  *     values of weights                     [points][ceil(out/8)][in, even][8]
  *     values of the weights' gradient       [points][ceil(out/16)][in][16]
  *
- * The caller chooses the step from one point to the next. For the gradient of the weights, values
+ * A *step* is a distance in memory, in floats. The caller chooses the step from one point to the
+ * next. For the gradient of the weights, values
  * of dy are stored in another order: [points][ceil(out/16)][tiles][lane][16 outputs]. There sixteen
  * output channels lie side by side instead of sixteen images. A *panel* is the part of these values
  * for one point and sixteen output channels.

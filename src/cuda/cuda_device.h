@@ -4,7 +4,8 @@
  *     cudaStream_t s = ls_cuda_stream(d, stream);          NULL: the compute stream
  *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing", d->name);
  *
- * Several workers may open the same GPU. Each worker has a device, streams and plans of its own.
+ * Several workers may open the same GPU. Each worker has a device and streams of its own, and
+ * chooses the kernels of its ops itself.
  * All these devices use the primary context of the GPU, so that a kernel of one worker can access
  * the memory of another worker.
  *
@@ -26,8 +27,8 @@
 struct ls_math;       /* cuda/math/math_lib.h: convolutions and matrix products */
 struct ls_cuda_spans; /* cuda_spans.c */
 
-/* A stream, and the arguments of the current training step as the kernels on the stream read
- * them. */
+/* A CUDA stream, with its own copy of the arguments of the current training step on the GPU. The
+ * kernels on the stream read the arguments from this copy. */
 struct ls_stream {
     cudaStream_t cuda;
     /* [LS_RECORD_STEPS] arguments of the training steps of one launch, on the GPU, at an address
@@ -45,16 +46,15 @@ struct ls_event {
     ls_event *next;
 };
 
-/* Staging: pinned host memory, through which data in other host memory are copied to and from the
- * GPU. Uploads use LS_CUDA_SLOTS parts of this memory (*slots*) in turn. Downloads use the
- * LS_CUDA_BACK_BYTES after the slots; at most LS_CUDA_BACK_PIECES downloads are in progress at a
- * time. When an upload returns, the caller may reuse its memory. A download reaches the caller's
- * memory at the next synchronisation of its stream. */
+/* Staging: pinned (page-locked) host memory, through which data in other host memory are copied to
+ * and from the GPU. Uploads use LS_CUDA_SLOTS parts of this memory (*slots*) in turn. Downloads use
+ * the part after the slots. When an upload returns, the caller may reuse its memory. A download
+ * reaches the caller's memory at the next synchronisation of its stream. */
 enum {
     LS_CUDA_SLOTS = 16,
     LS_CUDA_SLOT_BYTES = 256 * 1024,
-    LS_CUDA_BACK_BYTES = 1024 * 1024,
-    LS_CUDA_BACK_PIECES = 64
+    LS_CUDA_BACK_BYTES = 1024 * 1024, /* size of the part for downloads (from the GPU *back*) */
+    LS_CUDA_BACK_PIECES = 64          /* largest number of downloads in progress */
 };
 
 /* A download in progress. When its stream is synchronised, `bytes` bytes at offset `from` of the
@@ -67,8 +67,8 @@ typedef struct ls_cuda_piece {
 
 typedef struct ls_cuda_staging {
     unsigned char *memory; /* LS_CUDA_SLOTS slots of LS_CUDA_SLOT_BYTES, then LS_CUDA_BACK_BYTES */
-    cudaEvent_t free[LS_CUDA_SLOTS]; /* [slot]: passes when the slot's last upload is done */
-    int next;                        /* number of the next slot */
+    cudaEvent_t free[LS_CUDA_SLOTS];          /* [slot]: completes with the slot's last upload */
+    int next;                                 /* number of the next slot */
     ls_cuda_piece piece[LS_CUDA_BACK_PIECES]; /* downloads in progress */
     int pieces;                               /* number of downloads in progress */
     size_t taken; /* bytes of the LS_CUDA_BACK_BYTES that downloads in progress use */
@@ -84,8 +84,8 @@ typedef struct ls_cuda_pinned {
 typedef struct ls_cuda_device {
     ls_device device; /* base; must be first */
     const ls_host *host;
-    /* directory in which choices of kernels are stored (math/cache.c), from the request; NULL: they
-     * are not stored */
+    /* directory in which the choices of kernels are stored for later runs (math/cache.c), as
+     * ls_device_request says (plugin.h); NULL: they are not stored */
     const char *cache_dir;
     int ordinal;   /* CUDA's number of the GPU */
     char name[16]; /* "cuda(0)" */
@@ -103,7 +103,7 @@ typedef struct ls_cuda_device {
     ls_event *events;
     ls_cuda_staging staging;
     ls_cuda_pinned *pinned;
-    ls_k_fault *fault; /* pinned; kernels report bad data here */
+    ls_k_fault *fault; /* pinned; a kernel that reads a label that is no class reports it here */
     struct ls_math *math;
     struct ls_cuda_spans *spans; /* NULL: no timeline has been requested */
 } ls_cuda_device;
@@ -122,8 +122,10 @@ bool cuda_is_lost(cudaError_t error);
 
 /* ---- functions of the device table (ls_device_ops in plugin.h) and their support ------------- */
 
-/* cuda_stream.c: the functions of the device table for streams and events. ls_cuda_streams_fini
- * destroys all streams and events of the device. */
+/* cuda_stream.c: the functions of the device table for streams and events. ls_cuda_record records
+ * an event. (The functions ls_cuda_record_begin, _next and _end below record a CUDA graph.)
+ * ls_cuda_reached tells whether an event is complete. ls_cuda_streams_fini destroys all streams and
+ * events of the device. */
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
 void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
@@ -158,8 +160,8 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
 void ls_cuda_recording_destroy(ls_device *device, ls_recording *recording);
 
 /* cuda_spans.c: the functions of the device table for the timeline. A span is one kernel or copy.
- * LS_CUDA_SPANS is the largest number of spans of a device between two calls of
- * ls_cuda_spans_take. */
+ * Between two calls of ls_cuda_spans_take at most LS_CUDA_SPANS spans of a device are kept. Further
+ * spans are dropped, and the next call counts them in *lost. */
 enum { LS_CUDA_SPANS = 1 << 17 };
 int ls_cuda_spans_begin(ls_device *device, ls_error *err);
 int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
@@ -174,7 +176,9 @@ void ls_cuda_spans_fini(ls_cuda_device *device);
  * "_ZN7cutlass6KernelI…". Other names are copied unchanged. */
 void ls_cuda_readable_name(char *out, size_t size, const char *name);
 
-/* Returns LS_OK, or LS_EINVAL if the stream is being recorded and `what` cannot be done then. */
+/* Called at the beginning of a function that must not run while its stream is being recorded.
+ * Returns LS_EINVAL if the stream is being recorded, else LS_OK. `what`: name of the refused
+ * operation for the message, such as "an upload". */
 int ls_cuda_not_recording(const ls_cuda_device *device, const ls_stream *stream, const char *what,
                           ls_error *err);
 
@@ -209,7 +213,9 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *strea
  * this kind. */
 int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err);
 /* Sets *out to true if the work that was enqueued before `event` was recorded is done, else to
- * false. Does not wait. `what`: name of the work for messages. Errors: those of cuda_check. */
+ * false. Does not wait. `event` is an event of the CUDA library. (ls_cuda_reached does the same for
+ * an event of the device table, and also returns an error if a kernel has found bad data.) `what`:
+ * name of the work for messages. Errors: those of cuda_check. */
 int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
                    ls_error *err);
 

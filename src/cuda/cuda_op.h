@@ -1,4 +1,5 @@
-/* The parts that all ops of the CUDA back end share. A row is an example of the batch.
+/* The parts that all ops of the CUDA back end share. A row is an example of the batch. In names,
+ * `half` means bf16.
  *
  * Tensors are dense and have one of three *forms*: fp32 row-major (layout NULL), fp32 channels
  * last, [rows][h][w][c], and bf16 channels last. The *order* of a tensor is row-major or channels
@@ -84,13 +85,13 @@ struct ls_cuda_op {
                           * forward with a fused pool: the product's result */
         weight_grad,     /* gradient of the weights, which a kernel then adds to the caller's */
         work;            /* working memory of a library, a loss or clipping */
-    ls_cuda_room kept,   /* what backward needs of forward's decisions: positions of maxima, the
-                          * relu's mask, or the elements that dropout keeps */
-        mean,            /* means and inverse deviations of a normalisation */
+    ls_cuda_room kept,   /* data that forward keeps for backward: positions of maxima, the relu's
+                          * mask, or the mask of the elements that dropout keeps */
+        mean,            /* means and 1 / standard deviations of a normalisation */
         sums,            /* batch norm: sums over the batch, 2 floats per channel */
         partial;         /* partial sums of a sum over positions */
-    ls_math_plan *plan[LS_PASSES];
-    bool needs_shadow; /* the op reads its parameters from a bf16 shadow (ls_op_buffers.shadow) */
+    ls_math_plan *plan[LS_PASSES]; /* how the library computes each product; NULL: not needed */
+    bool needs_shadow; /* the op reads a bf16 copy of its parameters (ls_op_buffers.shadow) */
     bool plan_fuses;   /* the forward plan includes the bias, and the relu if there is one */
     char kernel[160];  /* name of the library's kernel */
 };
@@ -141,8 +142,9 @@ int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
  * `rows` is 0, its shape is [a][b], and it is stored in that order. */
 void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b);
 
-/* Reserve saved or scratch memory; 0 bytes is allowed. */
+/* Reserves `bytes` bytes, also 0, of saved memory. */
 ls_cuda_room ls_cuda_saved(ls_cuda_op *op, size_t bytes);
+/* Reserves `bytes` bytes, also 0, of scratch memory. */
 ls_cuda_room ls_cuda_scratch(ls_cuda_op *op, size_t bytes);
 /* Returns the address of reserved memory; NULL if `room` has 0 bytes. */
 void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);

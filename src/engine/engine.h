@@ -297,8 +297,8 @@ int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t steps_done
 
 /* Reads the description of the worker's device. */
 ls_worker_job ls_worker_describe;
-/* Worker 0 writes the text of its device's choices among kernels (which kernel, that is, which
- * code, runs which op of the model) to ls_engine_choices. */
+/* Worker 0 writes a text to ls_engine_choices, which says which kernel (piece of device code) its
+ * device runs for which op of the model. Other processes open their devices with this text. */
 ls_worker_job ls_worker_choices;
 /* Builds the replica from ls_engine_weights. If ls_engine_choices has a text, the device uses the
  * kernels that the text names. */

@@ -113,7 +113,7 @@ typedef struct ls_old_group {
 
 /* The coordinator's data about the signs of life of the workers for which it waits (wait.c). */
 typedef struct ls_watch {
-    uint64_t seen_ns; /* time of the last check */
+    uint64_t seen_ns; /* time of ls_now_ns of the last check */
     /* State of the coordinator's own thread, and its time without a CPU. They are read only while a
      * worker is suspected to hang (ls_silence_look). */
     ls_thread_use coordinator;
@@ -128,7 +128,8 @@ struct ls_engine {
     int shards;                /* number of shards of a minibatch */
     const ls_comm_type *merge; /* how gradients are merged */
     bool streams;              /* training rows are streamed; else they are resident */
-    char *choices; /* text of one device's choices among kernels, for the others; NULL: none */
+    /* text that says which kernel runs which op of the model (ls_engine_choices); NULL: none */
+    char *choices;
 
     /* Workers, and the data of the group. Workers read these fields, so the coordinator changes
      * them only while no worker has work. */

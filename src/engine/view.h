@@ -16,9 +16,10 @@ bool ls_engine_has_room(const ls_engine *engine);
 /* Returns the number of steps that were submitted and not yet collected. */
 uint64_t ls_engine_in_flight(const ls_engine *engine);
 /* Returns how many steps the next range should have, if the epoch has that many steps left. The
- * number is greater than 1 only if there is one live worker, its rows are resident, and its steps
- * are short. (Either its device runs several steps as one launch, or a step takes less time than
- * waking the coordinator.) */
+ * number is greater than 1 only if there is one live worker, its rows are resident, and one of
+ * these conditions holds:
+ * - the worker's device can run several steps as one launch
+ * - the model is so small that a step takes less time than waking the coordinator */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
 
 /* ---- data of jobs and steps, for use while no worker has work -------------------------------- */
@@ -31,18 +32,20 @@ uint32_t *ls_engine_order(ls_engine *engine, uint32_t epoch);
 /* Returns the feed, which has the streamed training rows of the steps in flight; NULL: the rows are
  * resident. */
 struct ls_feed *ls_engine_feed(ls_engine *engine);
-/* Returns the address of the engine's pointer to the text of a device's choices among kernels
- * (which kernel runs which op of the model). The pointer is NULL if there is no text. The engine
- * frees the text. */
+/* Returns the address of the engine's pointer to a text that says which kernel runs which op of the
+ * model. The job ls_worker_choices writes the text, from the device of worker 0. In a run of
+ * several processes the caller sets the pointer in the other processes to a copy of the first
+ * process's text, so that all devices use the same kernels. The pointer is NULL if there is no
+ * text. The engine frees the text. */
 char **ls_engine_choices(ls_engine *engine);
 
 /* ---- workers -------------------------------------------------------------------------------- */
 
-/* State of a worker while no job runs. Ranges may be running, because they write none of these
- * fields. A stalled worker can still be running a job that writes its device, replica and checksum.
- * Therefore the fields device, replica, checksum and report of a stalled worker are 0. */
+/* State of a worker while no job runs. Ranges may be running: the thread of a worker that runs a
+ * range writes none of these fields. A stalled worker can still be running a job that writes its
+ * device, replica and checksum. Therefore these three fields of a stalled worker are 0. */
 typedef struct ls_worker_view {
-    ls_presence presence;
+    ls_presence presence;   /* live, lost (its device failed) or stalled (engine/engine.h) */
     int shard_lo, shard_hi; /* the shards shard_lo … shard_hi − 1 are assigned to the worker */
     ls_device *device;      /* valid after the worker's first job */
     const ls_device_info *info; /* valid after ls_worker_describe or ls_worker_open */
@@ -50,8 +53,9 @@ typedef struct ls_worker_view {
     /* CRC-32 of the worker's weights and optimizer states at the last ls_engine_read_back, or of
      * its gradient after ls_worker_probe. */
     uint32_t checksum;
-    const ls_report *report; /* report of the step collected last; NULL: the worker has a fault */
-    int queued;              /* number of jobs and ranges of this worker that have not ended */
+    /* report of the step collected last; NULL: the worker has a fault or is not live */
+    const ls_report *report;
+    int queued; /* number of jobs and ranges of this worker that have not ended */
 } ls_worker_view;
 
 /* Returns the state of a worker. */
@@ -62,22 +66,25 @@ int ls_engine_workers(const ls_engine *engine);
 int ls_engine_live(const ls_engine *engine);
 /* Returns the number of shards of a minibatch. */
 int ls_engine_shards(const ls_engine *engine);
-/* Returns the name of a worker's device. ls_worker_open writes the name, and no later job changes
- * it. After that job the function may be called at any time, even if the worker has stalled. */
+/* Returns the name of a worker's device. The job ls_worker_open writes the name, and no later job
+ * changes it. Once ls_worker_open has ended, this function may be called at any time, even if the
+ * worker has stalled. */
 const char *ls_engine_device_name(const ls_engine *engine, int worker);
-/* Returns the number of floats of an arena, which is the same for all workers. May be called after
- * ls_worker_open, at any time, even if worker 0 has stalled. */
+/* Returns the number of floats of an *arena*: an array with all weights of the model, or with one
+ * value for each weight. The number is the same for all workers. Once the job ls_worker_open has
+ * ended, this function may be called at any time, even if worker 0 has stalled. */
 size_t ls_engine_floats(const ls_engine *engine);
-/* Returns the size in bytes of the total that all workers share; 0: each worker has its own
- * total. */
+/* Returns the size in bytes of the *total* (the sum of all workers' gradients) if it is one array
+ * that all workers share; 0: each worker has its own array for the total. */
 size_t ls_engine_total_bytes(const ls_engine *engine);
-/* Returns the size in bytes of a worker's partial sums. */
+/* Returns the size in bytes of a worker's *fold*: its arrays for the partial sums of the gradients
+ * of its shards (comm/comm.h). */
 size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
 /* Returns whether the last LS_ENOMEM of an engine function was due to a lack of memory for the
  * scores of an evaluation. */
 bool ls_engine_lacks_scores(const ls_engine *engine);
 
-/* ---- the watch ------------------------------------------------------------------------------ */
+/* ---- timeline, deadline and clock ----------------------------------------------------------- */
 
 /* Sets the buffer in which a worker records marks (times at which it began an activity) for a
  * timeline. Must be called before the worker computes anything. */

@@ -74,6 +74,7 @@ void ls_buckets_cut(ls_buckets *b, const size_t *param_offsets, int param_count,
     b->end[b->count++] = floats;
 }
 
+/* `floats`: number of floats at the start of the arena that are complete. */
 int ls_buckets_complete(const size_t *end, int count, size_t floats)
 {
     int complete = 0;

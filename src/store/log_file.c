@@ -21,7 +21,7 @@ struct ls_log_file {
     const ls_log_kind *kind;
     char *path;
     int fd;
-    uint64_t written_at; /* time of ls_now_ns at which the buffer was last written */
+    uint64_t written_at; /* time of ls_now_ns of the last write from the buffer to the file */
     uint64_t length;     /* length of the file, without the buffer's contents */
     ls_error failure;    /* the first write that failed; status 0: none */
     size_t used;         /* number of bytes in the buffer */
@@ -30,8 +30,9 @@ struct ls_log_file {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Returns how many of the first `written` bytes of `data` belong to whole records. `data` must
- * begin with a record. If records are not lines, the result is 0. */
+/* Returns how many of the first `written` bytes of `data` belong to whole records. `data` begins at
+ * the first byte of a record. If records are not lines, returns 0, because this file does not know
+ * where such a record ends. */
 static size_t whole_records(const ls_log_file *f, const char *data, size_t written)
 {
     if (!f->kind->lines)
@@ -49,8 +50,8 @@ static int pass_on(const ls_log_file *f, ls_error *err)
     return f->failure.status;
 }
 
-/* Writes `data`, which must begin with a record. After a failure in the middle of a record, cuts
- * the partial record off. */
+/* Writes `data` to the file. `data` begins at the first byte of a record, or is the newline after a
+ * long record. After a failure in the middle of a record, cuts the partial record off. */
 static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *err)
 {
     char why[LS_REASON];
@@ -149,6 +150,7 @@ static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
     return ls_log_file_sync(f, err);
 }
 
+/* Opens or creates the file. LS_EAGAIN: a file that was to be created exists already. */
 static int open_file(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;

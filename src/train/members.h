@@ -75,7 +75,7 @@ typedef struct ls_members {
     bool took_over;
     /* this member has become the first, and its run directory has no checkpoint yet */
     bool lacks_checkpoint;
-    char lost[200]; /* names of the hosts that were lost since the last levelling */
+    char lost[200]; /* names of the hosts that were lost since the last ls_members_level */
     /* Fields for runs that admit hosts (admit.c). */
     ls_fingerprint print; /* fingerprint of this process; constant once the run has begun */
     bool has_print;       /* `print` is set */

@@ -9,7 +9,8 @@
 
 /* An occasion at which a checkpoint may be due. */
 typedef enum ls_occasion {
-    LS_STEP_DONE, /* a step is done, or will be done */
+    /* a step is done; or, before steps are submitted: the step will be done */
+    LS_STEP_DONE,
     /* an epoch is done and the next has begun */
     LS_EPOCH_DONE,
     LS_TAKEN_OVER, /* the first member was lost, and this member has become the first one */
@@ -44,16 +45,18 @@ void ls_standing_of(ls_standing *out, const struct ls_trainer *trainer);
  * (ls_result.metric), the trainer's main metric stays unchanged. */
 void ls_take_standing(struct ls_trainer *trainer, const ls_standing *standing);
 
-/* Returns the arrays of ls_engine_weights that a checkpoint contains. */
+/* Returns the arrays that a checkpoint contains: the weights and optimizer states of the structure
+ * that the function ls_engine_weights returns. */
 ls_checkpoint_values ls_values(const struct ls_trainer *trainer);
 
-/* Returns the description of the run for its saver. */
+/* Returns the description of the run that is to be saved, for its saver (checkpoint/saver.h). */
 ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 
-/* Compares the replicas (the workers' copies of the model). If `exports`, first waits until no save
- * reads the arrays of ls_engine_weights, and then also copies the weights and optimizer states of
- * one replica to these arrays. The workers must have no work. Errors: LS_EDIVERGED, which names the
- * checksums; those of ls_engine_read_back; LS_ESTALLED (the save does not end). */
+/* Compares the replicas (the workers' copies of the model). If `exports` is true, first waits until
+ * no save reads the arrays of ls_engine_weights, and then also copies the weights and optimizer
+ * states of one replica from its device to these arrays. The workers must have no work. Errors:
+ * LS_EDIVERGED, which names the checksums; those of ls_engine_read_back; LS_ESTALLED (the save does
+ * not end). */
 int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says
@@ -64,11 +67,11 @@ int ls_save(struct ls_trainer *trainer, ls_due due, ls_error *err);
 int ls_save_at(struct ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Returns the path of the checkpoint of the best evaluation, or NULL if there is no such
- * checkpoint. The path is valid until the next call. */
+ * checkpoint. The path is valid until the next call of this function. */
 const char *ls_best_checkpoint(struct ls_trainer *trainer);
-/* Called before another evaluation becomes the best. If the present best evaluation has a
- * checkpoint, marks that checkpoint (ls_best.kept): it is kept until the new best evaluation has a
- * checkpoint. Errors: LS_ESTALLED (a save does not end). */
+/* Called before another evaluation becomes the best. If the evaluation that is still the best has a
+ * checkpoint, marks that checkpoint as one to be kept (ls_best.kept). It is removed only when the
+ * new best evaluation also has a checkpoint. Errors: LS_ESTALLED (a save does not end). */
 int ls_displace_best(struct ls_trainer *trainer, ls_error *err);
 
 /* Returns whether `count` is a multiple of `every`; `every` 0 means never. */

@@ -19,8 +19,11 @@ typedef struct ls_trainer_sys {
      * - step: number of the step, from 1
      * - kind: fail (the device fails), stall (the worker sleeps), spin (the worker runs a loop),
      *   corrupt (a bit of the weights changes) or nan (the loss becomes NaN)
-     * - stage: phase of the step, for fail, stall and spin: start, shard (the default), merge,
-     *   apply, report, evaluate or export
+     * - stage: time of the fault, for fail, stall and spin. In a step: start (its beginning),
+     *   shard (the default: during the forward and backward passes), merge (before the gradients
+     *   are added), apply (before the update of the weights) or report (before the worker reports
+     *   the end of the step). After `step` or more steps: evaluate (before an evaluation) or
+     *   export (before the weights are copied from the device, for example for a checkpoint)
      * - seconds: duration of a stall or spin in seconds; without this key it never ends */
     const char *const *inject;
     int inject_count; /* number of faults, at most 16 */

@@ -3,7 +3,8 @@
  * the sum of the gradients of adjacent shards (parts of the minibatch). A *merge* adds the partial
  * sums of all ranks along the shard tree (merge/tree.h), a fixed binary tree over the shards, and
  * gives every rank the total. A *node* is a sum at a node of this tree. The *arena* is the array of
- * floats that is merged: the gradients of all parameters.
+ * floats that is merged: the gradients of all parameters. An event *passes* when it completes, that
+ * is, when the work that was enqueued before the event is done.
  *
  *     ordered   the same bits on any number of workers, however they share GPUs
  *     nccl      NCCL's all-reduce, overlapped with the backward pass; the bits depend on the number

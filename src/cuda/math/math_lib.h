@@ -60,9 +60,8 @@ const char *ls_math_misfit(void);
 /* Writes all choices as text, at most `size` bytes including the terminating zero. Returns the
  * length of the whole text without the zero. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
-/* Makes the library use the choices of another machine, from ls_math_choices there. Afterwards this
- * library times nothing. Errors:
- * LS_EDATA, LS_ENOMEM. */
+/* Makes `math` use the choices of another machine, which ls_math_choices has written as text there.
+ * Afterwards `math` times no engines. Errors: LS_EDATA, LS_ENOMEM. */
 int ls_math_choose(ls_math *math, const char *text, ls_error *err);
 
 /* ---- plans ---------------------------------------------------------------------------------- */
@@ -95,7 +94,7 @@ typedef struct ls_math_plan {
 } ls_math_plan;
 
 /* Creates a plan. Errors: LS_EUNSUPPORTED if no engine that is deterministic and precise enough
- * computes the shape (the caller then requests the shape without fused operations); LS_EDEVICE,
+ * computes the shape (the caller can then request the shape without fused operations); LS_EDEVICE,
  * LS_ENOMEM. */
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err);
