@@ -1,6 +1,12 @@
 /* Groups: the assignment of shards to workers, the creation of a group, and the removal of workers
- * after a failure. A *group* is the set of workers that merge (all-reduce) their gradients.
- * engine.h explains the other terms.
+ * after a failure.
+ *
+ * Words of this file (engine.h, sync/deal.h):
+ *
+ *     group       the set of workers that merge (all-reduce) their gradients into the *total*
+ *     exchange    the memory through which coordinator and jobs pass weights and results
+ *     feed        the buffer for training rows that are read shortly before their step
+ *     deal        an object from which workers take shards while they work
  *
  * After a group has lost a worker it is not used again: a new group is created, and the shards are
  * distributed anew among the remaining workers. The result of a step depends only on its shards.
@@ -94,9 +100,10 @@ static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
     return ls_deal_create(out, first, e->live, e->desc.host, err);
 }
 
-/* Returns whether each worker computes the total itself, piece by piece in its update. This takes
- * less time than a merge before the update in two cases: two workers with one shard each, or one
- * worker with several shards. */
+/* Returns whether the total is computed *by pieces*: each worker adds all partial sums itself, one
+ * piece of the arena at a time, while it updates its weights (comm/comm.h). This takes less time
+ * than a merge before the update in two cases: two workers with one shard each, or one worker with
+ * several shards. */
 static bool is_by_pieces(const ls_engine *e)
 {
     bool can = e->merge == &ls_comm_ordered && !e->desc.cluster;
