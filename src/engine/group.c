@@ -70,8 +70,8 @@ void ls_assign_shards(ls_engine *e)
  *
  * - there are at least two live workers, and this process has more shards than live workers
  * - sums are merged in the tree's order
- * - each live worker adds its own partial sums in host memory with one thread
- * (ls_worker_spreads) */
+ * - each live worker adds its own partial sums in host memory with one thread, in spread mode
+ *   (ls_worker_spreads) */
 static bool is_dealt(const ls_engine *e)
 {
     int lo, hi;
@@ -160,9 +160,9 @@ static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
 }
 
 /* Returns whether a stalled worker can still read the arrays that the other workers have shown to
- * (shared with) the old group (merge/group.h). If a stalled worker can, waits for it up to 0.1 s,
- * because a worker that is only slow stops reading within microseconds of the abort. Once may_read
- * has returned 0 for a worker, that worker reads nothing more.
+ * (shared with) the old group (merge/group.h). If one can, the function first waits up to 0.1 s
+ * until it has stopped reading: a worker that is only slow stops within microseconds of the abort.
+ * Once may_read has returned 0 for a worker, that worker reads nothing more.
  *
  * A worker that sleeps in the middle of a merge reads the shown arrays when it wakes, whatever they
  * contain then. It writes the sums to its own memory or to the old group's total, and no other
