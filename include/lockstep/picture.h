@@ -9,8 +9,8 @@
  *
  * This header belongs to a library of its own, liblockstep_picture. The library is built if libspng
  * or libjpeg is found. It links those of libspng, libjpeg and libwebp that are found. liblockstep
- * itself links none of the three. A program links
- * liblockstep_picture and liblockstep: lockstep::picture in CMake, lockstep-picture in pkg-config.
+ * itself links none of the three. A program links liblockstep_picture and liblockstep:
+ * lockstep::picture in CMake, lockstep-picture in pkg-config.
  */
 #ifndef LOCKSTEP_PICTURE_H
 #define LOCKSTEP_PICTURE_H
