@@ -7,9 +7,10 @@
  *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)
  *         status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
  *
- * This header belongs to a library of its own, liblockstep_picture. It is built if libspng or
- * libjpeg is found, and links what is found. liblockstep itself links neither. A program links
- * liblockstep_picture and liblockstep: lockstep::picture in CMake, lockstep-picture in pkg-config.
+ * This header belongs to a library of its own, liblockstep_picture. The library is built if libspng
+ * or libjpeg is found. It links those of libspng, libjpeg and libwebp that are found. liblockstep
+ * itself links none of the three. A program links liblockstep_picture and liblockstep:
+ * lockstep::picture in CMake, lockstep-picture in pkg-config.
  */
 #ifndef LOCKSTEP_PICTURE_H
 #define LOCKSTEP_PICTURE_H
@@ -32,6 +33,7 @@ typedef struct ls_picture_options {
 
 /* Decodes the image file in `bytes` and writes one row for ls_model_run.
  *
+ * - model: a loaded model (snapshot.h); `row` is an input row for it
  * - bytes, length: the contents of a PNG, JPEG, WebP, BMP, PGM or PPM file and their size in bytes
  * - options: may be NULL
  * - row, capacity: output buffer and its size in bytes. channels × height × width bytes are needed,
@@ -40,7 +42,8 @@ typedef struct ls_picture_options {
  * The image is prepared exactly as by `trainer predict` and by training on a folder of images:
  *
  * - It is rotated as its EXIF orientation says, and the host's log reports the rotation.
- * - It is scaled so that its shorter side fits, and cropped to the centre.
+ * - It is scaled, with its proportions, to the smallest size that covers the model's height and
+ *   width. The part of its longer side that sticks out is then cut off, equally at both ends.
  * - Colour becomes grey if the model reads one channel. Grey becomes three equal channels if the
  *   model reads three.
  * - Alpha is ignored, and 16-bit samples are reduced to their upper 8 bits.

@@ -108,7 +108,8 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
 }
 
 /* Compares the run in the directory `run` with *latest, the latest run found so far. Replaces
- * *latest if `run` began later, and if its config has the name `name` (NULL: any name). */
+ * *latest if `run` began later, and if its config has the name `name` (NULL: any name). A run whose
+ * first record cannot be read is skipped, and a warning says so. */
 static void consider(char **latest, beginning *begun, const char *run, const char *name,
                      bool resumable, const ls_host *host)
 {
@@ -146,6 +147,8 @@ static void find_latest(char **out, const char *name, bool resumable, const ls_h
     ls_json_destroy(begun.doc);
 }
 
+/* The message, like that of ls_resume_latest, asks for the directory of a run because the user's
+ * run can be outside runs/. */
 int ls_run_latest(char **out, const ls_host *host, ls_error *err)
 {
     find_latest(out, NULL, false, host);
@@ -263,6 +266,9 @@ void ls_resumed_fini(ls_resumed *r, const ls_host *host)
 
 /* ---- checks of recipe, data and position ---------------------------------------------------- */
 
+/* Checks that the recipe of `run`, which is to continue from the checkpoint, equals the
+ * checkpoint's recipe. If the checkpoint's recipe cannot be read, another version of Lockstep has
+ * possibly written it, and the message asks for a checkpoint of this version. */
 static int check_recipe(const ls_resumed *r, const ls_successor *run, ls_error *err)
 {
     ls_config recipe;
@@ -288,6 +294,10 @@ static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)
                    (unsigned)s->data_crc32);
 }
 
+/* Checks that the checkpoint's position exists in `run`. The position is a part of the standing
+ * (the position and the results so far, checkpoint.h). `epoch` is the index of the current epoch,
+ * `step` the number of steps done in it, and `steps` the number of steps done in all epochs. The
+ * message calls `step` the position, and counts epochs from 1. */
 static int check_position(const ls_resumed *r, const ls_successor *run, ls_error *err)
 {
     const ls_position *at = &r->state.standing.position;
@@ -312,8 +322,8 @@ int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, cons
     return status ? status : check_position(r, run, err);
 }
 
-/* The library and the instruction set are known only when the devices are open, so this check is
- * not a part of ls_resume_load. */
+/* Which mathematical library and which instruction set the devices use is known only when the
+ * devices are open. Therefore ls_resume_load does not make this check. */
 void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const char *library,
                                  const ls_host *host)
 {

@@ -1,4 +1,6 @@
-/* The orders that admit a process to a run that has begun. cluster.h describes them. */
+/* The orders that admit a process to a run that has begun. cluster.h describes them. An *arrival*
+ * is a process that waits at a member to be admitted; after its admission it is the *newcomer* of
+ * the new group. */
 #include "base/error.h"
 #include "cluster/cluster.h"
 #include "cluster/progress.h"

@@ -1,7 +1,13 @@
 /* The progress thread, which owns the transport to the other members (processes) of the run. It
  * executes one *order* of its callers at a time: to join, to gather data, to sum, to regroup or to
  * close (cluster.h). During and between orders it sends signs of life, and watches the signs of
- * life of the other members (watch.c). */
+ * life of the other members (watch.c).
+ *
+ * Words of this file (cluster.h, progress.h): the *engine* is the code of the transport
+ * (ls_wire_type), such as TCP. The *caller* is the thread that calls the functions of cluster.h. A
+ * *loss* is the loss of another member after which the remaining members regroup; a *fault* is any
+ * other failure, after which every order fails (c->fault holds either). A *part* of a gather is the
+ * data of one member. */
 #include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,13 +20,17 @@
 #define ACTIVE_NS 2000000u /* longest call of `poll` during an order */
 /* longest call of `poll` while the caller still writes this member's data for a sum */
 #define OWN_NS 100000u
-#define LAST_WORD_NS 300000000u /* time for the last message after a fault */
-#define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
+/* longest time from a fault on for which the thread waits until its last messages are sent */
+#define LAST_WORD_NS 300000000u
+/* longest time from a loss on for which the thread waits until its last messages are sent */
+#define LOSS_WORD_NS 20000000u
 enum { AT_ONCE = 64 /* most transfers that one call of `poll` reports */ };
 
 /* ---- posting transfers ----------------------------------------------------------------------- */
 
-/* Returns whether a send of `bytes` bytes to the peer may be posted now (LS_UNDER_WAY). */
+/* Returns whether a send of `bytes` bytes to the peer may be posted now. Together at most
+ * LS_UNDER_WAY bytes are in transit to all peers, and each peer has an equal share of them. If
+ * nothing is in transit to the peer, a send of any size may be posted. */
 static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
 {
     return p->under_way == 0 ||
@@ -68,8 +78,9 @@ static size_t part_of(const ls_cluster *c, int m)
     return at;
 }
 
-/* Posts one message, LS_MESSAGE_MOST bytes at most, of a member's part of a gather, from offset
- * `at` on. Posts nothing if the part ends before `at`. */
+/* Posts the send or the receive of one message of a gather. The message is the slice of member
+ * `part`'s part that begins at offset `at`, LS_MESSAGE_MOST bytes at most. Posts nothing if the
+ * part ends before `at`. */
 static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incoming)
 {
     const size_t left = c->bytes[part] > at ? c->bytes[part] - at : 0;
@@ -98,7 +109,9 @@ static void begin_gather(ls_cluster *c)
         }
 }
 
-/* Posts the sends of this member's header and the receives of the other members' headers. */
+/* Posts the sends of this member's header and the receives of the other members' headers. A header
+ * also says whether its sender asks all members to stop the run (`asks`). c->agreed becomes
+ * non-zero if any member asks. */
 static void exchange_heads(ls_cluster *c)
 {
     const atomic_int *asks = c->options.asks;
@@ -139,6 +152,8 @@ static void check_head(ls_cluster *c, int m)
         ls_names_publish(c);
     }
     c->agreed |= (int)in->asks;
+    /* An internal error: the two processes execute different orders (`kind` is an ls_order_kind),
+     * or their orders transfer different numbers of bytes. */
     if (in->magic != own->magic || in->kind != own->kind || in->number != own->number ||
         in->bytes != bytes || in->shards != own->shards)
         ls_watch_fault(
@@ -159,8 +174,9 @@ static void check_ended_members(ls_cluster *c)
             ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
-/* Relaxed, because `joining` hands over no other memory; the store to `done` hands it over
- * (cluster.h, "Memory order"). */
+/* The order is relaxed, because no thread reads other memory on the strength of `joining`. What the
+ * progress thread has written becomes visible to the caller by the store to `done` (cluster.h,
+ * "Memory order", 2 and 6). */
 bool ls_joining_ends(ls_cluster *c, int how)
 {
     int open = LS_JOINING;
@@ -190,8 +206,8 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     return LS_OK;
 }
 
-/* Logs a line of the engine. Logs nothing if the caller has given up joining, because then the
- * caller's log function might not exist any more. */
+/* Logs a line of text for the engine, which calls this function as `say`. Logs nothing if the
+ * caller has given up joining, because then the caller's log function might not exist any more. */
 static void log_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;
@@ -204,9 +220,10 @@ static void show_life(void *cluster)
     ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
 }
 
-/* Compares the fingerprint of a process that wants to be admitted. Before ls_cluster_regroups it
- * accepts every fingerprint, because the data to compare with do not exist yet. The caller compares
- * the fingerprint once more when the process is admitted. */
+/* Compares the fingerprint (data that must be equal on all members) of a process that wants to be
+ * admitted. Until the caller has called ls_cluster_regroups, every fingerprint is accepted, because
+ * the data to compare with do not exist yet. When the process is admitted, the trainer compares the
+ * fingerprints of all members once more (ls_members_compare in train/). */
 static int refuses(void *cluster, const char *host, const void *fingerprint, size_t bytes,
                    char *why, size_t size)
 {
@@ -321,6 +338,8 @@ static bool last_messages_are_done(const ls_cluster *c, bool goodbyes)
     return true;
 }
 
+/* Closes the transport, or aborts it after a fault. If `abort` fails, `touched` is set: the engine
+ * can still read or write memory of the cluster, so ls_cluster_close does not free that memory. */
 static void close_wire(ls_cluster *c)
 {
     if (c->wire && c->fault.status == LS_OK)
@@ -360,7 +379,9 @@ static void end_transfer(ls_cluster *c, ls_transfer *transfer)
     case LS_REQUEST_CONTROL_OUT: p->alive_in_transit = false; return;
     case LS_REQUEST_LAST_OUT: p->last_in_transit = false; return;
     case LS_REQUEST_HEAD_IN: check_head(c, transfer->peer); break;
-    case LS_REQUEST_NODE_IN: ls_sum_arrived(c, request->piece); break;
+    case LS_REQUEST_NODE_IN: /* a piece of a node of the shard tree */
+        ls_sum_arrived(c, request->piece);
+        break;
     case LS_REQUEST_OTHER: break;
     }
     c->open--;
@@ -372,7 +393,8 @@ static void end_transfer(ls_cluster *c, ls_transfer *transfer)
     post_next(c, p);
 }
 
-/* Polls the engine once and handles the transfers that have ended. A member that is alone has no
+/* Polls the engine once and handles the transfers that have ended. A member is alone if there is no
+ * other member and it owes no parts (its own data of a sum are all delivered). It then has no
  * transfers. It polls only if the run admits processes, because `poll` also answers processes that
  * want to join. */
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)

@@ -204,6 +204,7 @@ static void add_piece(ls_cluster *c, int k)
     ls_sum *s = &c->sum;
     const int piece = k * c->members + c->member;
     const size_t first = (size_t)piece * s->piece;
+    /* ls_tree_rest_add reads each node from float `first` on, where a received piece begins */
     const float *other = stage_of(s, k) - first;
     for (int i = 0; i < s->rest.count; i++)
         if (s->rest.part[i].rank != c->member) {

@@ -31,8 +31,8 @@
  * member sends nothing on this transport. The states of a peer:
  *
  *     sent_last        the peer's last message has arrived; the peer's silence is no longer watched
- *     leaves_run       the peer's last message says that the peer takes no part in the run any
- * more. (A peer whose last message reports a loss will regroup: its leaves_run is false.)
+ *     leaves_run       the peer's last message says that the peer leaves the run; false if that
+ *                      message reports a loss, because the peer will then regroup
  *     last_posted      this member's last message to the peer has been posted
  *     last_in_transit  that message has been posted, and the engine has not sent it yet */
 #include "base/clock.h"

@@ -1,3 +1,8 @@
+/* Lines of the summary of a CSV table. The kinds of columns are, in the table's words:
+ *
+ *     number, texts    inputs; each different text of a column is a *level*
+ *     left out         a column that is not used
+ *     class, value     the target: a class, whose different texts are levels, or a number */
 #include "data/columns.h"
 
 #include <stdio.h>

@@ -1,6 +1,12 @@
 /* Groups: the assignment of shards to workers, the creation of a group, and the removal of workers
- * after a failure. A *group* is the set of workers that merge (all-reduce) their gradients.
- * engine.h explains the other terms.
+ * after a failure.
+ *
+ * Words of this file (engine.h, sync/deal.h):
+ *
+ *     group       the set of workers that merge (all-reduce) their gradients into the *total*
+ *     exchange    the memory through which coordinator and jobs pass weights and results
+ *     feed        the buffer for training rows that are read shortly before their step
+ *     deal        an object from which workers take shards while they work
  *
  * After a group has lost a worker it is not used again: a new group is created, and the shards are
  * distributed anew among the remaining workers. The result of a step depends only on its shards.
@@ -64,8 +70,8 @@ void ls_assign_shards(ls_engine *e)
  *
  * - there are at least two live workers, and this process has more shards than live workers
  * - sums are merged in the tree's order
- * - each live worker adds its own partial sums in host memory with one thread
- * (ls_worker_spreads) */
+ * - each live worker adds its own partial sums in host memory with one thread, in spread mode
+ *   (ls_worker_spreads) */
 static bool is_dealt(const ls_engine *e)
 {
     int lo, hi;
@@ -94,9 +100,10 @@ static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
     return ls_deal_create(out, first, e->live, e->desc.host, err);
 }
 
-/* Returns whether each worker computes the total itself, piece by piece in its update. This takes
- * less time than a merge before the update in two cases: two workers with one shard each, or one
- * worker with several shards. */
+/* Returns whether the total is computed *by pieces*: each worker adds all partial sums itself, one
+ * piece of the arena at a time, while it updates its weights (comm/comm.h). This takes less time
+ * than a merge before the update in two cases: two workers with one shard each, or one worker with
+ * several shards. */
 static bool is_by_pieces(const ls_engine *e)
 {
     bool can = e->merge == &ls_comm_ordered && !e->desc.cluster;
@@ -153,9 +160,9 @@ static bool may_still_use(const ls_train_worker *w, const ls_comm_group *group)
 }
 
 /* Returns whether a stalled worker can still read the arrays that the other workers have shown to
- * (shared with) the old group (merge/group.h). If a stalled worker can, waits for it up to 0.1 s,
- * because a worker that is only slow stops reading within microseconds of the abort. Once may_read
- * has returned 0 for a worker, that worker reads nothing more.
+ * (shared with) the old group (merge/group.h). If one can, the function first waits up to 0.1 s
+ * until it has stopped reading: a worker that is only slow stops within microseconds of the abort.
+ * Once may_read has returned 0 for a worker, that worker reads nothing more.
  *
  * A worker that sleeps in the middle of a merge reads the shown arrays when it wakes, whatever they
  * contain then. It writes the sums to its own memory or to the old group's total, and no other

@@ -1,4 +1,6 @@
-/* The forward pass over rows of the test subset, and the conversion of a model's outputs. */
+/* The forward pass over rows of the test subset, and the conversion of a model's outputs. The rows
+ * are cut into minibatches, and each minibatch into shards. A *tally* is the loss and the number
+ * of correct rows, summed over the rows of one shard or over all rows. */
 #include "engine/infer.h"
 
 #include "base/error.h"

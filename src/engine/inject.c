@@ -1,4 +1,5 @@
-/* Parses and executes the faults of the option --inject. */
+/* Parses and executes injections: the planned faults of the option --inject (inject.h). A *stage*
+ * is a moment of a step, an evaluation or an export at which a fault can be executed. */
 #include "engine/inject.h"
 
 #include "base/clock.h"

@@ -1,6 +1,7 @@
 /* Running a job, which is work that all workers do between steps; and the functions that run one
  * certain job. The coordinator (the thread that hands out work) calls them. The arguments and
- * results of jobs are in the exchange (exchange.h). */
+ * results of jobs are in the *exchange*, memory that the coordinator and the workers share
+ * (exchange.h). */
 #include "base/error.h"
 #include "engine/worker.h"
 
@@ -66,8 +67,8 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 /* ---- reading back --------------------------------------------------------------------------- */
 
 /* Returns LS_EDIVERGED if the workers' checksums differ. The message lists all checksums. With
- * three or more workers its reader sees which worker differs from the others; with two workers
- * nobody can decide which worker is wrong. */
+ * three or more workers the list shows which worker differs from the others. With two workers it
+ * cannot show which of the two is wrong. */
 static int compare_checksums(const ls_engine *e, uint64_t steps_done, ls_error *err)
 {
     const int first = ls_first_live(e);

@@ -170,8 +170,8 @@ struct ls_engine {
     ls_feed *feed;
     ls_feed *old_feeds;
     ls_exchange *old_exchanges;
-    /* Set by ls_engine_stop if a stalled worker can still read the partial sums of other workers.
-     * These partial sums are then not freed. */
+    /* Set by ls_engine_stop if a stalled worker (the reader; it sleeps until it goes on) can still
+     * read the partial sums of other workers. These partial sums are then not freed. */
     bool readers_asleep;
     bool lacks_scores; /* creating an exchange failed because there was no memory for scores */
 };

@@ -1,9 +1,13 @@
 /* The jobs of a worker. A *job* is work of all workers that is not a step. It runs on the worker's
- * thread, with the worker's device and *replica* (its copy of the model). Other terms (see
- * engine/engine.h): an *arena* is one array with a value for each parameter of the model; the live
- * workers form a *group*, which merges (all-reduces) gradients; a *fold* is a worker's partial sums
- * of gradients; the *exchange* is the memory through which coordinator and jobs pass weights and
- * results. */
+ * thread, with the worker's device and *replica* (its copy of the model).
+ *
+ * Words of this file (engine/engine.h):
+ *
+ *     arena       one array with a value for each parameter of the model
+ *     group       the live workers, which merge (all-reduce) gradients into the *total*
+ *     fold        a worker's partial sums of gradients
+ *     feed        the buffer for training rows that are read shortly before their step
+ *     exchange    the memory through which coordinator and jobs pass weights and results */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -37,11 +41,13 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
                               ls_evaluation_batch(batch, shards), shards);
 }
 
-/* Returns the arena of the replica whose values the exchange has as state `i`. Usually this is the
- * replica's slot `i`. There is one exception, if a moving average of the weights is kept. In the
- * exchange the average is in `canonical`, and the trained weights are in state number `average`. In
- * the replica the trained weights are in the weight arena, and the average is in slot `average`. So
- * the result for state `average` is the weight arena. */
+/* Returns the replica's arena that corresponds to the exchange's array state.slot[i]. Such an arena
+ * or array, a *slot*, holds one value of the optimizer for each parameter, such as a momentum.
+ * Usually the result is the replica's slot `i`. There is one exception, if a moving average of the
+ * weights is kept. The exchange has the average in state.canonical, its array for the weights that
+ * are evaluated and saved, and the trained weights in slot number `average`. The replica has the
+ * trained weights in its weight arena, and the average in slot number `average`. So the result for
+ * slot number `average` is the weight arena. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;
@@ -49,8 +55,8 @@ static float *arena_of(const ls_train_worker *w, int i)
     return i == average ? ls_replica_weight_arena(r) : ls_replica_slot_arena(r, i);
 }
 
-/* Copies the exchange's weights to the replica. If `slots`, also copies the exchange's optimizer
- * states. */
+/* Copies the exchange's weights to the replica. If `slots` is true, also copies the exchange's
+ * slots. */
 static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
 {
     ls_replica *r = w->replica;
@@ -65,10 +71,11 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Returns whether the replica gets the memory of its total when it joins a group. If false, the
- * replica allocates its own total when it is created. A replica that keeps a moving average needs
- * its own total: while the average is evaluated, the replica keeps its trained weights in that
- * memory (ls_replica_use_average). */
+/* Returns whether the replica's total (the merged gradient) is put into an array of the engine or
+ * of the fold when the worker joins a group. This needs a device whose ops can be given other
+ * arrays later (ls_worker_rebinds). If the result is false, the replica allocates its own total
+ * when it is created. A replica that keeps a moving average needs its own total: while the average
+ * is evaluated, the replica keeps its trained weights in that memory (ls_replica_use_average). */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;
@@ -115,6 +122,10 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
     return status ? status : import_state(w, x, x->state.has_slots);
 }
 
+/* Initialises the fold for the worker's shards. In spread mode (ls_worker_spreads) each shard's
+ * gradient has an arena of its own, and gradients are added late. Shards can be dealt: a `deal`
+ * distributes them while the workers run (sync/deal.h). Then `hand` contains the shards that this
+ * worker has taken, and `reach` is the range of all shards that it can get. */
 static int open_fold(ls_train_worker *w)
 {
     int status = ls_fold_init(&w->fold, w->device, ls_replica_gradient_arena(w->replica),
@@ -137,6 +148,8 @@ int ls_worker_describe(ls_train_worker *w, const ls_exchange *x)
     return LS_OK;
 }
 
+/* The choices say which kernel (code of the device) computes which op. ls_worker_open hands the
+ * choices of worker 0 to every worker's device. (The message calls them plans.) */
 int ls_worker_choices(ls_train_worker *w, const ls_exchange *x)
 {
     (void)x;
@@ -167,10 +180,13 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
-/* Moves the fold (the worker's partial sums) to the list of old folds, because a stalled worker of
- * the old group can still read these partial sums. If the total was computed by pieces, the stalled
- * worker can have stalled anywhere in its update, and can still read the partial sum of a single
- * shard, which is in the gradient arena. The worker then gets a new gradient arena too. */
+/* Moves the fold to the list of old folds, because a stalled worker of the old group can still read
+ * these partial sums. In the old group the total was possibly computed *by pieces*: each worker
+ * adds a piece of the total immediately before it updates the weights of that piece (comm/comm.h).
+ * In this case the stalled worker can have stalled anywhere in its update. It can then still read a
+ * partial sum of this worker that is the gradient of a single shard and lies in this worker's
+ * gradient arena. Therefore this worker also gets a new gradient arena, and the replica keeps the
+ * old one. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
@@ -188,7 +204,8 @@ static int put_fold_away(ls_train_worker *w)
     return LS_OK;
 }
 
-/* Binds the replica to the engine's feed, which is replaced after a worker has stalled. */
+/* Makes the replica read training rows from the engine's present feed. The engine replaces its feed
+ * after a worker has stalled. */
 static int take_feed(ls_train_worker *w)
 {
     if (w->feed == w->engine->feed)
@@ -254,6 +271,8 @@ int ls_worker_check(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
+/* Frees nothing if `readers_asleep` is set: then a stalled worker can still read this worker's
+ * partial sums. */
 void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, void *user)
 {
     (void)device;
@@ -297,6 +316,8 @@ static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
     return LS_OK;
 }
 
+/* The processes of a run compare this checksum to find out whether their devices compute the same
+ * bits. */
 int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
 {
     const ls_engine *e = w->engine;
@@ -322,6 +343,7 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
 
 int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
 {
+    /* executes faults that a test has planned for this stage (engine/inject.h) */
     int status = ls_worker_inject(w, x->steps, LS_STAGE_EVALUATE);
     if (status == LS_OK)
         status = ls_replica_use_average(w->replica, true, &w->error);
@@ -336,6 +358,9 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
 
+/* Computes the checksum of the weight arena and of the slots. In each arena the parameters are
+ * followed by the *tail*, a few floats in which a gradient has the loss and counts. A slot has
+ * values for the parameters only, so its checksum ends at the offset of the tail. */
 static int compute_checksum(ls_train_worker *w)
 {
     ls_replica *r = w->replica;

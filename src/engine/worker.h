@@ -31,7 +31,8 @@ static inline bool ls_worker_spreads(const ls_train_worker *w)
     return w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;
 }
 
-/* Executes the injections for this worker at a stage of a step. Errors: those of ls_inject_at. */
+/* Executes the injections (planned faults, for tests) of this worker at a stage of a step. Errors:
+ * those of ls_inject_at. */
 static inline int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage stage)
 {
     return ls_inject_at(&w->engine->desc.injections, w->index, step, stage, &w->error);

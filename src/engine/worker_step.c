@@ -226,6 +226,8 @@ static int find_bad_shard(ls_train_worker *w, ls_step *s)
     return LS_OK;
 }
 
+/* Called by the communicator when a wait for other workers begins (`begins` is 1) and when it ends.
+ * The heartbeat's place tells the coordinator whether this worker waits or merges. */
 static void beat_in_merge(void *user, int begins)
 {
     ls_train_worker *w = user;
@@ -381,6 +383,7 @@ static ls_step step_of(const ls_range *range, uint32_t index)
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
+/* Returns whether a fault of this worker is planned for step `number` (inject.h). */
 static bool is_planned(const ls_train_worker *w, uint64_t number)
 {
     return ls_inject_planned(&w->engine->desc.injections, w->index, number);

@@ -75,8 +75,8 @@ void ls_fields_fail_key(ls_fields *f, const cJSON *member, const char *format, .
     __attribute__((format(printf, 3, 4)));
 
 /* Returns LS_OK or the first failure. An unknown member is a failure, whose message has "did you
- * mean". It is reported before a missing member, because usually the unknown key is a misspelling
- * of the missing one. */
+ * mean". If a required member is missing too, only the unknown member is reported, because usually
+ * its key is a misspelling of the missing key. */
 int ls_fields_end(ls_fields *f);
 
 #endif

@@ -1,3 +1,5 @@
+/* The table of losses, and the check of targets. The first value of an entry is the name in the
+ * config; loss.h explains `hits`, `vectors` and `bits`. */
 #include "nn/loss.h"
 
 #include "base/error.h"

@@ -1,5 +1,13 @@
 /* The memory of a plan: computes when each buffer is needed, computes the offsets of the buffers,
- * and binds the ops to the buffers. plan.h explains the terms. */
+ * and binds the ops to the buffers (gives the ops the addresses).
+ *
+ * Words of this file (plan.h):
+ *
+ *     gather    the op that copies the rows of a minibatch to the input tensor
+ *     node      an op between the gather and the loss
+ *     export    a last node, of no layer, that converts the model's output for the loss
+ *     tensor    the output of the gather or of a node; its gradient is dy of the op that wrote it
+ *     dx        the part of a tensor's gradient that one reader of the tensor computes */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/plan.h"
@@ -22,7 +30,8 @@ static size_t add(size_t a, size_t b)
     return a > LIMIT - b ? LIMIT : a + b;
 }
 
-static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
+/* Returns whether two buffers are needed at the same time. */
+static bool needed_together(const ls_live_buffer *a, const ls_live_buffer *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
@@ -38,13 +47,14 @@ static int largest_unplaced(const ls_live_buffer *buffer, int count)
     return best;
 }
 
-/* Returns the lowest offset at which buffer `b` overlaps no placed buffer that is needed at the
- * same time. `head`: first entry of the list of placed buffers, which is ordered by offset. */
+/* Returns the lowest offset at which buffer `b` shares no memory with a placed buffer that is
+ * needed at the same time. `head`: first entry of the list of placed buffers, which is ordered by
+ * offset. */
 static size_t lowest_offset(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
     for (int i = head; i >= 0; i = buffer[i].next) {
-        if (!overlap(&buffer[i], b))
+        if (!needed_together(&buffer[i], b))
             continue;
         if (add(at, rounded(b->bytes)) <= buffer[i].at)
             break;
@@ -94,7 +104,7 @@ size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
     return most;
 }
 
-/* ---- tensors that a plan reads --------------------------------------------------------------- */
+/* ---- the tensors of a plan ------------------------------------------------------------------- */
 
 const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k)
 {
@@ -106,12 +116,14 @@ int ls_plan_output(const ls_plan *plan)
 {
     const ls_model *model = plan->model;
     if (plan->nodes > 0 && plan->node[plan->nodes - 1].form.first < 0)
-        return plan->nodes - 1; /* the export for the loss */
+        return plan->nodes - 1; /* the export: form.first, its first layer, is −1 */
     int layer = ls_fuse_producer(model, model->layers - 1);
     return layer == LS_INPUT ? LS_INPUT : plan->node_of[layer] - 1;
 }
 
-/* ---- the schedule: gather, forward of the nodes, loss, backward in reverse ------------------- */
+/* ---- the schedule: gather, forward of the nodes, loss, backward in reverse ------------------- *
+ * A *time* is a number of this sequence, from 0, the gather. (The parameters called `step` below
+ * are times too, not steps of the training.) */
 
 static int forward_at(int k)
 {
@@ -128,7 +140,8 @@ static int backward_at(const ls_plan *plan, int k)
     return 2 * plan->nodes + 1 - k;
 }
 
-/* Returns the time at which node `k` reads its inputs and its output for the last time. */
+/* Returns the time in the schedule at which node `k` reads its inputs and its output for the last
+ * time. */
 static int last_read_at(const ls_plan *plan, int k)
 {
     return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
@@ -136,8 +149,9 @@ static int last_read_at(const ls_plan *plan, int k)
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* Indices in the list of buffers. The list begins with NODES buffers, which the first enum names.
- * After them come PER_NODE buffers for each node, which the second enum names. */
+/* Indices in the list of buffers. First come the buffers of the whole plan, which the first enum
+ * names; NODES is their number. From index NODES on there are PER_NODE buffers for each node, which
+ * the second enum names. */
 enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
@@ -178,8 +192,9 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
 
 /* Lists the gradients. Several nodes can read a tensor. The first of these readers in the backward
  * pass writes its dx directly to the tensor's gradient (DY of the node that wrote the tensor). Each
- * later reader needs a buffer for its dx (PART). A buffer is also needed for a dx that an op writes
- * although no node uses it. */
+ * later reader needs a buffer for its dx (PART). If an op computes dx, it writes the dx of each of
+ * its inputs. An unused dx, such as that of the gathered rows, is written to a buffer PART that
+ * nothing reads. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)
@@ -201,6 +216,8 @@ static void list_gradients(ls_plan *plan, ls_live_buffer *list)
     }
 }
 
+/* Lists the buffers at the two ends of the forward pass: the labels, which the gather writes, and
+ * the scores and saved values of the loss ops. list_outputs lists the gather's other output, X. */
 static void list_ends(const ls_plan *plan, ls_live_buffer *list)
 {
     const int loss = loss_at(plan);
@@ -318,6 +335,9 @@ static void bind_tensors(const ls_node *node, const ls_plan *plan, const ls_plan
         b->dx2 = m->activations + node->dx[1].at;
 }
 
+/* Sets the buffers with values of parameters. `shadow` and `shadow_grad`: second copies of the
+ * weights and of the gradient in the number type of the device's matrix products. `contribution`:
+ * what this shard contributes to the running statistics of batch norm. */
 static void bind_weights(const ls_node *node, const ls_plan *plan, const ls_plan_memory *m,
                          ls_op_buffers *b)
 {

@@ -1,4 +1,12 @@
-/* Creates a replica: its plans, arenas and data. replica.h and plan.h explain the terms. */
+/* Creates a replica: its plans, arenas and data.
+ *
+ * Words of this file (replica.h, plan.h):
+ *
+ *     plan       the ops that compute the model for a fixed number of rows
+ *     block      a part of a shard's rows that is computed at a time
+ *     arena      one array with a value for each parameter of the model
+ *     program    a list of segments (sequences of ops) that run one after another
+ *     bucket     a part of the gradient arena that can be merged during the backward pass */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"

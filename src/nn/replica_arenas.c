@@ -1,5 +1,13 @@
 /* The arenas of a replica: their layout, the ops that update them, and the import and export of
- * weights. replica.h explains the terms. */
+ * weights.
+ *
+ * Words of this file (replica.h):
+ *
+ *     arena        one array with all parameters, then the tail, then the running statistics
+ *     tail         a few floats in which a gradient has the loss, correct rows and rows
+ *     total        the sum of the gradients of all shards, an arena that updates read
+ *     canonical    layer by layer and row-major, as in a weight file (model.h)
+ *     piece        a part of the total that is computed immediately before it is used */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -91,6 +99,8 @@ static int mark_shadows(ls_replica *r, ls_error *err)
     return status;
 }
 
+/* Allocates the shadow of the weights. If the replica trains, also allocates the shadow of the
+ * gradient and the bit mask. Does nothing if the device uses no shadows. */
 static int alloc_shadows(ls_replica *r, ls_error *err)
 {
     const size_t bytes = r->tail_at * (size_t)r->info.shadow_bytes;
@@ -196,6 +206,9 @@ static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size
     return LS_OK;
 }
 
+/* The next three functions each create one op for every range of adjacent parameters or statistics
+ * that an update treats in the same way. The ops of make_clips compute the factor by which the
+ * gradient is shortened if its norm is too large. */
 static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
@@ -208,6 +221,7 @@ static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
     return status;
 }
 
+/* Creates the ops of the optimizer, which change the parameters. */
 static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
@@ -220,6 +234,7 @@ static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
     return status;
 }
 
+/* Creates the ops that change the running statistics of batch norm. */
 static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;

@@ -352,7 +352,9 @@ static int clear_gradient(ls_replica *r, ls_error *err)
 }
 
 /* Computes the gradient of a shard of `n` rows, one block of rows after another. The first block
- * overwrites the gradient arena, and the other blocks add to it (LS_RUN_ACCUMULATE). */
+ * overwrites the gradient arena, and the other blocks add to it (LS_RUN_ACCUMULATE). `derived`: the
+ * ops keep data that they have computed from the present weights. LS_RUN_SAME tells them to use
+ * these data again. */
 static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_error *err)
 {
     int status = LS_OK;
@@ -469,8 +471,9 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     return small ? record_program(r, plan, LS_STEPS, err) : LS_OK;
 }
 
-/* Creates the update ops that read the gradient, host memory for the result slots, and an event for
- * each result slot. */
+/* Creates the update ops that read the gradient, host memory for the result slots (`arrived`), and
+ * an event for each result slot (`arrival`). An event is reached when the device has run all work
+ * that was enqueued before the event. */
 static int make_arrivals(ls_replica *r, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -575,6 +578,7 @@ const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
     return tail_of(replica, slot, k);
 }
 
+/* Clears the float on the device that makes updates change nothing. */
 int ls_replica_resume_updates(ls_replica *replica, ls_error *err)
 {
     static const float no = 0;

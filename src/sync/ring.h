@@ -8,8 +8,8 @@
  *     ls_ring_fini(&ring);                                // when no thread uses the ring any more
  *
  * Items are copied in and out. ls_ring_try_push and ls_ring_try_pop take no lock, and make no
- * system call unless the other side is asleep. The functions with a deadline park the thread
- * (park.h).
+ * system call unless the other side is asleep. The functions with a deadline put the thread to
+ * sleep on a *park word* (an atomic word on which threads sleep, park.h).
  *
  * Memory order. `tail` is the number of items pushed, and only the producer increments it. `head`
  * is the number of items popped, and only the consumer changes it. Item i is in slot i mod
@@ -17,9 +17,10 @@
  *
  * - From producer to consumer: the producer writes the slot of item i, then sets `tail` to i + 1
  *   with release order. The consumer reads that slot only after an acquire load of `tail` has
- *   returned more than i. All later modifications of `tail` are read-modify-writes (increments, and
- *   the setting of the closing bit), so the load reads from the release sequence of that increment:
- *   the write of the slot happens before the read.
+ *   returned more than i. The change of `tail` to i + 1 heads a release sequence. All later changes
+ *   of `tail` (increments, and the setting of the closing bit) are read-modify-writes, so they
+ *   belong to this sequence. The load returns a value of this sequence, so it synchronizes with the
+ *   change to i + 1. Therefore the write of the slot happens before the read.
  * - From consumer to producer: the consumer reads the slot of item i, then stores i + 1 to `head`
  *   with release order. The producer overwrites that slot, with item i + capacity, only after an
  *   acquire load of `head` has returned at least i + 1. The load reads that store or a later store
@@ -27,10 +28,12 @@
  *   the slot happens before the write.
  * - Closing: the closing bit is the top bit of `tail`. An item that is pushed before the first
  *   close will be delivered. A push after the first close fails. Each close sets the bit with
- *   release order. Only closes modify `tail` after the first close. A consumer that finds the bit
- *   set, with an acquire load, has read the value of some close, which is in the release sequence
- *   of that close and of every earlier close. So what the threads of these closes did before their
- *   closes happens before what the consumer does next.
+ *   release order. Only closes modify `tail` after the first close, and each close is a
+ *   read-modify-write. If the consumer's acquire load finds the bit set, some close K has written
+ *   the value that was loaded. This value belongs to the release sequence headed by K, and to the
+ *   release sequence headed by each close before K. So the load synchronizes with K and with every
+ *   close before K: what the threads of these closes did before their closes happens before what
+ *   the consumer does next.
  *
  * The first two proofs each concern one variable: no order is needed between modifications of
  * `head` and modifications of `tail`.
@@ -57,8 +60,8 @@ typedef struct ls_ring {
     size_t item_size;
     uint64_t capacity; /* a power of two */
     const ls_host *host;
-    ls_park *consumer; /* park word of the consumer: the field `own`, or a word that several rings
-                        * share */
+    /* the word on which the consumer sleeps: the field `own`, or a word that several rings share */
+    ls_park *consumer;
     /* The producer's cache line. */
     alignas(64) _Atomic uint64_t tail; /* number of items pushed; top bit: the ring is closed */
     uint64_t head_seen;                /* last value that the producer read from `head` */
@@ -121,8 +124,8 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
 /* Closes the ring and wakes both sides. Later pushes fail; pops deliver the remaining items and
  * then fail. Several threads may close the ring. A consumer that finds the ring closed sees
  * everything that the thread of the first close did before that close. The consumer also sees what
- * the thread of a later close did before that close, if that close had changed `tail` when the
- * consumer read `tail`. Any thread, any number of times. */
+ * the thread of a later close did before that close, if the value that the consumer read from
+ * `tail` was written by that close or by a close after it. Any thread, any number of times. */
 void ls_ring_close(ls_ring *ring);
 
 /* Returns the number of items in the ring. The number is exact on the producer's or the consumer's

@@ -1,8 +1,13 @@
 /* Connects the members of a run to each other. The members have found each other in the rendezvous
  * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the group with
  * lower numbers, once for each channel, and waits for the connections of the members with higher
- * numbers. `origin` is the number of a member in the first group, `member` its number in the
- * present group (join.h). */
+ * numbers.
+ *
+ * Words of this file (join.h): `origin` is the number of a member in the first group, `member` its
+ * number in the present group. A *caller* is a process that connects to another process, which is
+ * the *listener*. A *hello* is a caller's first message. `j->place` has the options: addresses,
+ * number of members and secret. `j->how` is NULL at the start of a run, and has the arguments of a
+ * regrouping while one is in progress. */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -23,6 +28,8 @@ static int no_memory(ls_error *err)
 
 /* ---- addresses of the others ----------------------------------------------------------------- */
 
+/* j->first is the address of the first member, and j->where is that address as text. j->target
+ * receives the text of the address that is called, for messages. */
 void tcp_reach(joining *j, int origin, int *fd, int *error)
 {
     const entry *e = &j->entry[origin];
@@ -55,13 +62,15 @@ static void swap_addresses(entry *e)
     memcpy(e->address[1], address, sizeof address);
 }
 
+/* Reports that a member cannot be reached. The message recommends --advertise, because the other
+ * host possibly has a second address at which it can be reached. */
 static int fail_reach(const joining *j, const entry *e, int error, ls_error *err)
 {
     char why[LS_REASON], shown[80], also[100] = "";
     if (has_another(e))
         snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
-    /* LS_EIO: in a regrouping, an attempt that has timed out is repeated, because a lack of CPU
-     * time in this thread can be the cause. */
+    /* LS_EIO: in a regrouping (j->how), an attempt that has timed out is repeated, because a lack
+     * of CPU time in this thread can be the cause. */
     return ls_fail(err, j->how && error == ETIMEDOUT ? LS_EIO : LS_ESYSTEM,
                    "host %s cannot be reached from host %s at %s%s: %s; if the others reach it "
                    "at another address, say --advertise ADDRESS:PORT on %s",
@@ -180,11 +189,11 @@ static bool has_closed_vote(const joining *j, int member)
     return fd >= 0 && tcp_is_closed(fd);
 }
 
-/* Returns whether a member has left the group or is lost, while this member waits for connections.
- * If a lower-numbered member has left, it has closed a connection of the new group. If a
- * higher-numbered member has left, it has closed its connection of the vote before it has made all
- * its connections of the new group. */
-static bool is_left(const joining *j)
+/* Called while this member waits for connections. Returns whether another member has left the group
+ * or is lost. A lower-numbered member that leaves closes its connections of the new group. A
+ * higher-numbered member that leaves closes its connection of the vote while a connection of the
+ * new group is still missing. */
+static bool other_has_left(const joining *j)
 {
     const int own = j->wire->base.member;
     for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
@@ -203,6 +212,7 @@ static int await_higher(joining *j, ls_error *err)
     for (int i = (own + 1) * LS_WIRE_CHANNELS; i < members * LS_WIRE_CHANNELS; i++)
         if (j->wire->line[i].fd < 0)
             missing++;
+    /* connections that came before this member knew of the group */
     while (j->earlies > 0) {
         j->earlies--;
         missing -= use_connection(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
@@ -215,8 +225,9 @@ static int await_higher(joining *j, ls_error *err)
             missing -= use_connection(j, fd, &h);
         else if (ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
-        if (left || (j->how && fd < 0 && is_left(j)))
+        if (left || (j->how && fd < 0 && other_has_left(j)))
             status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
+        /* a note of another member can say that the rendezvous has failed */
         if (status == LS_OK && !j->how)
             status = tcp_check_notes(j, err);
     }
@@ -233,8 +244,8 @@ int tcp_connect_all(joining *j, ls_error *err)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Reads and checks the options. Can wait for the resolution of the advertised name, and for nothing
- * else. */
+/* Reads and checks the options in j->place. Can wait for the resolution of the advertised name, and
+ * for nothing else. */
 static int read_place(joining *j, ls_error *err)
 {
     const ls_tcp_place *p = &j->place;
@@ -248,6 +259,8 @@ static int read_place(joining *j, ls_error *err)
     if (!p->meet && strtol(j->listen.port, NULL, 10) == 0)
         return ls_fail(err, LS_EINVAL,
                        "%.100s: the first host's port has to be one from 1 to 65535", p->listen);
+    /* the others connect to the first host at the address in their own options, so an advertised
+     * address would have no use */
     if (!p->meet && p->advertise)
         return ls_fail(
             err, LS_EINVAL,
@@ -262,8 +275,8 @@ static int read_place(joining *j, ls_error *err)
     return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
 }
 
-/* Copies the secret, because a regrouping needs it after the call of `open` that passed it has
- * returned. */
+/* Copies the secret, because a regrouping needs the secret later. The function `open` of the
+ * transport has returned by then, and the memory that the program passed to it can be freed. */
 static int keep_secret(joining *j, ls_error *err)
 {
     j->secret = ls_alloc(NULL, j->place.secret_bytes);

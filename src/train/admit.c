@@ -6,12 +6,12 @@
  * The *old* members are the members before the admission. An *exchange* is a transfer of data in
  * which all members take part, in the same order on all of them.
  *
- * At the end of an epoch all members exchange whether a newcomer waits at one of them. If a
- * newcomer waits, all members end their group (ls_cluster_admit). They then form a group with the
- * newcomer, as the remaining members do after a loss (ls_recover). The old members need not compare
- * their progress, because all of them are at the end of the same epoch. Instead the old members and
- * the newcomer repeat the exchanges of the start of a run. The newcomer opens its run in the same
- * way as a host of a resumed run.
+ * At the end of an epoch the members make an exchange, in which each member tells all others how
+ * many newcomers wait at it. If a newcomer waits, all members end their group (ls_cluster_admit).
+ * They then form a group with the newcomer, as the remaining members do after a loss (ls_recover).
+ * The old members need not compare their progress, because all of them are at the end of the same
+ * epoch. Instead the old members and the newcomer repeat the exchanges of the start of a run. The
+ * newcomer opens its run in the same way as a host of a resumed run.
  *
  * If a member is lost during these exchanges, the next group has no newcomer. The newcomer notices
  * the loss too. It votes on the next group with the others, and then leaves, because it can lack a
@@ -21,8 +21,10 @@
  * After an exchange all members must do the same. So they decide only by data that all of them
  * have: the table that the exchange has gathered, and the group, which says which of its members is
  * new. If a member is lost, the last exchange of an admission can succeed on some members and fail
- * on others. A member on which it failed then adopts from the others that the admissions at this
- * end of an epoch are over (ls_members.rounds). */
+ * on others. A member on which the exchange failed then takes part in a recovery (ls_recover).
+ * There it takes over a number from the others: for how many ends of epochs the admissions are over
+ * (ls_members.rounds). If this number includes the present end of an epoch, the member makes no
+ * further admission. */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -111,8 +113,8 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
 /* ---- welcoming ------------------------------------------------------------------------------ */
 
 /* Returns whether the error means that the newcomer's run differs from the run of the old members.
- * The newcomer has the same data, finds the same error and leaves. The next exchange then fails,
- * and the old members continue without the newcomer. */
+ * The newcomer has gathered the same tables, so it finds the same error, and leaves. The next
+ * exchange then fails, and the old members continue without the newcomer. */
 static bool newcomer_differs(const struct ls_trainer *t, int status, const ls_error *why)
 {
     if (ls_members_lost(t) ||
