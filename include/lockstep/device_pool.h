@@ -114,8 +114,8 @@ typedef struct ls_device_pool_options {
  * function returns when all devices are open, except the devices of borrowed workers. The calling
  * thread becomes the pool's owner (pool.h).
  * Errors: LS_EINVAL (the device list cannot be parsed; the message says what is allowed),
- * LS_EDEVICE (a device is absent or broken; the message says whether it is absent or broken), the
- * errors of ls_pool_create, and the start hook's. */
+ * LS_EDEVICE (a device is absent or broken; the message says whether it is absent or broken), and
+ * those of ls_pool_create and of the start hook. */
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err);
 
 /* Returns the worker's device. May be called only in a job of a device pool, on the worker's
