@@ -263,7 +263,9 @@ class Torch:
         folder.mkdir()
         os.mkfifo(folder / "told")
         told.listen(os.fdopen(os.open(folder / "told", os.O_RDWR), encoding="ascii"))
-        words = [self.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts", "3",
+        # Processes that start again can find the old process's gloo address in the store: they fail, and torchrun starts
+        # all again. With few restarts allowed, it then gives up.
+        words = [self.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts", "100",
                  "--monitor_interval", "0.1", "--redirects", "1", "--tee", "1", "--log_dir", folder / "log",
                  ROOT / "bench" / "peers" / "recovery_torch.py", "--steps", str(STEPS), "--rows", str(ROWS),
                  "--every", str(self.every), "--folder", folder, "--to", folder / "told"]
