@@ -277,8 +277,11 @@ class Chart {
     if (empty) return;
     const y = this.scale(drawn), [x0, x1] = range, span = x1 - x0 || 1, bottom = HEIGHT - BOTTOM;
     this.drawn = drawn;
-    const end = c => c.drawn.length ? c.drawn.at(-1).x : -Infinity;
-    this.columns = drawn.reduce((a, c) => end(c) > end(a) ? c : a).drawn.filter(p => p.x >= x0 && p.x <= x1);
+    /* The cursor stops at the points of the curve that reaches farthest within the view, and if several do, at those
+     * of the one with the most points. */
+    const end = c => c.drawn.length ? Math.min(c.drawn.at(-1).x, x1) : -Infinity;
+    const leads = (c, a) => end(c) > end(a) || (end(c) === end(a) && c.drawn.length > a.drawn.length);
+    this.columns = drawn.reduce((a, c) => leads(c, a) ? c : a).drawn.filter(p => p.x >= x0 && p.x <= x1);
     this.X = x => LEFT + (x1 > x0 ? (x - x0) / span : 0.5) * (this.width - LEFT - RIGHT);
     this.Y = v => bottom - (v - y.lo) / (y.hi - y.lo) * (bottom - TOP);
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);

@@ -252,10 +252,13 @@ def check_report(program, browser, shots):
     if not browser.run(f"return {steps_drawn}") < everything / 3:
         fail("dragging across the loss does not zoom")
     expect(browser, "the other chart of steps zooms, too", "charts.rate.view.lo === charts.loss.view.lo")
-    # A column of the chart can have the loss of an evaluation alone.
-    if not re.search(r"step [\d,]+.*(minibatch|test): \d", browser.run(
+    if not re.search(r"step [\d,]+.*minibatch: \d", browser.run(
             "return charts.loss.tip.innerText").replace("\n", " ")):
         fail(f"the mouse reads no values: {browser.run('return charts.loss.tip.innerText')}")
+    # The drawn evaluations reach beyond the view; the drawn minibatches end before it does.
+    expect(browser, "the mouse stops at minibatches between two evaluations",
+           "(c => { const at = c.curves[1].points[1].x; Object.assign(c.view, { lo: at - 12, hi: at - 5 }); c.draw(); "
+           "return c.columns.length; })(charts.loss)", 8)
     browser.run("charts.loss.svg.focus()")
     press(browser, "0")
     expect(browser, "0 shows everything", steps_drawn, everything)
