@@ -559,6 +559,15 @@ static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const f
     ls_json_close(w);
 }
 
+/* Prints the name of the file that was written, and how many rows or pictures it predicts. */
+static void say_written(const input *in, const char *to)
+{
+    const unsigned rows = in->rows - in->broken;
+    fprintf(stderr, "trainer: %s: %u %s predicted with %s\n", to, rows,
+            in->file ? ls_plural(rows, "picture", "pictures") : ls_plural(rows, "row", "rows"),
+            in->t->weights_path);
+}
+
 static int write_to(const input *in, const float *logits, const char *to, ls_error *err)
 {
     const size_t n = (size_t)in->t->model->classes;
@@ -588,6 +597,8 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     }
     int status = out && !text.failed ? ls_write_file(to, text.text, text.length, in->t->host, err)
                                      : no_memory(in->rows, err);
+    if (status == LS_OK)
+        say_written(in, to);
     ls_free(in->t->host, out);
     ls_json_writer_fini(&w);
     ls_buffer_fini(&text);

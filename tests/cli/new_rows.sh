@@ -80,6 +80,8 @@ mv train.csv gone.csv
 cd elsewhere || exit 1
 run predict w.safetensors ../new.csv --to out.csv
 expect_code 0
+[ ! -s stdout.txt ] || fail 'expected nothing on stdout'
+expect_stderr_line 'trainer: out.csv: 4 rows predicted with w.safetensors'
 [ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'row,prediction 0,big 1,big 2,big 3,big ' ] || fail "predictions: $(cat out.csv)"
 head -n 1 out.csv | grep -qx 'row,prediction,p_big,p_small' || fail 'columns of predictions'
 run predict w.safetensors ../mixed.csv --to out.jsonl
@@ -143,6 +145,8 @@ expect_code 0
 run predict runs/photos/weights.safetensors big/a.pgm --config photos.json
 expect_stdout '^big/a.pgm: 0 dark'
 label='a picture on standard input'
+"$program" predict latest - --to one.jsonl < big/b.pgm > stdout.txt 2> stderr.txt
+expect_stderr_line 'trainer: one.jsonl: 1 picture predicted with runs/photos/.*'
 "$program" predict latest - < big/b.pgm > stdout.txt 2> stderr.txt
 expect_stdout '^-: 1 light'
 # If the cache is gone, the folder is packed again. If the folder is gone as well, the message says

@@ -162,6 +162,8 @@ rc=0
 "$trainer" predict one set --to new.csv > out 2> err || rc=$?
 [ $rc = 65 ] && [ "$(grep -c '^set/.*,[a-z]' new.csv)" = 12 ] && grep -qx 'set/cat/7.pgm,,,' new.csv ||
     fail "a broken picture has a row with empty fields"
+grep -qx 'trainer: new.csv: 12 pictures predicted with one/.*' err ||
+    fail "it says how many of them are predicted"
 rc=0
 "$trainer" predict one set --to new.jsonl > out 2> err || rc=$?
 [ $rc = 65 ] && grep -q '^{"file":"set/cat/7.pgm","error":' new.jsonl || fail "a broken picture has a line"
