@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/host.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
@@ -106,6 +107,46 @@ bool cli_print_help(const cli_arguments *a, const ls_registry *registry)
     else if (a->version)
         print_version(registry);
     return a->help || a->version;
+}
+
+/* ---- commands as they are typed -------------------------------------------------------------- */
+
+/* The name with which the user has called the program, in quotes if a shell needs them. */
+static char program[LS_PATH_BYTES] = "trainer";
+
+/* Appends a word as it would be typed in a shell: it is quoted if it has a character that is not in
+ * `plain`. */
+static void put_word(ls_buffer *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,+@%";
+    const bool quoted = word[0] == '\0' || word[strspn(word, plain)] != '\0';
+    ls_buffer_put(out, quoted ? "'" : "");
+    for (const char *c = word; *c; c++)
+        *c == '\'' ? ls_buffer_put(out, "'\\''") : ls_buffer_add(out, c, 1);
+    ls_buffer_put(out, quoted ? "'" : "");
+}
+
+void cli_set_program(const char *name)
+{
+    ls_buffer word;
+    ls_buffer_init(&word, NULL);
+    put_word(&word, name && name[0] ? name : "trainer");
+    if (!word.failed && word.length < sizeof program)
+        memcpy(program, word.text, word.length + 1);
+    ls_buffer_fini(&word);
+}
+
+const char *cli_program(void)
+{
+    return program;
+}
+
+void cli_put_command(ls_buffer *out, const char *before, const char *path, const char *after)
+{
+    ls_buffer_format(out, "%s %s", program, before);
+    put_word(out, path);
+    ls_buffer_put(out, after);
 }
 
 /* ---- options of any verb --------------------------------------------------------------------- */
@@ -262,21 +303,15 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
-/* Writes the command as it would be typed in a shell: an argument is quoted if it has a character
- * that is not in `plain`. Must be called before getopt, which reorders argv. */
+/* Writes the command as it would be typed in a shell. Must be called before getopt, which reorders
+ * argv. */
 static void write_command(char *out, size_t size, char *const *argv)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=:,+@%";
     ls_buffer text;
     ls_buffer_init(&text, NULL);
     for (int i = 0; argv[i]; i++) {
-        const bool quoted = argv[i][0] == '\0' || argv[i][strspn(argv[i], plain)] != '\0';
         ls_buffer_put(&text, i ? " " : "");
-        ls_buffer_put(&text, quoted ? "'" : "");
-        for (const char *c = argv[i]; *c; c++)
-            *c == '\'' ? ls_buffer_put(&text, "'\\''") : ls_buffer_add(&text, c, 1);
-        ls_buffer_put(&text, quoted ? "'" : "");
+        put_word(&text, argv[i]);
     }
     snprintf(out, size, "%s", text.text ? text.text : "");
     ls_buffer_fini(&text);

@@ -128,12 +128,18 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
 static void print_next(const cli_view *view, const ls_summary *summary)
 {
     const char *run = summary->run_dir;
+    ls_buffer commands;
     if (!run[0])
         return;
     cli_view_fact(view, "run", "%s", run);
-    cli_view_fact(view, "next",
-                  "trainer eval %s | predict %s INPUT | export %s --to model.onnx | report %s", run,
-                  run, run, run);
+    ls_buffer_init(&commands, NULL);
+    cli_put_command(&commands, "eval ", run, "\n");
+    cli_put_command(&commands, "predict ", run, " INPUT\n");
+    cli_put_command(&commands, "export ", run, " --to model.onnx\n");
+    cli_put_command(&commands, "report ", run, "\n");
+    if (!commands.failed)
+        cli_view_commands(view, "next", commands.text);
+    ls_buffer_fini(&commands);
 }
 
 /* Keeps the live page after the run, until a signal arrives. */
@@ -325,6 +331,7 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
 int cli_main(int argc, char **argv, ls_registry *registry)
 {
     keep_standard_streams();
+    cli_set_program(argc > 0 ? argv[0] : NULL);
     const int code = run_verb(argc, argv, registry);
     ls_registry_destroy(registry);
     return code;

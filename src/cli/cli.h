@@ -69,6 +69,15 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
 /* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 
+/* Stores the name with which the user has called the program, argv[0]. NULL and "" stand for
+ * "trainer", which is also the name before the first call. */
+void cli_set_program(const char *name);
+/* Returns the stored name as it is typed in a shell, for commands that messages show. */
+const char *cli_program(void);
+/* Appends a command that the user can copy: the program's name, `before` (such as "eval "), `path`
+ * and `after`. The name and the path are quoted if a shell needs quotes. */
+void cli_put_command(ls_buffer *out, const char *before, const char *path, const char *after);
+
 /* Writes the assignment KEY="TEXT" to `buffer`, which has `size` bytes. Returns false if
  * the assignment does not fit, or if `text` contains a quote or a backslash. */
 bool cli_assignment(char *buffer, size_t size, const char *key, const char *text);

@@ -150,6 +150,24 @@ void cli_view_fact(const cli_view *view, const char *label, const char *format, 
     cli_put_wrapped(stderr, text, FACT, indent, width);
 }
 
+void cli_view_commands(const cli_view *view, const char *label, const char *commands)
+{
+    int widest = 0;
+    for (const char *line = commands; *line; line += strcspn(line, "\n") + 1) {
+        const int length = (int)strcspn(line, "\n");
+        widest = length > widest ? length : widest;
+    }
+    const bool beside = FACT + widest <= wrap_width(view);
+    if (beside)
+        fprintf(stderr, "  %-*s", FACT - 2, label);
+    else
+        fprintf(stderr, "  %s\n", label);
+    for (const char *line = commands; *line; line += strcspn(line, "\n") + 1) {
+        const int indent = !beside ? 4 : line == commands ? 0 : FACT;
+        fprintf(stderr, "%*s%.*s\n", indent, "", (int)strcspn(line, "\n"), line);
+    }
+}
+
 void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
     view->rows = s->images ? "images" : "rows";

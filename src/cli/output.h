@@ -67,6 +67,10 @@ void cli_view_start(cli_view *view, const ls_summary *summary, const ls_trainer 
  */
 void cli_view_fact(const cli_view *view, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Prints a label and commands, each of which is a line of `commands` that ends with a newline. No
+ * command is broken into several lines, so that it can be copied. If a command is too wide beside
+ * the label, all commands begin below it. */
+void cli_view_commands(const cli_view *view, const char *label, const char *commands);
 /* The progress callback of a run. Prints a line at the end of an epoch. On a terminal, it also
  * redraws the progress line during an epoch. */
 void cli_view_progress(cli_view *view, const ls_progress *progress);

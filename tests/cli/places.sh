@@ -34,8 +34,23 @@ expect_code 78
 run config.json --set run_dir=told
 expect_code 0
 grep -q '^  run         told$' stderr.txt || fail 'expected where the run lies'
-grep -q '^  next        trainer eval told | predict told INPUT | export told --to model.onnx | report told$' stderr.txt ||
-    fail 'expected what comes next'
+# What comes next: a command on each line, with the program's name as the user has called it.
+expect_next() { # PROGRAM RUN
+    printf '%s\n' "  next        $1 eval $2" "              $1 predict $2 INPUT" \
+        "              $1 export $2 --to model.onnx" "              $1 report $2" >next.txt
+    sed -n '/^  next/,$p' stderr.txt >found.txt
+    cmp -s next.txt found.txt || fail "expected what comes next: $(cat next.txt)"
+}
+expect_next "$program" told
+label='a program and a run with a space in their names'
+ln -s "$program" 'a name'
+'./a name' config.json --set 'run_dir="its run"' >stdout.txt 2>stderr.txt
+code=$?
+expect_code 0
+expect_next "'./a name'" "'its run'"
+sh -c "$(sed -n 's/^  next  *//p' stderr.txt)" >stdout.txt 2>stderr.txt
+code=$?
+expect_code 0
 run config.json --set run_dir=untold --quiet
 ! grep -q '^  next' stderr.txt || fail 'expected nothing with --quiet'
 

@@ -32,6 +32,20 @@ on_terminal NO_COLOR=1 COLUMNS=40
 tr -d '\r' <screen.txt | sed "s/$escape\[[?0-9]*[a-zA-Z]//g" >plain.txt
 grep -q '  1/3  loss [0-9.]*  test acc [0-9.]*$' plain.txt || fail 'expected a short line of an epoch'
 [ "$(grep -v '^test acc' plain.txt | grep -v left | wc -L)" -le 40 ] || fail 'expected no line of more than 40 columns'
+# Commands for the user are not broken, so that they can be copied. If one is too wide beside the
+# label, they begin below it.
+sed 's/"run_dir": null/"run_dir": "told"/' config.json >told.json
+mv told.json config.json
+on_terminal NO_COLOR=1 COLUMNS=40
+tr -d '\r' <screen.txt >plain.txt
+grep -qx '  next' plain.txt || fail 'expected the label on a line of its own'
+grep -qx "    $program export told --to model.onnx" plain.txt || fail 'expected a whole command'
+rm -r told
+on_terminal NO_COLOR=1 COLUMNS=1000
+tr -d '\r' <screen.txt >plain.txt
+grep -qx "  next        $program eval told" plain.txt || fail 'expected the command beside the label'
+grep -qx "              $program report told" plain.txt || fail 'expected a command a line'
+rm -r told
 on_terminal TERM=dumb
 ! grep -q "$escape" screen.txt || fail 'expected no escape sequences'
 
