@@ -155,9 +155,20 @@ int cli_usage(const char *verb, const char *problem, const char *what)
 {
     const char *space = verb ? " " : "";
     verb = verb ? verb : "";
-    fprintf(stderr, "trainer%s%s: %s%s; `trainer%s%s --help` lists what there is\n", space, verb,
-            problem, what, space, verb);
+    fprintf(stderr, "trainer%s%s: %s%s; `%s%s%s --help` lists what there is\n", space, verb,
+            problem, what, program, space, verb);
     return EXIT_USAGE;
+}
+
+int cli_usage_example(const char *verb, const char *problem, const char *example)
+{
+    ls_buffer text;
+    ls_buffer_init(&text, NULL);
+    ls_buffer_format(&text, "%s Try `%s%s%s %s`", problem, program, verb ? " " : "",
+                     verb ? verb : "", example);
+    const int code = cli_usage(verb, text.text ? text.text : problem, "");
+    ls_buffer_fini(&text);
+    return code;
 }
 
 bool cli_assignment(char *buffer, size_t size, const char *key, const char *text)
@@ -249,7 +260,8 @@ static int read_operand(const char *verb, const cli_option *o, int argc, char **
 {
     char problem[64];
     if (optind == argc)
-        return cli_usage(verb, o->text, "");
+        return o->example ? cli_usage_example(verb, o->text, o->example)
+                          : cli_usage(verb, o->text, "");
     snprintf(problem, sizeof problem, "one %s at a time; do not know what to do with ", o->name);
     if (optind + 1 < argc)
         return cli_usage(verb, problem, argv[optind + 1]);
@@ -320,7 +332,7 @@ static void write_command(char *out, size_t size, char *const *argv)
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
-                               .text = "which config? Try `trainer examples/fashion_mnist.json`"};
+                               .text = "which config?", .example = "examples/fashion_mnist.json"};
     const cli_option options[] = {
         {CLI_LIST, "set", .list = &out->set, .most = CLI_SET_MAX},
         {CLI_KEY, "devices", .list = &out->set, .key = "devices", .buffer = out->devices,

@@ -142,6 +142,17 @@ static void print_next(const cli_view *view, const ls_summary *summary)
     ls_buffer_fini(&commands);
 }
 
+/* Prints the command that continues the run in `run_dir`. */
+static void print_how_to_resume(const char *run_dir)
+{
+    ls_buffer command;
+    ls_buffer_init(&command, NULL);
+    cli_put_command(&command, "--resume ", run_dir, "");
+    if (!command.failed)
+        fprintf(stderr, "trainer: saved; go on with: %s\n", command.text);
+    ls_buffer_fini(&command);
+}
+
 /* Keeps the live page after the run, until a signal arrives. */
 static void stay(const session *s, const ls_registry *registry)
 {
@@ -196,7 +207,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
         code = run_exit_code(status, result);
         /* if another host has the run directory, that host prints its name */
         if (code == EXIT_SAVED && summary->run_dir[0])
-            fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", summary->run_dir);
+            print_how_to_resume(summary->run_dir);
         else if (result->checkpoint[0])
             fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
     }
@@ -288,9 +299,9 @@ static void keep_standard_streams(void)
  * verb `meant`. */
 static int fail_unknown_verb(const char *word, const char *meant)
 {
-    char problem[120];
-    snprintf(problem, sizeof problem, "did you mean `trainer %s`? There is no verb and no config ",
-             meant);
+    char problem[LS_PATH_BYTES + 120];
+    snprintf(problem, sizeof problem, "did you mean `%s %s`? There is no verb and no config ",
+             cli_program(), meant);
     return cli_usage(NULL, problem, word);
 }
 

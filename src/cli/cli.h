@@ -40,8 +40,10 @@ typedef enum cli_kind {
     /* a number from `least` to `greatest`, stored in *number; if the option is absent, *number
      * stays unchanged */
     CLI_NUMBER,
-    CLI_WHOLE,  /* a whole number, otherwise like CLI_NUMBER; stored in *whole */
-    CLI_OPERAND /* stored in *value; if the operand is missing, `text` is the message */
+    CLI_WHOLE, /* a whole number, otherwise like CLI_NUMBER; stored in *whole */
+    /* stored in *value; if the operand is missing, `text` is the message, and `example` has the
+     * arguments of a complete command that the message shows; NULL: no command is shown */
+    CLI_OPERAND
 } cli_kind;
 
 /* An option of a verb, or its operand. */
@@ -49,7 +51,7 @@ typedef struct cli_option {
     cli_kind kind;
     const char *name; /* the option's name without "--", or what an operand is, for messages */
     char letter;      /* the letter of the short form, after a single "-"; 0: none */
-    const char *text, **value, *key;
+    const char *text, *example, **value, *key;
     bool *flag;
     cli_list *list;
     int most, *whole;
@@ -68,6 +70,9 @@ enum { CLI_OPTIONS_MAX = 24, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
 /* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
+/* Does the same for a missing argument. The message also shows a complete command, which has the
+ * arguments `example`. */
+int cli_usage_example(const char *verb, const char *problem, const char *example);
 
 /* Stores the name with which the user has called the program, argv[0]. NULL and "" stand for
  * "trainer", which is also the name before the first call. */

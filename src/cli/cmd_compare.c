@@ -213,7 +213,7 @@ int cli_compare(int argc, char **argv, const ls_registry *registry)
         return problem;
     const int count = argc - optind;
     if (count < 2)
-        return cli_usage("compare", "which runs? Try `trainer compare runs/A runs/B`", "");
+        return cli_usage_example("compare", "which runs?", "runs/A runs/B");
     if (count > LS_COMPARED)
         return cli_usage("compare", "at most 8 runs at a time; do not know what to do with ",
                          argv[optind + LS_COMPARED]);

@@ -97,8 +97,8 @@ static int parse(arguments *a, int argc, char **argv)
         {CLI_KEY, "devices", .list = &a->set, .key = "devices", .buffer = a->devices,
          .size = sizeof a->devices},
         {CLI_HELP, "help", 'h', .text = help},
-        {CLI_OPERAND, "config", .value = &a->config,
-         .text = "which config? Try `trainer find-lr examples/fashion_mnist.json`"},
+        {CLI_OPERAND, "config", .value = &a->config, .text = "which config?",
+         .example = "examples/fashion_mnist.json"},
         {0}};
     *a = (arguments){.from = 1e-6, .to = 10, .steps = STEPS};
     const int problem = cli_read_options("find-lr", options, argc, argv);

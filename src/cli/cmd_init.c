@@ -391,6 +391,16 @@ static int apply_set(ls_json_writer *w, const cli_list *set, const ls_host *host
     return status;
 }
 
+static void print_how_to_train(const char *config)
+{
+    ls_buffer command;
+    ls_buffer_init(&command, NULL);
+    cli_put_command(&command, "", config, "");
+    if (!command.failed)
+        printf("%s: train with `%s`\n", config, command.text);
+    ls_buffer_fini(&command);
+}
+
 static int run(cli_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
@@ -406,7 +416,7 @@ static int run(cli_inspection *l, const cli_list *set, const char *to, bool trai
     cli_inspect_print(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
     if (to && code == 0 && !trains)
-        printf("%s: train with `trainer %s`\n", to, to);
+        print_how_to_train(to);
     return code ? code : cli_flush();
 }
 
@@ -445,7 +455,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         {CLI_FLAG, "train", .flag = &trains},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "path", .value = &look.path,
-         .text = "expected a table, a folder of pictures, or arrays: trainer init my.csv"},
+         .text = "expected a table, a folder of pictures, or arrays.", .example = "my.csv"},
         {0}};
     int code = cli_read_options("init", options, argc, argv);
     if (code)

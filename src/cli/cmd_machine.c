@@ -138,8 +138,8 @@ static int parse(bench *b, int argc, char **argv)
         {CLI_WHOLE, "rounds", .whole = &b->rounds, .least = 1, .greatest = ROUNDS_MOST},
         {CLI_FLAG, "json", .flag = &b->json},
         {CLI_HELP, "help", 'h', .text = bench_help},
-        {CLI_OPERAND, "config", .value = &b->config,
-         .text = "which config? Try examples/fashion_mnist.json"},
+        {CLI_OPERAND, "config", .value = &b->config, .text = "which config?",
+         .example = "examples/fashion_mnist.json"},
         {0}};
     int problem = cli_read_options("bench", options, argc, argv);
     for (int i = 0; problem == 0 && i < devices.count; i++)

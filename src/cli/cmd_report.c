@@ -55,8 +55,7 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
         {CLI_TEXT, "output", 'o', .value = &out},
         {CLI_WHOLE, "samples", .whole = &samples, .least = 0, .greatest = CLI_SAMPLES_MOST},
         {CLI_HELP, "help", 'h', .text = help},
-        {CLI_OPERAND, "run", .value = &run,
-         .text = "which run? Try `trainer report runs/<time>-<name>`"},
+        {CLI_OPERAND, "run", .value = &run, .text = "which run?", .example = "runs/<time>-<name>"},
         {0}};
     const int problem = cli_read_options("report", options, argc, argv);
     if (problem)

@@ -53,8 +53,8 @@ static int parse(sweep_arguments *a, int argc, char **argv)
                                   {CLI_FLAG, "quiet", .flag = &a->quiet},
                                   {CLI_HELP, "help", 'h', .text = help},
                                   {CLI_OPERAND, "config", .value = &a->config,
-                                   .text = "which config? Try `trainer sweep "
-                                           "examples/fashion_mnist.json --vary lr=0.1,0.2`"},
+                                   .text = "which config?",
+                                   .example = "examples/fashion_mnist.json --vary lr=0.1,0.2"},
                                   {0}};
     memset(a, 0, sizeof *a);
     const int problem = cli_read_options("sweep", options, argc, argv);

@@ -143,9 +143,10 @@ static int report_broken(cli_packing *k, const cli_chunk *c)
         return LS_OK;
     return ls_fail(k->err, LS_EDATA,
                    "%.300s: %zu %s; mend or remove them, or leave them out: data.skip_broken, of "
-                   "`trainer pack` --skip-broken",
+                   "`%.200s pack` --skip-broken",
                    k->p->folder, k->broken,
-                   ls_plural(k->broken, "image so far is broken", "images so far are broken"));
+                   ls_plural(k->broken, "image so far is broken", "images so far are broken"),
+                   cli_program());
 }
 
 static int write_chunk(void *user, const cli_chunk *c)
@@ -421,8 +422,8 @@ int cli_pack_data(char text[CLI_ASSIGNMENT_BYTES], cli_list *set, ls_trainer_opt
             status =
                 ls_fail(err, LS_ENOENT,
                         "there is no place for a cache: set XDG_CACHE_HOME or HOME, or pack %.200s "
-                        "with `trainer pack`",
-                        c.data_path);
+                        "with `%.200s pack`",
+                        c.data_path, cli_program());
         else
             status = pack_cached(path, o->cache_dir, &p, NULL, o->host, err);
         if (status == LS_OK && cli_assignment(text, CLI_ASSIGNMENT_BYTES, "data.packed", path)) {

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Every way in which a config can be wrong: the exact message, and exit code 78 (66 if a file is
 # missing, 64 if an argument is wrong).
-# shellcheck disable=SC1091 # expect.sh lies beside this script
-# shellcheck disable=SC2016 # the backquotes are part of the messages
+# shellcheck disable=SC1091,SC2154 # expect.sh lies beside this script, and sets the program
 . "$(dirname "$0")/expect.sh"
 
 # expect_bad_text TEXT MESSAGE: a config with exactly this text fails with the message.
@@ -214,12 +213,13 @@ is the file complete?" \
     config.json --set model=model.json
 
 # ---- arguments ----
-expect_failure 64 'which config? Try `trainer examples/fashion_mnist.json`; `trainer --help` lists what there is'
-expect_failure 64 'one config at a time; do not know what to do with b.json; `trainer --help` lists what there is' \
+help="\`$program --help\` lists what there is" # with the name by which the program was called
+expect_failure 64 "which config? Try \`$program examples/fashion_mnist.json\`; $help"
+expect_failure 64 "one config at a time; do not know what to do with b.json; $help" \
     config.json b.json
-expect_failure 64 'unknown option --bogus; `trainer --help` lists what there is' config.json --bogus
-expect_failure 64 'unknown option -x; `trainer --help` lists what there is' config.json -xyz
-expect_failure 64 'a value is missing after --set; `trainer --help` lists what there is' config.json --set
+expect_failure 64 "unknown option --bogus; $help" config.json --bogus
+expect_failure 64 "unknown option -x; $help" config.json -xyz
+expect_failure 64 "a value is missing after --set; $help" config.json --set
 expect_failure 64 "--set nonsense: expected KEY=VALUE, found no '='" config.json --set nonsense
 expect_failure 64 "--set =3: expected a key before '=', found none" config.json --set =3
 

@@ -89,7 +89,7 @@ has stdout.txt '^runs/three  .* killed'
 
 run compare runs/one
 expect_code 64
-has stderr.txt '^trainer compare: which runs?'
+has stderr.txt "^trainer compare: which runs? Try .$program compare runs/A runs/B.; "
 run compare runs/one nowhere
 expect_code 66
 expect_error 'nowhere: no such directory; expected the directory of a run, such as runs/<time>-<name>'

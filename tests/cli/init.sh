@@ -37,6 +37,7 @@ expect_config houses.json '"labels": "values"'
 expect_config houses.json '"missing": "mean"'
 expect_config houses.json '"clip": 10'
 expect_stdout 'limited to 10 deviations (data.clip)'
+expect_last_stdout_line "houses.json: train with \`$program houses.json\`"
 expect_config houses.json '"validation": 0.2'
 # Without --to, the config is printed on stdout and the description on stderr.
 run init houses.csv --target price
@@ -135,6 +136,7 @@ run init set --target a
 expect_code 64
 run init
 expect_code 64
+expect_stderr_line "trainer init: expected a table, a folder of pictures, or arrays. Try \`$program init my.csv\`; .*"
 rm pair/y.npy
 run init pair/x.npy
 expect_code 66

@@ -142,7 +142,11 @@ for folder in form/*/caf*; do cp set/cat/1.pgm "$folder"; done
 printf 'P5 4 4 255\nshort' > set/cat/7.pgm
 rc=0
 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || rc=$?
-[ $rc = 65 ] && grep -q 'leave them out: data.skip_broken' err || fail "a broken image ends a run, with the cure"
+[ $rc = 65 ] && grep -q "leave them out: data.skip_broken, of .$trainer pack. --skip-broken$" err ||
+    fail "a broken image ends a run, with the cure"
+rc=0
+env -u XDG_CACHE_HOME -u HOME "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || rc=$?
+[ $rc = 66 ] && grep -q "no place for a cache: .* or pack set with .$trainer pack.$" err || fail "no place, with the cure"
 for run in packs 'does not pack'; do
     "$trainer" config.json --devices ref:1 --set run_dir=null --set data.skip_broken=true > out 2> err || fail "it $run"
     grep -q '1 image is broken and was left out' err || fail "a run that $run says so"

@@ -75,9 +75,9 @@ expect_failure 66 '--resume empty: is not the directory of a run, in which there
 [ -z "$(ls empty)" ] || fail 'expected nothing to be written there'
 
 # ---- nearly right ----
-expect_failure 64 'did you mean `trainer predict`? There is no verb and no config perdict; `trainer --help` lists what there is' \
+expect_failure 64 "did you mean \`$program predict\`? There is no verb and no config perdict; \`$program --help\` lists what there is" \
     perdict told
-expect_failure 64 'did you mean --devices? unknown option --divices; `trainer --help` lists what there is' \
+expect_failure 64 "did you mean --devices? unknown option --divices; \`$program --help\` lists what there is" \
     config.json --divices ref:1
 run config.json --set optimizer.lrr=1
 expect_code 78

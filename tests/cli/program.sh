@@ -169,6 +169,6 @@ expect_code 0
 cp stdout.txt said.txt
 run config.json --print-config
 cmp -s stdout.txt said.txt || fail 'train CONFIG is CONFIG'
-expect_failure 64 'which config? Try `trainer examples/fashion_mnist.json`; `trainer --help` lists what there is' train
+expect_failure 64 "which config? Try \`$program examples/fashion_mnist.json\`; \`$program --help\` lists what there is" train
 
 finish

@@ -25,7 +25,7 @@ interrupted() {
     code=$?
     label="an interrupt of $directory"
     expect_code 75
-    expect_stderr_line "trainer: saved; go on with: trainer --resume $directory"
+    expect_stderr_line "trainer: saved; go on with: $program --resume $directory"
 }
 
 run config.json --set run_dir=whole --set epochs=3
@@ -119,7 +119,7 @@ expect_stderr_line 'trainer: warning: worker 1, ref(1): the device failed, as --
 run config.json --set run_dir=stopped --set epochs=3 --set on_device_loss=stop \
     --inject worker=1,step=2,kind=fail
 expect_code 75
-expect_stderr_line 'trainer: saved; go on with: trainer --resume stopped'
+expect_stderr_line "trainer: saved; go on with: $program --resume stopped"
 run --resume stopped --quiet
 expect_code 0
 [ "$(sha_of stopped)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'

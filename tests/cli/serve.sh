@@ -13,8 +13,7 @@ command -v curl >/dev/null || skip 'no curl to ask with'
 
 run config.json --serve-host other.example
 expect_code 64
-# shellcheck disable=SC2016 # backquotes of the message
-expect_error '--serve-host needs --serve PORT; `trainer --help` lists what there is'
+expect_error "--serve-host needs --serve PORT; \`$program --help\` lists what there is"
 
 # url_of FILE: prints the URL of the live page, from the messages of the run.
 url_of() {

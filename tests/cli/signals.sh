@@ -52,7 +52,7 @@ for signal in INT TERM $hangup; do
     expect_code 75
     expect_last_stdout_line 'test acc: -, [0-9]*\.[0-9] sec/epoch on \[ref(0), ref(1)\] (synthetic data)'
     grep -q '^trainer: interrupted after [0-9]* steps\?$' stderr.txt || fail 'expected the reason'
-    grep -q "^trainer: saved; go on with: trainer --resume $signal\$" stderr.txt ||
+    grep -q "^trainer: saved; go on with: $program --resume $signal\$" stderr.txt ||
         fail 'expected how to go on'
     [ -s $signal/weights.safetensors ] || fail 'expected weights'
     "$check" $signal/metrics.jsonl >check.txt || fail "$(cat check.txt)"

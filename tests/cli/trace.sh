@@ -38,7 +38,7 @@ python3 -c 'import json, sys; json.load(open(sys.argv[1]))' lost.json || fail 'e
 
 expect_failure 74 'nowhere/: cannot open the directory: No such file or directory' \
     config.json --trace nowhere/trace.json
-expect_failure 64 '--trace-ops needs --trace FILE; `trainer --help` lists what there is' \
+expect_failure 64 "--trace-ops needs --trace FILE; \`$program --help\` lists what there is" \
     config.json --trace-ops
 run config.json --trace refused.json --set optimizer.lr=-1
 [ ! -e refused.json ] || fail 'expected no timeline of a run that did not begin'

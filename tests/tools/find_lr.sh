@@ -99,7 +99,7 @@ has out '^no suggestion: the loss stayed at 2.30'
 
 # What cannot be looked for.
 expect 64 "$trainer" find-lr
-has err '^trainer find-lr: which config?'
+has err "^trainer find-lr: which config? Try .$trainer find-lr examples/fashion_mnist.json.; .*"
 expect 64 "$trainer" find-lr config.json other.json
 expect 64 "$trainer" find-lr config.json --from 0
 has err '^trainer find-lr: --from 0: expected a number from 1e-12 to 1e+06$'
@@ -110,9 +110,9 @@ has err '^trainer find-lr: --steps 19: expected a whole number from 20 to 10000$
 expect 64 "$trainer" find-lr config.json --steps 20.5
 has err '^trainer find-lr: --steps 20.5: expected a whole number from 20 to 10000$'
 expect 64 "$trainer" find-lr config.json --svg - --json -
-has err "^trainer find-lr: --svg -: expected a file's name; .trainer find-lr --help. lists what there is$"
+has err "^trainer find-lr: --svg -: expected a file's name; .$trainer find-lr --help. lists what there is$"
 expect 64 "$trainer" find-lr config.json --from 1 --to 0.1
-has err '^trainer find-lr: --from 1 --to 0.1: expected rates that grow; .trainer find-lr --help. lists what there is$'
+has err "^trainer find-lr: --from 1 --to 0.1: expected rates that grow; .$trainer find-lr --help. lists what there is$"
 expect 66 "$trainer" find-lr nowhere.json
 expect 78 "$trainer" find-lr config.json --set optimizer.name=sdg
 expect 74 "$trainer" find-lr config.json --steps 20 --quiet --svg /nowhere/x.svg
