@@ -223,6 +223,7 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     ls_error err;
     ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a->quiet);
+    s.view.no_tables = a->no_tables;
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
     const ls_trainer_sys sys = {
@@ -280,7 +281,10 @@ int cli_train(const char *config, const ls_registry *registry)
 {
     char program[] = "trainer", rest[] = "--";
     char *argv[] = {program, rest, (char *)(uintptr_t)config, NULL};
-    return train_or_print(3, argv, registry);
+    cli_arguments a;
+    const int code = cli_parse(&a, 3, argv);
+    a.no_tables = true;
+    return code ? code : run_action(&a, registry);
 }
 
 /* Opens /dev/null on each standard stream that is closed. This is needed because the next file that

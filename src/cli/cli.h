@@ -11,8 +11,8 @@
 
 /* Runs the program with the back ends of `registry`, which it destroys. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
-/* Trains with the config file `config`, like `trainer CONFIG` without options. Returns the exit
- * code. */
+/* Trains with the config file `config`, like `trainer CONFIG` without options, but does not print
+ * the table of the data's columns, which `init` has printed. Returns the exit code. */
 int cli_train(const char *config, const ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -90,6 +90,7 @@ bool cli_assignment(char *buffer, size_t size, const char *key, const char *text
 /* Arguments of training. */
 typedef struct cli_arguments {
     bool help, version, print_config, quiet, trace_ops;
+    bool no_tables;      /* the table of the data's columns is not printed */
     bool config_help;    /* --help config is given */
     const char *config;  /* NULL: the config of the resumed run */
     const char *resume;  /* directory of a run, or "latest"; NULL: a new run */

@@ -314,7 +314,8 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
     else if (level == LS_LOG_ERROR)
         kind = "error: ";
     if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) { /* a line of a table */
-        fprintf(stderr, "%s\n", text);
+        if (!view->no_tables)
+            fprintf(stderr, "%s\n", text);
         return;
     }
     const int before = fprintf(stderr, "trainer: %s", kind);

@@ -45,7 +45,8 @@ void cli_put_json(ls_json_writer *w);
 /* State of the view. */
 typedef struct cli_view {
     bool quiet;
-    bool tty; /* stderr is a terminal: the progress line is redrawn in place */
+    bool no_tables; /* tables in log messages are not printed */
+    bool tty;       /* stderr is a terminal: the progress line is redrawn in place */
     bool colour;
     const char *rows;      /* "images" or "rows"; NULL: "images" */
     const char *judged_by; /* the split that is evaluated: "test" or "validation"; NULL: "test" */

@@ -80,10 +80,18 @@ awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }' || fail "expected to have learn
 run init kinds.csv --to now.json --train
 expect_code 0
 expect_last_stdout_line 'validation acc: .*'
+# The table of the columns is printed once. The run prints what else it says of the data.
+expect_stdout '^  column  *kind  *levels '
+expect_no_stderr_line '^  column  *kind \|^  species '
+expect_stderr_line 'trainer: data.standardize: .*'
 printf 'a,b\n41,3\n' >new.csv
 run predict latest new.csv --devices ref:1
 expect_code 0
 expect_stdout '^row 0: [0-9]* 2'
+# A run of its own prints the table.
+run now.json --set devices=ref:1 --set epochs=1 --set run_dir=null
+expect_code 0
+expect_stderr_line '  column  *kind  *levels .*'
 run init kinds.csv --train
 expect_code 64
 expect_stderr_line 'trainer init: --train needs --to FILE; .*'
