@@ -336,9 +336,9 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 int ls_trainer_close(ls_trainer *trainer);
 
 /* Resolves the config: applies options.set and fills in the defaults. Stores the result in *out as
- * indented JSON. The function opens no data and no devices. The caller frees the text with
- * ls_text_free. Any thread. Errors: LS_EINVAL (no config), LS_ECONFIG, LS_ENOENT, LS_EIO,
- * LS_ENOMEM. */
+ * indented JSON. The function opens no data and no devices, so it checks the keys of the model's
+ * layers, but not their shapes. The caller frees the text with ls_text_free. Any thread. Errors:
+ * LS_EINVAL (no config), LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err);
 /* Frees a text that ls_config_resolve returned. The function uses the allocator options.host of
  * that call, which must still exist. NULL is allowed. Any thread. */

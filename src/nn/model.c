@@ -187,11 +187,13 @@ static int parse_model(ls_reader *r, const cJSON *node, const ls_host *host)
         status = read_layers(r, list);
     if (status == LS_OK)
         status = check_readers(r);
-    if (status == LS_OK)
+    if (status == LS_OK && !r->keys_only)
         status = check_output(r);
     ls_free(host, r->block);
     ls_free(host, r->place);
-    return status == LS_OK ? list_tensors(r->model, host, r->err) : status;
+    if (status != LS_OK || r->keys_only)
+        return status;
+    return list_tensors(r->model, host, r->err);
 }
 
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
@@ -211,6 +213,18 @@ int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_sha
         *out = model;
     else
         ls_model_destroy(model, host);
+    return status;
+}
+
+int ls_model_check(const ls_json *doc, const cJSON *node, const ls_host *host, ls_error *err)
+{
+    ls_model *model = ls_alloc(host, sizeof *model);
+    if (!model)
+        return ls_fail(err, LS_ENOMEM, "model: no memory");
+    model->classes = 1; /* not known; only the size of the last layer depends on the number */
+    ls_reader r = {.model = model, .doc = doc, .keys_only = true, .err = err};
+    const int status = parse_model(&r, node, host);
+    ls_model_destroy(model, host);
     return status;
 }
 

@@ -141,6 +141,10 @@ typedef struct ls_model {
  * `classes`; LS_ENOMEM. */
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
                    int classes, const ls_host *host, ls_error *err);
+/* Checks a model whose data is not known: the keys of its layers, and the names by which layers
+ * refer to each other, as ls_model_parse does and with the same messages. Shapes are not checked.
+ * Errors: LS_ECONFIG, LS_ENOMEM. */
+int ls_model_check(const ls_json *doc, const cJSON *node, const ls_host *host, ls_error *err);
 /* Sets the learning-rate factors of parameters by patterns of names, in which '*' stands for any
  * characters. Must be called before other threads use the model. `freeze`: a pattern or an array of
  * patterns; `factors`: an object that maps patterns to numbers; both may be NULL. If several

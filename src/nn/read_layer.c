@@ -351,7 +351,8 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
             *r->err = why;
         return status;
     }
-    status = shape_layer(r->model, layer, &why);
+    if (!r->keys_only)
+        status = shape_layer(r->model, layer, &why);
     if (status != LS_OK) {
         char text[LS_ERROR_TEXT];
         snprintf(text, sizeof text, "%s '%s': %.400s", layer->type->name, layer->name, why.text);

@@ -41,6 +41,7 @@ typedef struct ls_reader {
      * model's own list */
     ls_block_name *block;
     int block_names;
+    bool keys_only; /* the input is not known: no shapes are computed or checked */
     ls_error *err;
 } ls_reader;
 

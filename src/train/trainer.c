@@ -335,7 +335,9 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
         status = ls_config_read(&config, &o, err);
     if (status)
         return status;
-    status = ls_config_text(&text, &config, o.host, err);
+    status = ls_model_check(ls_config_model_doc(&config), config.model, o.host, err);
+    if (status == LS_OK)
+        status = ls_config_text(&text, &config, o.host, err);
     ls_config_fini(&config);
     if (status)
         return status;

@@ -205,6 +205,18 @@ expect_bad_set model.layers.0.type=conv2 'layer 0: unknown type "conv2"; did you
 expect_bad_set model.layers.0.out=0 \
     "conv2d 'conv1': \"out\" must be an integer from 1 to 1048576, found 0"
 expect_bad_set model.layers=3 'model: "layers" must be a list of layers, found a number'
+# --print-config reads no data. It refuses wrong keys of layers as a run does, and accepts shapes that
+# fit no data.
+for set in model.layers.0.kernl=5 model.layers.1.type=relo model.layers.4.from=conv2; do
+    run config.json --set "$set"
+    expect_code 78
+    cp stderr.txt run.txt
+    expect_failure 78 "$(tail -n 1 run.txt | sed 's/^trainer: //')" config.json --set "$set" --print-config
+done
+expect_failure 78 "--set model.layers.0.kernl=5: conv2d 'conv1': unknown key \"kernl\"; did you mean \"kernel\"?" \
+    config.json --set model.layers.0.kernl=5 --print-config
+run config.json --set model.layers.0.kernel=99 --print-config
+expect_code 0
 expect_failure 66 '--set model=nowhere.json: nowhere.json: no such file' config.json \
     --set model=nowhere.json
 printf '{"layers": [' >model.json

@@ -172,6 +172,13 @@ static void check_bad(const bad *b)
     assert_string_equal(err.text, b->message);
     assert_int_equal(rc, LS_ECONFIG);
     assert_int_equal(err.status, LS_ECONFIG);
+    /* without the data, the same keys are refused, with the same message */
+    err = (ls_error){0};
+    rc = ls_model_check(doc, ls_json_root(doc), NULL, &err);
+    if (strstr(b->message, "unknown ")) {
+        assert_int_equal(rc, LS_ECONFIG);
+        assert_string_equal(err.text, b->message);
+    }
     ls_json_destroy(doc);
 }
 
@@ -180,6 +187,25 @@ static void every_bad_model_is_refused_with_its_message(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++)
         check_bad(&bads[i]);
+}
+
+/* A model whose keys are right passes ls_model_check, even if its shapes fit no data. */
+static void a_check_without_data_computes_no_shapes(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"blocks\":{\"b\":[{\"type\":\"conv2d\",\"out\":\"$n\",\"kernel\":99},"
+        "{\"type\":\"add\",\"with\":\"input\"}]},"
+        "\"layers\":[{\"block\":\"b\",\"n\":3},"
+        "{\"type\":\"conv2d\",\"out\":\"classes\",\"kernel\":3,\"groups\":2}]}";
+    counting_host h;
+    ls_json *doc = NULL;
+    ls_error err = {0};
+    must(ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err), &err);
+    counting_host_init(&h);
+    must(ls_model_check(doc, ls_json_root(doc), &h.host, &err), &err);
+    assert_int_equal(h.live, 0);
+    ls_json_destroy(doc);
 }
 
 static void a_model_of_too_many_layers_is_refused(void **state)
@@ -384,6 +410,7 @@ LS_TESTS(nn_model, "unit")
         cmocka_unit_test(groups_and_dilation_have_pytorchs_shapes_and_fans),
         cmocka_unit_test(keys_are_read_as_documented),
         cmocka_unit_test(every_bad_model_is_refused_with_its_message),
+        cmocka_unit_test(a_check_without_data_computes_no_shapes),
         cmocka_unit_test(a_model_of_too_many_layers_is_refused),
         cmocka_unit_test(an_impossible_input_is_refused),
         cmocka_unit_test(a_failed_allocation_leaks_nothing),
