@@ -69,10 +69,14 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
     return status;
 }
 
-static bool has_checkpoints(const char *run)
+/* Returns whether the run in the directory `run` has the files that are needed. */
+static bool has_needed(const char *run, ls_run_needs needs)
 {
     char path[LS_PATH_BYTES];
-    return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
+    struct stat s;
+    if (needs == LS_RUN_RECORDS || ls_checkpoints_exist(ls_path_join(path, run, "checkpoints")))
+        return true;
+    return needs == LS_RUN_WEIGHTS && stat(ls_path_join(path, run, "weights.safetensors"), &s) == 0;
 }
 
 /* Returns the time at which the run's config was written, which is the start of the run. Returns
@@ -107,51 +111,78 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
     return n != m ? n > m : strcmp(a_run, b_run) > 0;
 }
 
+/* A search for the latest run. */
+typedef struct search {
+    const char *what;   /* what the user has asked for: "latest" or "--resume latest" */
+    const char *name;   /* only runs whose config has this name are considered; NULL: all runs */
+    ls_run_needs needs; /* only runs with these files are considered */
+    bool quiet;         /* give no warning about a run whose first record cannot be read */
+    const ls_host *host;
+} search;
+
 /* Compares the run in the directory `run` with *latest, the latest run found so far. Replaces
- * *latest if `run` began later, and if its config has the name `name` (NULL: any name). A run whose
+ * *latest if `run` began later, and if its config has the name that is searched for. A run whose
  * first record cannot be read is skipped, and a warning says so. */
-static void consider(char **latest, beginning *begun, const char *run, const char *name,
-                     bool resumable, const ls_host *host)
+static void consider(char **latest, beginning *begun, const char *run, const search *s)
 {
     ls_error why;
     beginning b;
-    int status = read_beginning(&b, run, host, &why);
-    if (status)
-        ls_log(host, LS_LOG_WARNING, "%slatest passes over %.200s: %.300s",
-               resumable ? "--resume " : "", run, why.text);
-    const bool later = status == LS_OK && (!name || strcmp(b.name, name) == 0) &&
+    int status = read_beginning(&b, run, s->host, &why);
+    if (status && !s->quiet)
+        ls_log(s->host, LS_LOG_WARNING, "%s passes over %.200s: %.300s", s->what, run, why.text);
+    const bool later = status == LS_OK && (!s->name || strcmp(b.name, s->name) == 0) &&
                        is_later(&b, run, begun, *latest);
-    char *copy = later ? ls_strdup(host, run) : NULL;
+    char *copy = later ? ls_strdup(s->host, run) : NULL;
     if (!copy) {
         ls_json_destroy(b.doc);
         return;
     }
     ls_json_destroy(begun->doc);
-    ls_free(host, *latest);
+    ls_free(s->host, *latest);
     *begun = b;
     *latest = copy;
 }
 
-static void find_latest(char **out, const char *name, bool resumable, const ls_host *host)
+/* Sets *out to the latest run that the search considers; NULL: there is none. */
+static void find_latest(char **out, const search *s)
 {
     beginning begun = {NULL, NULL, NULL};
     char run[LS_PATH_BYTES];
     DIR *runs = opendir(RUNS);
     *out = NULL;
     for (struct dirent *e; runs && (e = readdir(runs)) != NULL;)
-        if (e->d_name[0] != '.' && ls_path_join(run, RUNS, e->d_name) &&
-            (!resumable || has_checkpoints(run)))
-            consider(out, &begun, run, name, resumable, host);
+        if (e->d_name[0] != '.' && has_needed(ls_path_join(run, RUNS, e->d_name), s->needs))
+            consider(out, &begun, run, s);
     if (runs)
         closedir(runs);
     ls_json_destroy(begun.doc);
 }
 
+/* Works like find_latest. Also warns if a later run lacks the files that are needed. */
+static void find_needed(char **out, const search *s)
+{
+    char *any = NULL;
+    search all = *s;
+    all.needs = LS_RUN_RECORDS;
+    all.quiet = true;
+    find_latest(out, s);
+    if (*out && s->needs != LS_RUN_RECORDS)
+        find_latest(&any, &all);
+    if (any && strcmp(any, *out) != 0)
+        ls_log(s->host, LS_LOG_WARNING, "%s passes over %.200s: it has %s", s->what, any,
+               s->needs == LS_RUN_WEIGHTS ? "neither weights nor a checkpoint" : "no checkpoint");
+    ls_free(s->host, any);
+}
+
 /* The message, like that of ls_resume_latest, asks for the directory of a run because the user's
  * run can be outside runs/. */
-int ls_run_latest(char **out, const ls_host *host, ls_error *err)
+int ls_run_latest(char **out, ls_run_needs needs, const ls_host *host, ls_error *err)
 {
-    find_latest(out, NULL, false, host);
+    search s = {.what = "latest", .needs = needs, .host = host};
+    find_needed(out, &s);
+    s.needs = LS_RUN_RECORDS;
+    if (!*out && needs != LS_RUN_RECORDS)
+        find_latest(out, &s);
     return *out ? LS_OK
                 : ls_fail(err, LS_ENOENT,
                           "latest: there is no run in " RUNS "/; name its directory");
@@ -159,7 +190,9 @@ int ls_run_latest(char **out, const ls_host *host, ls_error *err)
 
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err)
 {
-    find_latest(out, name, true, host);
+    const search s = {
+        .what = "--resume latest", .name = name, .needs = LS_RUN_CHECKPOINT, .host = host};
+    find_needed(out, &s);
     if (*out)
         return LS_OK;
     return ls_fail(err, LS_ENOENT,

@@ -59,12 +59,24 @@ int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *conf
 int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
                    const ls_config *config, const ls_host *host, ls_error *err);
 /* Finds, among the runs in runs/ that have a checkpoint, the run that began last according to its
- * records, and returns its directory, which the caller frees. `name`: only runs whose config has
- * this name; NULL: all runs. Errors: LS_ENOENT, LS_ENOMEM. */
+ * records, and returns its directory, which the caller frees. If a run that began later has no
+ * checkpoint, a warning in the log names it. `name`: only runs whose config has this name; NULL:
+ * all runs. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
-/* Finds the run in runs/ that began last according to its records, with or without a checkpoint,
- * and returns its directory, which the caller frees. Errors: LS_ENOENT, LS_ENOMEM. */
-int ls_run_latest(char **out, const ls_host *host, ls_error *err);
+
+/* Files that a run must have so that ls_run_latest prefers it. */
+typedef enum ls_run_needs {
+    LS_RUN_RECORDS,   /* its records, which every run has */
+    LS_RUN_WEIGHTS,   /* its final weights or a checkpoint */
+    LS_RUN_CHECKPOINT /* a checkpoint */
+} ls_run_needs;
+
+/* Finds, among the runs in runs/ that have the files that are needed, the run that began last
+ * according to its records, and returns its directory, which the caller frees. If a run that began
+ * later lacks these files, a warning in the log names it. If no run has them, returns the run that
+ * began last, and the caller finds out what it lacks. Errors: LS_ENOENT (there is no run),
+ * LS_ENOMEM. */
+int ls_run_latest(char **out, ls_run_needs needs, const ls_host *host, ls_error *err);
 
 /* Parses `state`, the text of the state of the checkpoint file `path`. The caller has verified the
  * file's SHA-256 before. The caller must call ls_resumed_fini even after a failure. Errors:

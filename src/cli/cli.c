@@ -210,6 +210,8 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
             print_how_to_resume(summary->run_dir);
         else if (result->checkpoint[0])
             fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
+        else if (status == LS_ESTALLED && summary->members > 1 && result->steps == 0)
+            fputs("trainer: nothing was trained, so nothing was saved\n", stderr);
     }
     ls_trainer_close(trainer);
     return code;

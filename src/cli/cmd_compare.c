@@ -42,7 +42,7 @@ static int find_run(char **out, const char *argument, ls_error *err)
     char in_runs[LS_PATH_BYTES];
     if (stat(argument, &st) != 0) {
         if (strcmp(argument, "latest") == 0)
-            return ls_run_latest(out, NULL, err);
+            return ls_run_latest(out, LS_RUN_RECORDS, NULL, err);
         if (stat(ls_path_join(in_runs, "runs", argument), &st) == 0)
             return ls_path_copy(out, in_runs, NULL, err);
     }

@@ -64,7 +64,7 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
     struct stat st;
     int status = LS_OK;
     if (strcmp(run, "latest") == 0 && stat(run, &st) != 0)
-        status = ls_run_latest(&latest, NULL, &err);
+        status = ls_run_latest(&latest, LS_RUN_RECORDS, NULL, &err);
     run = latest ? latest : run;
     if (status == LS_OK)
         status = report(run, out, samples, registry, &err);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
+#include "checkpoint/run_dir.h"
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 
@@ -50,9 +51,25 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     return verb->check(a);
 }
 
+/* If the argument RUN is the word `latest`, finds the run for which it stands: the newest run that
+ * has weights or a checkpoint, or with --best the newest run that has a checkpoint. Warnings about
+ * newer runs go to stderr. The caller frees *out; NULL: RUN is a path. */
+static int find_latest(char **out, const cli_trained_args *a, ls_error *err)
+{
+    cli_view view;
+    struct stat st;
+    *out = NULL;
+    if (strcmp(a->run, "latest") != 0 || stat(a->run, &st) == 0)
+        return LS_OK;
+    cli_view_init(&view, true);
+    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
+    return ls_run_latest(out, a->best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, err);
+}
+
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry)
 {
+    char *latest;
     ls_error err;
     cli_trained_args a;
     cli_directories places;
@@ -61,20 +78,24 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
+    int status = find_latest(&latest, &a, &err);
+    if (status)
+        return cli_fail(status, err.text);
     const ls_trained_options o = {
-        .path = a.run,
+        .path = latest ? latest : a.run,
         .needs_data = a.needs_data,
         .best = a.best,
         .new_data = a.new_data,
         .training_rows = a.train,
         .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
     };
-    const int status = ls_trained_open(&t, &o, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    code = verb->run(&t, &a, registry);
-    ls_trained_close(&t);
-    return code;
+    status = ls_trained_open(&t, &o, &err);
+    if (status == LS_OK) {
+        code = verb->run(&t, &a, registry);
+        ls_trained_close(&t);
+    }
+    ls_free(NULL, latest);
+    return status ? cli_fail(status, err.text) : code;
 }
 
 /* Checks that the run is the only argument of the command. */

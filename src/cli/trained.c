@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/run_dir.h"
 #include "cli/pack.h"
 #include "engine/infer.h"
 #include "formats/arrays.h"
@@ -94,16 +93,6 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
     struct stat st, unused;
     char config_path[LS_PATH_BYTES];
     const char *path = o->path;
-    if (strcmp(path, "latest") == 0 && stat(path, &st) != 0) {
-        char *run;
-        ls_trained_options latest = *o;
-        int status = ls_run_latest(&run, o->trainer.host, err);
-        latest.path = run;
-        if (status == LS_OK)
-            status = find_files(weights, config, &latest, err);
-        ls_free(o->trainer.host, run);
-        return status;
-    }
     if (stat(path, &st) != 0)
         return ls_fail(err, LS_ENOENT,
                        "%.300s: no such file or directory; expected a run's directory, such as "

@@ -112,9 +112,10 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *desc, l
 /* Help text of the common options. */
 #define CLI_TRAINED_HELP                                                                           \
     "  RUN              the directory of a run, runs/<time>-<name>, or the word latest for\n"      \
-    "                   the newest run. Its final weights are used, or its newest\n"               \
-    "                   checkpoint if that is newer. RUN may also be the file of a checkpoint\n"   \
-    "                   or of weights; files of other programs need --config\n"                    \
+    "                   the newest run that has weights or a checkpoint. Its final weights\n"      \
+    "                   are used, or its newest checkpoint if that is newer. RUN may also be\n"    \
+    "                   the file of a checkpoint or of weights; files of other programs\n"         \
+    "                   need --config\n"                                                           \
     "  --best           takes the checkpoint with the best evaluation (see checkpoint.best)\n"     \
     "  --config CONFIG  uses this config instead of the run's own\n"                               \
     "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n"

@@ -155,7 +155,7 @@ int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int c
     write_header(&text, groups, count, notes);
     int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
     if (status == LS_OK && length > MAX_HEADER - 8)
-        status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->hidden);
+        status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->target);
     if (status == LS_OK && notes->state)
         fill_hash(text.out.text, length, groups, count);
     if (status == LS_OK)

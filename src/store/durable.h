@@ -28,13 +28,13 @@
 #include <stdint.h>
 
 /* A file that is being written. The structure is the caller's, but the caller may read only the
- * field `bytes`. */
+ * fields `bytes` and `target`. */
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* bytes written so far */
     char *hidden;   /* path of the hidden file, which receives the bytes; NULL: there is no hidden
                      * file, because the writer was committed, abandoned or never opened */
-    char *target;   /* path of the final file, which the hidden file replaces */
+    char *target;   /* path of the final file, which the hidden file replaces; NULL as `hidden` */
     int folder;     /* descriptor of the directory that contains both files */
     int fd;
     /* descriptor with the lock on the hidden file; -1: none. By the lock other processes see that

@@ -50,6 +50,14 @@ static int pass_on(const ls_log_file *f, ls_error *err)
     return f->failure.status;
 }
 
+/* Cuts the file after its first `length` bytes, where the next write then begins. */
+static void cut_back(ls_log_file *f, uint64_t length)
+{
+    f->length = length;
+    if (ftruncate(f->fd, (off_t)length) == 0)
+        (void)lseek(f->fd, (off_t)length, SEEK_SET);
+}
+
 /* Writes `data` to the file. `data` begins at the first byte of a record, or is the newline after a
  * long record. After a failure in the middle of a record, cuts the partial record off. */
 static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *err)
@@ -63,9 +71,7 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
     f->length = end > 0 ? (uint64_t)end : before;
     if (!error)
         return LS_OK;
-    f->length = before + whole_records(f, data, (size_t)(f->length - before));
-    if (ftruncate(f->fd, (off_t)f->length) == 0)
-        (void)lseek(f->fd, (off_t)f->length, SEEK_SET);
+    cut_back(f, before + whole_records(f, data, (size_t)(f->length - before)));
     ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path), f->kind->what,
             ls_reason(why, error), f->kind->advice);
     return pass_on(f, err);
@@ -86,11 +92,18 @@ static bool is_due(const ls_log_file *f)
     return ls_now_ns() - f->written_at > WRITE_EVERY_NS;
 }
 
-/* Writes a record that is too long for the buffer directly to the file. */
+/* Writes a record that is too long for the buffer directly to the file. If only its newline cannot
+ * be written, cuts the record off, because without the newline it is not complete. */
 static int put_long(ls_log_file *f, const void *record, size_t count, ls_error *err)
 {
+    const uint64_t before = f->length;
     int status = write_all(f, record, count, err);
-    return status || !f->kind->lines ? status : write_all(f, "\n", 1, err);
+    if (status || !f->kind->lines)
+        return status;
+    status = write_all(f, "\n", 1, err);
+    if (status)
+        cut_back(f, before);
+    return status;
 }
 
 int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *err)

@@ -173,12 +173,15 @@ static int write_weights(ls_trainer *t, ls_error *err)
 }
 
 /* Reads the weights back from a worker, saves a checkpoint if one is due, and writes the file of
- * weights. `status`: how the run ended. */
+ * weights. `status`: how the run ended. After the loss of another member, a member without a run
+ * directory creates one, but only if the run has done a step: otherwise there is nothing to
+ * save. */
 static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
         return LS_OK;
-    int save_status = status == LS_ESTALLED ? ls_open_apart(t, err) : LS_OK;
+    const bool apart = status == LS_ESTALLED && t->position.steps > 0;
+    int save_status = apart ? ls_open_apart(t, err) : LS_OK;
     if (save_status == LS_OK)
         save_status = ls_snapshot_replicas(t, true, err);
     if (save_status)

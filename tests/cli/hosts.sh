@@ -1,6 +1,7 @@
 #!/bin/sh
-# hosts.sh PROGRAM: options for runs on several hosts, and files of secrets with the modes with
-# which Kubernetes and Docker mount them. A run on a single host has one member.
+# hosts.sh PROGRAM: options for runs on several hosts, files of secrets with the modes with which
+# Kubernetes and Docker mount them, and the end of a run whose first host ends at once. A run on a
+# single host has one member.
 . "$(dirname "$0")/expect.sh"
 
 cat >c.json <<'TEXT'
@@ -45,6 +46,26 @@ echo short | "$program" $base --secret-fd 0 >stdout.txt 2>stderr.txt
 code=$?
 expect_code 65
 expect_error '--secret-fd 0: expected at least 16 bytes, found 6; make it anew: head -c 32 /dev/urandom > FILE'
+
+# The first host ends in the first step, half a second after its begin. The other host has trained
+# nothing, and must save nothing.
+port=$((10000 + $$ % 20000))
+two="c.json --quiet --devices ref:1 --members 2 --secret key --wait 60 --set shards=2 --set run_dir=two"
+# shellcheck disable=SC2086
+"$program" $two --listen "127.0.0.1:$port" --inject worker=0,step=1,kind=stall,stage=start,seconds=0.5 \
+    --inject worker=0,step=1,kind=fail >first.txt 2>&1 </dev/null &
+first=$!
+# shellcheck disable=SC2086
+run $two --join "127.0.0.1:$port" --listen :0
+expect_code 71
+grep -q 'has left the run: worker 0, step 1' stderr.txt || fail 'expected why the first host ended'
+expect_error 'nothing was trained, so nothing was saved'
+[ ! -e two.member-1 ] || fail 'expected no directory'
+wait "$first"
+code=$?
+label='the first host'
+expect_code 71
+grep -q 'the device failed, as --inject asked for' first.txt || fail "$(cat first.txt)"
 
 usage() {
     text=$1

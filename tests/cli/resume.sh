@@ -1,6 +1,6 @@
 #!/bin/sh
 # --resume: by directory, by `latest`, with and without a config; the reason is reported if a run
-# cannot be resumed. $2 is check_metrics.
+# cannot be resumed. Also for which run `latest` stands in other commands. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2
@@ -123,6 +123,40 @@ expect_stderr_line "trainer: saved; go on with: $program --resume stopped"
 run --resume stopped --quiet
 expect_code 0
 [ "$(sha_of stopped)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
+
+# `latest` is the newest run that has what the command needs. A newer run is passed over, and a
+# warning names it. Here this is a run in its first epoch: it has records, and no weights yet.
+mkdir passed && cd passed || exit 1
+run ../config.json --set run_dir=runs/whole --quiet
+expect_code 0
+mkdir runs/young
+cp runs/whole/config.json runs/young
+sed '1s/"time":"[^"]*/"time":"2099-01-31T09:30:00Z/' runs/whole/metrics.jsonl >runs/young/metrics.jsonl
+for words in 'eval latest' 'predict latest --rows 0:2' 'export latest --to model.onnx'; do
+    # shellcheck disable=SC2086 # words
+    run $words
+    expect_code 0
+    expect_stderr_line 'trainer: warning: latest passes over runs/young: it has neither weights nor a checkpoint'
+done
+run --resume latest --quiet
+expect_code 0
+expect_stderr_line 'trainer: warning: --resume latest passes over runs/young: it has no checkpoint'
+run report latest
+expect_last_stdout_line 'runs/young/report.html'
+cp runs/whole/weights.safetensors runs/young
+run eval latest
+expect_code 0
+expect_no_stderr_line 'passes over'
+run eval latest --best
+expect_code 0
+expect_stderr_line 'trainer: warning: latest passes over runs/young: it has no checkpoint'
+# If no run has what is needed, the message says what the newest run lacks.
+rm -r runs/whole runs/young/weights.safetensors
+run eval latest
+expect_code 66
+grep -q '^trainer: runs/young: the run has neither weights.safetensors nor a checkpoint' stderr.txt ||
+    fail 'expected what the run lacks'
+cd ..
 
 # ---- what cannot be ----
 mkdir empty

@@ -339,8 +339,10 @@ static void prepare(scenario *s, int m)
     p->f.callbacks.record = on_record;
     p->f.callbacks.user = p;
     p->f.options.resume = s->resume[m];
-    p->f.sys.inject = &s->nan[m];
-    p->f.sys.inject_count = s->nan[m] != NULL;
+    p->inject[0] = s->nan[m];
+    p->inject[1] = s->stall;
+    p->f.sys.inject = p->inject;
+    p->f.sys.inject_count = (s->nan[m] != NULL) + (s->nan[m] && s->stall);
 }
 
 /* Waits until it is the newcomer's time to come. */

@@ -72,7 +72,8 @@ typedef struct process {
     uint64_t dies_after_step;
     long dies_after_posts; /* number of posts between dies_after_step and the loss */
     char devices[32], shards[32], run_dir[420];
-    ls_data_source data; /* with scenario.values: a data set whose targets are vectors */
+    const char *inject[2]; /* faults of the process, as in --inject */
+    ls_data_source data;   /* with scenario.values: a data set whose targets are vectors */
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_after_step; /* training step after which the process is asked to stop; 0: never */
@@ -99,6 +100,7 @@ typedef struct scenario {
     /* number of the post at which the engine reports a broken connection; 0: never */
     uint64_t break_at;
     const char *nan[MAX_MEMBERS]; /* --inject of each member */
+    const char *stall;            /* a further --inject of every member with an injection */
     uint64_t posts;               /* number of posts of member `victim` in the whole run */
     const char *set[MAX_MEMBERS]; /* [member]: a config assignment */
     /* each member begins with trained_s = MARK times its number, a value that tells members

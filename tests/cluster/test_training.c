@@ -293,6 +293,32 @@ static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
     scratch_end(&dir);
 }
 
+/* The only device of one member fails in the first step, half a second after its begin, so that the
+ * run has begun on the other member too. The first member has a run directory from the start, and
+ * saves there. The other member would have to create one, and has trained nothing that it could
+ * save. */
+static void one_that_has_trained_nothing_creates_no_directory(void **state)
+{
+    (void)state;
+    for (int failing = 0; failing < 2; failing++) {
+        scratch dir;
+        char run[400];
+        scratch_begin(&dir);
+        snprintf(run, sizeof run, "%s/run", dir.directory);
+        other = (scenario){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
+        other.nan[failing] = "worker=0,step=1,kind=fail";
+        other.stall = "worker=0,step=1,kind=stall,stage=start,seconds=0.5";
+        run_scenario(&other);
+        const process *survivor = &other.process[1 - failing];
+        if (survivor->status != LS_ESTALLED)
+            fail_msg("member %d: %s", 1 - failing, survivor->err.text);
+        assert_true(survivor->result.steps == 0);
+        assert_int_equal(survivor->result.saved != 0, failing == 1);
+        assert_int_equal(survivor->own_dir[0] != '\0', failing == 1);
+        scratch_end(&dir);
+    }
+}
+
 /* ---- members that are not alike ------------------------------------------------------------- */
 
 static void refuses(const char *set, const char *text)
@@ -343,6 +369,7 @@ LS_TESTS(cluster_training, "integration")
         cmocka_unit_test(what_an_engine_calls_an_error_is_a_lost_host),
         cmocka_unit_test(survivors_of_a_lost_member_save_what_goes_on),
         cmocka_unit_test(one_that_is_lost_at_the_very_end_takes_nothing_with_it),
+        cmocka_unit_test(one_that_has_trained_nothing_creates_no_directory),
         cmocka_unit_test(members_that_are_not_alike_are_told_apart),
         cmocka_unit_test(more_hosts_than_shards_are_refused),
     };

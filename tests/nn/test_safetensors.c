@@ -675,6 +675,29 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     scratch_end(&s);
 }
 
+static void a_header_that_is_too_long_is_refused_with_the_name_of_the_file(void **state)
+{
+    (void)state;
+    const size_t length = (size_t)16 << 20; /* longest header that can be read */
+    char expected[600];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const ls_tensors_out out = {"", small_weights};
+    const char *path = scratch_path(&s, "w.safetensors");
+    char *text = malloc(length + 1);
+    assert_non_null(text);
+    memset(text, 'x', length);
+    text[length] = '\0';
+    assert_int_equal(write_whole(path, m, &out, 1, text, NULL, &err), LS_EIO);
+    snprintf(expected, sizeof expected, "%s: cannot write: too many tensors", path);
+    assert_string_equal(err.text, expected);
+    free(text);
+    free_model(m);
+    scratch_end(&s);
+}
+
 /* Every damaged file must be refused. The damage can also be in the part of the header that says
  * that the file has a state. */
 static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
@@ -757,6 +780,7 @@ LS_TESTS(nn_safetensors, "integration")
         cmocka_unit_test(a_group_has_the_names_of_its_parameters),
         cmocka_unit_test(groups_must_be_there_and_nothing_else),
         cmocka_unit_test(a_state_comes_back_and_the_tensors_with_it),
+        cmocka_unit_test(a_header_that_is_too_long_is_refused_with_the_name_of_the_file),
         cmocka_unit_test(any_flipped_bit_and_any_cut_of_a_whole_file_is_refused),
         cmocka_unit_test(failed_allocations_leak_nothing),
     };

@@ -1,0 +1,76 @@
+/* Tests files of records when a write fails in the middle of a record. */
+#include "runner.h"
+#include "store/log_file.h"
+#include "store/store_fixture.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { LONG = 70000 }; /* length of a record that is longer than the buffer of a file */
+
+static const ls_log_kind lines = {true, "metrics", "free some space"};
+
+/* Limits the size of the files that this process writes. */
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Appends "first" and then a long record to a new file. The file has space for `space` bytes of the
+ * long record with its newline. Checks that the file has only the complete records. */
+static void put_long_into(rlim_t space)
+{
+    static char record[LONG];
+    static const char first[] = "first";
+    const rlim_t begun = sizeof first; /* length of the record and its newline */
+    const bool fits = space > LONG;
+    scratch s;
+    ls_log_file *f;
+    ls_error err = {0};
+    uint64_t length = 0;
+    size_t size;
+    scratch_begin(&s);
+    memset(record, 'x', sizeof record);
+    const char *path = scratch_path(&s, "f");
+    must(ls_log_file_open(&f, path, LS_LOG_FILE_NEW, &lines, NULL, &err), &err);
+    must(ls_log_file_put(f, first, strlen(first), &err), &err);
+    limit_files(begun + space);
+    const int status = ls_log_file_put(f, record, sizeof record, &err);
+    limit_files(RLIM_INFINITY); /* there is space again: too late */
+    if (fits)
+        must(status, &err);
+    else
+        refused(status, LS_EIO, &err, "f: cannot write metrics: File too large; free some space");
+    (void)ls_log_file_put(f, "later", 5, NULL);
+    assert_int_equal(ls_log_file_flush(f, &length, NULL), fits ? LS_OK : LS_EIO);
+    assert_int_equal(ls_log_file_close(f, NULL), fits ? LS_OK : LS_EIO);
+    char *bytes = read_whole(path, &size);
+    assert_true(length == size);
+    assert_int_equal(size, begun + (fits ? LONG + 1 + strlen("later\n") : 0));
+    assert_memory_equal(bytes, "first\n", begun);
+    free(bytes);
+    scratch_end(&s);
+}
+
+static void a_long_record_is_there_with_its_newline_or_not_at_all(void **state)
+{
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    put_long_into(LONG + 1);
+    put_long_into(LONG); /* only the newline fails */
+    put_long_into(LONG - 1);
+    put_long_into(0);
+}
+
+LS_TESTS(store_log_file, "unit")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_record_is_there_with_its_newline_or_not_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
