@@ -45,6 +45,7 @@ SETS = {
 # f flatten. Padding keeps the size.
 NETS = {
     "wide MLP": ((1, 28, 28), 10, 128, "f d1024 r d1024 r d10"),
+    "wide MLP, 512 rows": ((1, 28, 28), 10, 512, "f d1024 r d1024 r d10"),
     "narrow MLP": ((1, 28, 28), 10, 128, "f d64 r d64 r d10"),
     "deep MLP": ((3, 16, 16), 10, 256, "f d256 r d256 r d256 r d256 r d256 r d10"),
     "strided": ((3, 32, 32), 10, 128, "c32,3,2 r c64,3,2 r c128,3,2 r f d10"),

@@ -37,7 +37,7 @@ beside one PyTorch, and at most ten beside two:
   python     what Python adds to a step and a start        $(expected python) s; with NumPy
   paper      a step on a GPU, added up, not measured       $(expected paper) s; with a CUDA toolkit
 and by name alone:
-  nets       eleven small networks beside PyTorch's best form $(expected nets) s
+  nets       twelve small networks beside PyTorch's best form $(expected nets) s
   batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
   ladder     seconds to 90, 92, 93 % of Fashion-MNIST      $(expected ladder) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
