@@ -117,6 +117,8 @@ typedef struct search {
     const char *name;   /* only runs whose config has this name are considered; NULL: all runs */
     ls_run_needs needs; /* only runs with these files are considered */
     bool quiet;         /* give no warning about a run whose first record cannot be read */
+    /* a warning has already been given about runs that have these files; NULL: about none */
+    const ls_run_needs *warned;
     const ls_host *host;
 } search;
 
@@ -128,7 +130,7 @@ static void consider(char **latest, beginning *begun, const char *run, const sea
     ls_error why;
     beginning b;
     int status = read_beginning(&b, run, s->host, &why);
-    if (status && !s->quiet)
+    if (status && !s->quiet && !(s->warned && has_needed(run, *s->warned)))
         ls_log(s->host, LS_LOG_WARNING, "%s passes over %.200s: %.300s", s->what, run, why.text);
     const bool later = status == LS_OK && (!s->name || strcmp(b.name, s->name) == 0) &&
                        is_later(&b, run, begun, *latest);
@@ -181,6 +183,7 @@ int ls_run_latest(char **out, ls_run_needs needs, const ls_host *host, ls_error 
     search s = {.what = "latest", .needs = needs, .host = host};
     find_needed(out, &s);
     s.needs = LS_RUN_RECORDS;
+    s.warned = &needs;
     if (!*out && needs != LS_RUN_RECORDS)
         find_latest(out, &s);
     return *out ? LS_OK

@@ -105,9 +105,9 @@ static int print_config(const ls_trainer_options *options)
     int status = ls_config_resolve(&text, options, &err);
     if (status)
         return cli_fail(status, err.text);
-    fputs(text, stdout);
+    status = cli_put_text(text);
     ls_text_free(text);
-    return cli_flush();
+    return status;
 }
 
 /* Prints the line with the result of the run. A number that is not known, because the run stopped

@@ -445,18 +445,18 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     cli_list set = {.count = 0};
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     cli_inspection look = {.host = &host};
-    const cli_option options[] = {
-        {CLI_TEXT, "target", .value = &look.target},
-        {CLI_TEXT, "decimal", .value = &look.decimal},
-        {CLI_TEXT, "separator", .value = &look.separator},
-        {CLI_TEXT, "encoding", .value = &look.encoding},
-        {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
-        {CLI_TEXT, "to", .value = &to},
-        {CLI_FLAG, "train", .flag = &trains},
-        {CLI_HELP, "help", 'h', .text = help},
-        {CLI_OPERAND, "path", .value = &look.path,
-         .text = "expected a table, a folder of pictures, or arrays.", .example = "my.csv"},
-        {0}};
+    const cli_option options[] = {{CLI_TEXT, "target", .value = &look.target},
+                                  {CLI_TEXT, "decimal", .value = &look.decimal},
+                                  {CLI_TEXT, "separator", .value = &look.separator},
+                                  {CLI_TEXT, "encoding", .value = &look.encoding},
+                                  {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
+                                  {CLI_TEXT, "to", .value = &to},
+                                  {CLI_FLAG, "train", .flag = &trains},
+                                  {CLI_HELP, "help", 'h', .text = help},
+                                  {CLI_OPERAND, "path", .value = &look.path,
+                                   .text = "expected a table, a folder of pictures, or arrays.",
+                                   .example = "my.csv"},
+                                  {0}};
     int code = cli_read_options("init", options, argc, argv);
     if (code)
         return code;

@@ -53,7 +53,12 @@ int cli_fail(int status, const char *text)
 
 int cli_flush(void)
 {
-    if (fflush(stdout) == 0 || errno == EPIPE)
+    return cli_put_text("");
+}
+
+int cli_put_text(const char *text)
+{
+    if ((fputs(text, stdout) != EOF && fflush(stdout) == 0) || errno == EPIPE)
         return 0;
     fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
     return EXIT_IO;

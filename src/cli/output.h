@@ -32,6 +32,10 @@ int cli_fail(int status, const char *text);
  * flush. Returns 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has
  * closed it. */
 int cli_flush(void);
+/* Prints a text on stdout and flushes it. Returns what cli_flush returns. If the text is longer
+ * than stdout's buffer, a failure is reported here only: a later flush has nothing left to write.
+ */
+int cli_put_text(const char *text);
 /* Writes a text to the file `path`; "-" is stdout. `option`: the option that names the file, for
  * messages. Returns the exit code, after a message if writing failed. */
 int cli_write(const char *option, const char *path, const char *text, size_t length);

@@ -59,6 +59,15 @@ for option in --help --version --print-config; do
     code=$?
     expect_code 74
 done
+# a config that is longer than the buffer of the standard output
+layers=$(awk 'BEGIN { for (i = 0; i < 400; i++) print "{\"type\": \"relu\"}," }')
+echo '{"data": {"name": "synthetic"}, "model": {"layers": ['"$layers"' {"type": "flatten"}, {"type": "dense", "out": 10}]},
+    "optimizer": {"name": "sgd", "lr": 0.1}}' >long.json
+label='trainer long.json --print-config >/dev/full'
+"$program" long.json --print-config >/dev/full 2>stderr.txt
+code=$?
+expect_code 74
+expect_error 'standard output: cannot write: No space left on device'
 
 # A limit on the size of files simulates a disk that becomes full during the run. The records that
 # fit are complete lines, and no incomplete file of weights is left.

@@ -156,6 +156,11 @@ run eval latest
 expect_code 66
 grep -q '^trainer: runs/young: the run has neither weights.safetensors nor a checkpoint' stderr.txt ||
     fail 'expected what the run lacks'
+# A run that cannot be read is named once.
+mkdir runs/unread && : >runs/unread/metrics.jsonl && : >runs/unread/weights.safetensors
+run eval latest
+expect_code 66
+[ "$(grep -c 'latest passes over runs/unread:' stderr.txt)" -eq 1 ] || fail 'expected one warning about runs/unread'
 cd ..
 
 # ---- what cannot be ----
