@@ -113,7 +113,7 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
 
 /* A search for the latest run. */
 typedef struct search {
-    const char *what;   /* what the user has asked for: "latest" or "--resume latest" */
+    const char *what;   /* the words of the user for messages: "latest" or "--resume latest" */
     const char *name;   /* only runs whose config has this name are considered; NULL: all runs */
     ls_run_needs needs; /* only runs with these files are considered */
     bool quiet;         /* give no warning about a run whose first record cannot be read */
