@@ -7,8 +7,8 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "checkpoint/run_dir.h"
-#include "cli/onnx.h"
 #include "nn/safetensors.h"
+#include "onnx/onnx.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -87,7 +87,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         .best = a.best,
         .new_data = a.new_data,
         .training_rows = a.train,
-        .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
+        .trainer = cli_options(&places, a.config, &a.set, NULL, true, &host),
     };
     status = ls_trained_open(&t, &o, &err);
     if (status == LS_OK) {

@@ -2,8 +2,8 @@
 #ifndef CLI_INIT_H
 #define CLI_INIT_H
 
-#include "cli/pack.h"
 #include "data/dataset.h"
+#include "cli/cli.h"
 
 /* The properties of the data that `trainer init` has found. */
 typedef struct cli_inspection {
@@ -31,8 +31,8 @@ typedef struct cli_inspection {
     bool fills; /* some values are missing */
     ls_dataset *split[2];
     /* ---- pictures ---------------------------------------------------------------------------- */
-    cli_pack pack;
-    cli_packing listed;
+    ls_folder_desc pack;
+    ls_folder listed;
     bool grey; /* no picture that was decoded has colours */
     /* ---- all kinds --------------------------------------------------------------------------- */
     uint32_t rows, test_rows;

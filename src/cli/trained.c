@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
-#include "cli/pack.h"
 #include "engine/infer.h"
 #include "formats/arrays.h"
 #include "nn/safetensors.h"
@@ -347,6 +346,17 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
     return status;
 }
 
+static int read_folder(ls_dataset **out, const ls_trained *t, const ls_trained_options *o,
+                       ls_error *err)
+{
+    const ls_folder_desc p = {.folder = o->new_data,
+                              .skip_broken = t->config.data_keys.skip_broken,
+                              .pictures = o->trainer.sys->pictures,
+                              .watch = o->trainer.sys->folder_watch,
+                              .program = o->trainer.sys->program};
+    return ls_folder_read(out, &t->input_format, &p, o->training_rows, t->host, err);
+}
+
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -367,9 +377,8 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
     if (is_named(&t->config, "folder") || (t->config_in_card && t->input_format.class_name &&
-                                           !t->input_format.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->input_format, o->new_data, o->training_rows,
-                               t->config.data_keys.skip_broken, t->host, err);
+                                           !t->input_format.floats && ls_is_folder(o->new_data)))
+        return read_folder(out, t, o, err);
     return open_new_arrays(t, o, err);
 }
 
@@ -386,13 +395,11 @@ static bool is_set(const ls_trainer_options *o, const char *key)
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     if (is_named(&t->config, "folder")) {
-        int status = cli_pack_again(&t->packed, &t->config, &t->input_format,
-                                    is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"),
-                                    o->trainer.cache_dir, t->host, err);
+        int status = ls_config_pack_again(
+            &t->config, &o->trainer, &t->input_format,
+            is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"), err);
         if (status)
             return status;
-        if (t->packed)
-            t->config.data_keys.packed = t->packed;
     }
     int status = open_configured(t, o, err);
     const char *own = t->config.data_path;
@@ -403,13 +410,6 @@ static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *e
             "or other rows: --data WHERE",
             own, "WHERE");
     return status;
-}
-
-static void find_again(char **found, const char **path, const char *config, const ls_host *host)
-{
-    *found = cli_beside_run(*path, config, host);
-    if (*found)
-        *path = *found;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -453,10 +453,8 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
-    if (status == LS_OK && !is_given(&o->trainer)) {
-        find_again(&out->found[0], &out->config.data_path, config, host);
-        find_again(&out->found[1], &out->config.data_keys.test_path, config, host);
-    }
+    if (status == LS_OK && !is_given(&o->trainer))
+        ls_config_find_beside(&out->config, config);
     const bool unknown = status == LS_OK && !out->card.config.doc && is_unknown(&out->config);
     if (unknown)
         status = open_own_data(out, o, err);
@@ -490,9 +488,6 @@ void ls_trained_close(ls_trained *t)
         ls_config_fini(&t->config);
     ls_card_fini(&t->card);
     ls_free(t->host, t->class_name);
-    ls_free(t->host, t->packed);
-    ls_free(t->host, t->found[0]);
-    ls_free(t->host, t->found[1]);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
 }

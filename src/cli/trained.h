@@ -54,9 +54,6 @@ typedef struct ls_trained {
     char *weights_path;           /* file from which the weights were read */
     ls_input_format input_format; /* how the model reads rows */
     const char **class_name;      /* owned array, input_format.class_name */
-    /* Owned paths: if data.packed, data.path or data.test_path was not taken from the config's text
-     * but found elsewhere, `packed`, found[0] or found[1] is its value. */
-    char *packed, *found[2];
 } ls_trained;
 
 /* Opens a run. Errors: LS_ENOENT (no such run; data or a file is missing), LS_EDATA (a file is
