@@ -9,7 +9,7 @@
 #include "cli/notes.h"
 #include "cli/samples.h"
 #include "cli/serve.h"
-#include "cli/trained.h"
+#include "cli/verbs.h"
 #include "data/folder.h"
 
 #include <fcntl.h>

@@ -2,8 +2,8 @@
  * measures how fast a config trains on them. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/config.h"
 #include "cli/cli.h"
+#include "config/config.h"
 #include "device/registry.h"
 
 #include <getopt.h>

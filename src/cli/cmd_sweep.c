@@ -1,6 +1,6 @@
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE…: trains a config with all combinations of values. */
-#include "cli/sweep.h"
 #include "cli/cli.h"
+#include "cli/sweep.h"
 
 #include <math.h>
 #include <stdio.h>

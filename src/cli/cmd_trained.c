@@ -1,12 +1,13 @@
 /* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
  * and export. */
-#include "cli/trained.h"
+#include "cli/verbs.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
 #include "checkpoint/run_dir.h"
+#include "model/predict.h"
 #include "nn/safetensors.h"
 #include "onnx/onnx.h"
 

@@ -2,8 +2,8 @@
 #ifndef CLI_INIT_H
 #define CLI_INIT_H
 
-#include "data/dataset.h"
 #include "cli/cli.h"
+#include "data/dataset.h"
 
 /* The properties of the data that `trainer init` has found. */
 typedef struct cli_inspection {

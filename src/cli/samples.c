@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cli/trained.h"
-#include "engine/infer.h"
+#include "cli/cli.h"
+#include "model/outputs.h"
+#include "model/predict.h"
 #include "json/writer.h"
 
 #include <math.h>

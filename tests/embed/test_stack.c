@@ -7,7 +7,7 @@
 #include "train/calls.h"
 #include "train/faulty_backend.h"
 #include "train/own_data.h"
-#include "train/snapshot.h"
+#include "model/snapshot.h"
 
 #include <lockstep/model.h>
 #include <lockstep/sys/plugin.h>

@@ -46,6 +46,8 @@ BEGIN {
     room("records", low " config engine", "train") # they tell the summary and the result
     room("checkpoint", low " config records", "train")
     run = "config engine records checkpoint"
+    room("model", low " config engine records checkpoint", "train")
+    run = run " model"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
     room("picture", "base data", "train") # a library beside the library; in the program, too

@@ -3,7 +3,7 @@
  *
  *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y */
 #include "onnx/onnx.h"
-#include "cli/trained.h"
+#include "model/predict.h"
 #include "nn/nn_fixture.h"
 #include "ref/ref.h"
 

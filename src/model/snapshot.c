@@ -8,7 +8,7 @@
  * computes the prediction itself, because passing the work to another thread takes longer if few
  * CPUs are free.
  */
-#include "train/snapshot.h"
+#include "model/snapshot.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -16,7 +16,7 @@
 #include "base/thread_state.h"
 #include "config/card.h"
 #include "device/registry.h"
-#include "engine/infer.h"
+#include "model/outputs.h"
 #include "nn/replica.h"
 #include "nn/safetensors.h"
 #include "onnx/onnx.h"
@@ -496,7 +496,9 @@ int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
         .weights = s->canonical,
         .normalisation = i->preprocessing,
         .prep = i->card.prep,
-        .name = i->model->name[0] ? i->model->name : c->name ? c->name : "run",
+        .name = i->model->name[0] ? i->model->name
+                : c->name         ? c->name
+                                  : "run",
         .loss = c->loss,
     };
     ls_c_locale locale = ls_c_locale_enter();
