@@ -92,7 +92,7 @@ set(CPACK_DEBIAN_LIBLOCKSTEP-DEV_PACKAGE_DEPENDS "${dev_depends}, libcjson-dev, 
 package(lockstep science "the program, and example configurations")
 set(CPACK_DEBIAN_LOCKSTEP_PACKAGE_RECOMMENDS dataset-fashion-mnist)
 set(CPACK_DEBIAN_LOCKSTEP_PACKAGE_SUGGESTS lockstep-mpi)
-package(lockstep-mpi science "the transport over MPI, for runs on several hosts that mpirun starts")
+package(lockstep-mpi science "the plugin for runs that mpirun starts")
 set(CPACK_DEBIAN_LOCKSTEP-MPI_PACKAGE_DEPENDS
   "lockstep (= ${PROJECT_VERSION}) | ${deb_library} (= ${PROJECT_VERSION})")
 include(CPack)

@@ -6,7 +6,7 @@ foreach(deb IN LISTS CPACK_PACKAGE_FILES)
   execute_process(COMMAND dpkg-deb --raw-extract ${deb} ${folder} COMMAND_ERROR_IS_FATAL ANY)
   if(EXISTS ${folder}/DEBIAN/postinst)
     file(REMOVE ${folder}/DEBIAN/postinst ${folder}/DEBIAN/postrm)
-    execute_process(COMMAND dpkg-deb --root-owner-group --build ${folder} ${deb}
+    execute_process(COMMAND dpkg-deb --root-owner-group -Zgzip --build ${folder} ${deb}
       OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
   endif()
   file(REMOVE_RECURSE ${folder})
