@@ -26,7 +26,7 @@ def call(*arguments, program=f"bin/{NAME}", name=NAME, **more):
     global calls
     calls += 1
     run = subprocess.run([program, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                         timeout=60, **more)
+                         timeout=100, **more)
     shown = f"{program} {' '.join(map(str, arguments))}"
     for line in (run.stdout + run.stderr).splitlines():
         if re.search(r"\btrainer\b", line.replace(NAMES, "")) and name != "trainer":
@@ -82,9 +82,9 @@ def try_runs():
     expect(call("config.json", "--devices", "gpu")[2], f"{NAME}: ")
     expect(call("config.json", "--set", "data.name=folder", "--set", "data.path=config.json")[2], f"{NAME}: ")
     expect(call("config.json", "--resume", "nowhere")[2], f"{NAME}: ")
-    for arguments in (["eval", "run"], ["predict", "run", "config.json"], ["predict", "run", "--rows", "0:2"], ["report", "run"],
-                      ["export", "run", "--to", "w.safetensors"], ["export", "run", "--to", "w.txt"], ["runs", "."],
-                      ["compare", "run", "three"], ["compare", "run", "nowhere"], ["eval", "run", "--data", "nowhere.csv"],
+    for arguments in (["eval", "run"], ["predict", "run", "config.json"], ["predict", "run", "--rows", "0:2"],
+                      ["report", "run"], ["export", "run", "--to", "w.safetensors"],
+                      ["export", "run", "--to", "w.txt"], ["runs", "."], ["compare", "run", "three"], ["compare", "run", "nowhere"], ["eval", "run", "--data", "nowhere.csv"],
                       ["pack", "."], ["pack", ".", "--to", "p.safetensors"], ["devices"], ["init", "config.json"],
                       ["sweep", "config.json", "--vary", "lr=1,x"], ["find-lr", "config.json", "--svg", "/nowhere/x"]):
         call(*arguments)
