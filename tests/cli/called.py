@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 NAME = "zebra"
-CONFIG = {"name": "small", "data": {"name": "synthetic", "limit": 96}, "devices": "ref:2", "batch_size": 64, "shards": 2,
-          "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.05}, "run_dir": "run",
+CONFIG = {"name": "small", "data": {"name": "synthetic", "limit": 96}, "devices": "ref:2", "batch_size": 64,
+          "shards": 2, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.05}, "run_dir": "run",
           "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
 NAMES = "names, lockstep and trainer."  # the sentence of --help that tells the installed names
 failures, calls = [], 0
@@ -84,13 +84,15 @@ def try_runs():
     expect(call("config.json", "--resume", "nowhere")[2], f"{NAME}: ")
     for arguments in (["eval", "run"], ["predict", "run", "config.json"], ["predict", "run", "--rows", "0:2"],
                       ["report", "run"], ["export", "run", "--to", "w.safetensors"],
-                      ["export", "run", "--to", "w.txt"], ["runs", "."], ["compare", "run", "three"], ["compare", "run", "nowhere"], ["eval", "run", "--data", "nowhere.csv"],
+                      ["export", "run", "--to", "w.txt"], ["runs", "."], ["compare", "run", "three"],
+                      ["compare", "run", "nowhere"], ["eval", "run", "--data", "nowhere.csv"],
                       ["pack", "."], ["pack", ".", "--to", "p.safetensors"], ["devices"], ["init", "config.json"],
                       ["sweep", "config.json", "--vary", "lr=1,x"], ["find-lr", "config.json", "--svg", "/nowhere/x"]):
         call(*arguments)
     Path("two.csv").write_text("a,b\n" + "".join(f"{i % 9}.5,{'xy'[i % 2]}\n" for i in range(60)))
     expect(call("init", "two.csv", "--to", "two.json")[1], f"`bin/{NAME} two.json`")
-    call("init", "two.csv", "--to", "three.json", "--train", "--set", "epochs=1", "--set", "devices=ref:1", "--set", "run_dir=own")
+    call("init", "two.csv", "--to", "three.json", "--train", "--set", "epochs=1", "--set", "devices=ref:1",
+         "--set", "run_dir=own")
     for run in ("run", "own"):
         expect(Path(run, "notes.jsonl").read_text(), f'"command":"bin/{NAME} ')
 

@@ -69,7 +69,8 @@ for package in $libraries; do
         fail "$package: shlibs: $(cat "$work/$package.control/shlibs")"
     former=${package%"$version"}0
     former=$(echo "$former" | sed 's/-pool0$/0/')
-    [ "$(dpkg-deb -f "$work/$package"_*.deb Conflicts) $(dpkg-deb -f "$work/$package"_*.deb Replaces)" = "$former $former" ] ||
+    [ "$(dpkg-deb -f "$work/$package"_*.deb Conflicts) $(dpkg-deb -f "$work/$package"_*.deb Replaces)" = \
+        "$former $former" ] ||
         fail "$package does not take the place of $former"
     for script in postinst postrm; do
         [ ! -e "$work/$package.control/$script" ] || fail "$package has a script $script"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # debian_names.sh BUILD: each Debian package of a shared library has the name that Debian's policy derives from the
-# library's SONAME, and its file `shlibs` makes programs depend on that name; the plugins are installed in a folder whose
-# name has the same version. Reads what the build would pack, and packs nothing.
+# library's SONAME, and its file `shlibs` makes programs depend on that name; the plugins are installed in a folder
+# whose name has the same version. Reads what the build would pack, and packs nothing.
 set -eu
 build=$1
 failed=0 count=0
@@ -30,7 +30,8 @@ for library in "$build"/src/liblockstep*.so; do
     *) fail "no package $package for $soname; the packages are $packages" ;;
     esac
     control=$build/src/package/control/$package/shlibs
-    [ "$(cat "$control" 2>&1)" = "$name $number $package (>= $version)" ] || fail "wrong: $control: $(cat "$control" 2>&1)"
+    [ "$(cat "$control" 2>&1)" = "$name $number $package (>= $version)" ] ||
+        fail "wrong: $control: $(cat "$control" 2>&1)"
     case $(grep -h -o "[^ ]*/lockstep[-0-9.]*\" TYPE MODULE" "$build/src/package/cmake_install.cmake" | sort -u) in
     '' | */lockstep-"$number"'" TYPE MODULE') ;;
     *) fail "the plugins are not installed in lockstep-$number" ;;
