@@ -79,7 +79,7 @@ def median_us_of(predict):
 class Python:
     def __init__(self, path):
         sys.path.insert(0, str(ROOT / "src/python"))
-        import lockstep
+        import lockstep_trainer as lockstep
         self.model = lockstep.Model.open(path)
         self.bytes = not self.model._info().floats
 

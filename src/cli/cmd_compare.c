@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 static const char help[] =
-    "usage: trainer compare RUN RUN… [--to FILE.html] [options]\n"
+    "usage: {} compare RUN RUN… [--to FILE.html] [options]\n"
     "\n"
     "Compares 2 to 8 runs: prints their final figures and the keys in which their configs\n"
     "differ, and writes a page that shows the curves of all runs in the same charts, as one\n"

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainer find-lr CONFIG [options]\n"
+    "usage: {} find-lr CONFIG [options]\n"
     "\n"
     "Trains CONFIG for a few hundred steps while optimizer.lr grows by the same factor each\n"
     "step, and prints the loss at each rate and a rate to begin with. The weights are not\n"

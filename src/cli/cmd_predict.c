@@ -17,8 +17,8 @@
 #include <strings.h>
 
 static const char help[] =
-    "usage: trainer predict RUN|FILE INPUT… [options]\n"
-    "       trainer predict RUN --rows A:B [options]\n"
+    "usage: {} predict RUN|FILE INPUT… [options]\n"
+    "       {} predict RUN --rows A:B [options]\n"
     "\n"
     "Predicts rows with a trained model: the class and its probability, or the value. The\n"
     "rows are prepared as the training rows were.\n"
@@ -34,7 +34,7 @@ static const char help[] =
     "                   is 0. It is the default if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          with --rows: takes them from the training rows\n"
-    "  --data WHERE     with --rows: takes them from other data, as `trainer eval` does\n"
+    "  --data WHERE     with --rows: takes them from other data, as `{} eval` does\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           prints one JSON object for each row, with all logits\n"
     "  --help           this text\n";
@@ -150,7 +150,7 @@ static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
 static void say_turned(uint32_t turned)
 {
     if (turned)
-        fprintf(stderr, "trainer: %u %s orientation says\n", (unsigned)turned,
+        cli_say("%u %s orientation says", (unsigned)turned,
                 ls_plural(turned, "picture was turned as its EXIF",
                           "pictures were turned as their EXIF"));
 }
@@ -174,7 +174,7 @@ static int fit_pictures(input *in, size_t bytes, ls_error *err)
         in->why[i] = ls_strdup(in->t->host, err->text);
         status = last == LS_ENOMEM ? last : in->why[i] ? LS_OK : no_memory(in->rows, err);
         if (status == LS_OK && in->rows > 1)
-            fprintf(stderr, "trainer: broken: %s\n", err->text);
+            cli_say("broken: %s", err->text);
         in->broken++;
     }
     say_turned(turned);
@@ -318,7 +318,7 @@ static int end_with_broken(const input *in)
     ls_error err;
     const unsigned broken = in->broken, rows = in->rows;
     if (broken && skips_broken(in))
-        fprintf(stderr, "trainer: %u of %u pictures %s broken and %s left out\n", broken, rows,
+        cli_say("%u of %u pictures %s broken and %s left out", broken, rows,
                 ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
     if (!broken || skips_broken(in))
         return cli_flush();
@@ -563,7 +563,7 @@ static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const f
 static void say_written(const input *in, const char *to)
 {
     const unsigned rows = in->rows - in->broken;
-    fprintf(stderr, "trainer: %s: %u %s predicted with %s\n", to, rows,
+    cli_say("%s: %u %s predicted with %s", to, rows,
             in->file ? ls_plural(rows, "picture", "pictures") : ls_plural(rows, "row", "rows"),
             in->t->weights_path);
 }

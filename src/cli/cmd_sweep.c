@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "usage: {} sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "\n"
     "Trains CONFIG once for every combination of the values, and prints a table of the results.\n"
     "\n"
@@ -233,7 +233,7 @@ static void run_one(session *s)
     ls_sweep_row_end(&s->rows[s->row], trainer, status, err.text);
     cli_view_clear(&s->view);
     if (status && status != LS_EINTERRUPTED)
-        fprintf(stderr, "trainer: run %d: %s\n", s->row + 1, err.text);
+        cli_say("run %d: %s", s->row + 1, err.text);
     ls_trainer_close(trainer);
 }
 

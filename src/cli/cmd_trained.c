@@ -109,7 +109,7 @@ static int check_alone(const cli_trained_args *a)
 /* ---- trainer eval RUN ------------------------------------------------------------------------ */
 
 static const char eval_help[] =
-    "usage: trainer eval RUN [options]\n"
+    "usage: {} eval RUN [options]\n"
     "\n"
     "Evaluates a trained model on the test rows of its data: loss, accuracy, precision and\n"
     "recall of each class, or the metrics that metrics.names lists. The numbers are those of\n"
@@ -241,9 +241,8 @@ static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_e
     o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
     if (!o->unweighed)
         return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
-    fputs("trainer: class_weights \"balanced\" need the run's training rows, which are not read; "
-          "the loss is computed without them\n",
-          stderr);
+    cli_say("class_weights \"balanced\" need the run's training rows, which are not read; "
+            "the loss is computed without them");
     return LS_OK;
 }
 
@@ -289,7 +288,7 @@ const cli_trained_verb cli_eval = {"eval", "jtdn", eval_help, check_eval, evalua
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 
 static const char export_help[] =
-    "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
+    "usage: {} export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or\n"
     "the whole network as ONNX (batch norm for inference, no dropout, any batch size; its\n"

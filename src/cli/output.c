@@ -2,12 +2,14 @@
  * about a run, to the stream of --metrics. */
 #include "cli/output.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
 #include "cli/columns.h"
 #include "cli/notes.h"
+#include "cli/program.h"
 #include "store/durable.h"
 #include "train/trainer.h"
 
@@ -47,7 +49,7 @@ int cli_exit_code(int status)
 
 int cli_fail(int status, const char *text)
 {
-    fprintf(stderr, "trainer: %s\n", text);
+    cli_say("%s", text);
     return cli_exit_code(status);
 }
 
@@ -60,8 +62,23 @@ int cli_put_text(const char *text)
 {
     if ((fputs(text, stdout) != EOF && fflush(stdout) == 0) || errno == EPIPE)
         return 0;
-    fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
+    cli_say("standard output: cannot write: %s", strerror(errno));
     return EXIT_IO;
+}
+
+int cli_put_help(const char *text)
+{
+    ls_buffer whole;
+    ls_buffer_init(&whole, NULL);
+    for (const char *at; (at = strstr(text, "{}")) != NULL; text = at + 2) {
+        ls_buffer_add(&whole, text, (size_t)(at - text));
+        ls_buffer_put(&whole, cli_name());
+    }
+    ls_buffer_put(&whole, text);
+    const int code = whole.failed ? cli_fail(LS_ENOMEM, "out of memory for the help text")
+                                  : cli_put_text(whole.text);
+    ls_buffer_fini(&whole);
+    return code;
 }
 
 int cli_write(const char *option, const char *path, const char *text, size_t length)
@@ -323,7 +340,7 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
             fprintf(stderr, "%s\n", text);
         return;
     }
-    const int before = fprintf(stderr, "trainer: %s", kind);
+    const int before = fprintf(stderr, "%s: %s", cli_name(), kind);
     cli_put_wrapped(stderr, text, before, 2, wrap_width(view));
 }
 /* ---- records onto a stream ------------------------------------------------------------------- */

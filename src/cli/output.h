@@ -26,7 +26,8 @@ enum {
 
 /* Returns the exit code for a status of the library. */
 int cli_exit_code(int status);
-/* Prints "trainer: TEXT" on stderr and returns the exit code for `status`. */
+/* Prints "NAME: TEXT", with the name of the program, on stderr and returns the exit code for
+ * `status`. */
 int cli_fail(int status, const char *text);
 /* Flushes stdout, because a failed write, for example to a full disk, can be reported only by the
  * flush. Returns 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has
@@ -36,6 +37,9 @@ int cli_flush(void);
  * than stdout's buffer, a failure is reported here only: a later flush has nothing left to write.
  */
 int cli_put_text(const char *text);
+/* Prints a help text on stdout, with the program's name in place of each "{}". Returns what
+ * cli_put_text returns. */
+int cli_put_help(const char *text);
 /* Writes a text to the file `path`; "-" is stdout. `option`: the option that names the file, for
  * messages. Returns the exit code, after a message if writing failed. */
 int cli_write(const char *option, const char *path, const char *text, size_t length);

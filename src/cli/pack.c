@@ -137,7 +137,7 @@ static void show_progress(cli_packing *k, bool last)
 static int report_broken(cli_packing *k, const cli_chunk *c)
 {
     for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
-        fprintf(stderr, "trainer: broken: %s\n", c->why[i].text);
+        cli_say("broken: %s", c->why[i].text);
     k->broken += c->broken;
     if (k->broken == 0 || k->p->skip_broken || !c->ends_block)
         return LS_OK;
@@ -298,7 +298,7 @@ static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
     if (status == LS_OK)
         status = pack_listed(&k, to);
     for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
-        fprintf(stderr, "trainer: %s\n", k.remarks.text[i]);
+        cli_say("%s", k.remarks.text[i]);
     cli_pack_forget(&k);
     return status;
 }
@@ -614,7 +614,7 @@ int cli_read_folder(ls_dataset **out, const ls_input_format *format, const char 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static const char pack_help[] =
-    "usage: trainer pack FOLDER --to FILE.safetensors [options]\n"
+    "usage: {} pack FOLDER --to FILE.safetensors [options]\n"
     "\n"
     "Reads a folder of images, a sub-folder for each class, once: JPEG, PNG, BMP, WebP, PGM\n"
     "and PPM of any size become rows of one file, which data.name safetensors trains on. If\n"

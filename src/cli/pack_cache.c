@@ -62,9 +62,8 @@ static void drop(const char *cache, const cached *file, int folder, uint64_t mos
     if (gmtime_r(&file->used.tv_sec, &when))
         strftime(day, sizeof day, "%Y-%m-%d", &when);
     if (unlinkat(folder, file->name, 0) == 0)
-        fprintf(stderr,
-                "trainer: the cache %.300s keeps %.1f GiB of packed images (LOCKSTEP_CACHE_GIB): "
-                "%s, %.1f GiB, used on %s, was removed\n",
+        cli_say("the cache %.300s keeps %.1f GiB of packed images (LOCKSTEP_CACHE_GIB): "
+                "%s, %.1f GiB, used on %s, was removed",
                 cache, (double)most * 0x1p-30, file->name, (double)file->bytes * 0x1p-30, day);
 }
 

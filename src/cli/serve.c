@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/thread_state.h"
+#include "cli/program.h"
 #include "http/guard.h"
 #include "http/metrics.h"
 #include "page/page.h"
@@ -354,13 +355,14 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
     return status;
 }
 
-/* Adds a line that tells the page where the run is: the machine's name, and the run directory if
- * there is one. */
+/* Adds a line that tells the page where the run is: the machine's name, the program's name as it is
+ * typed in a shell, and the run directory if there is one. */
 static int note_place(cli_server *s, const char *run_dir, ls_error *err)
 {
     char name[256] = "";
     gethostname(name, sizeof name - 1);
-    const char *const pairs[] = {"host", name, run_dir[0] ? "run_dir" : NULL, run_dir, NULL};
+    const char *const pairs[] = {
+        "host", name, "program", cli_program(), run_dir[0] ? "run_dir" : NULL, run_dir, NULL};
     return ls_run_log_note(&s->log, "live", pairs, err);
 }
 

@@ -547,8 +547,8 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     if (!o->spec->keys.packed)
         return ls_dataset_refuse(
             o, "data.name",
-            "expected packed images, which only a training run creates by itself: run `trainer "
-            "pack FOLDER --to FILE.safetensors`; then set data.name to safetensors and data.path "
+            "expected packed images, which only a training run creates by itself: run the verb "
+            "`pack FOLDER --to FILE.safetensors`; then set data.name to safetensors and data.path "
             "to FILE.safetensors");
     return open_tensors(split, o->spec->keys.packed, o);
 }

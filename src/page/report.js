@@ -131,7 +131,7 @@ function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
   if (live && live.gone && s.end)
     list.push(note('Ended.', 'The run has ended, and so has its server.'
-      + (s.live.run_dir ? ` \`trainer report ${s.live.run_dir}\` writes this page to a file.` : '')));
+      + (s.live.run_dir ? ` \`${s.live.program} report ${s.live.run_dir}\` writes this page to a file.` : '')));
   else if (live && live.gone)
     list.push(note('No answer.', `The server does not answer. The page shows its state of ${live.since} and keeps asking.`));
   if (s.synthetic)

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lockstep
-from lockstep import _library
+import lockstep_trainer as lockstep
+from lockstep_trainer import _library
 
 CONFIG = {
     "name": "small", "data": {"mean": 0.3, "std": 0.3}, "batch_size": 32, "epochs": 6, "devices": "cpu:2",
@@ -637,6 +637,13 @@ def test_everything_that_is_bundled_has_its_licence():
     for name in libraries:
         if name.startswith("liblockstep"):
             assert str(package / "lib" / name) in maps  # and no other of that name
+
+
+def test_the_wheel_installs_one_package_of_its_own_name():
+    """Other projects on PyPI install a package `lockstep`, so no file of this wheel may lie in a folder of that name."""
+    tops = {path.parts[0] for path in importlib.metadata.files("lockstep-trainer")}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"lockstep_trainer"}
+    assert lockstep.__name__ == lockstep.Trainer.__module__ == "lockstep_trainer"
 
 
 def test_what_the_documentation_shows_runs(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Lockstep from Python: data-parallel training in C, arrays in and out.
 
-    import lockstep
+    import lockstep_trainer as lockstep
 
     with lockstep.Trainer("fashion_mnist.json", data=(x, y), test=(x_test, y_test)) as trainer:
         trainer.fit()
@@ -170,7 +170,7 @@ class Result:
         self.interrupted = bool(r.interrupted)
 
     def __repr__(self):
-        return (f"<lockstep.Result: {self.epochs} epochs, test accuracy {self.test_accuracy:.4f}"
+        return (f"<lockstep_trainer.Result: {self.epochs} epochs, test accuracy {self.test_accuracy:.4f}"
                 f"{', interrupted' if self.interrupted else ''}>")
 
 
