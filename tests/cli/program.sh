@@ -134,9 +134,10 @@ expect_stderr_line ' *validation r2, last .* training loss, last .*'
 expect_no_stderr_line 'acc\|image\|nan'
 grep -q '"test_rows":16,"targets":1[,}]' values/metrics.jsonl || fail 'expected the number of targets'
 "$check" values/metrics.jsonl >check.txt || fail "$(cat check.txt)"
-run sweep config.json "$@" --vary lr=0.01,0.02 --quiet --json sweep.json
+run sweep config.json "$@" --vary lr=0.01,0.02 --json sweep.json
 expect_code 0
-grep -q '^ *lr  *validation r2  *train loss' stdout.txt || fail 'expected a column for r2'
+expect_stderr_line '  epoch  3/3  loss [0-9.]*  [0-9]* rows/s  validation [0-9.]*  r2 -*[0-9.]*'
+grep -q '^ *lr  *validation r2  *train loss  *s/epoch  *rows/s' stdout.txt || fail 'expected a column for r2'
 grep -q '"metric": "r2"' sweep.json || fail 'expected the metric to be named'
 run report values
 expect_code 0
