@@ -242,14 +242,13 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
 {
     cli_server *s = user;
     char why[400];
-    (void)version;
     (void)upload;
     (void)state;
     if (*upload_size > 0) { /* discard the body; no request to this server needs one */
         *upload_size = 0;
         return MHD_YES;
     }
-    const unsigned refused = http_guard_check(s->guard, to, why, sizeof why - 1);
+    const unsigned refused = http_guard_check(s->guard, to, &url, version, why, sizeof why - 1);
     if (refused)
         return say(to, refused, strcat(why, "\n"));
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
