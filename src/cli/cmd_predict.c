@@ -351,12 +351,6 @@ static float output_of(const ls_trained *t, const float *logits, int i)
     return (float)ls_output_value(t->config.loss, logits[i]);
 }
 
-static void print_class(const char *before, const ls_trained *t, int label)
-{
-    const char *name = ls_class_name(t, label);
-    printf("%s%d%s%s", before, label, name ? " " : "", name ? name : "");
-}
-
 static void print_vector(const input *in, uint32_t i, const float *logits)
 {
     const int n = in->t->model->classes;
@@ -380,10 +374,10 @@ static void print_line(const input *in, uint32_t i, const float *logits)
         print_vector(in, i, logits);
         return;
     }
-    print_class(": ", in->t, best);
+    ls_class_print(": ", in->t, best);
     printf(" (%.3f)", probability);
     if (in->labels && in->labels[i] != best)
-        print_class(", but its label is ", in->t, in->labels[i]);
+        ls_class_print(", but its label is ", in->t, in->labels[i]);
     putchar('\n');
 }
 

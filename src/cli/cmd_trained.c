@@ -168,7 +168,6 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
     if (n > 0)
         printf("  precision recall     rows  class, and what its rows are taken for most often\n");
     for (size_t k = 0; k < n; k++) {
-        const char *name = ls_class_name(t, (int)k);
         const uint32_t *row = m->confusion + k * n;
         size_t other = k == 0 && n > 1;
         uint64_t rows = row[k];
@@ -181,10 +180,11 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
         }
         printf("  %9.4f %6.4f %8llu  ", ls_precision_of(m, (int)k), ls_recall_of(m, (int)k),
                (unsigned long long)rows);
-        printf("%d %s", (int)k, name ? name : "");
-        if (other != k && row[other] > 0)
-            printf("; %u as %d %s", (unsigned)row[other], (int)other,
-                   name ? ls_class_name(t, (int)other) : "");
+        ls_class_print("", t, (int)k);
+        if (other != k && row[other] > 0) {
+            printf("; %u as", (unsigned)row[other]);
+            ls_class_print(" ", t, (int)other);
+        }
         putchar('\n');
     }
 }

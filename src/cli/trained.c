@@ -497,6 +497,15 @@ const char *ls_class_name(const ls_trained *t, int label)
     return t->class_name && label >= 0 && label < t->card.classes ? t->class_name[label] : NULL;
 }
 
+void ls_class_print(const char *before, const ls_trained *t, int label)
+{
+    char number[16];
+    const char *name = ls_class_name(t, label);
+    snprintf(number, sizeof number, "%d", label);
+    const bool named = name && strcmp(name, number) != 0;
+    printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
+}
+
 /* ---- evaluation and prediction: each worker creates a replica for its part of the shards ----- */
 
 /* A prediction, as its workers see it. */
