@@ -47,7 +47,7 @@ static const char main_help[] =
     "                      /state.json (ADDR: 127.0.0.1)\n"
     "  --serve-after       keeps serving after the run, until Ctrl-C\n"
     "  --serve-host NAME   host name that browsers may use, besides localhost and the address\n"
-    "  --trace FILE        writes a timeline of the run, for Perfetto or chrome://tracing\n"
+    "  --trace FILE        writes a timeline of the run, for https://ui.perfetto.dev\n"
     "  --trace-ops         adds the operations of the network to the timeline\n"
     "\n"
     "Training on several hosts\n"

@@ -168,7 +168,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
     const ls_summary *summary = ls_trainer_summary(r->trainer);
     snprintf(r->name, sizeof r->name, "%s", summary->name);
     r->synthetic = summary->synthetic;
-    r->view.rows = summary->images ? "images" : "rows";
+    cli_view_name_rows(&r->view, summary);
     status = ls_trainer_attach(r->trainer, &r->sink, err);
     if (status == LS_OK)
         status = cli_run(r->trainer, err);

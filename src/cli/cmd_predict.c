@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static const char help[] =
     "usage: {} predict RUN|FILE INPUT… [options]\n"
@@ -266,19 +265,13 @@ static int read_standard_input(input *in, ls_error *err)
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcasecmp(text + n - m, end) == 0;
-}
-
 static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
     const ls_input_format *format = &in->t->input_format;
     const char *first = a->rest[0];
-    const bool array =
-                   ends_with(first, ".npy") || ends_with(first, ".npz") || strstr(first, ".npz/"),
-               table = ends_with(first, ".csv") || array;
+    const bool array = ls_path_ends_with(first, ".npy") || ls_path_is_npz(first) ||
+                       ls_path_is_in_npz(first),
+               table = ls_path_ends_with(first, ".csv") || array;
     if (!table && strcmp(first, "-") != 0 && format->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);
     if (a->rest_count > 1)
@@ -358,12 +351,6 @@ static float output_of(const ls_trained *t, const float *logits, int i)
     return (float)ls_output_value(t->config.loss, logits[i]);
 }
 
-static void print_class(const char *before, const ls_trained *t, int label)
-{
-    const char *name = ls_class_name(t, label);
-    printf("%s%d%s%s", before, label, name ? " " : "", name ? name : "");
-}
-
 static void print_vector(const input *in, uint32_t i, const float *logits)
 {
     const int n = in->t->model->classes;
@@ -387,10 +374,10 @@ static void print_line(const input *in, uint32_t i, const float *logits)
         print_vector(in, i, logits);
         return;
     }
-    print_class(": ", in->t, best);
+    ls_class_print(": ", in->t, best);
     printf(" (%.3f)", probability);
     if (in->labels && in->labels[i] != best)
-        print_class(", but its label is ", in->t, in->labels[i]);
+        ls_class_print(", but its label is ", in->t, in->labels[i]);
     putchar('\n');
 }
 
@@ -571,7 +558,7 @@ static void say_written(const input *in, const char *to)
 static int write_to(const input *in, const float *logits, const char *to, ls_error *err)
 {
     const size_t n = (size_t)in->t->model->classes;
-    const bool lines = ends_with(to, ".jsonl");
+    const bool lines = ls_path_ends_with(to, ".jsonl");
     ls_buffer text;
     ls_buffer_init(&text, in->t->host);
     ls_json_writer w;
@@ -674,7 +661,7 @@ static int check(cli_trained_args *a)
                          "");
     if (a->rows && a->rest_count > 0)
         return cli_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
-    if (a->to && !ends_with(a->to, ".csv") && !ends_with(a->to, ".jsonl"))
+    if (a->to && !ls_path_ends_with(a->to, ".csv") && !ls_path_ends_with(a->to, ".jsonl"))
         return cli_usage(a->verb, "--to: expected FILE.csv or FILE.jsonl, found ", a->to);
     return 0;
 }

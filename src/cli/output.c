@@ -190,11 +190,16 @@ void cli_view_commands(const cli_view *view, const char *label, const char *comm
     }
 }
 
+void cli_view_name_rows(cli_view *view, const ls_summary *summary)
+{
+    view->rows = summary->images ? "images" : "rows";
+    view->judged_by = summary->judged_by;
+}
+
 void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
-    view->rows = s->images ? "images" : "rows";
     const char *row = s->images ? "image" : "row";
-    view->judged_by = s->judged_by;
+    cli_view_name_rows(view, s);
     find_chance(view, s, trainer);
     if (view->quiet)
         return;
@@ -263,7 +268,7 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     if (!isnan(p->accuracy) && !narrow)
         fprintf(stderr, "  acc %.3f", p->accuracy);
     if (wide)
-        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
+        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows);
     fprintf(stderr, "  %s left\033[K\033[?7h", left);
     fflush(stderr);
     view->drawn = true;
@@ -297,14 +302,14 @@ static void print_epoch(cli_view *view, const ls_progress *p)
 {
     const int width = view->tty ? cli_columns(stderr, CLI_TEXT_WIDTH) : CLI_WIDE;
     const bool narrow = width < WIDTH_SHORT, metric = strcmp(p->metric, "loss") != 0;
-    const char *judged = view->judged_by ? view->judged_by : "test";
+    const char *judged = view->judged_by;
     cli_view_clear(view);
     fprintf(stderr, narrow ? "  %d/%d  loss %.4f" : "  epoch %2d/%d  loss %.4f", p->epoch,
             p->epochs, p->loss);
     if (!isnan(p->accuracy) && width >= WIDTH_ACCURACY)
         fprintf(stderr, "  acc %.4f", p->accuracy);
     if (width >= WIDTH_RATE)
-        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
+        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows);
     if (p->evaluated && (!narrow || !metric))
         fprintf(stderr, "  %s %.4f", judged, p->test_loss);
     if (p->evaluated && metric)

@@ -257,12 +257,6 @@ static bool is_unknown(const ls_config *c)
     return ls_config_find_data(&about, c, NULL) == LS_OK && about->channels == 0;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 /* Sets the data keys so that labels in arrays and tables mean the model's classes, even if not all
  * of these classes occur in the data. */
 static void fit_keys(ls_trained *t)
@@ -304,7 +298,8 @@ static int filling_of(const ls_prep *p)
 static void name_arrays(ls_trained *t, const char *new_data)
 {
     ls_data_keys *k = &t->config.data_keys;
-    const bool tensors = ends_with(new_data, ".safetensors"), archive = ls_path_is_npz(new_data);
+    const bool tensors = ls_path_ends_with(new_data, ".safetensors"),
+               archive = ls_path_is_npz(new_data);
     const bool npy = !t->config_in_card && is_named(&t->config, "npy");
     const bool same =
         npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));
@@ -500,6 +495,15 @@ void ls_trained_close(ls_trained *t)
 const char *ls_class_name(const ls_trained *t, int label)
 {
     return t->class_name && label >= 0 && label < t->card.classes ? t->class_name[label] : NULL;
+}
+
+void ls_class_print(const char *before, const ls_trained *t, int label)
+{
+    char number[16];
+    const char *name = ls_class_name(t, label);
+    snprintf(number, sizeof number, "%d", label);
+    const bool named = name && strcmp(name, number) != 0;
+    printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
 }
 
 /* ---- evaluation and prediction: each worker creates a replica for its part of the shards ----- */

@@ -68,6 +68,9 @@ void ls_trained_close(ls_trained *trained);
 
 /* Returns the name of a class, or NULL. The text is valid until ls_trained_close. */
 const char *ls_class_name(const ls_trained *trained, int label);
+/* Prints `before` and a class: its number and its name, or the number alone if the class has no
+ * name or is called as its number is. */
+void ls_class_print(const char *before, const ls_trained *trained, int label);
 
 /* ---- forward passes on all devices, without gradients ---------------------------------------- */
 

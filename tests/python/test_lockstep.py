@@ -545,6 +545,10 @@ def test_a_bar_is_drawn_only_where_it_is_wanted(capsys):
         assert t._sinks
     drawn = capsys.readouterr().err
     assert "epoch 2/2 [========================] loss 0." in drawn and drawn.count("test loss") == 2
+    with trainer(set={"epochs": 1, "data.validation": 0.25}) as t:
+        t.fit(progress=True)
+    drawn = capsys.readouterr().err
+    assert "validation loss" in drawn and "test" not in drawn
     with trainer(set={"epochs": 1}) as t:
         t.fit()
         assert not t._sinks  # then nothing of Python is on the training path

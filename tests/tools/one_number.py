@@ -275,8 +275,8 @@ def check(name, write, env, scratch):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("trainer", type=Path)
-    parser.add_argument("program", type=Path)
+    parser.add_argument("trainer", type=lambda name: Path(name).absolute())
+    parser.add_argument("program", type=lambda name: Path(name).absolute())
     parser.add_argument("library", type=Path)
     parser.add_argument("--drawn", action="store_true")
     parser.add_argument("--only", help="names of sets, with commas")

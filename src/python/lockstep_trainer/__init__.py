@@ -356,7 +356,7 @@ class _Bar:
     request."""
 
     def __init__(self, stream):
-        self.stream, self.epochs, self.steps = stream, 0, 0
+        self.stream, self.epochs, self.steps, self.judged = stream, 0, 0, "test"
         self.begin()
 
     def begin(self):
@@ -368,6 +368,7 @@ class _Bar:
         kind = record["type"]
         if kind == "run_start":
             self.epochs = record["config"]["epochs"]
+            self.judged = "validation" if record["config"]["data"]["validation"] > 0 else "test"
             self.steps = -(-record["data"]["train_rows"] // record["batch_size"])
         elif kind == "step" and record["loss"] is not None:
             self.step += 1
@@ -381,7 +382,7 @@ class _Bar:
             self.begin()
             self.stream.write("\n")
         elif kind == "eval" and record["test_loss"] is not None:
-            self.stream.write(f"test loss {record['test_loss']:.4f} acc {record['test_accuracy'] or 0:.4f}\n")
+            self.stream.write(f"{self.judged} loss {record['test_loss']:.4f} acc {record['test_accuracy'] or 0:.4f}\n")
         self.stream.flush()
 
     def draw(self, epoch):
