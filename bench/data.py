@@ -130,8 +130,8 @@ def turn(bench):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--build", type=Path, required=True)
-    p.add_argument("--trainer", type=Path, default=Path(__file__).resolve().parents[1] / "trainer")
+    p.add_argument("--build", type=lambda name: Path(name).absolute(), required=True)
+    p.add_argument("--trainer", type=lambda name: Path(name).absolute(), default=Path(__file__).resolve().parents[1] / "trainer")
     p.add_argument("--images", type=int, default=60000)
     p.add_argument("--rounds", type=int, default=5)
     args = p.parse_args()

@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-import lockstep
+import lockstep_trainer as lockstep
 
 ROWS = 32
 # A very short step, so that the cost of a call is a measurable part of it.
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--steps", type=int, default=300)
     args = parser.parse_args()
     c, python = steps(args)
-    starts = {what: [] for what in ("pass", "import numpy", "import lockstep")}
+    starts = {what: [] for what in ("pass", "import numpy", "import lockstep_trainer")}
     for _ in range(9):
         for what, taken in starts.items():
             taken.append(start_ms(what))

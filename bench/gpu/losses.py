@@ -158,7 +158,7 @@ def compare(args, network, precision, state, reference, rows, found, our_future)
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trainer", type=Path, required=True)
+    parser.add_argument("--trainer", type=lambda name: Path(name).absolute(), required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--devices", default="cuda:0")
     parser.add_argument("--json", type=Path)

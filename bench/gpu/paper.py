@@ -121,7 +121,7 @@ def add_up(program, example, found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("program", type=lambda name: pathlib.Path(name).absolute())
     parser.add_argument("--most", action="store_true")
     parser.add_argument("--json", type=pathlib.Path, help="the estimates, for a comparison")
     options = parser.parse_args()

@@ -599,8 +599,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="all unless given")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
-    parser.add_argument("--trainer", type=Path, help="the main program (default: BUILD/trainer, or"
+    parser.add_argument("--build", type=lambda name: Path(name).absolute(), default=ROOT / "build/release")
+    parser.add_argument("--trainer", type=lambda name: Path(name).absolute(), help="the main program (default: BUILD/trainer, or"
                         " ./trainer)")
     parser.add_argument("--data", type=Path, default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--python", default=os.environ.get("TORCH_PYTHON", "python3"))

@@ -79,7 +79,7 @@ def median_us_of(predict):
 class Python:
     def __init__(self, path):
         sys.path.insert(0, str(ROOT / "src/python"))
-        import lockstep
+        import lockstep_trainer as lockstep
         self.model = lockstep.Model.open(path)
         self.bytes = not self.model._info().floats
 
@@ -123,8 +123,8 @@ def compare(net, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
-    parser.add_argument("--trainer", type=pathlib.Path, default=ROOT / "trainer")
+    parser.add_argument("--build", type=lambda name: pathlib.Path(name).absolute(), default=ROOT / "build/release")
+    parser.add_argument("--trainer", type=lambda name: pathlib.Path(name).absolute(), default=ROOT / "trainer")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--python", action="store_true", help="through the Python package as well")

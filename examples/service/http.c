@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 enum {
@@ -87,7 +86,7 @@ static int make_text(call *k, size_t bytes)
 static int has_images(call *k, const char *type, size_t item, uint32_t *count)
 {
     static const char wanted[] = "application/octet-stream";
-    if (!type || strcasecmp(type, wanted) != 0)
+    if (!http_is_type(type, wanted))
         refuse(k, 415, "Content-Type: expected %s", wanted);
     else if (k->length == 0 || k->length % item != 0)
         refuse(k, 400, "the body has %zu bytes; expected a multiple of %zu: %s", k->length, item,
@@ -241,17 +240,21 @@ static void find_route(call *k, const char *path, const char *method)
     }
 }
 
-static call *begin(server *s, struct MHD_Connection *c, const char *path, const char *method)
+/* Begins a request. Sets *at_once if it must be answered before its body arrives. */
+static call *begin(server *s, struct MHD_Connection *c, const char *target, const char *method,
+                   const char *version, int *at_once)
 {
     char why[400];
     call *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
     k->s = s;
-    find_route(k, path, method);
-    const unsigned refused = http_guard_check(s->guard, c, why, sizeof why);
+    const unsigned refused = http_guard_check(s->guard, c, &target, version, why, sizeof why);
+    *at_once = refused && refused != MHD_HTTP_FORBIDDEN;
     if (refused)
         refuse(k, (int)refused, "%s", why);
+    else
+        find_route(k, target, method);
     if (!k->code && http_guard_stopping(s->guard)) {
         refuse(k, 503, "stopping");
         k->retry_after_s = 5;
@@ -321,15 +324,15 @@ static enum MHD_Result finish(call *k, struct MHD_Connection *c)
 
 /* Callback of libmicrohttpd. It is called after the headers, for each piece of the body, and once
  * more at the end of the body. */
-static enum MHD_Result on_request(void *user, struct MHD_Connection *c, const char *path,
+static enum MHD_Result on_request(void *user, struct MHD_Connection *c, const char *target,
                                   const char *method, const char *version, const char *piece,
                                   size_t *size, void **state)
 {
     call *k = *state;
-    (void)version;
+    int at_once = 0;
     if (!k) {
-        *state = k = begin(user, c, path, method);
-        return k ? MHD_YES : MHD_NO;
+        *state = k = begin(user, c, target, method, version, &at_once);
+        return !k ? MHD_NO : at_once ? finish(k, c) : MHD_YES;
     }
     if (*size == 0)
         return finish(k, c);

@@ -111,7 +111,7 @@ static void fill_batch(learner *l)
 static int next_batch(learner *l, int *stop)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until); /* the clock of `changed` */
     until.tv_sec++;
     pthread_mutex_lock(&l->lock);
     if (!has_work(l) && !l->stop && l->shown_step == l->steps)
@@ -299,6 +299,7 @@ static void destroy(learner *l)
 
 int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
 {
+    pthread_condattr_t steady;
     learner *l = calloc(1, sizeof *l);
     if (!l)
         return fail(err, LS_ENOMEM, "out of memory for the training");
@@ -306,7 +307,10 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
     l->n = n;
     l->lock_file = -1;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->changed, &steady);
+    pthread_condattr_destroy(&steady);
     l->capacity = (uint64_t)o->queue + (uint64_t)o->replay;
     l->ring = calloc(l->capacity, 1 + o->image_bytes);
     int status =

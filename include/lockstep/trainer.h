@@ -175,8 +175,8 @@ typedef struct ls_trainer_options {
      * snapshots. NULL: all back ends of this library. */
     const ls_registry *registry;
     const ls_trainer_callbacks *callbacks; /* copied; NULL: none */
-    /* File to which the trainer writes a timeline of the run, for Perfetto or chrome://tracing. The
-     * file is complete when the run has ended or the trainer is closed. An existing file is
+    /* File to which the trainer writes a timeline of the run, for https://ui.perfetto.dev. The file
+     * is complete when the run has ended or the trainer is closed. An existing file is
      * replaced. NULL: no timeline. */
     const char *trace_path;
     int trace_ops; /* non-zero: the timeline shows each operation of the model, not only the phases

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define LEAST_STACK ((size_t)1 << 20) /* smallest stack size of a thread in bytes */
 
@@ -65,6 +66,12 @@ const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char
 {
     snprintf(out, LS_PATH_BYTES, "%s/%s", folder, name);
     return out;
+}
+
+bool ls_path_ends_with(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), m = strlen(ending);
+    return n > m && strcasecmp(path + n - m, ending) == 0;
 }
 
 int ls_path_copy(char **out, const char *path, const ls_host *host, ls_error *err)

@@ -7,6 +7,7 @@
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Alignment of every block in bytes: a cache line. Arenas and vector code rely on it, and no two
@@ -39,6 +40,10 @@ char *ls_strdup(const ls_host *host, const char *text);
 /* Writes "folder/name" to `out` and returns `out`. A path that is too long is truncated, but stays
  * longer than PATH_MAX, so the system refuses it. */
 const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char *name);
+
+/* Returns whether a path ends with `ending` (".csv"), whatever the case, and has a name before
+ * it. */
+bool ls_path_ends_with(const char *path, const char *ending);
 
 /* Copies a path to *out, which the caller frees with ls_free. Errors: LS_ENOMEM. */
 int ls_path_copy(char **out, const char *path, const ls_host *host, ls_error *err);

@@ -25,7 +25,8 @@ static inline fenv_t ls_arithmetic_enter(void)
  * floating-point environment until the function returns. Every return restores the host program's
  * environment, exception flags included. */
 #define LS_OWN_ARITHMETIC                                                                          \
-    __attribute__((cleanup(fesetenv))) const fenv_t ls_environment_of_host = ls_arithmetic_enter()
+    __attribute__((cleanup(fesetenv), unused)) const fenv_t ls_environment_of_host =               \
+        ls_arithmetic_enter()
 
 /* State of a switch of the calling thread to the "C" locale, for reading or printing numbers. The
  * switch affects neither the process's locale nor other threads. */

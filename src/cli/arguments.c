@@ -15,19 +15,19 @@
 #include <string.h>
 
 static const char main_help[] =
-    "usage: trainer CONFIG [options]\n"
-    "       trainer [CONFIG] --resume RUN|latest [options]\n"
-    "       trainer init PATH [--target COLUMN] [--to CONFIG [--train]]\n"
-    "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
-    "       trainer find-lr CONFIG [options]\n"
-    "       trainer pack FOLDER --to FILE.safetensors\n"
-    "       trainer report RUN [-o FILE] | runs [DIR] | compare RUN RUN… [--to FILE.html]\n"
-    "       trainer eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
-    "       trainer devices | bench CONFIG          (each has a --help of its own)\n"
+    "usage: {} CONFIG [options]\n"
+    "       {} [CONFIG] --resume RUN|latest [options]\n"
+    "       {} init PATH [--target COLUMN] [--to CONFIG [--train]]\n"
+    "       {} sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "       {} find-lr CONFIG [options]\n"
+    "       {} pack FOLDER --to FILE.safetensors\n"
+    "       {} report RUN [-o FILE] | runs [DIR] | compare RUN RUN… [--to FILE.html]\n"
+    "       {} eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
+    "       {} devices | bench CONFIG          (each has a --help of its own)\n"
     "\n"
     "Trains the network that CONFIG describes on all devices of this machine, data-parallel.\n"
-    "CONFIG is a file; - is the standard input. The program is installed as lockstep and as\n"
-    "trainer; `lockstep train CONFIG` trains as well.\n"
+    "CONFIG is a file; - is the standard input. The program is installed under two\n"
+    "names, lockstep and trainer. `{} train CONFIG` trains as well.\n"
     "\n"
     "  --devices LIST      auto, cpu, cpu:4, … (default: the config's, or auto)\n"
     "  --set KEY=VALUE     sets a key of the config: --set optimizer.lr=0.1 --set epochs=3\n"
@@ -47,7 +47,7 @@ static const char main_help[] =
     "                      /state.json (ADDR: 127.0.0.1)\n"
     "  --serve-after       keeps serving after the run, until Ctrl-C\n"
     "  --serve-host NAME   host name that browsers may use, besides localhost and the address\n"
-    "  --trace FILE        writes a timeline of the run, for Perfetto or chrome://tracing\n"
+    "  --trace FILE        writes a timeline of the run, for https://ui.perfetto.dev\n"
     "  --trace-ops         adds the operations of the network to the timeline\n"
     "\n"
     "Training on several hosts\n"
@@ -63,7 +63,7 @@ static const char main_help[] =
     "  --wait SECONDS      longest time to wait until all processes have connected (600)\n"
     "  --advertise ADDR[:PORT]  with --join: the address at which the other processes reach this\n"
     "                      one, if it is not the address that the first process sees\n"
-    "  With MPI instead: mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG\n"
+    "  With MPI instead: mpirun -N 1 --bind-to none --enable-recovery -H A,B {} CONFIG\n"
     "\n"
     "Testing recovery\n"
     "  --inject FAULT      injects a fault: worker=1,step=120,kind=fail|stall|spin|corrupt|nan,\n"
@@ -99,55 +99,18 @@ static void print_version(const ls_registry *registry)
     }
 }
 
-bool cli_print_help(const cli_arguments *a, const ls_registry *registry)
+int cli_print_help(const cli_arguments *a, const ls_registry *registry)
 {
+    int code = 0;
     if (a->config_help)
         cli_print_config_help();
     else if (a->help)
-        fputs(main_help, stdout);
+        code = cli_put_help(main_help);
     else if (a->version)
         print_version(registry);
-    return a->help || a->version;
-}
-
-/* ---- commands as they are typed -------------------------------------------------------------- */
-
-/* The name with which the user has called the program, in quotes if a shell needs them. */
-static char program[LS_PATH_BYTES] = "trainer";
-
-/* Appends a word as it would be typed in a shell: it is quoted if it has a character that is not in
- * `plain`. */
-static void put_word(ls_buffer *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=:,+@%";
-    const bool quoted = word[0] == '\0' || word[strspn(word, plain)] != '\0';
-    ls_buffer_put(out, quoted ? "'" : "");
-    for (const char *c = word; *c; c++)
-        *c == '\'' ? ls_buffer_put(out, "'\\''") : ls_buffer_add(out, c, 1);
-    ls_buffer_put(out, quoted ? "'" : "");
-}
-
-void cli_set_program(const char *name)
-{
-    ls_buffer word;
-    ls_buffer_init(&word, NULL);
-    put_word(&word, name && name[0] ? name : "trainer");
-    if (!word.failed && word.length < sizeof program)
-        memcpy(program, word.text, word.length + 1);
-    ls_buffer_fini(&word);
-}
-
-const char *cli_program(void)
-{
-    return program;
-}
-
-void cli_put_command(ls_buffer *out, const char *before, const char *path, const char *after)
-{
-    ls_buffer_format(out, "%s %s", program, before);
-    put_word(out, path);
-    ls_buffer_put(out, after);
+    if (code)
+        return code;
+    return a->help || a->version ? CLI_HELPED : 0;
 }
 
 /* ---- options of any verb --------------------------------------------------------------------- */
@@ -156,8 +119,8 @@ int cli_usage(const char *verb, const char *problem, const char *what)
 {
     const char *space = verb ? " " : "";
     verb = verb ? verb : "";
-    fprintf(stderr, "trainer%s%s: %s%s; `%s%s%s --help` lists what there is\n", space, verb,
-            problem, what, program, space, verb);
+    fprintf(stderr, "%s%s%s: %s%s; `%s%s%s --help` lists what there is\n", cli_name(), space, verb,
+            problem, what, cli_program(), space, verb);
     return EXIT_USAGE;
 }
 
@@ -165,7 +128,7 @@ int cli_usage_example(const char *verb, const char *problem, const char *example
 {
     ls_buffer text;
     ls_buffer_init(&text, NULL);
-    ls_buffer_format(&text, "%s Try `%s%s%s %s`", problem, program, verb ? " " : "",
+    ls_buffer_format(&text, "%s Try `%s%s%s %s`", problem, cli_program(), verb ? " " : "",
                      verb ? verb : "", example);
     const int code = cli_usage(verb, text.text ? text.text : problem, "");
     ls_buffer_fini(&text);
@@ -198,7 +161,7 @@ static int take_number(const char *verb, const cli_option *o, const char *text)
     const bool whole = o->kind == CLI_WHOLE;
     if (end == text || *end || !(number >= o->least && number <= o->greatest) ||
         (whole && number != (int)number)) {
-        fprintf(stderr, "trainer%s%s: --%s %s: expected a %snumber from %g to %g\n",
+        fprintf(stderr, "%s%s%s: --%s %s: expected a %snumber from %g to %g\n", cli_name(),
                 verb ? " " : "", verb ? verb : "", o->name, text, whole ? "whole " : "", o->least,
                 o->greatest);
         return EXIT_USAGE;
@@ -215,7 +178,7 @@ static int take(const char *verb, const cli_option *o, const char *value)
     switch (o->kind) {
     case CLI_FLAG:
     case CLI_LAST: *o->flag = true; break;
-    case CLI_HELP: fputs(o->text, stdout); return CLI_HELPED;
+    case CLI_HELP: return cli_put_help(o->text) ? EXIT_IO : CLI_HELPED;
     case CLI_TEXT:
     case CLI_OPERAND: *o->value = value; break;
     case CLI_LIST:
@@ -324,7 +287,7 @@ static void write_command(char *out, size_t size, char *const *argv)
     ls_buffer_init(&text, NULL);
     for (int i = 0; argv[i]; i++) {
         ls_buffer_put(&text, i ? " " : "");
-        put_word(&text, argv[i]);
+        cli_put_word(&text, argv[i]);
     }
     snprintf(out, size, "%s", text.text ? text.text : "");
     ls_buffer_fini(&text);

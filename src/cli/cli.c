@@ -149,7 +149,7 @@ static void print_how_to_resume(const char *run_dir)
     ls_buffer_init(&command, NULL);
     cli_put_command(&command, "--resume ", run_dir, "");
     if (!command.failed)
-        fprintf(stderr, "trainer: saved; go on with: %s\n", command.text);
+        cli_say("saved; go on with: %s", command.text);
     ls_buffer_fini(&command);
 }
 
@@ -160,7 +160,7 @@ static void stay(const session *s, const ls_registry *registry)
     ls_buffer lines;
     ls_buffer_init(&lines, NULL);
     if (!s->view.quiet)
-        fputs("trainer: the run has ended; its page stays until Ctrl-C\n", stderr);
+        cli_say("the run has ended; its page stays until Ctrl-C");
     if (s->run_dir[0] &&
         cli_samples_write(&lines, s->run_dir, CLI_SAMPLES, registry, &err) == LS_OK)
         cli_server_note(s->server, lines.text, lines.length);
@@ -197,7 +197,8 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
             print_next(&s->view, summary);
     }
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
-        fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);
+        fprintf(stderr, "%s: member %d of %d has ended: ", cli_name(), summary->member,
+                summary->members);
         print_closing_line(stderr, ls_trainer_result(trainer), summary);
     }
     int code = cli_flush();
@@ -209,9 +210,9 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
         if (code == EXIT_SAVED && summary->run_dir[0])
             print_how_to_resume(summary->run_dir);
         else if (result->checkpoint[0])
-            fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
+            cli_say("the newest checkpoint is %s", result->checkpoint);
         else if (status == LS_ESTALLED && summary->members > 1 && result->steps == 0)
-            fputs("trainer: nothing was trained, so nothing was saved\n", stderr);
+            cli_say("nothing was trained, so nothing was saved");
     }
     ls_trainer_close(trainer);
     return code;
@@ -264,16 +265,18 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
 static int train_or_print(int argc, char **argv, const ls_registry *registry)
 {
     cli_arguments a;
-    const int code = cli_parse(&a, argc, argv);
-    if (code)
-        return code;
-    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry);
+    int code = cli_parse(&a, argc, argv);
+    if (code == 0)
+        code = cli_print_help(&a, registry);
+    if (code == CLI_HELPED)
+        return cli_flush();
+    return code ? code : run_action(&a, registry);
 }
 
 int cli_train(const char *config, const ls_registry *registry)
 {
-    char program[] = "trainer", rest[] = "--";
-    char *argv[] = {program, rest, (char *)(uintptr_t)config, NULL};
+    char rest[] = "--";
+    char *argv[] = {(char *)(uintptr_t)cli_called(), rest, (char *)(uintptr_t)config, NULL};
     cli_arguments a;
     const int code = cli_parse(&a, 3, argv);
     a.no_tables = true;

@@ -4,6 +4,7 @@
 #define CLI_CLI_H
 
 #include "cli/output.h"
+#include "cli/program.h"
 #include "data/folder.h"
 
 #include <lockstep/cluster.h>
@@ -70,20 +71,12 @@ typedef struct cli_option {
  * two unchanged to its caller. */
 enum { CLI_OPTIONS_MAX = 24, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
-/* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
+/* Prints "NAME VERB: problem what…", with the name of the program, on stderr and returns
+ * EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 /* Does the same for a missing argument. The message also shows a complete command, which has the
  * arguments `example`. */
 int cli_usage_example(const char *verb, const char *problem, const char *example);
-
-/* Stores the name with which the user has called the program, argv[0]. NULL and "" stand for
- * "trainer", which is also the name before the first call. */
-void cli_set_program(const char *name);
-/* Returns the stored name as it is typed in a shell, for commands that messages show. */
-const char *cli_program(void);
-/* Appends a command that the user can copy: the program's name, `before` (such as "eval "), `path`
- * and `after`. The name and the path are quoted if a shell needs quotes. */
-void cli_put_command(ls_buffer *out, const char *before, const char *path, const char *after);
 
 /* Writes the assignment KEY="TEXT" to `buffer`, which has `size` bytes. Returns false if
  * the assignment does not fit, or if `text` contains a quote or a backslash. */
@@ -123,9 +116,9 @@ typedef struct cli_arguments {
 /* Reads the arguments of training and checks them. Returns 0; EXIT_USAGE after a message on
  * stderr. */
 int cli_parse(cli_arguments *out, int argc, char **argv);
-/* Prints what --help, --help config or --version asks for. Returns false if none of them is
- * given. */
-bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
+/* Prints what --help, --help config or --version asks for. Returns CLI_HELPED; 0 if none of them is
+ * given; EXIT_IO after a message if printing failed. */
+int cli_print_help(const cli_arguments *a, const ls_registry *registry);
 /* Prints every key of a config. */
 void cli_print_config_help(void);
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 static const char help[] =
-    "usage: trainer compare RUN RUN… [--to FILE.html] [options]\n"
+    "usage: {} compare RUN RUN… [--to FILE.html] [options]\n"
     "\n"
     "Compares 2 to 8 runs: prints their final figures and the keys in which their configs\n"
     "differ, and writes a page that shows the curves of all runs in the same charts, as one\n"
@@ -105,7 +105,7 @@ static void print_tall_row(const ls_comparison *c, const ls_compared_row *row, i
     for (int i = 0; i < c->count; i++) {
         const char *value = row->value[i][0] ? row->value[i] : "-";
         const int length = cli_width(value);
-        printf("  %c  ", 'A' + i);
+        printf("  %s  ", ls_compared_letter(i));
         cli_put_padded(stdout, value, length < width - 5 ? length : width - 5, false);
         putchar('\n');
     }
@@ -149,11 +149,12 @@ static bool has_configs(const ls_comparison *c)
 
 static void print_comparison(const ls_comparison *c, int width)
 {
-    static const char *const letters[] = {"A", "B", "C", "D", "E", "F", "G", "H"};
+    const char *letters[LS_COMPARED];
     int value[LS_COMPARED], total = name_width(c);
     for (int i = 0; i < c->count; i++) {
         value[i] = value_width(c, i);
         total += GAP + value[i];
+        letters[i] = ls_compared_letter(i);
         printf("%s  ", letters[i]);
         const int length = cli_width(c->run_dir[i]);
         cli_put_padded(stdout, c->run_dir[i], length < width - 3 ? length : width - 3, false);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainer find-lr CONFIG [options]\n"
+    "usage: {} find-lr CONFIG [options]\n"
     "\n"
     "Trains CONFIG for a few hundred steps while optimizer.lr grows by the same factor each\n"
     "step, and prints the loss at each rate and a rate to begin with. The weights are not\n"
@@ -168,7 +168,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
     const ls_summary *summary = ls_trainer_summary(r->trainer);
     snprintf(r->name, sizeof r->name, "%s", summary->name);
     r->synthetic = summary->synthetic;
-    r->view.rows = summary->images ? "images" : "rows";
+    cli_view_name_rows(&r->view, summary);
     status = ls_trainer_attach(r->trainer, &r->sink, err);
     if (status == LS_OK)
         status = cli_run(r->trainer, err);

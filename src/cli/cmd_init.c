@@ -17,26 +17,25 @@
 enum { CLIP = 10 };
 
 static const char help[] =
-    "usage: trainer init PATH [options]\n"
+    "usage: {} init PATH [options]\n"
     "\n"
     "Looks at a table (.csv), a folder with a sub-folder of pictures for each class, arrays\n"
     "(x.npy with y.npy beside it, their folder, an .npz or .safetensors file), or the folder\n"
     "of the files of MNIST, Fashion-MNIST, EMNIST, CIFAR-10 or CIFAR-100, describes the data,\n"
     "and writes a config that trains on them: network, minibatch, standardisation, schedule,\n"
-    "and rows held out for validation. `trainer CONFIG` trains; every key may be changed.\n"
+    "and rows held out for validation. `{} CONFIG` trains; every key may be changed.\n"
     "\n"
     "  --target COLUMN  the column of a table that is to be learnt (default: a column that is\n"
     "                   called target, label, class, y, species or diagnosis, else the last)\n"
     "  --decimal MARK   decimal mark of a table, \",\" or \".\", if a column can be read both\n"
     "                   ways\n"
-    "  --separator NAME separator of a table's fields, if several are possible: \",\", \";\",\n"
-    "tab, bar\n"
-    "                   or space\n"
+    "  --separator NAME separator of a table's fields, if several are possible: \",\", \";\", tab,\n"
+    "                   bar or space\n"
     "  --encoding NAME  encoding of a table that is not UTF-8: latin-1\n"
     "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20\n"
     "  --to FILE        writes the config to FILE and the description of the data to stdout;\n"
     "                   without --to, the config goes to stdout and the description to stderr\n"
-    "  --train          trains with the config at once, as `trainer FILE` does; needs --to\n"
+    "  --train          trains with the config at once, as `{} FILE` does; needs --to\n"
     "  --help           this text\n";
 
 /* ---- description of the data ----------------------------------------------------------------- */

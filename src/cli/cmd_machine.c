@@ -13,7 +13,7 @@
 /* ---- trainer devices ------------------------------------------------------------------------- */
 
 static const char devices_help[] =
-    "usage: trainer devices\n"
+    "usage: {} devices\n"
     "\n"
     "Lists the back ends of this program, their devices on this machine, and the devices that\n"
     "--devices auto selects.\n";
@@ -78,7 +78,7 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 /* ---- trainer bench CONFIG -------------------------------------------------------------------- */
 
 static const char bench_help[] =
-    "usage: trainer bench CONFIG [options]\n"
+    "usage: {} bench CONFIG [options]\n"
     "\n"
     "Measures how fast CONFIG trains on 1, 2, 4, … and all devices of this machine, which are\n"
     "measured in turn. Nothing is saved.\n"

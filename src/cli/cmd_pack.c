@@ -32,13 +32,13 @@ static void on_progress(void *user, size_t done, size_t all, double seconds, boo
 static void on_broken(void *user, const char *why)
 {
     (void)user;
-    fprintf(stderr, "trainer: broken: %s\n", why);
+    cli_say("broken: %s", why);
 }
 
 static void on_removed(void *user, const char *what)
 {
     (void)user;
-    fprintf(stderr, "trainer: %s\n", what);
+    cli_say("%s", what);
 }
 
 void cli_watch_folder(cli_folder_view *view, bool quiet)
@@ -51,7 +51,7 @@ void cli_watch_folder(cli_folder_view *view, bool quiet)
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static const char pack_help[] =
-    "usage: trainer pack FOLDER --to FILE.safetensors [options]\n"
+    "usage: {} pack FOLDER --to FILE.safetensors [options]\n"
     "\n"
     "Reads a folder of images, a sub-folder for each class, once: JPEG, PNG, BMP, WebP, PGM\n"
     "and PPM of any size become rows of one file, which data.name safetensors trains on. If\n"
@@ -72,7 +72,7 @@ static void on_log(void *user, ls_log_level level, const char *text)
 {
     (void)user;
     (void)level;
-    fprintf(stderr, "trainer: %s\n", text);
+    cli_say("%s", text);
 }
 
 int cli_pack_verb(int argc, char **argv, const ls_registry *registry)

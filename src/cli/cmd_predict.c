@@ -15,11 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static const char help[] =
-    "usage: trainer predict RUN|FILE INPUT… [options]\n"
-    "       trainer predict RUN --rows A:B [options]\n"
+    "usage: {} predict RUN|FILE INPUT… [options]\n"
+    "       {} predict RUN --rows A:B [options]\n"
     "\n"
     "Predicts rows with a trained model: the class and its probability, or the value. The\n"
     "rows are prepared as the training rows were.\n"
@@ -35,7 +34,7 @@ static const char help[] =
     "                   is 0. It is the default if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          with --rows: takes them from the training rows\n"
-    "  --data WHERE     with --rows: takes them from other data, as `trainer eval` does\n"
+    "  --data WHERE     with --rows: takes them from other data, as `{} eval` does\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           prints one JSON object for each row, with all logits\n"
     "  --help           this text\n";
@@ -151,7 +150,7 @@ static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
 static void say_turned(uint32_t turned)
 {
     if (turned)
-        fprintf(stderr, "trainer: %u %s orientation says\n", (unsigned)turned,
+        cli_say("%u %s orientation says", (unsigned)turned,
                 ls_plural(turned, "picture was turned as its EXIF",
                           "pictures were turned as their EXIF"));
 }
@@ -175,7 +174,7 @@ static int fit_pictures(input *in, size_t bytes, ls_error *err)
         in->why[i] = ls_strdup(in->t->host, err->text);
         status = last == LS_ENOMEM ? last : in->why[i] ? LS_OK : no_memory(in->rows, err);
         if (status == LS_OK && in->rows > 1)
-            fprintf(stderr, "trainer: broken: %s\n", err->text);
+            cli_say("broken: %s", err->text);
         in->broken++;
     }
     say_turned(turned);
@@ -267,19 +266,13 @@ static int read_standard_input(input *in, ls_error *err)
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcasecmp(text + n - m, end) == 0;
-}
-
 static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
     const ls_input_format *format = &in->t->input_format;
     const char *first = a->rest[0];
-    const bool array =
-                   ends_with(first, ".npy") || ends_with(first, ".npz") || strstr(first, ".npz/"),
-               table = ends_with(first, ".csv") || array;
+    const bool array = ls_path_ends_with(first, ".npy") || ls_path_is_npz(first) ||
+                       ls_path_is_in_npz(first),
+               table = ls_path_ends_with(first, ".csv") || array;
     if (!table && strcmp(first, "-") != 0 && format->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);
     if (a->rest_count > 1)
@@ -319,7 +312,7 @@ static int end_with_broken(const input *in)
     ls_error err;
     const unsigned broken = in->broken, rows = in->rows;
     if (broken && skips_broken(in))
-        fprintf(stderr, "trainer: %u of %u pictures %s broken and %s left out\n", broken, rows,
+        cli_say("%u of %u pictures %s broken and %s left out", broken, rows,
                 ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
     if (!broken || skips_broken(in))
         return cli_flush();
@@ -359,12 +352,6 @@ static float output_of(const ls_trained *t, const float *logits, int i)
     return (float)ls_output_value(t->config.loss, logits[i]);
 }
 
-static void print_class(const char *before, const ls_trained *t, int label)
-{
-    const char *name = ls_class_name(t, label);
-    printf("%s%d%s%s", before, label, name ? " " : "", name ? name : "");
-}
-
 static void print_vector(const input *in, uint32_t i, const float *logits)
 {
     const int n = in->t->model->classes;
@@ -388,10 +375,10 @@ static void print_line(const input *in, uint32_t i, const float *logits)
         print_vector(in, i, logits);
         return;
     }
-    print_class(": ", in->t, best);
+    cli_class_print(": ", in->t, best);
     printf(" (%.3f)", probability);
     if (in->labels && in->labels[i] != best)
-        print_class(", but its label is ", in->t, in->labels[i]);
+        cli_class_print(", but its label is ", in->t, in->labels[i]);
     putchar('\n');
 }
 
@@ -564,7 +551,7 @@ static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const f
 static void say_written(const input *in, const char *to)
 {
     const unsigned rows = in->rows - in->broken;
-    fprintf(stderr, "trainer: %s: %u %s predicted with %s\n", to, rows,
+    cli_say("%s: %u %s predicted with %s", to, rows,
             in->file ? ls_plural(rows, "picture", "pictures") : ls_plural(rows, "row", "rows"),
             in->t->weights_path);
 }
@@ -572,7 +559,7 @@ static void say_written(const input *in, const char *to)
 static int write_to(const input *in, const float *logits, const char *to, ls_error *err)
 {
     const size_t n = (size_t)in->t->model->classes;
-    const bool lines = ends_with(to, ".jsonl");
+    const bool lines = ls_path_ends_with(to, ".jsonl");
     ls_buffer text;
     ls_buffer_init(&text, in->t->host);
     ls_json_writer w;
@@ -675,7 +662,7 @@ static int check(cli_trained_args *a)
                          "");
     if (a->rows && a->rest_count > 0)
         return cli_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
-    if (a->to && !ends_with(a->to, ".csv") && !ends_with(a->to, ".jsonl"))
+    if (a->to && !ls_path_ends_with(a->to, ".csv") && !ls_path_ends_with(a->to, ".jsonl"))
         return cli_usage(a->verb, "--to: expected FILE.csv or FILE.jsonl, found ", a->to);
     return 0;
 }

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 static const char help[] =
-    "usage: trainer report RUN [-o FILE] [--samples N]\n"
+    "usage: {} report RUN [-o FILE] [--samples N]\n"
     "\n"
     "Writes the report of a run as one HTML file that needs no other files: accuracy, loss,\n"
     "learning rate and throughput as curves, where each worker's time goes, the model, the\n"
@@ -28,7 +28,7 @@ static void add_samples(ls_buffer *lines, const char *run, int count, const ls_r
 {
     ls_error err;
     if (count > 0 && cli_samples_write(lines, run, count, registry, &err) != LS_OK)
-        fprintf(stderr, "trainer: the page has no predictions: %s\n", err.text);
+        cli_say("the page has no predictions: %s", err.text);
 }
 
 static int report(const char *run, const char *out, int samples, const ls_registry *registry,

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 static const char help[] =
-    "usage: trainer runs [DIR] [options]\n"
+    "usage: {} runs [DIR] [options]\n"
     "\n"
     "Lists the runs in DIR (runs), the newest last: directory, data, accuracy (R² or AUC for\n"
     "other models) and loss on the test or validation rows, training rows per second,\n"
@@ -75,7 +75,7 @@ static int add_run(list *l, const char *path, ls_error *err)
     } else if (status == LS_ENOMEM) {
         no_memory(err);
     } else {
-        fprintf(stderr, "trainer: left out: %s\n", why.text);
+        cli_say("left out: %s", why.text);
         status = LS_OK;
     }
     ls_run_log_fini(&log);

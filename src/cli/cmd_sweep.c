@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "usage: {} sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "\n"
     "Trains CONFIG once for every combination of the values, and prints a table of the results.\n"
     "\n"
@@ -79,8 +79,8 @@ enum { METRIC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
 static const struct {
     const char *heading;
     int digits, width; /* decimal places; width of the column in characters */
-} columns[NUMBERS] = {{"test acc", 4, 8}, {"train loss", 4, 10}, {"s/epoch", 2, 7},
-                      {"images/s", 0, 8}, {"speed-up", 2, 8},    {"weights", 0, 8}};
+} columns[NUMBERS] = {{"acc", 4, 8},  {"train loss", 4, 10}, {"s/epoch", 2, 7},
+                      {"rate", 0, 8}, {"speed-up", 2, 8},    {"weights", 0, 8}};
 
 static void format_number(char *out, size_t size, const session *s, int row, int column)
 {
@@ -99,17 +99,19 @@ static void format_number(char *out, size_t size, const session *s, int row, int
                  column == SPEED_UP ? "x" : "");
 }
 
-/* Writes the heading of a column of results. The heading of the first column names the metric of
- * the first run that has one. */
+/* Writes the heading of a column of results. The headings of metric and rate have the names of the
+ * first run that was opened. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
-    const char *metric = NULL, *rows = NULL;
-    for (int i = 0; i < ls_sweep_count(s->sweep) && !metric; i++) {
-        metric = s->rows[i].result.metric;
-        rows = s->rows[i].judged_by;
-    }
-    if (column == METRIC && metric && rows)
-        snprintf(out, size, "%s %s", rows, strcmp(metric, "accuracy") == 0 ? "acc" : metric);
+    const ls_sweep_row *r = s->rows, *end = s->rows + ls_sweep_count(s->sweep);
+    while (r < end && !r->result.metric)
+        r++;
+    const char *metric = r < end ? r->result.metric : NULL;
+    if (column == METRIC && metric)
+        snprintf(out, size, "%s %s", r->judged_by,
+                 strcmp(metric, "accuracy") == 0 ? "acc" : metric);
+    else if (column == RATE && metric)
+        snprintf(out, size, "%s/s", r->rows);
     else
         snprintf(out, size, "%s", columns[column].heading);
 }
@@ -227,12 +229,14 @@ static void run_one(session *s)
         cli_options(&places, s->a->config, &set, s->registry, s->view.quiet, &s->host);
     o.callbacks = &callbacks;
     int status = ls_trainer_open(&trainer, &o, &err);
-    if (status == LS_OK)
+    if (status == LS_OK) {
+        cli_view_name_rows(&s->view, ls_trainer_summary(trainer));
         status = cli_run(trainer, &err);
+    }
     ls_sweep_row_end(&s->rows[s->row], trainer, status, err.text);
     cli_view_clear(&s->view);
     if (status && status != LS_EINTERRUPTED)
-        fprintf(stderr, "trainer: run %d: %s\n", s->row + 1, err.text);
+        cli_say("run %d: %s", s->row + 1, err.text);
     ls_trainer_close(trainer);
 }
 

@@ -107,10 +107,19 @@ static int check_alone(const cli_trained_args *a)
                : cli_usage(a->verb, "one run at a time; do not know what to do with ", a->rest[0]);
 }
 
+void cli_class_print(const char *before, const ls_trained *t, int label)
+{
+    char number[16];
+    const char *name = ls_class_name(t, label);
+    snprintf(number, sizeof number, "%d", label);
+    const bool named = name && strcmp(name, number) != 0;
+    printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
+}
+
 /* ---- trainer eval RUN ------------------------------------------------------------------------ */
 
 static const char eval_help[] =
-    "usage: trainer eval RUN [options]\n"
+    "usage: {} eval RUN [options]\n"
     "\n"
     "Evaluates a trained model on the test rows of its data: loss, accuracy, precision and\n"
     "recall of each class, or the metrics that metrics.names lists. The numbers are those of\n"
@@ -169,7 +178,6 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
     if (n > 0)
         printf("  precision recall     rows  class, and what its rows are taken for most often\n");
     for (size_t k = 0; k < n; k++) {
-        const char *name = ls_class_name(t, (int)k);
         const uint32_t *row = m->confusion + k * n;
         size_t other = k == 0 && n > 1;
         uint64_t rows = row[k];
@@ -182,10 +190,11 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
         }
         printf("  %9.4f %6.4f %8llu  ", ls_precision_of(m, (int)k), ls_recall_of(m, (int)k),
                (unsigned long long)rows);
-        printf("%d %s", (int)k, name ? name : "");
-        if (other != k && row[other] > 0)
-            printf("; %u as %d %s", (unsigned)row[other], (int)other,
-                   name ? ls_class_name(t, (int)other) : "");
+        cli_class_print("", t, (int)k);
+        if (other != k && row[other] > 0) {
+            printf("; %u as", (unsigned)row[other]);
+            cli_class_print(" ", t, (int)other);
+        }
         putchar('\n');
     }
 }
@@ -242,9 +251,8 @@ static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_e
     o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
     if (!o->unweighed)
         return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
-    fputs("trainer: class_weights \"balanced\" need the run's training rows, which are not read; "
-          "the loss is computed without them\n",
-          stderr);
+    cli_say("class_weights \"balanced\" need the run's training rows, which are not read; "
+            "the loss is computed without them");
     return LS_OK;
 }
 
@@ -290,23 +298,17 @@ const cli_trained_verb cli_eval = {"eval", "jtdn", eval_help, check_eval, evalua
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 
 static const char export_help[] =
-    "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
+    "usage: {} export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or\n"
     "the whole network as ONNX (batch norm for inference, no dropout, any batch size; its\n"
-    "inputs are rows as they are in the data). \n" CLI_TRAINED_HELP "  --to FILE        the\n"
-    "file to write; its ending decides the format\n"
+    "inputs are rows as they are in the data).\n"
+    "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
     "  --help           this text\n";
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
 
 static int save(const ls_trained *t, const char *to, ls_error *err)
 {
-    if (ends_with(to, ".safetensors"))
+    if (ls_path_ends_with(to, ".safetensors"))
         return ls_safetensors_save(to, t->model, t->weights, t->host, err);
     ls_card card;
     int status = ls_card_parse(&card, t->weights_path, t->model->card, t->host, err);
@@ -335,7 +337,7 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
     if (status)
         return cli_fail(status, err.text);
     const long long bytes = stat(to, &st) == 0 ? (long long)st.st_size : 0;
-    if (ends_with(to, ".onnx"))
+    if (ls_path_ends_with(to, ".onnx"))
         printf("%s: %lld bytes, ONNX IR version %d, opset %d; from %s\n", to, bytes,
                LS_ONNX_IR_VERSION, LS_ONNX_OPSET, t->weights_path);
     else
@@ -352,7 +354,7 @@ static int check_export(cli_trained_args *a)
         return problem;
     if (!a->to)
         return cli_usage(a->verb, "where to? Add --to FILE.safetensors or --to FILE.onnx", "");
-    if (!ends_with(a->to, ".safetensors") && !ends_with(a->to, ".onnx"))
+    if (!ls_path_ends_with(a->to, ".safetensors") && !ls_path_ends_with(a->to, ".onnx"))
         return cli_usage(a->verb, "--to: expected FILE.safetensors or FILE.onnx, found ", a->to);
     return 0;
 }

@@ -205,7 +205,7 @@ void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8, int width)
     int cells = beside ? (width - MARGIN - GAP) / 2 - LABEL - 1 : width - MARGIN - LABEL - 1;
     cells = cells > CELLS_MAX ? CELLS_MAX : cells;
     const int rows = width >= WIDE ? ROWS_WIDE : ROWS;
-    snprintf(test, sizeof test, "%s %s", c->judged_by ? c->judged_by : "test", c->metric);
+    snprintf(test, sizeof test, "%s %s", c->judged_by, c->metric);
     panel side[2] = {{.title = test, .rows = rows, .cells = cells},
                      {.title = "training loss", .rows = rows, .cells = cells}};
     for (int i = 0; i < 2; i++)

@@ -25,7 +25,7 @@ typedef struct cli_curve {
     int stride;
     int evaluated;
     const char *metric;    /* name of the metric that was measured on the test rows */
-    const char *judged_by; /* "test" or "validation"; NULL: "test" */
+    const char *judged_by; /* "test" or "validation" */
     cli_curve_point point[CLI_CURVE_POINTS];
 } cli_curve;
 

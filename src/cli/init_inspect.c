@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 enum {
@@ -19,12 +18,6 @@ enum {
     /* largest number of pictures that are decoded to find out whether they have colours */
     PICTURES = 24
 };
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcasecmp(text + n - m, end) == 0;
-}
 
 static bool is_file(const char *folder, const char *name)
 {
@@ -79,9 +72,9 @@ static int find_kind(cli_inspection *l, ls_error *err)
                        "%.300s: one of the files of a data set; name the directory that has all of "
                        "them",
                        l->path);
-    l->kind = ends_with(l->path, ".safetensors") ? "safetensors"
-              : ls_path_is_npz(l->path)          ? "npy"
-                                                 : "csv";
+    l->kind = ls_path_ends_with(l->path, ".safetensors") ? "safetensors"
+              : ls_path_is_npz(l->path)                  ? "npy"
+                                                         : "csv";
     if (S_ISDIR(st.st_mode) && is_file(l->path, "x.npy")) {
         l->kind = "npy";
         snprintf(l->folder, sizeof l->folder, "%.4000s", l->path);
@@ -89,7 +82,7 @@ static int find_kind(cli_inspection *l, ls_error *err)
         strcpy(l->y, "y.npy");
     } else if (S_ISDIR(st.st_mode)) {
         l->kind = "folder";
-    } else if (ends_with(l->path, ".npy")) {
+    } else if (ls_path_ends_with(l->path, ".npy")) {
         l->kind = "npy";
         int status = find_pair(l, err);
         if (status)

@@ -79,8 +79,7 @@ void cli_notes_warn(cli_notes *notes, const char *text)
     pthread_mutex_unlock(&notes->lock);
 }
 
-/* ---- the first line ---------------------------------------------------------------------------
- */
+/* ---- the first line ------------------------------------------------------------------------- */
 
 static void put_shape(ls_json_writer *w, const char *key, ls_shape shape)
 {
@@ -167,8 +166,7 @@ void cli_notes_close(cli_notes *notes)
     pthread_mutex_destroy(&notes->lock);
 }
 
-/* ---- for people -------------------------------------------------------------------------------
- */
+/* ---- for people ----------------------------------------------------------------------------- */
 
 /* LINES: largest number of lines that are printed. For a larger model, the FIRST first and the LAST
  * last lines are printed. */

@@ -2,12 +2,14 @@
  * about a run, to the stream of --metrics. */
 #include "cli/output.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
 #include "cli/columns.h"
 #include "cli/notes.h"
+#include "cli/program.h"
 #include "store/durable.h"
 #include "train/trainer.h"
 
@@ -47,7 +49,7 @@ int cli_exit_code(int status)
 
 int cli_fail(int status, const char *text)
 {
-    fprintf(stderr, "trainer: %s\n", text);
+    cli_say("%s", text);
     return cli_exit_code(status);
 }
 
@@ -60,8 +62,23 @@ int cli_put_text(const char *text)
 {
     if ((fputs(text, stdout) != EOF && fflush(stdout) == 0) || errno == EPIPE)
         return 0;
-    fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
+    cli_say("standard output: cannot write: %s", strerror(errno));
     return EXIT_IO;
+}
+
+int cli_put_help(const char *text)
+{
+    ls_buffer whole;
+    ls_buffer_init(&whole, NULL);
+    for (const char *at; (at = strstr(text, "{}")) != NULL; text = at + 2) {
+        ls_buffer_add(&whole, text, (size_t)(at - text));
+        ls_buffer_put(&whole, cli_name());
+    }
+    ls_buffer_put(&whole, text);
+    const int code = whole.failed ? cli_fail(LS_ENOMEM, "out of memory for the help text")
+                                  : cli_put_text(whole.text);
+    ls_buffer_fini(&whole);
+    return code;
 }
 
 int cli_write(const char *option, const char *path, const char *text, size_t length)
@@ -173,11 +190,16 @@ void cli_view_commands(const cli_view *view, const char *label, const char *comm
     }
 }
 
+void cli_view_name_rows(cli_view *view, const ls_summary *summary)
+{
+    view->rows = summary->images ? "images" : "rows";
+    view->judged_by = summary->judged_by;
+}
+
 void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
-    view->rows = s->images ? "images" : "rows";
     const char *row = s->images ? "image" : "row";
-    view->judged_by = s->judged_by;
+    cli_view_name_rows(view, s);
     find_chance(view, s, trainer);
     if (view->quiet)
         return;
@@ -246,7 +268,7 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     if (!isnan(p->accuracy) && !narrow)
         fprintf(stderr, "  acc %.3f", p->accuracy);
     if (wide)
-        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
+        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows);
     fprintf(stderr, "  %s left\033[K\033[?7h", left);
     fflush(stderr);
     view->drawn = true;
@@ -280,14 +302,14 @@ static void print_epoch(cli_view *view, const ls_progress *p)
 {
     const int width = view->tty ? cli_columns(stderr, CLI_TEXT_WIDTH) : CLI_WIDE;
     const bool narrow = width < WIDTH_SHORT, metric = strcmp(p->metric, "loss") != 0;
-    const char *judged = view->judged_by ? view->judged_by : "test";
+    const char *judged = view->judged_by;
     cli_view_clear(view);
     fprintf(stderr, narrow ? "  %d/%d  loss %.4f" : "  epoch %2d/%d  loss %.4f", p->epoch,
             p->epochs, p->loss);
     if (!isnan(p->accuracy) && width >= WIDTH_ACCURACY)
         fprintf(stderr, "  acc %.4f", p->accuracy);
     if (width >= WIDTH_RATE)
-        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
+        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows);
     if (p->evaluated && (!narrow || !metric))
         fprintf(stderr, "  %s %.4f", judged, p->test_loss);
     if (p->evaluated && metric)
@@ -323,7 +345,7 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
             fprintf(stderr, "%s\n", text);
         return;
     }
-    const int before = fprintf(stderr, "trainer: %s", kind);
+    const int before = fprintf(stderr, "%s: %s", cli_name(), kind);
     cli_put_wrapped(stderr, text, before, 2, wrap_width(view));
 }
 /* ---- records onto a stream ------------------------------------------------------------------- */

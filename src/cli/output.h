@@ -26,7 +26,8 @@ enum {
 
 /* Returns the exit code for a status of the library. */
 int cli_exit_code(int status);
-/* Prints "trainer: TEXT" on stderr and returns the exit code for `status`. */
+/* Prints "NAME: TEXT", with the name of the program, on stderr and returns the exit code for
+ * `status`. */
 int cli_fail(int status, const char *text);
 /* Flushes stdout, because a failed write, for example to a full disk, can be reported only by the
  * flush. Returns 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has
@@ -36,6 +37,9 @@ int cli_flush(void);
  * than stdout's buffer, a failure is reported here only: a later flush has nothing left to write.
  */
 int cli_put_text(const char *text);
+/* Prints a help text on stdout, with the program's name in place of each "{}". Returns what
+ * cli_put_text returns. */
+int cli_put_help(const char *text);
 /* Writes a text to the file `path`; "-" is stdout. `option`: the option that names the file, for
  * messages. Returns the exit code, after a message if writing failed. */
 int cli_write(const char *option, const char *path, const char *text, size_t length);
@@ -52,8 +56,8 @@ typedef struct cli_view {
     bool no_tables; /* tables in log messages are not printed */
     bool tty;       /* stderr is a terminal: the progress line is redrawn in place */
     bool colour;
-    const char *rows;      /* "images" or "rows"; NULL: "images" */
-    const char *judged_by; /* the split that is evaluated: "test" or "validation"; NULL: "test" */
+    const char *rows;      /* "images" or "rows" */
+    const char *judged_by; /* name of the rows that are evaluated: "test" or "validation" */
     /* accuracy of random guesses, which a network with small initial weights has at first; 0: the
      * initial weights are not small */
     double chance;
@@ -65,7 +69,9 @@ typedef struct cli_view {
 /* Initialises the view. Colours and redrawing depend on whether stderr is a terminal, and on the
  * environment (TERM, NO_COLOR). `quiet`: only warnings and errors are printed. */
 void cli_view_init(cli_view *view, bool quiet);
-/* Prints the description of a run and its model at the start. */
+/* Takes the names of a run's rows. Call it before the run starts. */
+void cli_view_name_rows(cli_view *view, const ls_summary *summary);
+/* Prints the description of a run and its model at the start. Calls cli_view_name_rows. */
 void cli_view_start(cli_view *view, const ls_summary *summary, const ls_trainer *trainer);
 /* Prints a line with a label and a formatted text. On a terminal, the text is broken into lines of
  * the terminal's width.

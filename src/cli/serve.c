@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/thread_state.h"
+#include "cli/program.h"
 #include "http/guard.h"
 #include "http/metrics.h"
 #include "page/page.h"
@@ -65,11 +66,13 @@ static void init_queue(numbers *n, int worker)
  * were not measured are left out of /metrics. */
 static const char *const tests[LS_METRIC_AUC + 1][2] = {
     {"lockstep_test_loss", "Loss of the newest evaluation."},
-    {"lockstep_test_accuracy", "Share of test rows that the newest evaluation predicted right."},
-    {"lockstep_test_top5", "Share of test rows whose class is among the five largest scores."},
-    {"lockstep_test_mae", "Mean absolute error on the test rows."},
-    {"lockstep_test_r2", "Share of the test targets' variance that is explained."},
-    {"lockstep_test_auc", "Area under the ROC curve on the test rows."},
+    {"lockstep_test_accuracy",
+     "Share of the evaluated rows that the newest evaluation predicted right."},
+    {"lockstep_test_top5",
+     "Share of the evaluated rows whose class is among the five largest scores."},
+    {"lockstep_test_mae", "Mean absolute error on the evaluated rows."},
+    {"lockstep_test_r2", "Share of the evaluated targets' variance that is explained."},
+    {"lockstep_test_auc", "Area under the ROC curve on the evaluated rows."},
 };
 
 static void numbers_init(numbers *n)
@@ -240,14 +243,13 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
 {
     cli_server *s = user;
     char why[400];
-    (void)version;
     (void)upload;
     (void)state;
     if (*upload_size > 0) { /* discard the body; no request to this server needs one */
         *upload_size = 0;
         return MHD_YES;
     }
-    const unsigned refused = http_guard_check(s->guard, to, why, sizeof why - 1);
+    const unsigned refused = http_guard_check(s->guard, to, &url, version, why, sizeof why - 1);
     if (refused)
         return say(to, refused, strcat(why, "\n"));
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
@@ -354,13 +356,14 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
     return status;
 }
 
-/* Adds a line that tells the page where the run is: the machine's name, and the run directory if
- * there is one. */
+/* Adds a line that tells the page where the run is: the machine's name, the program's name as it is
+ * typed in a shell, and the run directory if there is one. */
 static int note_place(cli_server *s, const char *run_dir, ls_error *err)
 {
     char name[256] = "";
     gethostname(name, sizeof name - 1);
-    const char *const pairs[] = {"host", name, run_dir[0] ? "run_dir" : NULL, run_dir, NULL};
+    const char *const pairs[] = {
+        "host", name, "program", cli_program(), run_dir[0] ? "run_dir" : NULL, run_dir, NULL};
     return ls_run_log_note(&s->log, "live", pairs, err);
 }
 

@@ -333,6 +333,7 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
     snprintf(row->devices, sizeof row->devices, "%s", s->devices);
     snprintf(row->run_dir, sizeof row->run_dir, "%s", s->run_dir);
     row->synthetic = s->synthetic;
+    row->rows = s->images ? "images" : "rows";
     row->judged_by = s->judged_by;
     row->result = *ls_trainer_result(trainer);
     row->result.devices = row->result.checkpoint = NULL; /* they belong to the trainer */

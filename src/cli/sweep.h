@@ -55,6 +55,7 @@ typedef struct ls_sweep_row {
     char devices[128]; /* "[cpu(0), cpu(1)]", truncated if it is longer */
     char run_dir[256]; /* "" if there is none */
     bool synthetic;    /* the library generated the data instead of reading files */
+    const char *rows;  /* "images" or "rows"; NULL: the trainer was not opened */
     /* the split that was evaluated: "test" or "validation"; NULL: the trainer was not opened */
     const char *judged_by;
     /* The result of the trainer, except that `devices` and `checkpoint` are NULL. If the trainer

@@ -48,6 +48,10 @@ typedef struct cli_trained_verb {
     int (*run)(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry);
 } cli_trained_verb;
 
+/* Prints `before` and a class: its number and its name, or the number alone if the class has no
+ * name or is called as its number is. */
+void cli_class_print(const char *before, const ls_trained *trained, int label);
+
 extern const cli_trained_verb cli_eval, cli_predict, cli_export;
 
 /* Reads the arguments of a verb, opens the trained model and runs the verb, or prints the verb's

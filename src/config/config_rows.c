@@ -497,8 +497,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`: numbers become (value − mean) / deviation, with mean and standard deviation "
              "of their column over the training rows"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
-     .help = "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
-             "extreme value does not dominate a prediction; 0: no limit; `trainer init` writes 10"},
+     .help =
+         "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
+         "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
      .help = "`csv`, `npy`, `safetensors`: with the loss `mse` and one target for each row, the "
@@ -529,8 +530,8 @@ const ls_config_key ls_config_keys[] = {
      .help = "`npy`, `safetensors`: position of the channels in rows of three dimensions"},
     {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
      .help = "share of each class's training rows that is held out: the run does not train on "
-             "these rows, but is evaluated on them. They are drawn with `seed`. Only `trainer "
-             "eval` uses the test rows then"},
+             "these rows, but is evaluated on them. They are drawn with `seed`. Only the verb "
+             "`eval` uses the test rows then"},
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
@@ -575,7 +576,7 @@ const ls_config_key ls_config_keys[] = {
              "\"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
              "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. `{\"name\": "
              "\"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the same factor in "
-             "each step, as in `trainer find-lr`"},
+             "each step, as in the verb `find-lr`"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is the rate for 256 rows, and is multiplied by "
              "`batch_size` / 256"},
@@ -664,7 +665,7 @@ const ls_config_key ls_config_keys[] = {
     {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
      .help = "training continues while a checkpoint is written"},
     {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
-     .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
+     .help = "the checkpoint of the best evaluation is also kept, for `eval RUN --best`"},
     {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto",
      .help = "metric by which the best evaluation is found: `loss`, or a measured metric that is "
              "a number; `auto`: `accuracy` if the loss has one, else `loss`"},

@@ -192,14 +192,19 @@ typedef struct scaler {
 #define SCALE_TARGET
 #include "data/picture_kernel.inc"
 #if defined(__x86_64__)
+/* Clang knows the vectors' preferred width as an option of the command line only. */
+#ifdef __clang__
+#define SCALE_WIDTH
+#else
+#define SCALE_WIDTH ",prefer-vector-width=512"
+#endif
 #define SCALE_SET avx2
 #define SCALE_VEC 8
 #define SCALE_TARGET __attribute__((target("avx2")))
 #include "data/picture_kernel.inc"
 #define SCALE_SET avx512
 #define SCALE_VEC 16
-#define SCALE_TARGET                                                                               \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
+#define SCALE_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq" SCALE_WIDTH)))
 #include "data/picture_kernel.inc"
 #endif
 

@@ -426,8 +426,7 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
             return ls_table_fail(
                 t,
                 "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or Windows-1252, "
-                "set "
-                "data.encoding to \"latin-1\"; else save it as UTF-8",
+                "set data.encoding to \"latin-1\"; else save it as UTF-8",
                 (unsigned)(unsigned char)t->field[bad]);
         memcpy(text, t->field, t->length);
         used = t->length;

@@ -54,13 +54,14 @@ static bool is_at(char *out, const char *folder, const char *below, const char *
 }
 
 /* Searches for the plugin near `folder`, at three places: in the folder itself, as in a build
- * folder; in lockstep/ beside the libraries of an installation; and at the place of plugins as seen
- * from the folder of an installation's programs. The paths are relative to `folder`, because an
- * installation can have been moved. */
+ * folder; in the folder of plugins beside the libraries of an installation; and in that folder as
+ * seen from the folder of an installation's programs. The paths are relative to `folder`, because
+ * an installation can have been moved. */
 static bool is_around(char *out, const char *folder, const char *name)
 {
-    return folder[0] && (is_at(out, folder, "", name) || is_at(out, folder, "/lockstep", name) ||
-                         is_at(out, folder, "/../" LOCKSTEP_LIBDIR "/lockstep", name));
+    return folder[0] &&
+           (is_at(out, folder, "", name) || is_at(out, folder, "/" LOCKSTEP_PLUGIN_FOLDER, name) ||
+            is_at(out, folder, "/../" LOCKSTEP_LIBDIR "/" LOCKSTEP_PLUGIN_FOLDER, name));
 }
 
 /* Writes the path of the plugin `name` to `out`. */

@@ -101,7 +101,7 @@ static int take_auto(ls_device_list *out, const ls_registry *registry, int max, 
     for (int i = 0; i < registry->count; i++)
         if (take_all(out, registry->backend[i], max, NULL) == LS_OK)
             return LS_OK;
-    return ls_fail(err, LS_EDEVICE, "no back end has a device; `trainer --version` says why");
+    return ls_fail(err, LS_EDEVICE, "no back end has a device; the program's --version says why");
 }
 
 /* Reads a decimal number of at most LS_DEVICES_MAX at *text and advances *text. Returns false if

@@ -295,12 +295,9 @@ const char *const ls_names_of_targets[] = {"y",      "Y",      "y_train", "Y_tra
 const char *const ls_names_of_test_rows[] = {"test_x", "x_test", "X_test", "test_X", NULL};
 const char *const ls_names_of_test_targets[] = {"test_y", "y_test", "Y_test", "test_Y", NULL};
 
-static const char npz[] = ".npz";
-
 bool ls_path_is_npz(const char *path)
 {
-    const size_t n = strlen(path);
-    return n > 4 && strcmp(path + n - 4, npz) == 0;
+    return ls_path_ends_with(path, ".npz");
 }
 
 /* Splits "FILE.npz/NAME": copies "FILE.npz" to `file`, and returns "NAME". If `path` has another
@@ -309,9 +306,17 @@ static const char *split_path(char file[LS_PATH_BYTES], const char *path)
 {
     const char *slash = strrchr(path, '/');
     const size_t n = slash ? (size_t)(slash - path) : 0;
-    const bool inside = n > 4 && n < LS_PATH_BYTES && strncmp(slash - 4, npz, 4) == 0;
-    snprintf(file, LS_PATH_BYTES, "%.*s", inside ? (int)n : LS_PATH_BYTES - 1, path);
-    return inside ? slash + 1 : NULL;
+    snprintf(file, LS_PATH_BYTES, "%.*s", n < LS_PATH_BYTES ? (int)n : LS_PATH_BYTES - 1, path);
+    if (n < LS_PATH_BYTES && ls_path_is_npz(file))
+        return slash + 1;
+    snprintf(file, LS_PATH_BYTES, "%s", path);
+    return NULL;
+}
+
+bool ls_path_is_in_npz(const char *path)
+{
+    char file[LS_PATH_BYTES];
+    return split_path(file, path) != NULL;
 }
 
 int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err)

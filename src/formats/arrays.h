@@ -60,8 +60,11 @@ int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count
 bool ls_array_is_npy(const void *bytes, size_t count);
 /* Returns whether the `count` bytes begin as an .npz file does. */
 bool ls_array_is_npz(const void *bytes, size_t count);
-/* Returns whether the path ends with ".npz". */
+/* Returns whether the path ends with ".npz", whatever the case. */
 bool ls_path_is_npz(const char *path);
+/* Returns whether the path names an array in an .npz file, as ls_array_open takes it:
+ * "FILE.npz/NAME". */
+bool ls_path_is_in_npz(const char *path);
 /* Returns whether the file at `path` is an .npz file that contains an array with one of the names
  * `names`. */
 bool ls_array_is_there(const char *path, const char *const *names);

@@ -249,10 +249,19 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
         g->options.on_end(g->options.user, c, state, how);
 }
 
-unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t size)
+unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, const char **target,
+                          const char *version, char *why, size_t size)
 {
+    char authority[256];
     set_phase_of(g, c, SENDING_BODY);
-    return http_names_check(&g->options.names, c, why, size);
+    const char *path = http_path(*target, authority, sizeof authority);
+    unsigned refused = http_framing_check(c, version, why, size);
+    if (!refused && path != *target && !authority[0]) {
+        snprintf(why, size, "%.100s: expected a host", *target);
+        refused = MHD_HTTP_BAD_REQUEST;
+    }
+    *target = path;
+    return refused ? refused : http_names_check(&g->options.names, c, authority, why, size);
 }
 
 int http_guard_enter(http_guard *g, struct MHD_Connection *c)
@@ -318,8 +327,7 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* ---- the thread that accepts connections ------------------------------------------------------
- */
+/* ---- the thread that accepts connections ----------------------------------------------------- */
 
 /* Accepts a connection and gives it to the daemon. Waits at most 50 ms until the daemon has
  * reported the connection. A daemon that has no resources for the connection closes it. */

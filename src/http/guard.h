@@ -21,6 +21,7 @@
 
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
@@ -44,11 +45,23 @@ typedef struct http_names {
     const char *option; /* command-line option that adds a name, for the message of a refusal */
 } http_names;
 
-/* Checks Host and Origin of a request. Returns 0 if the request is allowed. Otherwise returns 403
- * and writes the reason to `why`, one line of at most `size` bytes. A request without a Host header
- * is allowed, because no browser sends such a request. */
-unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why,
-                          size_t size);
+/* Checks Host and Origin of a request, and the host in its target. `authority`: that host, with a
+ * port if there is one, or "". Returns 0 if the request is allowed. Otherwise returns 403 and
+ * writes the reason to `why`, one line of at most `size` bytes. A request without a Host header is
+ * allowed, because no browser sends such a request. */
+unsigned http_names_check(const http_names *names, struct MHD_Connection *c, const char *authority,
+                          char *why, size_t size);
+
+/* Checks how a request says where its body ends (RFC 9112, section 6): by Content-Length, or by a
+ * Transfer-Encoding that is chunked. Returns 0 if the server can read such a body. Otherwise
+ * returns 400 or 501, and writes the reason to `why`, one line of at most `size` bytes. */
+unsigned http_framing_check(struct MHD_Connection *c, const char *version, char *why, size_t size);
+/* Returns the path of a request's target, which is a path, or a URL as proxies send it. Writes the
+ * URL's host and port, or "", to `authority`. A longer one is cut off at `size` bytes. */
+const char *http_path(const char *target, char *authority, size_t size);
+/* Returns whether a Content-Type is `wanted`, whatever its case and parameters are. `content_type`
+ * NULL: the request has none. */
+bool http_is_type(const char *content_type, const char *wanted);
 
 typedef struct http_guard http_guard;
 
@@ -76,10 +89,13 @@ int http_guard_port(const http_guard *guard);
  * than options.connections if too few file descriptors are free. */
 int http_guard_connections(const http_guard *guard);
 
-/* Checks a request. on_request must call this function in its first call for a request. Returns 0
- * if the request is allowed. Otherwise returns the HTTP status with which on_request must refuse
- * it, and writes the reason to `why`, one line of at most `size` bytes. */
-unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t size);
+/* Checks a request. on_request must call this function in its first call for a request, with its
+ * arguments `target` and `version`. Sets *target to the path. Returns 0 if the request is allowed.
+ * Otherwise returns the HTTP status with which on_request must refuse it, and writes the reason to
+ * `why`, one line of at most `size` bytes. With a status other than 403 nobody knows where the body
+ * ends: on_request must answer in this call, after which libmicrohttpd closes the connection. */
+unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, const char **target,
+                          const char *version, char *why, size_t size);
 
 /* Marks the beginning of the work for a request that has arrived completely. Only for a server with
  * a thread for each connection. Returns the number of connections that are being answered, this one

@@ -121,10 +121,14 @@ static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const c
     return MHD_NO;
 }
 
-unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why, size_t size)
+unsigned http_names_check(const http_names *names, struct MHD_Connection *c, const char *authority,
+                          char *why, size_t size)
 {
     asked a = {.names = names, .c = c};
-    MHD_get_connection_values(c, MHD_HEADER_KIND, check_host, &a);
+    if (authority[0])
+        check_host(&a, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST, authority);
+    if (!a.wrong)
+        MHD_get_connection_values(c, MHD_HEADER_KIND, check_host, &a);
     if (!a.wrong)
         MHD_get_connection_values(c, MHD_HEADER_KIND, check_origin, &a);
     if (!a.wrong)

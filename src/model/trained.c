@@ -255,12 +255,6 @@ static bool is_unknown(const ls_config *c)
     return ls_config_find_data(&about, c, NULL) == LS_OK && about->channels == 0;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 /* Sets the data keys so that labels in arrays and tables mean the model's classes, even if not all
  * of these classes occur in the data. */
 static void fit_keys(ls_trained *t)
@@ -302,7 +296,8 @@ static int filling_of(const ls_prep *p)
 static void name_arrays(ls_trained *t, const char *new_data)
 {
     ls_data_keys *k = &t->config.data_keys;
-    const bool tensors = ends_with(new_data, ".safetensors"), archive = ls_path_is_npz(new_data);
+    const bool tensors = ls_path_ends_with(new_data, ".safetensors"),
+               archive = ls_path_is_npz(new_data);
     const bool npy = !t->config_in_card && is_named(&t->config, "npy");
     const bool same =
         npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));

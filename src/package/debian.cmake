@@ -1,6 +1,6 @@
-# `cpack` makes Debian packages: liblockstep0, liblockstep-dev, lockstep and, if a library for pictures was found,
-# liblockstep-picture0. `./dev package` builds Lockstep for them with the prefix /usr and without debugging information,
-# and runs cpack.
+# `cpack` makes Debian packages: one for each shared library, liblockstep-dev, lockstep and, if MPI was found,
+# lockstep-mpi. `./dev package` builds Lockstep for them with the prefix /usr and without debugging information, and runs
+# cpack.
 find_program(LOCKSTEP_GZIP gzip)
 mark_as_advanced(LOCKSTEP_GZIP)
 if(NOT LOCKSTEP_GZIP)
@@ -19,11 +19,13 @@ gzipped(${PROJECT_SOURCE_DIR}/src/cli/trainer.1 trainer.1.gz)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstep.1.gz ${CMAKE_CURRENT_BINARY_DIR}/trainer.1.gz
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT lockstep EXCLUDE_FROM_ALL)
 
-set(packages liblockstep0 liblockstep-dev lockstep)
-set(dev_depends "")
+set(library_packages ${deb_library} ${deb_pool})
 if(TARGET lockstep_picture_shared)
-  list(APPEND packages liblockstep-picture0)
-  set(dev_depends "liblockstep-picture0 (= ${PROJECT_VERSION}), ")
+  list(APPEND library_packages ${deb_picture})
+endif()
+set(packages ${library_packages} liblockstep-dev lockstep)
+if(TARGET lockstep-mpi)
+  list(APPEND packages lockstep-mpi)
 endif()
 foreach(deb ${packages})
   set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/${deb})
@@ -43,6 +45,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_COMPONENTS_ALL ${packages})
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_POST_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/no_scripts.cmake)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
@@ -51,21 +54,6 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${LOCKSTEP_MAINTAINER}")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 
-# The file `shlibs` names the package on which a program linked with the library depends. The file `triggers` updates the
-# loader's cache. (CPack itself can do this only with a script, which lintian refuses.)
-set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/control/triggers "activate-noawait ldconfig\n")
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/control/shlibs
-  "liblockstep ${soversion} liblockstep0 (>= ${soversion})\n"
-  "liblockstep_pool ${soversion} liblockstep0 (>= ${soversion})\n")
-set(CPACK_DEBIAN_LIBLOCKSTEP0_PACKAGE_CONTROL_EXTRA
-  "${CMAKE_CURRENT_BINARY_DIR}/control/triggers;${CMAKE_CURRENT_BINARY_DIR}/control/shlibs")
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/picture/triggers "activate-noawait ldconfig\n")
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/picture/shlibs
-  "liblockstep_picture ${soversion} liblockstep-picture0 (>= ${soversion})\n")
-set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE0_PACKAGE_CONTROL_EXTRA
-  "${CMAKE_CURRENT_BINARY_DIR}/picture/triggers;${CMAKE_CURRENT_BINARY_DIR}/picture/shlibs")
-set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE0_PACKAGE_DEPENDS "liblockstep0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/src) # folder that contains liblockstep
 
 # package(<name> <section> <what it has>)
@@ -79,11 +67,32 @@ macro(package name section has)
     "bits on any number of devices.\n.\n"
     "This package has ${has}.")
 endmacro()
-package(liblockstep0 libs "the trainer and its worker pool as shared libraries")
-package(liblockstep-picture0 libs "a library that reads pictures for models")
+
+# library_package(<name> <library> <former name> <what it has>): the package of one shared library. The control file
+# `shlibs` names the package on which a program linked with the library depends. The control file `triggers` updates the
+# loader's cache. Two packages that contain the same files under a former name and a new one cannot both be installed.
+macro(library_package name library former has)
+  package(${name} libs ${has})
+  set(control ${CMAKE_CURRENT_BINARY_DIR}/control/${name})
+  file(WRITE ${control}/triggers "activate-noawait ldconfig\n")
+  file(WRITE ${control}/shlibs "${library} ${LOCKSTEP_SOVERSION} ${name} (>= ${PROJECT_VERSION})\n")
+  set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${control}/triggers;${control}/shlibs")
+  set(CPACK_DEBIAN_${upper}_PACKAGE_CONFLICTS ${former})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_REPLACES ${former})
+endmacro()
+
+library_package(${deb_library} liblockstep liblockstep0 "the trainer as a shared library")
+library_package(${deb_pool} liblockstep_pool liblockstep0 "the worker pool alone as a shared library")
+library_package(${deb_picture} liblockstep_picture liblockstep-picture0 "a library that reads pictures for models")
+set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE${LOCKSTEP_SOVERSION}_PACKAGE_DEPENDS "${deb_library} (= ${PROJECT_VERSION})")
 package(liblockstep-dev libdevel "headers, archives, and files for CMake and pkg-config")
+list(TRANSFORM library_packages APPEND " (= ${PROJECT_VERSION})" OUTPUT_VARIABLE dev_depends)
+list(JOIN dev_depends ", " dev_depends)
+set(CPACK_DEBIAN_LIBLOCKSTEP-DEV_PACKAGE_DEPENDS "${dev_depends}, libcjson-dev, nettle-dev, zlib1g-dev")
 package(lockstep science "the program, and example configurations")
-set(CPACK_DEBIAN_LIBLOCKSTEP-DEV_PACKAGE_DEPENDS
-  "liblockstep0 (= ${PROJECT_VERSION}), ${dev_depends}libcjson-dev, nettle-dev, zlib1g-dev")
 set(CPACK_DEBIAN_LOCKSTEP_PACKAGE_RECOMMENDS dataset-fashion-mnist)
+set(CPACK_DEBIAN_LOCKSTEP_PACKAGE_SUGGESTS lockstep-mpi)
+package(lockstep-mpi science "the plugin for runs that mpirun starts")
+set(CPACK_DEBIAN_LOCKSTEP-MPI_PACKAGE_DEPENDS
+  "lockstep (= ${PROJECT_VERSION}) | ${deb_library} (= ${PROJECT_VERSION})")
 include(CPack)

@@ -3,6 +3,7 @@
 'use strict';
 
 const finite = x => typeof x === 'number' && Number.isFinite(x);
+const capital = text => text[0].toUpperCase() + text.slice(1);
 
 /* ---- text ------------------------------------------------------------------------------------------------- */
 

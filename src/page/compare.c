@@ -377,6 +377,12 @@ void ls_comparison_close(ls_comparison *c)
     }
 }
 
+const char *ls_compared_letter(int run)
+{
+    static const char letters[LS_COMPARED][2] = {"A", "B", "C", "D", "E", "F", "G", "H"};
+    return letters[run];
+}
+
 /* ---- the page -------------------------------------------------------------------------------- */
 
 /* Writes a line {"type":"compared","config":…,"name":…,"values":[…]} for a row. */
@@ -403,6 +409,7 @@ static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, i
     ls_json_writer_reset(w);
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "type", "run");
+    ls_json_put_string(w, "letter", ls_compared_letter(run));
     ls_json_put_string(w, "path", c->run_dir[run]);
     ls_json_put_string(w, "name", f->name);
     ls_json_put_string(w, "state", ls_run_states[f->state]);
@@ -443,12 +450,15 @@ static void put_table(ls_buffer *out, const void *data)
     ls_buffer_put(out,
                   "<h1>Runs compared</h1>\n<p class=\"sub\">The curves are drawn by a script of "
                   "this page, and scripts are off.</p>\n"
-                  "<div class=\"scroll\"><table><thead><tr><th></th>");
+                  "<table><tbody>\n");
     for (int i = 0; i < c->count; i++) {
-        ls_buffer_put(out, "<th>");
+        ls_buffer_format(out, "<tr><th scope=\"row\">%s</th><td>", ls_compared_letter(i));
         ls_page_escape(out, c->run_dir[i]);
-        ls_buffer_put(out, "</th>");
+        ls_buffer_put(out, "</td></tr>\n");
     }
+    ls_buffer_put(out, "</tbody></table>\n<div class=\"tables\"><table><thead><tr><th></th>");
+    for (int i = 0; i < c->count; i++)
+        ls_buffer_format(out, "<th>%s</th>", ls_compared_letter(i));
     ls_buffer_put(out, "</tr></thead><tbody>\n");
     for (size_t r = 0; r < c->rows; r++) {
         ls_buffer_put(out, "<tr><th scope=\"row\">");

@@ -41,6 +41,9 @@ int ls_comparison_open(ls_comparison *out, const char *const *run_dirs, int coun
 /* Frees the contents. */
 void ls_comparison_close(ls_comparison *c);
 
+/* Returns the letter that stands for a run in tables, "A" to "H". `run`: 0 to LS_COMPARED − 1. */
+const char *ls_compared_letter(int run);
+
 /* Appends the page: the curves of all runs, and the rows as tables. The thread must be in the "C"
  * locale. Errors: LS_ENOMEM. */
 int ls_comparison_page(ls_buffer *out, const ls_comparison *c, ls_error *err);

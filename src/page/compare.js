@@ -66,7 +66,7 @@ const chart = (title, more) => new Chart({ title, x_name: 'epoch', digits: 4, ne
 const charts = {
   metric: chart('Accuracy', { most: 1, empty: 'No epoch was evaluated yet.' }),
   trained: chart('Training accuracy', { most: 1 }),
-  test_loss: chart('Test loss', { from_zero: true, empty: 'No epoch was evaluated yet.' }),
+  test_loss: chart('Loss', { from_zero: true, empty: 'No epoch was evaluated yet.' }),
   loss: chart('Training loss', { from_zero: true, view: by_step }),
   lr: chart('Learning rate', { from_zero: true, trim: true, view: by_step }),
   norm: chart('Gradient norm', { from_zero: true, trim: true, view: by_step }),
@@ -74,7 +74,6 @@ const charts = {
 };
 const has_norms = () => runs.some(r => r.steps.some(s => finite(s.grad_norm)));
 const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };
-const capital = text => text[0].toUpperCase() + text.slice(1);
 const common = (key, otherwise) => runs.every(r => r[key] === runs[0][key]) ? runs[0][key] : otherwise;
 
 function draw() {
@@ -101,7 +100,7 @@ function draw() {
 function run_buttons() {
   return runs.map(r => {
     const b = el('button', { type: 'button', class: 'run ' + r.colour, 'aria-pressed': 'true', title: 'show or hide ' + r.path },
-      el('i', {}), r.short, el('small', {}, ' ' + r.state));
+      el('i', {}), el('b', {}, r.letter), r.short, el('small', {}, ' ' + r.state));
     b.addEventListener('click', () => {
       r.shown = !r.shown;
       b.setAttribute('aria-pressed', String(r.shown));
@@ -127,10 +126,18 @@ function axis_buttons() {
     `Training loss, learning rate${has_norms() ? ', gradient norm' : ''} and throughput by `, ...buttons);
 }
 
+/* Returns the letter of a run with its colour. The name is too long for the head of a column. */
+const letter = r => el('span', { class: 'key ' + r.colour, title: r.path }, el('i', {}), r.letter);
+
+/* Returns a table with a column for each run. On a narrow screen, page.css shows the cells of a row one after another
+ * below the row's name, each with its letter from `data-run`. */
 function compared(title, config, none) {
-  const some = rows.filter(r => r.config === config), head = runs.map(r => el('span', { class: 'key ' + r.colour }, el('i', {}), r.short));
-  return el('figure', {}, el('figcaption', {}, title),
-    some.length ? table(['', ...head], some.map(r => [r.name, ...r.values.map(v => v || '–')])) : el('p', { class: 'none' }, none));
+  const some = rows.filter(r => r.config === config);
+  if (!some.length) return el('figure', {}, el('figcaption', {}, title), el('p', { class: 'none' }, none));
+  const made = table(['', ...runs.map(letter)], some.map(r => [r.name, ...r.values.map(v => v || '–')]));
+  for (const row of made.querySelectorAll('tbody tr'))
+    row.querySelectorAll('td').forEach((cell, i) => { cell.dataset.run = runs[i].letter; cell.classList.add(runs[i].colour); });
+  return el('figure', {}, el('figcaption', {}, title), made);
 }
 
 take(document.getElementById('records').textContent);
@@ -138,11 +145,11 @@ short_names();
 const synthetic = rows.some(r => r.name === 'data' && r.values.some(v => v.includes('SYNTHETIC')));
 document.getElementById('main').append(
   el('header', {}, el('div', { class: 'head' }, el('h1', {}, `${runs.length} runs compared`)),
-    el('p', { class: 'sub' }, 'A button hides and shows the curves of its run.')),
+    el('p', { class: 'sub' }, 'A button hides and shows the curves of its run. Its letter stands for the run in the tables.')),
   synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
     ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',
   el('p', { class: 'runs' }, ...run_buttons()),
-  el('section', { class: 'charts tables' }, compared('Final figures', false, ''),
+  el('section', { class: runs.length > 2 ? 'charts tables several' : 'charts tables' }, compared('Final figures', false, ''),
     compared('What the configs differ in', true, 'The configs are equal.')),
   axis_buttons(),
   el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => c !== charts.norm || has_norms()).map(c => c.figure)),

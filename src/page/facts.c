@@ -64,6 +64,11 @@ static void take_devices(ls_run_facts *f, const cJSON *devices)
     ls_json_tidy(f->devices);
 }
 
+const char *ls_run_judged(const cJSON *config)
+{
+    return number(member(config, "data"), "validation") > 0 ? "validation" : "test";
+}
+
 static void take_start(ls_run_facts *f, const cJSON *r)
 {
     const cJSON *config = member(r, "config"), *data = member(r, "data");
@@ -75,8 +80,7 @@ static void take_start(ls_run_facts *f, const cJSON *r)
     f->of_epochs = epochs >= 0 && epochs < 1e9 ? (int)epochs : 0;
     f->parameters = parameters >= 0 && parameters < 1e15 ? (uint64_t)parameters : 0;
     f->synthetic = cJSON_IsTrue(member(data, "synthetic"));
-    snprintf(f->judged, sizeof f->judged, "%s",
-             number(member(config, "data"), "validation") > 0 ? "validation" : "test");
+    snprintf(f->judged, sizeof f->judged, "%s", ls_run_judged(config));
     const char *loss =
         cJSON_IsString(member(config, "loss")) ? member(config, "loss")->valuestring : "";
     const bool values = number(data, "targets") > 0 && strcmp(loss, "bce") != 0;

@@ -44,6 +44,10 @@ typedef struct ls_run_facts {
     bool synthetic;
 } ls_run_facts;
 
+/* Returns the name of the rows on which a run is evaluated: "validation" or "test". `config`: the
+ * config in the run's first record; NULL: not known. */
+const char *ls_run_judged(const cJSON *config);
+
 /* Finds the facts in the records of the run in the directory `run_dir`. */
 void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir);
 

@@ -1,5 +1,6 @@
 /* Writes the page of a run, and reads the metrics file of a run for it. */
 #include "page/page.h"
+#include "page/facts.h"
 #include "page/template.h"
 
 #include "base/error.h"
@@ -148,14 +149,16 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
     const cJSON *start = root_of(o->start), *end = root_of(o->end);
     const cJSON *accuracy = member(end, "test_accuracy");
-    char number[64];
+    const char *judged = ls_run_judged(member(start, "config"));
+    char number[64], name[32];
+    snprintf(name, sizeof name, "%c%s accuracy", judged[0] - 'a' + 'A', judged + 1);
     ls_buffer_put(b, "<div class=\"scroll\"><table><tbody>\n");
     add_row(b, "State", text_or(end, "status", "not ended"));
     if (text_or(end, "error", NULL))
         add_row(b, "Error", text_or(end, "error", ""));
     snprintf(number, sizeof number, "%.4f", cJSON_IsNumber(accuracy) ? accuracy->valuedouble : NAN);
     if (has_accuracy(o))
-        add_row(b, "Test accuracy", cJSON_IsNumber(accuracy) ? number : "–");
+        add_row(b, name, cJSON_IsNumber(accuracy) ? number : "–");
     snprintf(number, sizeof number, "%llu",
              (unsigned long long)(log->steps > 0 ? log->step[log->steps - 1].step : 0));
     add_row(b, "Steps", number);
@@ -171,6 +174,7 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
     const bool accuracy = has_accuracy(o);
+    const char *judged = ls_run_judged(member(root_of(o->start), "config"));
     ls_buffer_format(b,
                      "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
                      "<th>%s</th></tr></thead><tbody>\n",
@@ -185,7 +189,7 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
         if (test || strcmp(type, "epoch") == 0) {
             ls_buffer_put(b, "<tr>");
             add_number(b, record, "epoch", 0);
-            ls_buffer_put(b, test ? "<td>test</td>" : "<td>training</td>");
+            ls_buffer_format(b, "<td>%s</td>", test ? judged : "training");
             add_number(b, record, test ? "test_loss" : "train_loss", 4);
             add_number(b, record,
                        !test      ? "train_accuracy"

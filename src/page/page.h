@@ -93,8 +93,8 @@ int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *j
 void ls_run_log_thin(ls_run_log *log, size_t most);
 /* Adds a line that is not a record of the run, for the page of a run in progress: {"type":`type`,
  * …} with the texts of `pairs` (key, value, key, value, …, NULL). There are two types: "live", with
- * the keys "host" and "run_dir", and "warning", with the key "text". Warnings count as events
- * (log->events). Errors: LS_ENOMEM. */
+ * the keys "host", "program" and "run_dir", and "warning", with the key "text". Warnings count as
+ * events (log->events). Errors: LS_ENOMEM. */
 int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
 
 /* Position in the log up to which a page has received the records: `run` and `width` of the log at

@@ -131,7 +131,7 @@ function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
   if (live && live.gone && s.end)
     list.push(note('Ended.', 'The run has ended, and so has its server.'
-      + (s.live.run_dir ? ` \`trainer report ${s.live.run_dir}\` writes this page to a file.` : '')));
+      + (s.live.run_dir ? ` \`${s.live.program} report ${s.live.run_dir}\` writes this page to a file.` : '')));
   else if (live && live.gone)
     list.push(note('No answer.', `The server does not answer. The page shows its state of ${live.since} and keeps asking.`));
   if (s.synthetic)
@@ -166,10 +166,10 @@ function metric_tile(s) {
   const newest = s.tested.at(-1), { key, name, trained } = s.metric;
   const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
   if (!newest)
-    return tile('Test ' + name, '–', '', 'no evaluation yet');
+    return tile(`${capital(s.judged)} ${name}`, '–', '', 'no evaluation yet');
   const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* of equal values the first, as in checkpoint.best */
   const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
-  return tile('Test ' + name, number(newest[key], 4), '',
+  return tile(`${capital(s.judged)} ${name}`, number(newest[key], 4), '',
     [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
       + (best === newest ? '' : `; best ${number(best[key], 4)} after epoch ${best.epoch}`),
     epoch && `training: ${number(epoch[trained], 4)}, mean over the steps of epoch ${epoch.epoch}`);
@@ -245,7 +245,7 @@ function draw_charts(s) {
   const norm = step_points(r => ({ sum: finite(r.grad_norm) ? r.grad_norm : 0, weight: finite(r.grad_norm) ? 1 : 0, lo: NaN, hi: NaN }));
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
-  charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
+  charts.accuracy.name(capital(s.metric.name));
   charts.rate.name('Throughput', s.rows + '/s');
   charts.accuracy.set([
     { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },
@@ -413,7 +413,7 @@ function draw_model(s) {
 
 /* ---- predictions ------------------------------------------------------------------------------------------ */
 
-/* The figure of predictions of test rows. Their record: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
+/* The figure of predictions of evaluated rows. Their record: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
  * number, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
 const samples = el('figure', { class: 'samples' });
 

@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAME = "lockstep_trainer"
+NAME = "lockstep_trainer"  # the name of the distribution, lockstep-trainer, and the name that programs import
 # Libraries that every Linux system of a manylinux tag has (PEP 600). All other libraries are put into the wheel.
 EVERYWHERE = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
               "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"}
@@ -134,9 +134,9 @@ def build(library, directory):
     """Builds the wheel and returns its name."""
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
-        shutil.copytree(HERE / "lockstep", root / "lockstep",
+        shutil.copytree(HERE / NAME, root / NAME,
                         ignore=shutil.ignore_patterns("__pycache__", "lib", "licences"))
-        tag = bundle(Path(library), root / "lockstep")
+        tag = bundle(Path(library), root / NAME)
         info = root / f"{NAME}-{version()}.dist-info"
         metadata(info, tag)
         name = f"{NAME}-{version()}-py3-none-{tag}.whl"

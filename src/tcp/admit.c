@@ -151,8 +151,7 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out)
     return count;
 }
 
-/* ---- inviting ---------------------------------------------------------------------------------
- */
+/* ---- inviting ------------------------------------------------------------------------------- */
 
 /* Adds an entry for the newcomer to j->entry. If a member has the same host name, appends "#" and
  * the newcomer's number to the newcomer's name. Every member makes the

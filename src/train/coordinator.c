@@ -309,10 +309,10 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
-        "monitor: %s has no value on the test rows (auc and r2 have none if all targets are "
+        "monitor: %s has no value on the %s rows (auc and r2 have none if all targets are "
         "equal), so patience and checkpoint.best cannot tell which epoch is the best; set "
         "monitor to a metric that has a value, such as loss",
-        ls_metric_names[c->monitor]);
+        ls_metric_names[c->monitor], t->reported.summary.judged_by);
 }
 
 /* Compares the last evaluation with the best evaluation so far. If the last evaluation is better,
@@ -359,9 +359,9 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->reported.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
-                         "epoch %u: the test loss is not finite any more; try a smaller "
+                         "epoch %u: the %s loss is not finite any more; try a smaller "
                          "optimizer.lr",
-                         (unsigned)t->position.epoch + 1);
+                         (unsigned)t->position.epoch + 1, t->reported.summary.judged_by);
     return status;
 }
 

@@ -273,7 +273,7 @@ void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_hos
         ls_log(
             host, LS_LOG_WARNING,
             "an accuracy of %.4f is no better than always answering the most common class of the "
-            "%u %s rows (%.4f): try another optimizer.lr (trainer find-lr), more epochs, or scaled "
+            "%u %s rows (%.4f): try another optimizer.lr (the verb find-lr), more epochs, or scaled "
             "inputs (data.standardize, data.mean, data.std)",
             accuracy, (unsigned)info->rows, info->split, share);
 }

@@ -36,8 +36,8 @@ static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, l
     if (status && o->launched > 1)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "started as %d processes, which would train each for itself: %.300s (%s); "
-                       "build with -D LOCKSTEP_MPI=ON, or say --set cluster.engine=none if that is "
-                       "meant",
+                       "install the package lockstep-mpi or build with -D LOCKSTEP_MPI=ON, or say "
+                       "--set cluster.engine=none if that is meant",
                        o->launched, why.text, status == LS_ENOENT ? "absent" : "broken");
     if (status && err)
         *err = why;

@@ -229,7 +229,7 @@ def compare(args, folder):
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainer", type=Path, help="the program")
+    parser.add_argument("--trainer", type=lambda name: Path(name).absolute(), help="the program")
     parser.add_argument("--config", type=Path, default=ROOT / "examples/resnet18.json")
     parser.add_argument("--data", type=Path, help="folder of the IDX files")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])

@@ -31,7 +31,7 @@ def campaigns(args):
     asan = pathlib.Path(args.asan_build or args.build).resolve()
     here = built / "tests" / "campaigns"
     shim = here / "libfs_fault.so"
-    reference = built / "tests" / "train" / "trainer_ref"
+    reference = built / "tests" / "train" / "ref" / "trainer"
     trainer = next(p for p in (built / "trainer", ROOT / "trainer") if p.exists())
     keep = pathlib.Path(args.keep).resolve()
     soak, drawn, sanitized = keep / "soak", keep / "swarm", keep / "swarm_sanitized"

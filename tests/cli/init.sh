@@ -166,4 +166,14 @@ run init houses.csv --set epoch=3 --to other.json
 expect_code 78
 [ ! -e other.json ] || fail 'expected no config with an unknown key'
 
+# A class that is called as its number is has no second name.
+awk 'BEGIN { print "a,y"; for (i = 0; i < 400; i++) print i % 9 "," (i % 9 > 4) }' >bits.csv
+run init bits.csv --target y --to bits.json
+run bits.json --quiet --set devices=ref:1 --set epochs=1 --set optimizer.lr=0 --set run_dir=bits
+run eval bits
+expect_code 0
+[ "$(grep -cE '^ +[0-9.]+ +[0-9.]+ +[0-9]+  [01](; [0-9]+ as [01])?$' stdout.txt)" -eq 2 ] || fail 'expected the classes 0 and 1 without names'
+run predict bits --rows 0:20
+grep -qE '^row [0-9]+: [01] \(0[.0-9]*\), but its label is [01]$' stdout.txt || fail 'expected a wrong row, with numbers only'
+
 finish

@@ -287,7 +287,8 @@ def write_run(directory, count, burst=0, **config):
             lines.append({"type": "epoch", "epoch": i // 500, "seconds": 5, "images_per_s": 240000, "train_loss": 1,
                           "train_accuracy": 0.5})
     os.mkdir(directory)
-    pathlib.Path(directory, "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines), encoding="utf-8")
+    pathlib.Path(directory, "metrics.jsonl").write_text(
+        "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in lines), encoding="utf-8")
 
 
 def check_long_report(program, browser, shots):
@@ -424,6 +425,53 @@ def check_compare(program, browser, shots):
             browser.screenshot(shots / f"compare_{width}.png")
 
 
+def check_columns(program, browser, shots):
+    """Checks that each column of a comparison is visible when the runs have the names that they get by default. One
+    key has values that are long words."""
+    os.mkdir("runs")
+    names = [f"runs/20240131-0930{i:02}-customers_of_the_shop" for i in range(8)]
+    for i, name in enumerate(names):
+        write_run(name, 500, name="customers_of_the_shop", data={"path": f"/srv/{'customers' * 8}{i}.csv", "validation": 0.2},
+                  optimizer={"lr": 0.1 + i})
+    for count in (2, 3, 4, 8):
+        subprocess.run([program, "compare", *names[:count], "--to", "columns.html"], check=True, stdout=subprocess.DEVNULL)
+        browser.open(pathlib.Path("columns.html").resolve().as_uri())
+        expect(browser, "a letter and a name for each run", "[...document.querySelectorAll('.run b')].map(b => b.textContent).join('') + "
+               "[...document.querySelectorAll('.run')].filter(b => b.innerText.includes('customers_of_the_shop')).length",
+               "ABCDEFGH"[:count] + str(count))
+        for width in (390, 700, 1280, 1920):
+            resize(browser, width)
+            expect(browser, f"tables of {count} runs that are wider than their places, on {width} pixels",
+                   "[...document.querySelectorAll('.tables .scroll')].filter(s => s.scrollWidth > s.clientWidth).length", 0)
+            expect(browser, f"values of {count} runs that are seen, on {width} pixels",
+                   "[...document.querySelectorAll('.tables td')].filter(c => c.getBoundingClientRect().width > 8 && "
+                   "c.getBoundingClientRect().right <= window.innerWidth).length === rows.length * runs.length")
+            expect(browser, f"columns of {count} runs that have a letter, on {width} pixels",
+                   "new Set([...document.querySelectorAll('.tables thead th, .tables td')].filter(c => c.offsetWidth).map(c => "
+                   "c.tagName === 'TH' ? c.innerText.trim() : getComputedStyle(c, '::before').content.replace(/\\W|none/g, '')"
+                   ").filter(Boolean)).size", count)
+            if shots:
+                browser.screenshot(shots / f"columns_{count}_{width}.png")
+
+
+def check_validation(program, browser):
+    """Checks that no page calls rows test rows that were held out of the training rows. Only the predictions in a
+    report are those of the data's test rows, if the data has such rows."""
+    subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=held", "--set", "epochs=2", "--set", "data.validation=0.2"],
+                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "report", "held"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "compare", "held", "held", "--to", "held.html"], check=True, stdout=subprocess.DEVNULL)
+    for page in ("held/report.html", "held.html"):
+        for scripts in (True, False):
+            browser.cdp("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+            browser.open(pathlib.Path(page).resolve().as_uri())
+            text = browser.run("document.querySelectorAll('details').forEach(d => { d.open = true; }); "
+                               "document.querySelectorAll('pre, .samples').forEach(p => p.remove()); return document.body.innerText")
+            if re.search(r"\btest\b", text, re.IGNORECASE) or not re.search("validation", text, re.IGNORECASE):
+                fail(f"{page}, {'with' if scripts else 'without'} scripts, does not call the rows validation rows: {text}")
+    browser.cdp("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
@@ -450,6 +498,8 @@ def main():
             check_parts(program, browser, shots)
             check_norms(program, browser, shots)
             check_compare(program, browser, shots)
+            check_columns(program, browser, shots)
+            check_validation(program, browser)
             check_long_report(program, browser, shots)
             check_bursts(program, browser)
             check_hostile_report(program, browser)

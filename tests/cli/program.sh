@@ -1,6 +1,7 @@
 #!/bin/sh
 # The output of the program, on stdout and stderr. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
+here=$(CDPATH="" cd -- "$(dirname -- "$0")" && pwd)
 . "$(dirname "$0")/expect.sh"
 check=$2
 
@@ -13,6 +14,18 @@ for option in --devices --set --metrics --print-config --quiet --version --help;
     grep -q -e "^  $option" stdout.txt || fail "expected $option to be explained"
 done
 [ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
+mkdir help
+cp stdout.txt help/trainer
+for verb in $(sed -n '/^$/q; p' stdout.txt | grep -o "\(trainer\||\) [a-z-]* " | sed 's/.* \([a-z-]*\) $/\1/'); do
+    run "$verb" --help
+    expect_code 0
+    cp stdout.txt "help/$verb"
+    [ "$(wc -L <stdout.txt)" -le 100 ] || fail "expected lines of at most 100 columns"
+done
+label='the help of each verb'
+[ "$(find help -type f | wc -l)" -eq 13 ] || fail "expected 12 verbs, found $(ls help)"
+awk -f "$here/help.awk" help/* >told.txt || fail "$(cat told.txt)"
+label='trainer --help'
 run -h
 expect_code 0
 run --help config
@@ -134,9 +147,10 @@ expect_stderr_line ' *validation r2, last .* training loss, last .*'
 expect_no_stderr_line 'acc\|image\|nan'
 grep -q '"test_rows":16,"targets":1[,}]' values/metrics.jsonl || fail 'expected the number of targets'
 "$check" values/metrics.jsonl >check.txt || fail "$(cat check.txt)"
-run sweep config.json "$@" --vary lr=0.01,0.02 --quiet --json sweep.json
+run sweep config.json "$@" --vary lr=0.01,0.02 --json sweep.json
 expect_code 0
-grep -q '^ *lr  *validation r2  *train loss' stdout.txt || fail 'expected a column for r2'
+expect_stderr_line '  epoch  3/3  loss [0-9.]*  [0-9]* rows/s  validation [0-9.]*  r2 -*[0-9.]*'
+grep -q '^ *lr  *validation r2  *train loss  *s/epoch  *rows/s' stdout.txt || fail 'expected a column for r2'
 grep -q '"metric": "r2"' sweep.json || fail 'expected the metric to be named'
 run report values
 expect_code 0

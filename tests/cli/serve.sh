@@ -116,6 +116,10 @@ for host in localhost LocalHost. 127.0.0.1:80 127.1.2.3 '[::1]:1234'; do
     answer healthz 200 ok -H "Host: $host"
 done
 answer healthz 200 ok -H "Origin: ${url%/}"
+answer '' 200 ok --request-target "${url}healthz"
+answer '' 403 'evil.example is not a name' --request-target http://evil.example/healthz
+answer healthz 501 'expected chunked' -H 'Transfer-Encoding: gzip, chunked'
+answer healthz 400 'not with Content-Length' -H 'Transfer-Encoding: chunked' -H 'Content-Length: 0'
 
 # A run that learns values has other metrics. If all values are equal, R² is undefined and not
 # shown.

@@ -73,7 +73,7 @@ def judge(pair, activation):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", type=Path, required=True)
+    parser.add_argument("--program", type=lambda name: Path(name).absolute(), required=True)
     parser.add_argument("--device", default="cuda", help="the program's")
     parser.add_argument("--torch-device", default="cuda")
     parser.add_argument("--config", type=Path, default=HERE / "../../examples/resnet18.json")

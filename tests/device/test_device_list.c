@@ -149,7 +149,7 @@ static void no_device_at_all_is_an_error(void **state)
     (void)state;
     assert_int_equal(ls_registry_create_empty(&empty, NULL, &err), LS_OK);
     assert_int_equal(ls_device_list_parse(&list, empty, "auto", 0, &err), LS_EDEVICE);
-    assert_string_equal(err.text, "no back end has a device; `trainer --version` says why");
+    assert_string_equal(err.text, "no back end has a device; the program's --version says why");
     ls_registry_destroy(empty);
 }
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # debian.sh CPACK BUILD WORK CONTAINERFILE: a build yields Debian packages, each of which contains
-# its own part; the package of pictures exists if its library does. They contain what the container
-# starts, and a user other than root can start it. Skipped if the tools for that are missing.
+# its own part; the packages of pictures and of MPI exist if their libraries do, and no other package
+# needs their libraries. They contain what the container starts, and a user other than root can start
+# it. Skipped if the tools for that are missing.
 set -eu
 cpack=$1 build=$2 work=$3 containerfile=$4
 for tool in dpkg-deb dpkg-shlibdeps file gzip; do
@@ -10,7 +11,7 @@ for tool in dpkg-deb dpkg-shlibdeps file gzip; do
         exit 77
     }
 done
-trap 'rm -f -- "$build"/install_manifest_liblockstep*.txt "$build"/install_manifest_lockstep.txt' EXIT
+trap 'rm -f -- "$build"/install_manifest_liblockstep*.txt "$build"/install_manifest_lockstep*.txt' EXIT
 rm -rf -- "$work"
 mkdir -p -- "$work"
 "$cpack" --config "$build/CPackConfig.cmake" -B "$work" >"$work/log" 2>&1 || {
@@ -34,22 +35,53 @@ holds()
         grep -qx "$file" "$work/$package.files" || fail "$package lacks $file"
     done
 }
-holds liblockstep0 '/usr/lib/.*liblockstep[.]so[.][0-9.]*' '/usr/lib/.*liblockstep_pool[.]so[.][0-9.]*'
+# The version in the SONAME, and with it in the packages' names: 0.2.
+version=$(readelf -d "$build/src/liblockstep.so" | sed -n 's/.*(SONAME).*[.]so[.]\(.*\)\]/\1/p')
+library=liblockstep$version pool=liblockstep-pool$version pictures=liblockstep-picture$version
+depends() { dpkg-deb -f "$work/$1"_*.deb Depends; }
+holds "$library" '/usr/lib/.*liblockstep[.]so[.][0-9.]*'
+holds "$pool" '/usr/lib/.*liblockstep_pool[.]so[.][0-9.]*'
 holds liblockstep-dev '/usr/lib/.*liblockstep[.]so' '/usr/lib/.*liblockstep[.]a' '/usr/lib/.*/lockstep[.]pc' \
     '/usr/lib/.*/lockstep-config[.]cmake' /usr/include/lockstep/trainer.h
 holds lockstep /usr/bin/lockstep /usr/bin/trainer /usr/share/man/man1/lockstep.1.gz \
     /usr/share/man/man1/trainer.1.gz
+libraries="$library $pool"
 if [ -e "$build/src/liblockstep_picture.so" ]; then
-    holds liblockstep-picture0 '/usr/lib/.*liblockstep_picture[.]so[.][0-9.]*'
-    dpkg-deb -f "$work"/liblockstep-picture0_*.deb Depends | grep -q 'liblockstep0 (= .*libc6 (>= ' ||
-        fail "liblockstep-picture0 depends on: $(dpkg-deb -f "$work"/liblockstep-picture0_*.deb Depends)"
-    ! dpkg-deb -f "$work"/liblockstep0_*.deb Depends | grep -e spng -e jpeg || fail "liblockstep0 needs them"
+    libraries="$libraries $pictures"
+    holds "$pictures" '/usr/lib/.*liblockstep_picture[.]so[.][0-9.]*'
+    depends "$pictures" | grep -q "$library (= .*libc6 (>= " || fail "$pictures depends on: $(depends "$pictures")"
+    ! depends "$library" | grep -e spng -e jpeg || fail "$library needs them"
 fi
+if grep -q 'liblockstep-mpi[.]so' "$build/src/package/cmake_install.cmake"; then
+    holds lockstep-mpi "/usr/lib/.*lockstep-$version/liblockstep-mpi[.]so"
+    depends lockstep-mpi | grep -q "lockstep (= .*$library (= .*mpi" ||
+        fail "lockstep-mpi depends on: $(depends lockstep-mpi)"
+fi
+for package in $libraries liblockstep-dev lockstep; do
+    ! depends "$package" | grep mpi || fail "$package needs MPI"
+    ! grep 'mpi[.]so' "$work/$package.files" || fail "$package has the plugin"
+done
+# A library's package names itself to dpkg-shlibdeps, takes the place of the package of the former
+# name, and runs no script.
+for package in $libraries; do
+    dpkg-deb -e "$work/$package"_*.deb "$work/$package.control"
+    grep -q "^liblockstep[_a-z]* $version $package (>= " "$work/$package.control/shlibs" ||
+        fail "$package: shlibs: $(cat "$work/$package.control/shlibs")"
+    former=${package%"$version"}0
+    former=$(echo "$former" | sed 's/-pool0$/0/')
+    [ "$(dpkg-deb -f "$work/$package"_*.deb Conflicts) $(dpkg-deb -f "$work/$package"_*.deb Replaces)" = \
+        "$former $former" ] ||
+        fail "$package does not take the place of $former"
+    for script in postinst postrm; do
+        [ ! -e "$work/$package.control/$script" ] || fail "$package has a script $script"
+    done
+done
 twice=$(cat "$work"/*.files | grep -v '/$' | sort | uniq -d)
 [ -z "$twice" ] || fail "in two packages: $twice"
-dpkg-deb -f "$work"/liblockstep-dev_*.deb Depends | grep -q 'liblockstep0 (= ' ||
-    fail "liblockstep-dev does not depend on its own liblockstep0"
-dpkg-deb -f "$work"/lockstep_*.deb Depends | grep -q 'libc6 (>= ' || fail "lockstep depends on nothing"
+for package in $libraries; do
+    depends liblockstep-dev | grep -qF "$package (= " || fail "liblockstep-dev does not depend on $package"
+done
+depends lockstep | grep -q 'libc6 (>= ' || fail "lockstep depends on nothing"
 
 # of WORD: what the last such line of the Containerfile says
 of() { sed -n "s/^$1 //p" "$containerfile" | tail -n 1 | tr -d '[]"'; }

@@ -19,7 +19,7 @@ helped()
 documented()
 {
     awk -v command="$1" '
-        /^\.S[hs]/ { on = command == "" ? /DESCRIPTION/ : $2 == "trainer" && $3 == command }
+        /^\.S[hs]/ { on = command == "" ? /DESCRIPTION/ : $2 == "lockstep" && $3 == command }
         on && /^\.It Fl/ { print }' "$page" | sed 's/^\.It Fl \\*\([a-z-]*\).*/-\1/'
 }
 
@@ -38,7 +38,7 @@ trap 'rm -rf -- "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 compare ''
-for command in $(usage | grep -oE '(trainer|\|) +[a-z-]+' | sed 's/.* //'); do
+for command in $(usage | grep -oE "(${trainer##*/}|\|) +[a-z-]+" | sed 's/.* //'); do
     compare "$command"
 done
 for code in $("$trainer" --help | sed -n '/^Exit codes/,$p' | grep -oE '[0-9]+'); do

@@ -7,12 +7,15 @@ prefix=$1 libdir=$2 plugin=$3 work=$4 cc=$5
 rm -rf -- "$work"
 mkdir -p -- "$work"
 cp -R -- "$prefix" "$work/moved"
-mkdir -p -- "$work/moved/$libdir/lockstep"
-cp -- "$plugin" "$work/moved/$libdir/lockstep/liblockstep-cuda.so"
+# The folder has the version of the library's SONAME: another version has plugins of its own.
+soname=$(readelf -d "$work/moved/$libdir/liblockstep.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+folder=$libdir/lockstep-${soname##*.so.}
+mkdir -p -- "$work/moved/$folder"
+cp -- "$plugin" "$work/moved/$folder/liblockstep-cuda.so"
 
 found()
 {
-    grep -F "lockstep/liblockstep-cuda.so holds the back end" "$1" && return
+    grep -F "$folder/liblockstep-cuda.so holds the back end" "$1" && return
     echo "$2 did not find the plugin of its prefix:"
     cat "$1"
     exit 1
@@ -42,3 +45,13 @@ TEXT
     -Wl,-rpath,"$work/moved/$libdir" -o "$work/list"
 "$work/list" >"$work/library.txt"
 found "$work/library.txt" "the library"
+
+# A plugin in a folder without a version, or with another one, is of another Lockstep.
+for other in lockstep lockstep-0.1; do
+    mv -- "$work/moved/$folder" "$work/moved/$libdir/$other"
+    if "$work/moved/bin/trainer" --version | grep "holds the back end"; then
+        echo "the program takes a plugin from $libdir/$other"
+        exit 1
+    fi
+    mv -- "$work/moved/$libdir/$other" "$work/moved/$folder"
+done

@@ -234,7 +234,7 @@ def main():
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", type=Path, required=True, help="resnet_gradient, built")
+    parser.add_argument("--program", type=lambda name: Path(name).absolute(), required=True, help="resnet_gradient, built")
     parser.add_argument("--device", default="cpu", help="ref64, ref, cpu"
                         " (default: %(default)s)")
     parser.add_argument("--config", type=Path, default=here / "../../examples/resnet18.json")

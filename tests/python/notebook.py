@@ -33,7 +33,7 @@ def present(*modules):
 
 def add_kernel(folder):
     """Adds a kernel of this Python to Jupyter's. The kernel "python3" may be that of another Python,
-    such as the system's, which has no lockstep."""
+    such as the system's, which has no Lockstep."""
     spec = folder / "kernels" / KERNEL
     spec.mkdir(parents=True)
     (spec / "kernel.json").write_text(json.dumps({

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-import lockstep
+import lockstep_trainer as lockstep
 
 torch = pytest.importorskip("torch")
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lockstep
-from lockstep import _library
+import lockstep_trainer as lockstep
+from lockstep_trainer import _library
 
 CONFIG = {
     "name": "small", "data": {"mean": 0.3, "std": 0.3}, "batch_size": 32, "epochs": 6, "devices": "cpu:2",
@@ -545,6 +545,10 @@ def test_a_bar_is_drawn_only_where_it_is_wanted(capsys):
         assert t._sinks
     drawn = capsys.readouterr().err
     assert "epoch 2/2 [========================] loss 0." in drawn and drawn.count("test loss") == 2
+    with trainer(set={"epochs": 1, "data.validation": 0.25}) as t:
+        t.fit(progress=True)
+    drawn = capsys.readouterr().err
+    assert "validation loss" in drawn and "test" not in drawn
     with trainer(set={"epochs": 1}) as t:
         t.fit()
         assert not t._sinks  # then nothing of Python is on the training path
@@ -637,6 +641,13 @@ def test_everything_that_is_bundled_has_its_licence():
     for name in libraries:
         if name.startswith("liblockstep"):
             assert str(package / "lib" / name) in maps  # and no other of that name
+
+
+def test_the_wheel_installs_one_package_of_its_own_name():
+    """Other projects on PyPI install a package `lockstep`, so no file of this wheel may lie in a folder of that name."""
+    tops = {path.parts[0] for path in importlib.metadata.files("lockstep-trainer")}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"lockstep_trainer"}
+    assert lockstep.__name__ == lockstep.Trainer.__module__ == "lockstep_trainer"
 
 
 def test_what_the_documentation_shows_runs(tmp_path, monkeypatch):

@@ -353,6 +353,68 @@ def keeps_strangers_out(place):
     same(service.end(), 0)
 
 
+def raw(service, request):
+    """Sends bytes as they are. Returns the first status, the number of answers, and whether the connection was closed."""
+    heard = b""
+    with socket.create_connection(("127.0.0.1", service.port()), timeout=10) as one:
+        one.sendall(request)
+        try:
+            while piece := one.recv(65536):
+                heard += piece
+                one.settimeout(1)  # an open connection is found by waiting
+            closed = True
+        except ConnectionResetError:
+            closed = True
+        except TimeoutError:
+            closed = False
+    return int(heard.split()[1]) if heard else 0, heard.count(b"HTTP/1.1 "), closed
+
+
+def knows_where_a_body_ends(place):
+    """Requests whose end is not certain are refused at once, and nothing after them is read as a request."""
+    service = place.start("--request-s", "30").ready()
+    post = b"POST /examples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+    chunks = b"311\r\n" + example(0) + b"\r\n0\r\n\r\n"
+    smuggled = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for codes, header in (
+            ((501,), b"Transfer-Encoding: xchunked"), ((501,), b"Transfer-Encoding: gzip, chunked"),
+            ((501,), b"Transfer-Encoding: chunked, identity"), ((501,), b"Transfer-Encoding: identity"),
+            ((501,), b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+            ((501,), b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), ((501,), b"Transfer-Encoding:"),
+            ((400,), b"Transfer-Encoding: chunked\r\nContent-Length: 785"),
+            ((400,), b"Content-Length: 785\r\nTransfer-Encoding: chunked"),
+            ((400,), b"Content-Length: 785\r\ntransfer-encoding: xchunked"),
+            ((400,), b"Content-Length: 0\r\nContent-Length: 785"),
+            ((400, 501), b"Transfer-Encoding:\r\n xchunked"), ((400,), b"Transfer-Encoding : chunked")):
+        status, answers, closed = raw(service, post + header + b"\r\n\r\n" + chunks + smuggled)
+        assert status in codes and answers == 1 and closed, (header, status, answers, closed)
+    same(raw(service, post.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)[0], 400)
+    for header in (b"Transfer-Encoding: chunked", b"transfer-encoding: CHUNKED"):
+        same((header, *raw(service, post + header + b"\r\n\r\n" + chunks + smuggled)), (header, 200, 2, False))
+    same(service.metrics()["service_examples_accepted_total"], 2)
+    same(service.end(), 0)
+
+
+def takes_what_proxies_and_clients_send(place):
+    """A target can be a URL, whose host is checked, and a Content-Type can have parameters."""
+    service = place.start("--host", "learn.example").ready()
+    port = str(service.port()).encode()
+    for status, target in ((200, b"http://127.0.0.1:" + port + b"/healthz"), (200, b"HTTP://localhost/healthz"),
+                           (200, b"http://learn.example:80/healthz?x"), (404, b"http://localhost"),
+                           (404, b"http://localhost/http://localhost/healthz"), (403, b"http://evil.example/healthz"),
+                           (403, b"http://localhost@evil.example/healthz"), (400, b"http:///healthz")):
+        same((target, raw(service, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")[0]), (target, status))
+    for host in (b"Host:\r\n evil.example", b"Host:\r\n\tlocalhost", b"Host: localhost\r\n evil.example", b"Host : evil.example"):
+        status = raw(service, b"GET /healthz HTTP/1.1\r\n" + host + b"\r\n\r\n")[0]
+        assert status in (400, 403), (host, status)
+    url = service.url + "/examples"
+    for kind, code in (("application/octet-stream; charset=UTF-8", 200), ("Application/Octet-Stream ;q=1", 200),
+                       ("application/octet-stream;", 200), ("application/octet-streams", 415), ("application/octet", 415),
+                       ("text/plain; application/octet-stream", 415), (";", 415)):
+        same((kind, curl(url, "-H", f"Content-Type: {kind}", "--data-binary", "@-", data=example(0)).code), (kind, code))
+    same(service.end(), 0)
+
+
 HALF = b"POST /examples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n" \
        b"Content-Length: 785000\r\n\r\nX"
 

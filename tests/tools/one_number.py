@@ -209,7 +209,7 @@ def by_c(env, folder, rows, card):
 
 
 def by_python(env, folder, rows, card):
-    import lockstep
+    import lockstep_trainer as lockstep
     with lockstep.Model.open(folder / "model.safetensors") as model:
         p = model.predict(folder / rows if not (folder / rows).is_dir() else env.whole)
         if rows.endswith(".csv"):  # and the same rows by their names, in another order
@@ -275,8 +275,8 @@ def check(name, write, env, scratch):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("trainer", type=Path)
-    parser.add_argument("program", type=Path)
+    parser.add_argument("trainer", type=lambda name: Path(name).absolute())
+    parser.add_argument("program", type=lambda name: Path(name).absolute())
     parser.add_argument("library", type=Path)
     parser.add_argument("--drawn", action="store_true")
     parser.add_argument("--only", help="names of sets, with commas")
@@ -289,8 +289,8 @@ def main():
     except ImportError:
         env.onnx = False
     with tempfile.TemporaryDirectory() as scratch:
-        package = Path(scratch, "package", "lockstep")  # as a wheel has it, with the library in it
-        shutil.copytree(ROOT / "src/python/lockstep", package, ignore=shutil.ignore_patterns("__pycache__", "lib"))
+        package = Path(scratch, "package", "lockstep_trainer")  # as a wheel has it, with the library in it
+        shutil.copytree(ROOT / "src/python/lockstep_trainer", package, ignore=shutil.ignore_patterns("__pycache__", "lib"))
         (package / "lib").mkdir()
         shutil.copy(env.library.resolve(), package / "lib" / "liblockstep.so.0")
         sys.path.insert(0, str(package.parent))

@@ -64,7 +64,7 @@ static void a_sign_takes_the_place_of_a_digit(void **state)
 {
     (void)state;
     static cli_curve c;
-    memset(&c, 0, sizeof c);
+    c = (cli_curve){.judged_by = "test"};
     const double value[] = {-3.9895, -1, 0.5};
     for (int i = 0; i < 3; i++) {
         const ls_progress p = {.epoch = i + 1,
@@ -89,7 +89,7 @@ static void a_line_from_corner_to_corner_in_ascii(void **state)
 {
     (void)state;
     static cli_curve c;
-    memset(&c, 0, sizeof c);
+    c = (cli_curve){.judged_by = "test"};
     add(&c, 1, 2, 2, 0.25);
     add(&c, 2, 2, 1, 0.75);
     prints(&c, 0,
@@ -108,7 +108,7 @@ static void a_flat_line_in_braille_runs_through_the_middle(void **state)
     (void)state;
     static cli_curve c;
     int width, lines;
-    memset(&c, 0, sizeof c);
+    c = (cli_curve){.judged_by = "test"};
     add(&c, 1, 3, 2, 0.5);
     add(&c, 2, 3, 2, 0.5);
     add(&c, 3, 3, 2, 0.5);
@@ -126,7 +126,7 @@ static void fewer_than_two_evaluations_print_nothing(void **state)
 {
     (void)state;
     static cli_curve c;
-    memset(&c, 0, sizeof c);
+    c = (cli_curve){.judged_by = "test"};
     prints(&c, 1, "");
     add(&c, 1, 3, 2, -1);
     add(&c, 2, 3, 1.5, -1);
@@ -139,7 +139,7 @@ static void epochs_without_an_evaluation_leave_no_hole(void **state)
 {
     (void)state;
     static cli_curve c;
-    memset(&c, 0, sizeof c);
+    c = (cli_curve){.judged_by = "test"};
     for (int e = 1; e <= 9; e++)
         add(&c, e, 9, 10 - e, e % 4 == 1 ? 0.5 : -1);
     char *text = printed(&c, 0);
@@ -156,7 +156,7 @@ static void any_number_of_epochs_fits_in_eight_lines_of_72_columns(void **state)
             static cli_curve c;
             int width, lines;
             char last[32];
-            memset(&c, 0, sizeof c);
+            c = (cli_curve){.judged_by = "test"};
             for (int e = 1; e <= epochs[i]; e++)
                 add(&c, e, epochs[i], 12345.0 / e, 1 - 1.0 / e);
             char *text = printed(&c, utf8);
@@ -175,7 +175,7 @@ static void plots_use_the_width_that_there_is(void **state)
 {
     (void)state;
     static cli_curve c;
-    memset(&c, 0, sizeof c);
+    c = (cli_curve){.judged_by = "test"};
     for (int e = 1; e <= 12; e++)
         add(&c, e, 12, 3.0 / e, 1 - 1.0 / e);
     for (int columns = 40; columns <= 200; columns++)

@@ -161,6 +161,15 @@ static void without_scripts_a_table_tells_the_outcome(void **state)
     does_not_show(r, "made up by the program: these results say nothing of real data.</p>");
 }
 
+static void rows_that_are_held_out_are_validation_rows_without_scripts_too(void **state)
+{
+    room *r = *state;
+    reports_changed(r, "'d'\",\"data\":{", "'d'\",\"data\":{\"validation\":0.2,");
+    shows(r, "<tr><th scope=\"row\">Validation accuracy</th><td>0.7500</td></tr>");
+    shows(r, "<tr><td>2</td><td>validation</td><td>1.1250</td><td>0.7500</td></tr>");
+    does_not_show(r, "<td>test</td>");
+}
+
 static int occurrences(const char *text, const char *what)
 {
     const size_t length = strlen(what);
@@ -376,8 +385,8 @@ static void write_long_run(room *r, int steps, int peak)
     fclose(f);
 }
 
-/* 100,000 steps are 12,500 lines of eight each; the means are those of the losses and norms, and the rate that
- * of rows over seconds: 128 rows in 1.125 s. */
+/* 100,000 steps are 12,500 lines of eight each; the means are those of the losses and norms, and
+ * the rate that of rows over seconds: 128 rows in 1.125 s. */
 static void a_long_run_is_thinned_and_no_peak_is_hidden(void **state)
 {
     room *r = *state;
@@ -626,6 +635,7 @@ LS_TESTS(report, "integration")
 #define TEST_IN_ROOM(name) cmocka_unit_test_setup_teardown(name, begin, end)
         TEST_IN_ROOM(the_page_holds_the_records_and_a_worker_s_times),
         TEST_IN_ROOM(without_scripts_a_table_tells_the_outcome),
+        TEST_IN_ROOM(rows_that_are_held_out_are_validation_rows_without_scripts_too),
         TEST_IN_ROOM(the_page_needs_nothing_but_itself),
         TEST_IN_ROOM(everything_of_the_run_is_escaped),
         TEST_IN_ROOM(text_that_is_no_text_is_replaced),

@@ -191,7 +191,7 @@ static void what_cannot_be_read_is_refused_with_the_fix(void **state)
         {"a,b,c,d,e,f,g,h,i=1", "--vary a,b,c,d,e,f,g,h,i=1: more than 8 keys", LS_EINVAL},
         {"devices=0", "--vary devices: expected 1 to 1024 of them, found 0", LS_EINVAL},
         {"devices=1025", "--vary devices: expected 1 to 1024 of them, found 1025", LS_EINVAL},
-        {"devices=2", "no back end has a device; `trainer --version` says why", LS_EDEVICE},
+        {"devices=2", "no back end has a device; the program's --version says why", LS_EDEVICE},
     };
     ls_registry *registry = registry_of(NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

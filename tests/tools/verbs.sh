@@ -27,6 +27,20 @@ has out '^test acc: [01]\.[0-9]*, loss .*; 1000 images of synthetic (synthetic d
 expect 0 "$trainer" eval run --train
 has out '^train acc: .*; 320 images'
 
+# The ending of a file decides its format, whatever its case.
+for file in M.ONNX m.Onnx W.SAFETENSORS; do
+    expect 0 "$trainer" export run --to $file
+    [ -s $file ] || fail "no $file"
+done
+cmp M.ONNX m.Onnx || fail "M.ONNX has another format than m.Onnx"
+cmp W.SAFETENSORS run/weights.safetensors || fail "W.SAFETENSORS has other weights"
+for file in P.CSV p.Jsonl; do
+    expect 0 "$trainer" predict run --rows 0:2 --to $file
+    [ -s $file ] || fail "no $file"
+done
+expect 64 "$trainer" export run --to onnx
+expect 64 "$trainer" export run --to .onnx
+
 # A key that the data refuses is pointed at where it stands.
 mkdir beyond
 cp run/weights.safetensors beyond

@@ -317,21 +317,27 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
  * that of the evaluation. */
 static void a_test_loss_that_is_not_finite_names_the_epoch(void **state)
 {
-    fixture f;
-    ls_trainer *t;
+    static const char *const cases[][3] = {
+        {"data.limit=64", "data.validation=0",
+         "epoch 1: the test loss is not finite any more; try a smaller optimizer.lr"},
+        {"data.limit=80", "data.validation=0.2",
+         "epoch 1: the validation loss is not finite any more; try a smaller optimizer.lr"}};
     (void)state;
-    fixture_begin(&f);
-    fixture_use_lenet(&f);
-    fixture_set(&f, "optimizer.lr=1e6");
-    fixture_set(&f, "optimizer.weight_decay=1000");
-    fixture_set(&f, "data.limit=64");
-    fixture_set(&f, "optimizer.momentum=0");
-    int status = status_of_run(&f, &t);
-    assert_int_equal(status, LS_ENONFINITE);
-    assert_string_equal(f.err.text, "epoch 1: the test loss is not finite any more; try a smaller "
-                                    "optimizer.lr");
-    ls_trainer_close(t);
-    fixture_end(&f);
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        ls_trainer *t;
+        fixture_begin(&f);
+        fixture_use_lenet(&f);
+        fixture_set(&f, "optimizer.lr=1e6");
+        fixture_set(&f, "optimizer.weight_decay=1000");
+        fixture_set(&f, cases[i][0]);
+        fixture_set(&f, cases[i][1]);
+        fixture_set(&f, "optimizer.momentum=0");
+        assert_int_equal(status_of_run(&f, &t), LS_ENONFINITE);
+        assert_string_equal(f.err.text, cases[i][2]);
+        ls_trainer_close(t);
+        fixture_end(&f);
+    }
 }
 
 /* ---- no memory ---- */

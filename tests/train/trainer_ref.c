@@ -12,7 +12,8 @@ int main(int argc, char **argv)
     if (ls_registry_create(&registry, NULL, &err) != LS_OK ||
         ls_registry_add(registry, ls_ref_backend(), &err) != LS_OK ||
         ls_registry_add(registry, ls_ref64_backend(), &err) != LS_OK) {
-        fprintf(stderr, "trainer: %s\n", err.text);
+        cli_set_program(argc > 0 ? argv[0] : NULL);
+        cli_say("%s", err.text);
         return EXIT_OS;
     }
     return cli_main(argc, argv, registry);

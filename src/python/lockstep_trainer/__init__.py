@@ -1,6 +1,6 @@
 """Lockstep from Python: data-parallel training in C, arrays in and out.
 
-    import lockstep
+    import lockstep_trainer as lockstep
 
     with lockstep.Trainer("fashion_mnist.json", data=(x, y), test=(x_test, y_test)) as trainer:
         trainer.fit()
@@ -170,7 +170,7 @@ class Result:
         self.interrupted = bool(r.interrupted)
 
     def __repr__(self):
-        return (f"<lockstep.Result: {self.epochs} epochs, test accuracy {self.test_accuracy:.4f}"
+        return (f"<lockstep_trainer.Result: {self.epochs} epochs, test accuracy {self.test_accuracy:.4f}"
                 f"{', interrupted' if self.interrupted else ''}>")
 
 
@@ -360,7 +360,7 @@ class _Bar:
     request."""
 
     def __init__(self, stream):
-        self.stream, self.epochs, self.steps = stream, 0, 0
+        self.stream, self.epochs, self.steps, self.judged = stream, 0, 0, "test"
         self.begin()
 
     def begin(self):
@@ -372,6 +372,7 @@ class _Bar:
         kind = record["type"]
         if kind == "run_start":
             self.epochs = record["config"]["epochs"]
+            self.judged = "validation" if record["config"]["data"]["validation"] > 0 else "test"
             self.steps = -(-record["data"]["train_rows"] // record["batch_size"])
         elif kind == "step" and record["loss"] is not None:
             self.step += 1
@@ -385,7 +386,7 @@ class _Bar:
             self.begin()
             self.stream.write("\n")
         elif kind == "eval" and record["test_loss"] is not None:
-            self.stream.write(f"test loss {record['test_loss']:.4f} acc {record['test_accuracy'] or 0:.4f}\n")
+            self.stream.write(f"{self.judged} loss {record['test_loss']:.4f} acc {record['test_accuracy'] or 0:.4f}\n")
         self.stream.flush()
 
     def draw(self, epoch):
