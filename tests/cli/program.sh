@@ -16,6 +16,7 @@ done
 [ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
 mkdir help
 cp stdout.txt help/trainer
+# shellcheck disable=SC2013 # words, not lines
 for verb in $(sed -n '/^$/q; p' stdout.txt | grep -o "\(trainer\||\) [a-z-]* " | sed 's/.* \([a-z-]*\) $/\1/'); do
     run "$verb" --help
     expect_code 0
