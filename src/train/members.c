@@ -191,8 +191,7 @@ static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
         return ls_snapshot_replicas(t, true, err);
-    return ls_saver_wait(t->dir.saver, NULL) ? ls_fail(err, LS_ESTALLED, "a save does not end")
-                                             : LS_OK;
+    return ls_saver_wait(t->dir.saver, err);
 }
 
 int ls_members_share_start(struct ls_trainer *t, ls_error *err)

@@ -198,8 +198,8 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     int status = LS_OK;
     if (newest == t->members.member)
         status = ls_snapshot_replicas(t, true, err);
-    else if (ls_saver_wait(t->dir.saver, NULL))
-        status = ls_fail(err, LS_ESTALLED, "a save does not end");
+    else
+        status = ls_saver_wait(t->dir.saver, err);
     if (status == LS_OK)
         status = ls_cluster_share_from(c, newest, state->canonical, bytes, err);
     for (int i = 0; i < LS_STATES && status == LS_OK; i++)

@@ -6,6 +6,7 @@
 #include "train/saving.h"
 #include "train/train_fixture.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -230,6 +232,146 @@ static void a_later_checkpoint_makes_up_for_one_that_failed(void **state)
     fixture_end(&f);
 }
 
+/* ---- a disk that hangs ---------------------------------------------------------------------- */
+
+static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t disk_answers = PTHREAD_COND_INITIALIZER;
+static bool disk_hangs, disk_waits;
+
+/* Replaces the C library's function in this program. While `disk_hangs` is set, no call returns. */
+int fsync(int fd)
+{
+    pthread_mutex_lock(&disk_lock);
+    while (disk_hangs) {
+        disk_waits = true;
+        pthread_cond_wait(&disk_answers, &disk_lock);
+    }
+    pthread_mutex_unlock(&disk_lock);
+    return fdatasync(fd);
+}
+
+static void set_disk(bool hangs)
+{
+    pthread_mutex_lock(&disk_lock);
+    disk_hangs = hangs;
+    pthread_mutex_unlock(&disk_lock);
+}
+
+static void is_the_disk_there(int status, const ls_error *err)
+{
+    assert_int_equal(status, LS_ESTALLED);
+    assert_non_null(strstr(err->text, "/checkpoints: writing a checkpoint has taken longer than"));
+    assert_non_null(strstr(err->text, "is the disk there?"));
+    assert_true(disk_waits);
+}
+
+/* Prepares a run with a directory. */
+static void begin_on_disk(fixture *f, scratch *files, char set[600])
+{
+    scratch_begin(files);
+    snprintf(set, 600, "run_dir=%s", scratch_path(files, "run"));
+    fixture_begin(f);
+    fixture_set(f, set);
+    disk_waits = false;
+}
+
+/* Limits a save to a thousandth of a second. A save that takes longer only because the machine is
+ * busy ends the run in the same way, so no verdict depends on the clock. */
+static void limit_saves(const ls_trainer *t)
+{
+    ls_saver_limit(t->dir.saver, 1000000);
+}
+
+/* The trainer whose progress callback makes the disk hang, and what the callback does besides. */
+static struct {
+    ls_trainer *trainer;
+    int epochs; /* number of epochs that are done when the disk begins to hang */
+    bool interrupts;
+} hanging;
+
+static void hang_after_epoch(void *user, const ls_progress *p)
+{
+    (void)user;
+    if (!p->epoch_done || p->epoch != hanging.epochs)
+        return;
+    set_disk(true);
+    if (hanging.interrupts)
+        ls_trainer_interrupt(hanging.trainer);
+}
+
+/* Runs three epochs, each of which is saved. The disk hangs after epoch `epochs`. */
+static void run_on_hanging_disk(int epochs, bool interrupts, const char *async)
+{
+    fixture f;
+    scratch files;
+    char set[600];
+    ls_error err;
+    begin_on_disk(&f, &files, set);
+    fixture_set(&f, "epochs=3");
+    fixture_set(&f, async);
+    f.callbacks.progress = hang_after_epoch;
+    ls_trainer *t = fixture_open(&f);
+    hanging.trainer = t;
+    hanging.epochs = epochs;
+    hanging.interrupts = interrupts;
+    limit_saves(t);
+    is_the_disk_there(ls_trainer_run(t, &err), &err);
+    assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
+    set_disk(false); /* from here on the memory of the trainer belongs to the thread that hung */
+}
+
+static void a_run_on_a_hanging_disk_ends_and_asks_for_the_disk(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(1, false, "checkpoint.async=true");
+}
+
+static void a_run_whose_last_save_hangs_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(3, false, "checkpoint.async=true");
+}
+
+static void a_run_that_waits_for_each_save_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(1, false, "checkpoint.async=false");
+}
+
+static void an_interrupted_run_on_a_hanging_disk_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(1, true, "checkpoint.async=true");
+}
+
+static void each_call_of_a_driven_trainer_asks_for_the_disk(void **state)
+{
+    (void)state;
+    static float weights[1 << 16];
+    const ls_data_source data = own_data(1), *sources[1];
+    fixture f;
+    scratch files;
+    char set[600];
+    ls_error err;
+    ls_snapshot *snapshot;
+    begin_on_disk(&f, &files, set);
+    fixture_use_source(&f, &data, sources);
+    fixture_set(&f, "batch_size=96");
+    fixture_set(&f, "checkpoint.every_epochs=0");
+    fixture_set(&f, "checkpoint.async=true");
+    fixture_set(&f, "checkpoint.every_steps=1");
+    ls_trainer *t = fixture_open(&f);
+    limit_saves(t);
+    set_disk(true);
+    train_one_step(t);
+    is_the_disk_there(ls_trainer_load(t, "none.safetensors", &err), &err);
+    is_the_disk_there(ls_trainer_weights(t, weights, ROOM(weights), &err), &err);
+    is_the_disk_there(ls_trainer_snapshot(t, &snapshot, &err), &err);
+    is_the_disk_there(ls_trainer_save(t, NULL, &err), &err);
+    assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
+    set_disk(false);
+}
+
 LS_TESTS(train_saving, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +384,11 @@ LS_TESTS(train_saving, "unit")
         cmocka_unit_test(any_value_that_changed_is_saved_again_and_times_are_not),
         cmocka_unit_test(closing_returns_the_error_of_the_last_checkpoint),
         cmocka_unit_test(a_later_checkpoint_makes_up_for_one_that_failed),
+        cmocka_unit_test(a_run_on_a_hanging_disk_ends_and_asks_for_the_disk),
+        cmocka_unit_test(a_run_whose_last_save_hangs_ends_too),
+        cmocka_unit_test(a_run_that_waits_for_each_save_ends_too),
+        cmocka_unit_test(an_interrupted_run_on_a_hanging_disk_ends_too),
+        cmocka_unit_test(each_call_of_a_driven_trainer_asks_for_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
