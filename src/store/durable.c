@@ -175,7 +175,7 @@ static void release(ls_file_writer *w)
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)
-        ls_io_fail(&w->failure, w->hidden, operation, error);
+        ls_io_fail(&w->failure, w->target, operation, error);
     return ls_fail(err, w->failure.status, "%s", w->failure.text);
 }
 
@@ -261,7 +261,7 @@ static int create_hidden(ls_file_writer *w, ls_error *err)
     /* w->lock is a duplicate of w->fd, so both descriptors have the same lock. The lock lasts until
      * both are closed: w->fd is closed before the rename, and w->lock after the rename. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
-    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->hidden, "open", errno);
+    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->target, "open", errno);
 }
 
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
