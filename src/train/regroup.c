@@ -311,7 +311,8 @@ static int compare_weights(struct ls_trainer *t, ls_error *err)
         if (all[i] != all[0])
             status = ls_fail(err, LS_EDIVERGED,
                              "host %s goes on with other weights than host %s (%08x, %08x): a "
-                             "device or its memory is faulty; resume from an older checkpoint",
+                             "device, its memory or the network is faulty; resume from an older "
+                             "checkpoint",
                              ls_cluster_host(m->cluster, i), ls_cluster_host(m->cluster, 0),
                              (unsigned)all[i], (unsigned)all[0]);
     ls_free(t->host, all);
