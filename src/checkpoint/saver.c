@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "pool/pool.h"
+#include "store/durable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -229,19 +230,17 @@ void ls_saver_forget(struct ls_saver *s)
 int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
                     const ls_checkpoint_values *values, ls_error *err)
 {
-    struct stat st;
+    char target[LS_PATH_BYTES];
     ls_json_writer text;
     ls_state whole = *state;
-    if (!*path || path[strlen(path) - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
-        return ls_fail(err, LS_EINVAL,
-                       "\"%.300s\": expected the name of a file, such as saves/one.safetensors, "
-                       "found a directory's",
-                       path);
+    int status = ls_follow_links(target, path, err);
+    if (status)
+        return status;
     ls_json_writer_init(&text, 0, run->host);
     whole.data_crc32 = ls_data_crc32(run->data);
-    int status = write_state(&text, run, &whole, err);
+    status = write_state(&text, run, &whole, err);
     if (status == LS_OK)
-        status = write_file(path, run, &text, values, err);
+        status = write_file(target, run, &text, values, err);
     ls_json_writer_fini(&text);
     return status;
 }

@@ -65,7 +65,7 @@ const char *ls_saver_path(const struct ls_saver *saver);
 void ls_saver_forget(struct ls_saver *saver);
 
 /* Saves a checkpoint to the file `path`, without a saver. The file is on the disk on return.
- * Errors: LS_EINVAL (`path` is a directory), those of ls_saver_save. */
+ * Errors: those of ls_follow_links and of ls_saver_save. */
 int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
                     const ls_checkpoint_values *values, ls_error *err);
 

@@ -267,8 +267,6 @@ static int create_hidden(ls_file_writer *w, ls_error *err)
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
 {
     start(w, host);
-    if (*ls_io_base(path) == '\0')
-        return ls_io_fail(err, path, "replace", EISDIR);
     char *target = ls_strdup(host, path);
     if (!target)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(path));
@@ -278,7 +276,9 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
         return status;
     }
     w->target = target;
-    status = create_hidden(w, err);
+    status = ls_io_check_replaceable(w->folder, target, err);
+    if (status == LS_OK)
+        status = create_hidden(w, err);
     if (status && w->hidden)
         ls_file_writer_abandon(w);
     else if (status)
@@ -291,9 +291,11 @@ int ls_replace_commit(ls_file_writer *w, ls_error *err)
     int status = settle(w, err);
     if (status)
         return status;
-    int error = ls_io_rename(w->folder, ls_io_base(w->hidden), ls_io_base(w->target));
-    if (error) {
+    status = ls_io_check_replaceable(w->folder, w->target, err);
+    int error = status ? 0 : ls_io_rename(w->folder, ls_io_base(w->hidden), ls_io_base(w->target));
+    if (error)
         status = ls_io_fail(err, w->target, "replace", error);
+    if (status) {
         ls_file_writer_abandon(w);
         return status;
     }

@@ -1,5 +1,6 @@
 /* Tests ls_checkpoint_due, which decides when and how a checkpoint is saved, and that an unchanged
  * state is not written twice. */
+#define _GNU_SOURCE /* mknod */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -232,6 +234,94 @@ static void a_later_checkpoint_makes_up_for_one_that_failed(void **state)
     fixture_end(&f);
 }
 
+/* ---- files that a caller names --------------------------------------------------------------- */
+
+static void is_refused(int status, const char *path, const ls_error *err)
+{
+    assert_int_equal(status, LS_EINVAL);
+    assert_non_null(strstr(err->text, path));
+    assert_non_null(strstr(err->text, "\": expected the name of a file, found a "));
+}
+
+/* Every function that writes to a path of the caller refuses to replace what stands there. */
+static void no_function_replaces(const char *path)
+{
+    fixture f;
+    ls_error err;
+    ls_snapshot *snapshot;
+    ls_trainer *t;
+    struct stat before, after;
+    assert_int_equal(lstat(path, &before), 0);
+    fixture_begin(&f);
+    t = fixture_open(&f);
+    is_refused(ls_trainer_save(t, path, &err), path, &err);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
+    is_refused(ls_snapshot_save(snapshot, path, &err), path, &err);
+    ls_snapshot_release(snapshot);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    f.options.trace_path = path;
+    is_refused(ls_trainer_open(&t, &f.options, &err), path, &err);
+    fixture_end(&f);
+    assert_int_equal(lstat(path, &after), 0);
+    assert_int_equal(after.st_mode, before.st_mode);
+    assert_int_equal(after.st_ino, before.st_ino);
+}
+
+static void devices_pipes_and_directories_are_never_replaced(void **state)
+{
+    (void)state;
+    scratch files;
+    scratch_begin(&files);
+    scratch_directory(&files, "d");
+    no_function_replaces(scratch_path(&files, "d"));
+    assert_int_equal(mkfifo(scratch_path(&files, "pipe"), 0600), 0);
+    no_function_replaces(scratch_path(&files, "pipe"));
+    if (mknod(scratch_path(&files, "null"), S_IFCHR | 0666, makedev(1, 3)) == 0) /* root only */
+        no_function_replaces(scratch_path(&files, "null"));
+    scratch_end(&files);
+}
+
+/* Fails the test unless `link` is still a link, and its target `file` has changed. */
+static void was_written_through(const char *link, const char *file, off_t *size)
+{
+    struct stat st;
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(file, &st), 0);
+    assert_true(st.st_size > 0 && st.st_size != *size);
+    *size = st.st_size;
+}
+
+static void links_lead_every_function_to_their_target(void **state)
+{
+    (void)state;
+    scratch files;
+    fixture f;
+    ls_error err;
+    ls_snapshot *snapshot;
+    char link[600], file[600];
+    off_t size = 0;
+    scratch_begin(&files);
+    scratch_directory(&files, "store");
+    snprintf(link, sizeof link, "%s", scratch_path(&files, "current"));
+    snprintf(file, sizeof file, "%s", scratch_path(&files, "store/1"));
+    assert_int_equal(symlink("store/1", link), 0); /* leads to no file yet */
+    fixture_begin(&f);
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_save(t, link, &err), LS_OK);
+    was_written_through(link, file, &size);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
+    assert_int_equal(ls_snapshot_save(snapshot, link, &err), LS_OK);
+    was_written_through(link, file, &size);
+    ls_snapshot_release(snapshot);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    f.options.trace_path = link;
+    ls_trainer_close(fixture_run(&f));
+    was_written_through(link, file, &size);
+    fixture_end(&f);
+    scratch_end(&files);
+}
+
 /* ---- a disk that hangs ---------------------------------------------------------------------- */
 
 static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -384,6 +474,8 @@ LS_TESTS(train_saving, "unit")
         cmocka_unit_test(any_value_that_changed_is_saved_again_and_times_are_not),
         cmocka_unit_test(closing_returns_the_error_of_the_last_checkpoint),
         cmocka_unit_test(a_later_checkpoint_makes_up_for_one_that_failed),
+        cmocka_unit_test(devices_pipes_and_directories_are_never_replaced),
+        cmocka_unit_test(links_lead_every_function_to_their_target),
         cmocka_unit_test(a_run_on_a_hanging_disk_ends_and_asks_for_the_disk),
         cmocka_unit_test(a_run_whose_last_save_hangs_ends_too),
         cmocka_unit_test(a_run_that_waits_for_each_save_ends_too),
