@@ -212,6 +212,8 @@ int ls_begin(ls_trainer *t, ls_error *err)
     if (t->life != LS_OPENED)
         return LS_OK;
     int status = ls_members_begin(t, err);
+    if (status == LS_OK && t->dir.resumed && t->records.sinks.lacks_start)
+        status = ls_record_start(t, LS_RECORD_RUN_START, err);
     if (status == LS_OK)
         status = ls_record_start(t, t->dir.resumed ? LS_RECORD_RESUME : LS_RECORD_RUN_START, err);
     t->life = LS_BEGUN;
