@@ -175,8 +175,8 @@ typedef struct ls_trainer_options {
     const ls_registry *registry;
     const ls_trainer_callbacks *callbacks; /* copied; NULL: none */
     /* File to which the trainer writes a timeline of the run, for https://ui.perfetto.dev. The file
-     * is complete when the run has ended or the trainer is closed. An existing file is
-     * replaced. NULL: no timeline. */
+     * is complete when the run has ended or the trainer is closed. The path is treated as the path
+     * of ls_trainer_save. NULL: no timeline. */
     const char *trace_path;
     int trace_ops; /* non-zero: the timeline shows each operation of the model, not only the phases
                     * of a step */
@@ -294,11 +294,13 @@ int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, floa
 
 /* Saves a checkpoint: one safetensors file with all state that training needs to continue with
  * bit-identical results. The file is on the disk when the function returns. The file `path` is
- * created or atomically replaced; its directory must exist. If `path` is NULL, the file is saved
+ * created or atomically replaced; its directory must exist. If `path` is a symbolic link, the file
+ * to which it leads is created or replaced, and the link stays. A device, a pipe, a socket or a
+ * directory is never replaced. If `path` is NULL, the file is saved
  * among the checkpoints of the run directory, where options.resume finds it. Called by the owner.
- * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or `path` is a directory),
- * LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
- * LS_ENOMEM. */
+ * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or it leads to something that is
+ * not replaced), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE,
+ * LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Loads a checkpoint or weights from `path`. A checkpoint restores the weights, the optimizer's

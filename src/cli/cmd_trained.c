@@ -296,10 +296,11 @@ static const char export_help[] =
     "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
     "  --help           this text\n";
 
-static int save(const ls_trained *t, const char *to, ls_error *err)
+/* Writes the file `target`. The ending of `to` decides the format. */
+static int save(const ls_trained *t, const char *to, const char *target, ls_error *err)
 {
     if (ls_path_ends_with(to, ".safetensors"))
-        return ls_safetensors_save(to, t->model, t->weights, t->host, err);
+        return ls_safetensors_save(target, t->model, t->weights, t->host, err);
     ls_card card;
     int status = ls_card_parse(&card, t->weights_path, t->model->card, t->host, err);
     if (status)
@@ -312,7 +313,7 @@ static int save(const ls_trained *t, const char *to, ls_error *err)
         .name = t->model->name[0] ? t->model->name : t->config.name,
         .loss = t->config.loss,
     };
-    status = ls_onnx_save(to, &d, t->host, err);
+    status = ls_onnx_save(target, &d, t->host, err);
     ls_card_fini(&card);
     return status;
 }
@@ -323,7 +324,10 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
     ls_error err;
     struct stat st;
     (void)registry;
-    int status = save(t, to, &err);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, to, &err);
+    if (status == LS_OK)
+        status = save(t, to, target, &err);
     if (status)
         return cli_fail(status, err.text);
     const long long bytes = stat(to, &st) == 0 ? (long long)st.st_size : 0;

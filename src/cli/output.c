@@ -14,6 +14,7 @@
 #include "train/trainer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -368,7 +369,13 @@ int cli_output_open(cli_output *out, const char *path, ls_error *err)
     if (!path)
         return LS_OK;
     out->stream = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    return out->stream ? LS_OK : fail_stream(out, err);
+    if (!out->stream)
+        return fail_stream(out, err);
+    /* Another program may cut the file, as logrotate does with copytruncate. Each write then
+     * appends to what is left, and leaves no gap. */
+    if (out->stream != stdout)
+        (void)fcntl(fileno(out->stream), F_SETFL, O_WRONLY | O_APPEND);
+    return LS_OK;
 }
 
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err)

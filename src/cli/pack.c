@@ -294,9 +294,12 @@ static cli_packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
 static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
 {
     cli_packing k = begin(p, NULL, err);
-    int status = cli_pack_list(&k);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, to, err);
     if (status == LS_OK)
-        status = pack_listed(&k, to);
+        status = cli_pack_list(&k);
+    if (status == LS_OK)
+        status = pack_listed(&k, target);
     for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
         cli_say("%s", k.remarks.text[i]);
     cli_pack_forget(&k);

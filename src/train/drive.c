@@ -305,8 +305,8 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
     /* waits, because a save in progress reads the arrays of ls_engine_weights */
-    if (status == LS_OK && ls_saver_wait(t->dir.saver, NULL))
-        status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
+    if (status == LS_OK)
+        status = ls_saver_wait(t->dir.saver, err);
     if (status == LS_OK)
         status = read_from(t, path, err);
     if (status)

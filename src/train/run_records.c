@@ -70,7 +70,10 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
         .data = describe_data(t),
         .config = &t->config,
         .step = t->position.steps,
+        .missing = t->records.sinks.missing,
     };
+    if (type == LS_RECORD_RESUME)
+        t->records.sinks.missing = 0; /* only the first resume reports them */
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 

@@ -20,6 +20,7 @@
 #include "nn/replica.h"
 #include "nn/safetensors.h"
 #include "pool/pool.h"
+#include "store/durable.h"
 
 #include <lockstep/model.h>
 #include <pthread.h>
@@ -480,7 +481,11 @@ int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
-    return ls_safetensors_save(path, s->inference->model, s->canonical, s->inference->host, err);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, path, err);
+    return status ? status
+                  : ls_safetensors_save(target, s->inference->model, s->canonical,
+                                        s->inference->host, err);
 }
 
 /* ---- from a file ----------------------------------------------------------------------------- */

@@ -190,6 +190,8 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const ls_due due = ls_checkpoint_due(t, &end);
     save_status = ls_save(t, due, err);
     t->reported.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
+    if (save_status == LS_ESTALLED) /* the disk hangs, and another write could wait forever */
+        return save_status;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }
@@ -210,6 +212,8 @@ int ls_begin(ls_trainer *t, ls_error *err)
     if (t->life != LS_OPENED)
         return LS_OK;
     int status = ls_members_begin(t, err);
+    if (status == LS_OK && t->dir.resumed && t->records.sinks.lacks_start)
+        status = ls_record_start(t, LS_RECORD_RUN_START, err);
     if (status == LS_OK)
         status = ls_record_start(t, t->dir.resumed ? LS_RECORD_RESUME : LS_RECORD_RUN_START, err);
     t->life = LS_BEGUN;
@@ -250,13 +254,16 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;
+    /* Waits, because a save in progress syncs the metrics file. If the save hangs, timeline and
+     * records are not synced, because their syncs could hang as well, without a limit. */
+    later_status = ls_saver_wait(t->dir.saver, &later);
+    keep_first_error(status, first, later_status, &later);
+    if (later_status)
+        return;
     later_status = ls_trace_finish(t->records.trace, &later);
     keep_first_error(status, first, later_status, &later);
-    /* Waits, because a save in progress syncs the metrics file. */
-    if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
-        later_status = ls_sinks_close(&t->records.sinks, &later);
-        keep_first_error(status, first, later_status, &later);
-    }
+    later_status = ls_sinks_close(&t->records.sinks, &later);
+    keep_first_error(status, first, later_status, &later);
 }
 
 static int check_run(const ls_trainer *t, ls_error *err)
