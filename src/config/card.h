@@ -37,7 +37,8 @@ typedef struct ls_card {
     bool has_preparation; /* true: the card has the key `preparation`; false: `prep` was inferred */
 } ls_card;
 
-/* Reads the card of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA if the file is damaged
+/* Reads the card of a file. Logs a warning for each column of texts that an older version may have
+ * trained with several numbers as one level (ls_level_was_rounded). Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA if the file is damaged
  * or has no card. */
 int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err);
 /* Reads a card from a text, which messages call `name`. Errors: LS_EDATA, LS_ENOMEM. */
