@@ -291,11 +291,13 @@ static int put_level(const ls_prep_column *c, const char *text, double number, f
         row[c->first + k] = k == at;
     if (at >= 0)
         return LS_OK;
-    snprintf(expected, sizeof expected, "a text that the model has learnt%s: %s",
-             !exact                       ? ", as a text, because a double does not hold its digits"
-             : c->rule == LS_LEVELS_CODES ? ", with each zero"
-                                          : "",
-             list_levels(levels, c));
+    const char *why = "";
+    if (!exact)
+        why = "; a number of this size has lost digits: give a text";
+    else if (c->rule == LS_LEVELS_CODES)
+        why = "; in this column 7 and 07 differ";
+    snprintf(expected, sizeof expected, "a text that the model has learnt: %s%s",
+             list_levels(levels, c), why);
     return fail_value(c, prefix, expected, text, err);
 }
 

@@ -7,6 +7,7 @@
 #include "train/coordinator.h"
 #include "train/saving.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,6 +188,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .status = ended,
         .error = failed ? error : NULL,
         .result = t->reported.result,
+        .skipped = t->position.skipped < INT_MAX ? (int)t->position.skipped : INT_MAX,
         .checkpoint = t->reported.result.saved ? t->reported.result.checkpoint : NULL,
         .best_checkpoint = ls_best_checkpoint(t),
         .stopped_early = t->reported.text.early[0] ? t->reported.text.early : NULL,

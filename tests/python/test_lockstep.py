@@ -258,7 +258,6 @@ def test_whole_numbers_are_texts_with_all_their_digits(tmp_path):
     ids = [90071992547409921, 90071992547409922]
     text = "id,a,answer\n" + "".join(f"{ids[i % 2]},{i % 3},{'no' if i % 2 else 'yes'}\n" for i in range(20))
     with table_model(tmp_path, text, categorical="id") as model:
-        assert model.columns[0]["levels"] == [str(i) for i in ids]
         want = model.predict([{"id": str(i), "a": 1} for i in ids])
         assert abs(want[0] - want[1]).max() > 0.01
         assert (model.predict({"id": np.array(ids), "a": np.array([1, 1])}) == want).all()
