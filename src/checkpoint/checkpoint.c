@@ -31,10 +31,11 @@ int ls_check_finite(const ls_model *model, const float *weights, ls_error *err)
         const ls_param *p = model->tensor[i];
         for (size_t k = 0; k < p->count; k++)
             if (!isfinite(weights[p->offset + k]))
-                return ls_fail(err, LS_ENONFINITE,
-                               "\"%s\" is not finite any more (%g): not worth keeping; the training "
-                               "has diverged: try a smaller optimizer.lr, or optimizer.clip_norm",
-                               p->name, (double)weights[p->offset + k]);
+                return ls_fail(
+                    err, LS_ENONFINITE,
+                    "\"%s\" is not finite any more (%g): not worth keeping; the training "
+                    "has diverged: try a smaller optimizer.lr, or optimizer.clip_norm",
+                    p->name, (double)weights[p->offset + k]);
     }
     return LS_OK;
 }
@@ -150,6 +151,10 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_put_double(w, "rows", at->totals.rows);
     ls_json_put_double(w, "seconds", at->totals.seconds);
     ls_json_put_double(w, "trained_s", at->trained_s);
+    if (at->least_epoch > 0) {
+        ls_json_put_double(w, "least_loss", at->least_loss);
+        ls_json_put_uint(w, "least_epoch", at->least_epoch);
+    }
     if (at->best.epoch > 0)
         write_best(w, &at->best);
     else
@@ -260,6 +265,10 @@ static int read_position(ls_position *out, const ls_json *doc, const cJSON *node
     out->totals.rows = (double)read_count(&f, "rows", EXACT);
     ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
     ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
+    if (ls_field_any(&f, "least_epoch")) { /* these keys were added later */
+        out->least_epoch = (uint32_t)read_count(&f, "least_epoch", 1e6);
+        ls_field_double(&f, "least_loss", -INFINITY, INFINITY, NULL, &out->least_loss);
+    }
     const cJSON *best = ls_field_any(&f, "best");
     int status = ls_fields_end(&f);
     return status || !best || cJSON_IsNull(best) ? status : read_best(&out->best, doc, best, err);

@@ -94,15 +94,18 @@ typedef struct ls_best {
  * ls_state_read sets the member to 0. For a new member for which 0 is not suitable, read_position
  * must set another value. */
 typedef struct ls_position {
-    uint64_t steps; /* number of steps done since the start of training, skipped ones included */
+    uint64_t steps;   /* number of steps done since the start of training, skipped ones included */
     uint64_t skipped; /* number of steps skipped because their loss was not finite */
-    uint32_t epoch; /* index of the current epoch, from 0; when training has ended, the number of
-                     * epochs */
-    uint32_t step;  /* number of steps of the current epoch that are done */
-    bool recorded;  /* true: the record of the current epoch was written, and only the epoch's
-                     * evaluation has still to be done */
+    uint32_t epoch;   /* index of the current epoch, from 0; when training has ended, the number of
+                       * epochs */
+    uint32_t step;    /* number of steps of the current epoch that are done */
+    bool recorded;    /* true: the record of the current epoch was written, and only the epoch's
+                       * evaluation has still to be done */
     ls_epoch_totals totals; /* totals of the current epoch */
     double trained_s;       /* seconds of training in finished epochs */
+    /* the lowest test loss so far, and the number, from 1, of its epoch; 0: there was none */
+    double least_loss;
+    uint32_t least_epoch;
     ls_best best;
 } ls_position;
 
