@@ -160,6 +160,9 @@ const ls_record_key ls_record_keys[] = {
     {PART(DATA), "test_rows", LS_MEMBER_UINT, DATA(test_rows)},
     {PART(DATA), "targets", LS_MEMBER_INT_IF_ANY, DATA(targets)},
     {PART(DATA), "class_names", LS_FORM_ARRAY_IF_ANY, .put = put_class_names},
+    {PART(DATA), "sha256", LS_MEMBER_TEXT_IF_ANY, DATA(sha256)},
+    {PART(DATA), "labels_sha256", LS_MEMBER_TEXT_IF_ANY, DATA(labels_sha256)},
+    {PART(DATA), "test_sha256", LS_MEMBER_TEXT_IF_ANY, DATA(test_sha256)},
 
     {IN(STEP), "step", LS_MEMBER_UINT, AT(of.step.step)},
     {IN(STEP) | IN(EPOCH) | IN(EVAL), "epoch", LS_MEMBER_UINT, AT(epoch)},

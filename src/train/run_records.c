@@ -46,6 +46,11 @@ static const char *const *class_names(const struct ls_trainer *t, const ls_datas
     return data->classes <= LS_CONFUSION_CLASSES ? name : NULL;
 }
 
+static const char *text_or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
 static ls_data_values describe_data(const struct ls_trainer *t)
 {
     const ls_dataset_info *data = ls_dataset_describe(t->data[LS_TRAIN]);
@@ -57,6 +62,9 @@ static ls_data_values describe_data(const struct ls_trainer *t)
         .images = data->dtype == LS_ROW_U8,
         .train_rows = data->rows,
         .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+        .sha256 = text_or_null(data->images_sha256),
+        .labels_sha256 = text_or_null(data->labels_sha256),
+        .test_sha256 = text_or_null(ls_dataset_describe(t->data[LS_TEST])->images_sha256),
         .targets = data->targets,
         .classes = data->classes,
         .class_name = class_names(t, data),

@@ -73,6 +73,26 @@ cmp -s old-says.csv new-says.csv || fail "predictions of an earlier version's fi
 expect_failure 71 "mixed.csv: the file of weights is of an older version and does not name the target column; name the directory of the run instead" eval old/weights.safetensors --data mixed.csv
 run eval old --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+# If the table has changed since the run, eval and predict say that its rows are not those of the run.
+cp train.csv changing.csv
+run table.json --quiet --set run_dir=changing --set data.path=changing.csv --set data.validation=0.2
+changed="trainer: warning: changing.csv: the data have changed since the run, so these are not the run's rows, and the run may have been trained on some of its test or validation rows; put the data back, or name other rows with --data"
+run eval changing
+expect_code 0
+[ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
+echo 500,x,small >>changing.csv
+for command in 'eval changing' 'eval changing --set shards=1' 'predict changing --rows 0:2'; do
+    # shellcheck disable=SC2086
+    run $command
+    expect_code 0
+    expect_stderr_line "$changed"
+done
+sed '2s/500/1500/' train.csv >changing.csv # as many rows
+run eval changing
+expect_stderr_line "$changed"
+cp train.csv changing.csv
+run eval changing
+[ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
 # Numbers of 17 digits are levels and classes like other texts. A number that is unknown is refused in the same words
 # by eval and predict. A file of an earlier version, which rounded them, is named.
 awk 'BEGIN { print "id,kind"; for (i = 0; i < 60; i++) printf "9007199254740992%d,9007199254740993%d\n", i % 2 + 1, i % 2 + 1 }' > ids.csv
