@@ -318,12 +318,18 @@ static bool has_class_weights(const ls_config *c)
     return c->class_weights && !cJSON_IsNull(c->class_weights);
 }
 
-/* Returns whether the model was better than a guess and its loss has risen since then, by more than
- * the `part` of the loss of a guess. */
+/* Returns whether the loss has risen since its lowest value by more than the `part` of the loss of
+ * a guess. */
+static bool has_risen(const ls_last_result *r, double guess, double part)
+{
+    return r->least_epoch > 0 && r->least_epoch < r->epoch && guess > 0 &&
+           r->loss - r->least_loss > part * guess;
+}
+
+/* Returns whether the loss has risen (has_risen) after it was lower than that of a guess. */
 static bool is_overfitted(const ls_last_result *r, double guess, double part)
 {
-    return r->least_epoch > 0 && r->least_epoch < r->epoch && r->least_loss < guess &&
-           r->loss - r->least_loss > part * guess;
+    return has_risen(r, guess, part) && r->least_loss < guess;
 }
 
 static bool inputs_are_scaled(const ls_config *c, const ls_dataset_info *info)
@@ -346,6 +352,12 @@ static const char *cause_of(char out[320], const ls_config *c, const ls_dataset_
                  "the loss was lowest after epoch %u (%.4g) and is %.4g now, so the model is "
                  "overfitted: fewer epochs, patience, or checkpoint.best, which keeps the best one",
                  (unsigned)r->least_epoch, r->least_loss, r->loss);
+    else if (has_risen(r, guess, 0.02))
+        snprintf(out, 320,
+                 "the loss was lowest after epoch %u (%.4g) and is %.4g now, but was never below "
+                 "that of a guess (%.4g): optimizer.lr is too large (trainer find-lr), or the "
+                 "inputs say nothing about the target",
+                 (unsigned)r->least_epoch, r->least_loss, r->loss, guess);
     else if (others < 0.25)
         snprintf(out, 320,
                  "only %.0f rows are of another class, so the accuracy tells little: see the "

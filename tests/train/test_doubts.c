@@ -232,6 +232,9 @@ static void an_accuracy_of_the_commonest_class_has_its_cause(void **state)
     warns(&s, "the loss was lowest after epoch 5 (0.61) and is 0.64 now, so the model is "
               "overfitted: fewer epochs, patience, or checkpoint.best");
     lacks(&s, "more epochs");
+    judge(&s, 18, false, c, true, result(0.68, 0.8, 0.62, 5));
+    warns(&s, "and is 0.8 now, but was never below that of a guess (0.6109)");
+    lacks(&s, "more epochs");
     /* there are few rows of the other class */
     judge(&s, 3, false, c, true, result(0.95, 0.1, 0.1, 9));
     warns(&s, "only 3 rows are of another class, so the accuracy tells little");
@@ -281,7 +284,9 @@ static void values_no_better_than_their_mean_are_said(void **state)
     r.least_loss = 8;
     r.least_epoch = 2; /* the loss of a guess is 0.7, so the model has never been better */
     judge(&s, 0, true, c, true, r);
-    warns(&s, "try another optimizer.lr (trainer find-lr)\n");
+    warns(&s, "the loss was lowest after epoch 2 (8) and is 10 now, but was never below that of a "
+              "guess (0.7353): optimizer.lr is too large");
+    lacks(&s, "overfitted");
     r.r2 = 0;
     judge(&s, 0, true, c, true, r);
     warns(&s, "the loss was lowest after epoch 2 (8) and is 10 now, so the model is overfitted");
