@@ -1,6 +1,6 @@
 /* Log messages about the data of a run. At the start of the run: a description of the columns, and
  * warnings about data that look like a mistake. At the end of the run: a warning if the model is
- * no better than a guess, or overfitted. Each warning names the config key that avoids the mistake. */
+ * no better than a guess, or overfitted. Each warning names the key that avoids the mistake. */
 #ifndef TRAIN_DOUBTS_H
 #define TRAIN_DOUBTS_H
 
@@ -31,9 +31,9 @@ typedef struct ls_last_result {
 
 /* Called after the last evaluation. Warns
  *
- * - if the accuracy, R² or AUC is no better than that of a guess, with the likely cause: a loss that
- *   rose, few rows of the other classes, or a model that has learnt nothing. With class weights an
- *   accuracy below that of the most common class is wanted, and causes no warning.
+ * - if the accuracy, R² or AUC is no better than that of a guess, with the likely cause: a loss
+ * that rose, few rows of the other classes, or a model that has learnt nothing. With class weights
+ * an accuracy below that of the most common class is wanted, and causes no warning.
  * - if the loss has risen much since its lowest value (overfitting), and no key keeps the best
  *   evaluation. */
 void ls_log_result_doubts(const ls_config *config, const ls_dataset *judged,

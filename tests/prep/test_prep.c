@@ -298,9 +298,9 @@ static void levels_that_are_numbers_are_compared_by_their_digits(void **state)
     assert_int_equal(ls_prep_put(p, 1, NULL, 0x1p53, row, "", &err), LS_EDATA);
     assert_non_null(strstr(err.text, "has lost digits"));
     assert_int_equal(ls_prep_put(p, 0, "07", 0, row, "", &err), LS_EDATA);
-    assert_non_null(strstr(err.text,
-                           "a text that the model has learnt: 7, 007, 10; in this column 7 and 07 differ, "
-                                     "found \"07\""));
+    assert_non_null(strstr(
+        err.text, "a text that the model has learnt: 7, 007, 10; in this column 7 and 07 differ, "
+                  "found \"07\""));
     ls_prep_free(p);
 }
 
