@@ -54,16 +54,13 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
 /* If the argument RUN is the word `latest`, finds the run for which it stands: the newest run that
  * has weights or a checkpoint, or with --best the newest run that has a checkpoint. Warnings about
  * newer runs go to stderr. The caller frees *out; NULL: RUN is a path. */
-static int find_latest(char **out, const cli_trained_args *a, ls_error *err)
+static int find_latest(char **out, const cli_trained_args *a, const ls_host *host, ls_error *err)
 {
-    cli_view view;
     struct stat st;
     *out = NULL;
     if (strcmp(a->run, "latest") != 0 || stat(a->run, &st) == 0)
         return LS_OK;
-    cli_view_init(&view, true);
-    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
-    return ls_run_latest(out, a->best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, err);
+    return ls_run_latest(out, a->best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, host, err);
 }
 
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
@@ -74,11 +71,13 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     cli_trained_args a;
     cli_directories places;
     ls_trained t;
-    const ls_host host = {.size = sizeof host};
+    cli_view view;
+    cli_view_init(&view, true); /* of the log only the warnings are printed */
+    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    int status = find_latest(&latest, &a, &err);
+    int status = find_latest(&latest, &a, &host, &err);
     if (status)
         return cli_fail(status, err.text);
     const ls_trained_options o = {

@@ -161,6 +161,9 @@ const ls_record_key ls_record_keys[] = {
     {PART(DATA), "test_rows", LS_MEMBER_UINT, DATA(test_rows)},
     {PART(DATA), "targets", LS_MEMBER_INT_IF_ANY, DATA(targets)},
     {PART(DATA), "class_names", LS_FORM_ARRAY_IF_ANY, .put = put_class_names},
+    {PART(DATA), "sha256", LS_MEMBER_TEXT_IF_ANY, DATA(sha256)},
+    {PART(DATA), "labels_sha256", LS_MEMBER_TEXT_IF_ANY, DATA(labels_sha256)},
+    {PART(DATA), "test_sha256", LS_MEMBER_TEXT_IF_ANY, DATA(test_sha256)},
 
     {IN(STEP), "step", LS_MEMBER_UINT, AT(of.step.step)},
     {IN(STEP) | IN(EPOCH) | IN(EVAL), "epoch", LS_MEMBER_UINT, AT(epoch)},
@@ -216,6 +219,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(RUN_END), "error", LS_MEMBER_TEXT_IF_ANY, AT(of.end.error), VARIES},
     {IN(RUN_END), "epochs", LS_MEMBER_INT, AT(of.end.result.epochs)},
     {IN(RUN_END), "steps", LS_MEMBER_UINT, AT(of.end.result.steps)},
+    {IN(RUN_END), "skipped_steps", LS_MEMBER_INT_IF_ANY, AT(of.end.skipped)},
     {IN(RUN_END), "test_accuracy", LS_MEMBER_DOUBLE_OR_NULL, AT(of.end.result.test_accuracy)},
     {IN(RUN_END), "seconds_per_epoch", LS_MEMBER_DOUBLE_OR_NULL,
      AT(of.end.result.seconds_per_epoch), VARIES},

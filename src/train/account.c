@@ -48,7 +48,9 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     struct ls_trainer *t = c->t;
     t->position.steps++;
     t->position.step++;
-    if (!r->skipped) {
+    if (r->skipped) {
+        t->position.skipped++;
+    } else {
         t->position.totals.loss += ls_loss_of_run(t, (double)r->loss);
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;

@@ -1,6 +1,7 @@
 /* The public functions that open, run and close a trainer. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "base/sized.h"
 #include "base/stack.h"
 #include "base/thread_state.h"
@@ -166,8 +167,9 @@ static int write_weights(ls_trainer *t, ls_error *err)
     char path[LS_PATH_BYTES];
     ls_weights_sha256(t->reported.result.weights_sha256, t->model,
                       ls_engine_weights(t->engine)->canonical);
-    if (!t->dir.path)
-        return LS_OK;
+    int status = ls_check_finite(t->model, ls_engine_weights(t->engine)->canonical, err);
+    if (status || !t->dir.path)
+        return status;
     return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
                                ls_engine_weights(t->engine)->canonical, t->host, err);
 }
@@ -240,6 +242,18 @@ static int compare_ends(ls_trainer *t, int status, ls_error *err)
     return part_status;
 }
 
+/* Warns if steps were skipped (on_nonfinite "skip"). */
+static void warn_of_skipped_steps(const ls_trainer *t)
+{
+    const ls_position *at = &t->position;
+    if (at->skipped > 0 && ls_members_first(t))
+        ls_log(t->host, LS_LOG_WARNING,
+               "%llu of %llu %s skipped, because the loss was not finite; try a smaller "
+               "optimizer.lr",
+               (unsigned long long)at->skipped, (unsigned long long)at->steps,
+               ls_plural(at->steps, "step was", "steps were"));
+}
+
 /* Ends a run, also after an error: saves, compares the weights with the other members, writes the
  * last record, and closes the sinks. */
 static void end_run(ls_trainer *t, int *status, ls_error *first)
@@ -251,6 +265,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later_status = compare_ends(t, *status, &later);
     keep_first_error(status, first, later_status, &later);
     ls_report_devices(t);
+    warn_of_skipped_steps(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;

@@ -254,6 +254,19 @@ def test_numbers_alone_need_no_text_and_what_no_row_missed_is_refused(tmp_path):
                 model.predict(hole)
 
 
+def test_whole_numbers_are_texts_with_all_their_digits(tmp_path):
+    ids = [90071992547409921, 90071992547409922]
+    text = "id,a,answer\n" + "".join(f"{ids[i % 2]},{i % 3},{'no' if i % 2 else 'yes'}\n" for i in range(20))
+    with table_model(tmp_path, text, categorical="id") as model:
+        want = model.predict([{"id": str(i), "a": 1} for i in ids])
+        assert abs(want[0] - want[1]).max() > 0.01
+        assert (model.predict({"id": np.array(ids), "a": np.array([1, 1])}) == want).all()
+        assert (model.predict([{"id": i, "a": 1} for i in ids]) == want).all()
+        for other in (ids[0] + 2, float(ids[0]), np.float64(ids[1])):
+            with pytest.raises(lockstep.Error, match='row 0: column "id": expected a text that the model has learnt'):
+                model.predict({"id": [other], "a": [1]})
+
+
 def test_arrays_lie_in_files_too(tmp_path):
     x, _ = stripes(9)
     with trainer(set={"epochs": 1}) as t:
