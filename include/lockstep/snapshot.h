@@ -53,9 +53,10 @@ typedef struct ls_snapshot_info {
                                   * predicted quantities or yes/no labels */
 } ls_snapshot_info;
 
-/* Describes the model of the snapshot in `out`. Any thread. */
+/* Describes the model of the snapshot in `out`, which is zeroed if `snapshot` is NULL. Any
+ * thread. */
 void ls_snapshot_describe(const ls_snapshot *snapshot, ls_snapshot_info *out);
-/* Adds a reference and returns its argument. Any thread. */
+/* Adds a reference and returns its argument. NULL is allowed. Any thread. */
 ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot);
 /* Drops a reference; the last one frees the snapshot. NULL is allowed. Any thread. */
 void ls_snapshot_release(ls_snapshot *snapshot);

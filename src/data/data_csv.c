@@ -523,7 +523,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
         status = hand_over(&c, split[0]);
     free_columns(&c);
     /* names and fields can contain any bytes, and can be truncated within a character */
-    return ls_json_tidied(status, o->err);
+    return status;
 }
 
 const ls_dataset_kind ls_dataset_csv = {

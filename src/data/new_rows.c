@@ -367,7 +367,7 @@ static int read_csv(ls_dataset **out, const ls_input_format *format, const char 
         status = read_and_close(out, format, t, err);
     ls_c_locale_leave(locale);
     /* names and fields can contain any bytes, and can be truncated within a character */
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 int ls_new_rows_read_csv(ls_dataset **out, const ls_input_format *format, const char *name,

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "base/thread_state.h"
+#include "base/utf8.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -41,7 +42,7 @@ void ls_page_escape(ls_buffer *out, const char *text)
     size_t left = strlen(text);
     while (left > 0) {
         const char *name = entity(*text);
-        size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        size_t n = ls_utf8_length((const unsigned char *)text, left);
         int control = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t';
         if (name)
             ls_buffer_put(out, name);

@@ -4,6 +4,7 @@
 #include "prep/level.h"
 #include "prep/prep.h"
 
+#include "base/utf8.h"
 #include "json/json.h"
 
 #include <stdlib.h>
@@ -59,7 +60,7 @@ static void put(reader *r, uint32_t c)
 static void fetch(reader *r)
 {
     static const unsigned char first[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    const size_t n = ls_json_utf8_length(r->at, r->left);
+    const size_t n = ls_utf8_length(r->at, r->left);
     uint32_t c = n ? r->at[0] & first[n] : r->keeps_invalid ? INVALID | r->at[0] : 0xFFFD;
     for (size_t i = 1; i < n; i++)
         c = c << 6 | (r->at[i] & 0x3F);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "json/shortest.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static void clean(char *out, const char *text)
 {
     size_t left = strlen(text);
     while (left > 0) {
-        const size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        const size_t n = ls_utf8_length((const unsigned char *)text, left);
         memcpy(out, n ? text : "\xEF\xBF\xBD", n ? n : 3);
         out += n ? n : 3;
         text += n ? n : 1;
@@ -68,7 +69,7 @@ static bool is_clean(const char *text)
 {
     size_t left = strlen(text), n = 1;
     for (; left > 0 && n > 0; text += n, left -= n)
-        n = ls_json_utf8_length((const unsigned char *)text, left);
+        n = ls_utf8_length((const unsigned char *)text, left);
     return n > 0;
 }
 
@@ -150,7 +151,7 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
         ls_free(host, c.level[k]);
     ls_free(host, c.level);
     ls_free(host, c.sorted);
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 int ls_prep_finish(ls_prep *p, ls_error *err)
@@ -271,7 +272,7 @@ static int fail_value(const ls_prep_column *c, const char *prefix, const char *e
 {
     ls_fail(err, LS_EDATA, "%scolumn \"%.60s\": expected %s, found \"%.70s\"", prefix, c->name,
             expected, found);
-    return ls_json_tidied(LS_EDATA, err);
+    return LS_EDATA;
 }
 
 /* Writes the level of `text`, or of `number` if `text` is NULL, to a row. A double of 2^53 or more

@@ -103,12 +103,9 @@ typedef struct callback_sink {
 static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     const callback_sink *sink = (callback_sink *)base;
-    ls_error own = {
-        0}; /* passed to the callback, because err can be NULL; the callback may leave it empty */
+    ls_error own = {0}; /* passed to the callback, because err can be NULL */
     const int status = sink->record(sink->user, record->json, record->length, &own);
-    if (status == LS_OK)
-        return LS_OK;
-    return ls_fail(err, status, "%s", own.text[0] ? own.text : "a callback for records failed");
+    return ls_callback_result(err, status, &own, "the callback for records");
 }
 
 static int callback_close(ls_sink *base, ls_error *err)

@@ -155,6 +155,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     c->images = rows;
     c->labels = targets;
     c->given = n;
+    ls_forget_hash(t);
     status = ls_begin(t, &why);
     if (status == LS_OK)
         status = train_one(c, &why);
@@ -312,6 +313,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     if (status)
         return status;
     forget_snapshot(t);
+    ls_forget_hash(t);
     ls_saver_forget(t->dir.saver);
     c->due_work_done_at = t->position.steps;
     status = ls_engine_load(t->engine, t->position.steps, &why);

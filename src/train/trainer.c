@@ -14,6 +14,7 @@
 #include "train/saving.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 static int close_trainer(ls_trainer *t);
@@ -123,6 +124,8 @@ static int close_trainer(ls_trainer *t)
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_config_fini(&t->config);
+    for (int i = 0; t->source && i < t->options.source_count; i++)
+        ls_free(host, (void *)(uintptr_t)t->source[i].name); /* a copy, see take_sources */
     ls_free(t->host, t->source);
     ls_free(t->host, t->sources);
     ls_free(host, t);
@@ -140,20 +143,8 @@ int ls_trainer_close(ls_trainer *t)
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
 {
-    return &t->reported.summary;
+    return t ? &t->reported.summary : NULL;
 }
-
-const ls_result *ls_trainer_result(const ls_trainer *t)
-{
-    return &t->reported.result;
-}
-
-void ls_trainer_interrupt(ls_trainer *t)
-{
-    atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
-}
-
-/* ---- running -------------------------------------------------------------------------------- */
 
 /* Returns whether the weights are valid: all replicas have applied the same steps, and a device is
  * left from which they can be read. */
@@ -161,6 +152,39 @@ static bool weights_are_sound(const ls_trainer *t, int status)
 {
     return ls_engine_live(t->engine) > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
 }
+
+/* Computes result.weights_sha256, if it is unknown, of a trainer that has not begun ls_trainer_run.
+ * Does nothing in the cases in which every function of a trainer is refused, for example in a
+ * callback. */
+static int hash_weights(ls_trainer *t)
+{
+    char *hash = t->reported.result.weights_sha256;
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_result", NULL);
+    if (t->ran || hash[0] || !weights_are_sound(t, t->broken.status))
+        return LS_OK;
+    int status = ls_take_weights(t, "ls_trainer_result", NULL);
+    if (status == LS_OK)
+        ls_weights_sha256(hash, t->model, ls_engine_weights(t->engine)->canonical);
+    return status;
+}
+
+const ls_result *ls_trainer_result(const ls_trainer *trainer)
+{
+    ls_trainer *t = (ls_trainer *)(uintptr_t)trainer; /* the hash is the only change */
+    if (!t)
+        return NULL;
+    (void)hash_weights(t);
+    return &t->reported.result;
+}
+
+void ls_trainer_interrupt(ls_trainer *t)
+{
+    if (t)
+        atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
 
 static int write_weights(ls_trainer *t, ls_error *err)
 {
@@ -301,6 +325,7 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     t->ran = true;
+    ls_forget_hash(t);
     status = first.status;
     if (status == LS_OK)
         status = ls_begin(t, &first);

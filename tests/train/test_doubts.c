@@ -220,13 +220,13 @@ static void an_accuracy_of_the_commonest_class_has_its_cause(void **state)
     /* nothing is learnt */
     judge(&s, 18, false, c, false, result(0.7, 0.61, 0.61, 9));
     warns(&s, "an accuracy of 0.7000 is no better than always answering the most common class of "
-              "the 60 train rows (0.7000): try another optimizer.lr (trainer find-lr), more "
+              "the 60 train rows (0.7000): try another optimizer.lr (the verb find-lr), more "
               "epochs, or scaled inputs (data.standardize, data.mean, data.std)\n");
     judge(&s, 18, false, c, true, result(0.7, 0.61, 0.61, 9));
     warns(&s, "more epochs\n");
     /* the loss has not fallen since epoch 8: more epochs are no cure */
     judge(&s, 18, false, c, true, result(0.7, 0.61, 0.609, 8));
-    warns(&s, "try another optimizer.lr (trainer find-lr)\n");
+    warns(&s, "try another optimizer.lr (the verb find-lr)\n");
     /* the loss has risen */
     judge(&s, 18, false, c, true, result(0.68, 0.64, 0.61, 5));
     warns(&s, "the loss was lowest after epoch 5 (0.61) and is 0.64 now, so the model is "
@@ -280,7 +280,7 @@ static void values_no_better_than_their_mean_are_said(void **state)
     r.r2 = -12.6;
     judge(&s, 0, true, c, true, r);
     warns(&s, "an r2 of -12.6 is no better than always answering the mean of the 60 train rows "
-              "(0): try another optimizer.lr (trainer find-lr), more epochs\n");
+              "(0): try another optimizer.lr (the verb find-lr), more epochs\n");
     r.least_loss = 8;
     r.least_epoch = 2; /* the loss of a guess is 0.7, so the model has never been better */
     judge(&s, 0, true, c, true, r);
