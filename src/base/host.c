@@ -146,7 +146,7 @@ const char *ls_thread_reason(char out[LS_THREAD_REASON], int error)
     snprintf(out, LS_THREAD_REASON, "%s", ls_reason(why, error));
     if (error != EAGAIN && error != ENOMEM)
         return out;
-    strcat(out, "; a limit is too low: ");
+    strcat(out, "; one of these limits is too low: ");
     add_limit(out, RLIMIT_NPROC, "-u", 1, "threads of this user");
     add_limit(out, RLIMIT_AS, "-v", 1024, "KiB");
     add_limit(out, RLIMIT_DATA, "-d", 1024, "KiB");
