@@ -12,8 +12,8 @@
  *
  * A row is [channels][height][width], bytes (0 … 255) or floats. The *target* of a row is what the
  * model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a vector of
- * floats (the field `targets` says how many). The config's "preprocessing" says how the values of a
- * row are scaled.
+ * floats (the field `targets` says how many). The config's keys data.mean and data.std say how the
+ * values of a row are scaled.
  *
  * *Resident* data (the default) is read once, while the trainer is opened. *Streamed* training data
  * is read minibatch by minibatch, and can therefore be larger than memory. A *minibatch* is the
@@ -41,7 +41,7 @@ typedef enum ls_row_type {
 typedef struct ls_data_source {
     size_t size;      /* sizeof(ls_data_source) */
     const char *name; /* name by which the config's data.name selects this source; no name of a
-                       * built-in data set */
+                       * built-in data set; copied */
     int channels, height, width; /* shape of a row */
     int classes;                 /* number of classes, ≥ 2; 0: the targets are floats */
     /* Number of training rows, which one epoch visits once each. 0 is allowed if `streamed` is set:
@@ -59,13 +59,13 @@ typedef struct ls_data_source {
      * - targets: output buffer for the targets, int32_t [count]; or float [count][k] if the field
      *   `targets` is k > 0
      *
-     * Returns LS_OK, or a negative status with a message in `err`. The function of the trainer that
-     * needed the rows, such as ls_trainer_run, then fails with that error. The callback runs on the
-     * thread that opens or runs the trainer, never on two threads at once for one trainer. `read`
-     * may be NULL if train_rows and test_rows are 0. */
+     * Returns LS_OK, or a negative status with a message in `err` (status.h, "Callbacks"). The
+     * function of the trainer that needed the rows, such as ls_trainer_run, then fails with that
+     * error. The callback runs on the thread that opens or runs the trainer, never on two threads
+     * at once for one trainer. `read` may be NULL if train_rows and test_rows are 0. */
     int (*read)(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                 void *targets, ls_error *err);
-    void *user;        /* first argument of `read` */
+    void *user;        /* first argument of `read`; what it points to outlives the trainer */
     ls_row_type dtype; /* type of a row's values */
     int targets;       /* number of floats in the target of each row; 0: the target is a class */
 } ls_data_source;

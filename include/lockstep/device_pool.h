@@ -71,7 +71,7 @@ void ls_registry_destroy(ls_registry *registry);
 /* Options of ls_device_pool_create. */
 typedef struct ls_device_pool_options {
     size_t size;                 /* sizeof(ls_device_pool_options) */
-    const ls_registry *registry; /* the back ends to choose from */
+    const ls_registry *registry; /* the back ends to choose from; needed during the call only */
     /* List of devices, one worker each: "auto" (all GPUs; if there is no GPU, one CPU device for
      * each core of ls_allowed_cores), "cpu" or "cuda" (all devices of that kind), "cpu:4" (four CPU
      * devices), "cuda:0,1" (GPUs number 0 and 1; a number given twice makes two workers that share
@@ -84,8 +84,7 @@ typedef struct ls_device_pool_options {
     ls_precision precision; /* precision of matrix products (device.h); a device that has only fp32
                              * uses fp32 */
     const char *cache_dir;  /* directory in which devices keep their choices of kernels (device
-                             * functions) for later runs; NULL: none. The text must outlive the
-                             * pool */
+                             * functions) for later runs; NULL: none */
     int inbox;              /* capacity of each worker's queue of jobs; 0: 64, as in pool.h */
     /* Hook that runs on each worker's thread after the worker's device was opened. It may store a
      * pointer in *local, which ls_worker_local returns later. A negative status makes
@@ -95,7 +94,7 @@ typedef struct ls_device_pool_options {
                  ls_error *err);
     /* Hook that runs on each worker's thread before the worker's device is closed. NULL: none. */
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
-    void *user;          /* passed to both hooks */
+    void *user;          /* passed to both hooks; what it points to outlives the pool */
     const ls_host *host; /* allocator and log (host.h); outlives the pool; NULL: malloc, no log */
     const char *name;    /* prefix of the threads' names, as in pool.h; NULL: the back end's name */
     int no_pinning;      /* non-zero: CPU workers are not confined to CPUs of their own (`pinned` in
@@ -118,8 +117,8 @@ typedef struct ls_device_pool_options {
  * those of ls_pool_create and of the start hook. */
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err);
 
-/* Returns the worker's device. May be called only in a job of a device pool, on the worker's
- * thread. */
+/* Returns the worker's device; NULL if `worker` is NULL. May be called only in a job of a device
+ * pool, on the worker's thread. */
 ls_device *ls_worker_device(const ls_worker *worker);
 /* Returns the pointer that the start hook stored in *local. May be called only in a job of a device
  * pool, on the worker's thread. */

@@ -1,7 +1,8 @@
 /* C++17 classes for trainers and models: inline code that calls the C functions, releases the
  * objects and throws errors as exceptions. The rules of the C headers apply. `get` returns the C
  * object, for C functions that have no method, as in lockstep::check(ls_trainer_load,
- * trainer.get(), "file"). No exception may leave a callback. */
+ * trainer.get(), "file"). No exception may leave a callback. An object that was moved from is
+ * empty: `get` returns NULL, it can be destroyed or assigned to, other methods throw LS_EINVAL. */
 #ifndef LOCKSTEP_LOCKSTEP_HPP
 #define LOCKSTEP_LOCKSTEP_HPP
 #include <lockstep/model.h>
@@ -23,6 +24,12 @@ template <class F, class... A> void check(F *function, A... arguments)
 }
 /* Returns an options structure T in which `size` is set and all other fields are zero. */
 template <class T> T sized() { T options{}; options.size = sizeof options; return options; }
+/* Returns `object`, and throws LS_EINVAL if it is NULL. */
+template <class T> T *held(T *object)
+{
+    if (!object) throw error(ls_error{LS_EINVAL, "the object is empty: it was moved from"});
+    return object;
+}
 /* A trained model, from a file or a trainer. Copies of the object share one model. Any thread may
  * use it. */
 class model {
@@ -32,9 +39,10 @@ public:
     explicit model(const char *path, const ls_model_options *options = nullptr)
     { ls_snapshot *s; check(ls_model_open, &s, path, options); *this = model(s); }
     ls_snapshot *get() const { return owner.get(); }
-    ls_snapshot_info info() const { ls_snapshot_info i; ls_snapshot_describe(get(), &i); return i; }
-    const char *class_name(int label) const { return ls_model_class_name(get(), label); }
-    void save(const char *path) const { check(ls_snapshot_save, get(), path); }
+    ls_snapshot_info info() const
+    { ls_snapshot_info i; ls_snapshot_describe(held(get()), &i); return i; }
+    const char *class_name(int label) const { return ls_model_class_name(held(get()), label); }
+    void save(const char *path) const { check(ls_snapshot_save, held(get()), path); }
     /* Returns the model's outputs for n input rows, [n][classes]. */
     std::vector<float> run(const void *rows, uint32_t n = 1,
                            ls_output form = LS_OUTPUT_PROBABILITIES) const
@@ -51,12 +59,13 @@ public:
     explicit trainer(const ls_trainer_options &options)
     { ls_trainer *t; check(ls_trainer_open, &t, &options); owner.reset(t); }
     ls_trainer *get() const { return owner.get(); }
-    const ls_result &result() const { return *ls_trainer_result(get()); }
-    void run() { check(ls_trainer_run, get()); }
-    void save(const char *path) { check(ls_trainer_save, get(), path); }
-    model snapshot() { ls_snapshot *s; check(ls_trainer_snapshot, get(), &s); return model(s); }
+    const ls_result &result() const { return *ls_trainer_result(held(get())); }
+    void run() { check(ls_trainer_run, held(get())); }
+    void save(const char *path) { check(ls_trainer_save, held(get()), path); }
+    model snapshot()
+    { ls_snapshot *s; check(ls_trainer_snapshot, held(get()), &s); return model(s); }
     ls_step_result step(const void *rows, const void *targets, uint32_t n)
-    { ls_step_result r; check(ls_trainer_step, get(), rows, targets, n, &r); return r; }
+    { ls_step_result r; check(ls_trainer_step, held(get()), rows, targets, n, &r); return r; }
 };
 } // namespace lockstep
 #endif

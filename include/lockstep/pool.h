@@ -84,7 +84,7 @@ typedef struct ls_worker {
 
 /* A job: a function that the program supplies and a worker calls. `arg` is the pointer that the
  * owner passed with the job to ls_pool_submit or ls_pool_run. The job returns LS_OK; or it writes
- * `err` and returns a negative status. */
+ * `err` and returns a negative status (status.h, "Callbacks"). */
 typedef int (*ls_job)(const ls_worker *worker, void *arg, ls_error *err);
 
 /* Options of ls_pool_create. */
@@ -107,7 +107,7 @@ typedef struct ls_pool_options {
      * hook does not run on a worker whose thread is left running because its job did not return.
      * NULL: none. */
     void (*stop)(ls_worker *worker, void *user);
-    void *user;          /* passed to both hooks */
+    void *user;          /* passed to both hooks; what it points to outlives the pool */
     const ls_host *host; /* allocator and log (host.h); outlives the pool; NULL: malloc, no log */
     /* Non-zero: worker 0 has no thread of its own, but runs on the owner's thread. The owner must
      * then be the same thread from create to destroy. Worker 0's start hook runs inside

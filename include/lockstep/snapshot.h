@@ -53,9 +53,10 @@ typedef struct ls_snapshot_info {
                                   * predicted quantities or yes/no labels */
 } ls_snapshot_info;
 
-/* Describes the model of the snapshot in `out`. Any thread. */
+/* Describes the model of the snapshot in `out`, which is zeroed if `snapshot` is NULL. Any
+ * thread. */
 void ls_snapshot_describe(const ls_snapshot *snapshot, ls_snapshot_info *out);
-/* Adds a reference and returns its argument. Any thread. */
+/* Adds a reference and returns its argument. NULL is allowed. Any thread. */
 ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot);
 /* Drops a reference; the last one frees the snapshot. NULL is allowed. Any thread. */
 void ls_snapshot_release(ls_snapshot *snapshot);
@@ -81,7 +82,9 @@ int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, f
                         size_t capacity, ls_error *err);
 
 /* Writes the weights to `path` as a safetensors file with PyTorch's names of parameters. The file
- * appears completely or not at all. Any thread. Errors: LS_EINVAL (no snapshot or no path), LS_EIO,
+ * appears completely or not at all. If `path` is a symbolic link, the file to which it leads is
+ * created or replaced, and the link stays. Any thread. Errors: LS_EINVAL (no snapshot or no path,
+ * or the path leads to a device, a pipe, a socket or a directory, which is not replaced), LS_EIO,
  * LS_ENOMEM. */
 int ls_snapshot_save(const ls_snapshot *snapshot, const char *path, ls_error *err);
 

@@ -21,7 +21,8 @@ extern "C" {
 /* Cuts `n` items into `parts` contiguous parts and writes the first item and the number of items of
  * part `index`. Each part gets ⌊n / `parts`⌋ items, and each of the first (n mod `parts`) parts
  * gets one item more: 10 items in 4 parts are cut into 3, 3, 2 and 2. A part can be empty; its
- * `first` is then the boundary between its neighbours. Requires parts ≥ 1 and index < parts. */
+ * `first` is then the boundary between its neighbours. Writes nothing if `first` or `count` is
+ * NULL. Requires parts ≥ 1 and index < parts. */
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count);
 
 /* Does the same as ls_split for a minibatch of `x_rows` input rows with `y_rows` labels, and checks

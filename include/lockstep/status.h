@@ -9,6 +9,20 @@
  * detects a failure writes the one-line message; its callers in the library can add where the
  * failure happened. The caller owns the ls_error, which is written on failure only. No error is
  * kept in a global variable such as errno.
+ *
+ * NULL: a pointer that is passed to a function may be NULL only where its description says so;
+ * every `err` may. If another pointer is NULL, the function does nothing:
+ *
+ * - a function that returns a status returns LS_EINVAL, with a message
+ * - a function that returns a number or a pointer returns 0 or NULL
+ * - a function without a result returns; ls_snapshot_describe zeroes its output
+ *
+ * Callbacks: a function of the program that returns a status (a job of a pool, a start hook, a
+ * receiver of records, a reader of data) returns LS_OK, or a negative ls_status after it has
+ * written a message to `err->text`. Any other number counts as LS_EINVAL. The library makes one
+ * line of the message: it replaces control characters and invalid UTF-8 by '?', and cuts a text
+ * without a terminating zero. An empty message is replaced by the name of the callback and of the
+ * status.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H

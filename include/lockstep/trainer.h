@@ -125,20 +125,22 @@ typedef struct ls_result {
     /* names of devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run the devices that still
      * worked at the end of the run; before that the devices of ls_summary */
     const char *devices;
-    char weights_sha256[65]; /* SHA-256 of the weights in hex; "" if the weights could not be
-                              * read */
-    const char *checkpoint;  /* file of the newest checkpoint that was saved; "": none */
-    int saved;               /* non-zero: that checkpoint contains the run's final state */
-    int interrupted;         /* non-zero: ls_trainer_interrupt ended the run */
-    const char *metric;      /* name of the main metric, as in ls_progress */
-    double test_metric;      /* value of that metric in the last evaluation; NaN: none */
+    /* SHA-256 of the weights in hex. ls_trainer_run computes it at its end. Before ls_trainer_run,
+     * ls_trainer_result computes it (see there). "": ls_trainer_run is under way, or the weights
+     * could not be read. */
+    char weights_sha256[65];
+    const char *checkpoint; /* file of the newest checkpoint that was saved; "": none */
+    int saved;              /* non-zero: that checkpoint contains the run's final state */
+    int interrupted;        /* non-zero: ls_trainer_interrupt ended the run */
+    const char *metric;     /* name of the main metric, as in ls_progress */
+    double test_metric;     /* value of that metric in the last evaluation; NaN: none */
 } ls_result;
 
 /* Functions that the trainer calls on the owner's thread. Each may be NULL. */
 typedef struct ls_trainer_callbacks {
     size_t size; /* sizeof(ls_trainer_callbacks) */
     /* Receives each metrics record: one JSON object of `length` bytes, without a newline. A
-     * negative status stops the run with that error. */
+     * negative status (status.h, "Callbacks") stops the run with that error. */
     int (*record)(void *user, const char *json, size_t length, ls_error *err);
     /* Receives the progress while ls_trainer_run trains. */
     void (*progress)(void *user, const ls_progress *progress);
@@ -147,10 +149,12 @@ typedef struct ls_trainer_callbacks {
      * needs the snapshot longer calls ls_snapshot_retain. */
     void (*snapshot)(void *user, ls_snapshot *snapshot);
     uint32_t snapshot_every_steps; /* number of steps between two snapshots; 0: none are taken */
-    void *user;                    /* first argument of each callback */
+    void *user;                    /* first argument of each callback; what it points to outlives
+                                    * the trainer */
 } ls_trainer_callbacks;
 
-/* Options of ls_trainer_open. */
+/* Options of ls_trainer_open, which copies all that the pointers refer to, except where a field
+ * says that something outlives the trainer. */
 typedef struct ls_trainer_options {
     size_t size;             /* sizeof(ls_trainer_options) */
     const char *config_path; /* path of the config, a JSON file */
@@ -176,18 +180,18 @@ typedef struct ls_trainer_options {
     const ls_registry *registry;
     const ls_trainer_callbacks *callbacks; /* copied; NULL: none */
     /* File to which the trainer writes a timeline of the run, for https://ui.perfetto.dev. The file
-     * is complete when the run has ended or the trainer is closed. An existing file is
-     * replaced. NULL: no timeline. */
+     * is complete when the run has ended or the trainer is closed. The path is treated as the path
+     * of ls_trainer_save. NULL: no timeline. */
     const char *trace_path;
     int trace_ops; /* non-zero: the timeline shows each operation of the model, not only the phases
                     * of a step */
-    /* [source_count] datasets of the program, which the config's data.name may select. The array
-     * and the datasets outlive the trainer. */
+    /* [source_count] datasets of the program, which the config's data.name may select; copied. What
+     * their callbacks use outlives the trainer. */
     const ls_data_source *const *sources;
     int source_count;
     /* [step_row_count] numbers of rows with which ls_trainer_step will be called, besides the
-     * config's batch_size; at most 8 numbers. ls_trainer_open prepares kernels and memory for steps
-     * of these sizes. */
+     * config's batch_size; at most 8 numbers; copied. ls_trainer_open prepares kernels and memory
+     * for steps of these sizes. */
     const uint32_t *step_rows;
     int step_row_count;
     /* An existing pool of workers, created by ls_device_pool_create. The pool's option caller_works
@@ -215,8 +219,8 @@ typedef struct ls_trainer_options {
  * LS_ESTALLED, LS_ESYSTEM. */
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err);
 
-/* Returns the description of the run, which is valid until the trainer is closed. Called by the
- * owner. */
+/* Returns the description of the run, which is valid until the trainer is closed; NULL if `trainer`
+ * is NULL. Called by the owner. */
 const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 
 /* Trains from the trainer's current state to the end of the configured epochs, evaluates, and
@@ -229,14 +233,18 @@ const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 
 /* Asks a run to stop. ls_trainer_run finishes the steps that the workers have already received, and
- * then ends the run. A present call of ls_trainer_step finishes its step, or returns
- * LS_EINTERRUPTED if the step has not begun. Every later call of ls_trainer_step returns
+ * then ends the run. NULL is ignored. A present call of ls_trainer_step finishes its step, or
+ * returns LS_EINTERRUPTED if the step has not begun. Every later call of ls_trainer_step returns
  * LS_EINTERRUPTED and does not train. In a run of several processes, all processes stop after the
  * same step. Any thread; async-signal-safe. */
 void ls_trainer_interrupt(ls_trainer *trainer);
 
 /* Returns the result of the training so far. The structure is valid until the trainer is closed.
- * Called by the owner. */
+ * Returns NULL if `trainer` is NULL. Called by the owner.
+ * Cost: in a trainer that is driven by ls_trainer_step, the first call after a step or a load fills
+ * in weights_sha256. It reads the weights back from a device as ls_trainer_weights does, and hashes
+ * them, about 1 ms for 200,000 parameters. Steps and further calls cost nothing. In a callback the
+ * function does not compute the hash. */
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
 /* Copies the weights to `out`, which has room for `capacity` floats; ls_summary.parameters floats
@@ -298,11 +306,13 @@ int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, floa
 
 /* Saves a checkpoint: one safetensors file with all state that training needs to continue with
  * bit-identical results. The file is on the disk when the function returns. The file `path` is
- * created or atomically replaced; its directory must exist. If `path` is NULL, the file is saved
+ * created or atomically replaced; its directory must exist. If `path` is a symbolic link, the file
+ * to which it leads is created or replaced, and the link stays. A device, a pipe, a socket or a
+ * directory is never replaced. If `path` is NULL, the file is saved
  * among the checkpoints of the run directory, where options.resume finds it. Called by the owner.
- * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or `path` is a directory),
- * LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
- * LS_ENOMEM. */
+ * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or it leads to something that is
+ * not replaced), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE,
+ * LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Loads a checkpoint or weights from `path`. A checkpoint restores the weights, the optimizer's

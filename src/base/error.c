@@ -1,8 +1,12 @@
 #include "base/error.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+static const char unknown_status[] = "unknown status";
 
 int ls_fail(ls_error *err, int status, const char *format, ...)
 {
@@ -13,7 +17,24 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
+    ls_utf8_tidy(err->text);
     return status;
+}
+
+int ls_callback_result(ls_error *err, int status, const ls_error *told, const char *callback)
+{
+    char text[sizeof told->text + 1] = ""; /* one byte more, for the zero that may be missing */
+    if (status == LS_OK)
+        return LS_OK;
+    const char *name = ls_status_name(status);
+    memcpy(text, told->text, sizeof told->text);
+    if (status > 0 || name == unknown_status)
+        return ls_fail(err, LS_EINVAL,
+                       "%s returned %d; expected LS_OK (0) or a negative ls_status%s%s", callback,
+                       status, text[0] ? "; it said: " : "", text);
+    if (text[0] == '\0')
+        return ls_fail(err, status, "%s failed with %s and gave no message", callback, name);
+    return ls_fail(err, status, "%s", text);
 }
 
 /* Error number that some network file systems return instead of EOPNOTSUPP. The C library has no
@@ -53,7 +74,7 @@ const char *ls_status_name(int status)
     case LS_EINTERNAL: return "LS_EINTERNAL";
     case LS_EDIVERGED: return "LS_EDIVERGED";
     }
-    return "unknown status";
+    return unknown_status;
 }
 
 enum { MAX_WORD = 63 }; /* longest word in bytes that ls_closest compares */

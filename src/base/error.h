@@ -6,10 +6,21 @@
 #include <lockstep/status.h>
 #include <stddef.h>
 
-/* Writes `status` and the formatted one-line text to `err`, unless it is NULL. Returns `status`, so
- * that a function can fail with `return ls_fail(err, LS_EINVAL, "…", …);`. */
+/* Writes `status` and the formatted text to `err`, unless it is NULL. The text becomes one line of
+ * valid UTF-8 (ls_utf8_tidy). Returns `status`, so that a function can fail with
+ * `return ls_fail(err, LS_EINVAL, "…", …);`. */
 int ls_fail(ls_error *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Judges what a *callback*, a function of the caller that returns a status, has returned. Every
+ * call of such a function passes its result through here. Returns LS_OK for LS_OK, and a negative
+ * ls_status as it is. Any other number becomes LS_EINVAL.
+ *
+ * - told: the error that the callback was given. Its text may be empty (the message then names the
+ *   status), or lack the terminating zero. The caller empties the text before the callback runs.
+ * - callback: names the function in the message, such as "worker 3: a job"
+ * - err: receives the error; may be `told` */
+int ls_callback_result(ls_error *err, int status, const ls_error *told, const char *callback);
 
 #define LS_REASON 128 /* size of a text of ls_reason in bytes */
 

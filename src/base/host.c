@@ -1,7 +1,9 @@
 #include "base/host.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 
 #define LEAST_STACK ((size_t)1 << 20) /* smallest stack size of a thread in bytes */
 
@@ -99,6 +102,7 @@ void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    ls_utf8_tidy(text);
     host->log(host->user, level, text);
 }
 
@@ -123,4 +127,29 @@ int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return error;
+}
+
+/* Appends the limit to the text, if it is set: "ulimit -v is 20480 KiB, ". */
+static void add_limit(char out[LS_THREAD_REASON], int resource, const char *option, rlim_t unit,
+                      const char *of)
+{
+    struct rlimit limit;
+    const size_t used = strlen(out);
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(out + used, LS_THREAD_REASON - used, "ulimit %s is %llu %s, ", option,
+                 (unsigned long long)(limit.rlim_cur / unit), of);
+}
+
+const char *ls_thread_reason(char out[LS_THREAD_REASON], int error)
+{
+    char why[LS_REASON];
+    snprintf(out, LS_THREAD_REASON, "%s", ls_reason(why, error));
+    if (error != EAGAIN && error != ENOMEM)
+        return out;
+    strcat(out, "; one of these limits is too low: ");
+    add_limit(out, RLIMIT_NPROC, "-u", 1, "threads of this user");
+    add_limit(out, RLIMIT_AS, "-v", 1024, "KiB");
+    add_limit(out, RLIMIT_DATA, "-d", 1024, "KiB");
+    strcat(out, "pids.max of the cgroup, or memory");
+    return out;
 }

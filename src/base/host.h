@@ -51,7 +51,8 @@ int ls_path_copy(char **out, const char *path, const ls_host *host, ls_error *er
 /* Frees memory that a function of this header returned with the same host. NULL is allowed. */
 void ls_free(const ls_host *host, void *memory);
 
-/* Passes one formatted line, truncated to 511 bytes, to the host's log, if it has one. */
+/* Passes one formatted line, truncated to 511 bytes, to the host's log, if it has one. The line is
+ * valid UTF-8 (ls_utf8_tidy). */
 void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -61,5 +62,11 @@ void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
  * because back ends and jobs need that much. (A service with many threads can have set a lower
  * default.) Returns 0, or an errno value if there is no thread. */
 int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
+
+#define LS_THREAD_REASON 320 /* size of a text of ls_thread_reason in bytes */
+
+/* Writes why ls_thread_start returned `error`, and returns `out`. The system gives the same error
+ * number for several limits, so the text names those that are set. */
+const char *ls_thread_reason(char out[LS_THREAD_REASON], int error);
 
 #endif

@@ -13,8 +13,9 @@ int ls_sized_take(void *out, size_t known, const void *given, const char *type, 
     const unsigned char *bytes = given;
     size_t size = 0;
     memset(out, 0, known);
-    if (given)
-        memcpy(&size, given, sizeof size);
+    if (!given)
+        return ls_fail(err, LS_EINVAL, "%s: the structure is NULL", type);
+    memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > SIZE_MOST)
         return ls_fail(err, LS_EINVAL, "%s: `size` is not set: expected sizeof(%s)", type, type);
     for (size_t i = known; i < size; i++)

@@ -5,6 +5,8 @@
 
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count)
 {
+    if (!first || !count)
+        return;
     assert(parts > 0 && index < parts);
     uint32_t base = n / parts;
     uint32_t larger = n % parts; /* number of parts that have one item more */
@@ -15,6 +17,8 @@ void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint3
 int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y_rows,
                    uint32_t parts, uint32_t index, ls_error *err)
 {
+    if (!first || !count)
+        return ls_fail(err, LS_EINVAL, "ls_split_batch: nowhere to put the part");
     if (x_rows != y_rows)
         return ls_fail(err, LS_EINVAL,
                        "split: %u rows of X but %u rows of y; give one label for each row",
@@ -42,6 +46,8 @@ static uint32_t boundary(uint32_t n, uint32_t parts, uint32_t index, const doubl
 void ls_split_by_capacity(uint32_t n, uint32_t parts, uint32_t index, const double *capacity,
                           uint32_t *first, uint32_t *count)
 {
+    if (!first || !count)
+        return;
     if (!capacity) {
         ls_split(n, parts, index, first, count);
         return;

@@ -25,13 +25,18 @@
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
-/* Fails if a value is not finite. Such values are not saved, because the new checkpoint replaces an
- * older one from which the run can go on. */
-static int check_finite(const float *values, size_t count, ls_error *err)
+int ls_check_finite(const ls_model *model, const float *weights, ls_error *err)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return ls_fail(err, LS_ENONFINITE, "a weight is not finite: not worth keeping");
+    for (int i = 0; i < model->params + model->stats; i++) {
+        const ls_param *p = model->tensor[i];
+        for (size_t k = 0; k < p->count; k++)
+            if (!isfinite(weights[p->offset + k]))
+                return ls_fail(
+                    err, LS_ENONFINITE,
+                    "\"%s\" is not finite any more (%g): not worth keeping; the training "
+                    "has diverged: try a smaller optimizer.lr, or optimizer.clip_norm",
+                    p->name, (double)weights[p->offset + k]);
+    }
     return LS_OK;
 }
 
@@ -54,7 +59,7 @@ int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimi
     name_slots(prefix, optimizer);
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
         group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
-    int status = check_finite(values->weights, model->floats, err);
+    int status = ls_check_finite(model, values->weights, err);
     if (status == LS_OK)
         status = ls_replace_begin(&w, path, host, err);
     if (status)
@@ -138,12 +143,18 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_put_uint(w, "steps", at->steps);
     ls_json_put_uint(w, "epoch", at->epoch);
     ls_json_put_uint(w, "step", at->step);
+    if (at->skipped > 0)
+        ls_json_put_uint(w, "skipped", at->skipped);
     ls_json_put_bool(w, "recorded", at->recorded);
     ls_json_put_double(w, "loss", at->totals.loss);
     ls_json_put_double(w, "correct", at->totals.correct);
     ls_json_put_double(w, "rows", at->totals.rows);
     ls_json_put_double(w, "seconds", at->totals.seconds);
     ls_json_put_double(w, "trained_s", at->trained_s);
+    if (at->least_epoch > 0) {
+        ls_json_put_double(w, "least_loss", at->least_loss);
+        ls_json_put_uint(w, "least_epoch", at->least_epoch);
+    }
     if (at->best.epoch > 0)
         write_best(w, &at->best);
     else
@@ -243,6 +254,8 @@ static int read_position(ls_position *out, const ls_json *doc, const cJSON *node
     ls_fields f;
     ls_fields_begin(&f, doc, node, "position", err);
     out->steps = read_count(&f, "steps", EXACT);
+    if (ls_field_any(&f, "skipped")) /* this key was added later */
+        out->skipped = read_count(&f, "skipped", EXACT);
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->step = (uint32_t)read_count(&f, "step", UINT32_MAX);
     ls_field_bool(&f, "recorded", NULL, &recorded);
@@ -252,6 +265,10 @@ static int read_position(ls_position *out, const ls_json *doc, const cJSON *node
     out->totals.rows = (double)read_count(&f, "rows", EXACT);
     ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
     ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
+    if (ls_field_any(&f, "least_epoch")) { /* these keys were added later */
+        out->least_epoch = (uint32_t)read_count(&f, "least_epoch", 1e6);
+        ls_field_double(&f, "least_loss", -INFINITY, INFINITY, NULL, &out->least_loss);
+    }
     const cJSON *best = ls_field_any(&f, "best");
     int status = ls_fields_end(&f);
     return status || !best || cJSON_IsNull(best) ? status : read_best(&out->best, doc, best, err);

@@ -49,6 +49,11 @@ typedef struct ls_checkpoint_values {
     float *const *slot; /* [ls_optimizer_states] arrays of the optimizer's states */
 } ls_checkpoint_values;
 
+/* Fails if one of the `weights` of a model is not finite. Such weights are not saved, because a new
+ * checkpoint replaces an older one from which the run can go on. Errors: LS_ENONFINITE; the message
+ * names the tensor. */
+int ls_check_finite(const ls_model *model, const float *weights, ls_error *err);
+
 /* Writes a checkpoint to `path`, replacing an existing file. On return the file survives a loss of
  * power. `state`: the run's state as JSON. Errors: LS_ENONFINITE (a weight is not finite), LS_EIO,
  * LS_ENOMEM. After an error an existing file is unchanged (ls_replace_commit in store/durable.h
@@ -89,14 +94,18 @@ typedef struct ls_best {
  * ls_state_read sets the member to 0. For a new member for which 0 is not suitable, read_position
  * must set another value. */
 typedef struct ls_position {
-    uint64_t steps; /* number of steps done since the start of training, skipped ones included */
-    uint32_t epoch; /* index of the current epoch, from 0; when training has ended, the number of
-                     * epochs */
-    uint32_t step;  /* number of steps of the current epoch that are done */
-    bool recorded;  /* true: the record of the current epoch was written, and only the epoch's
-                     * evaluation has still to be done */
+    uint64_t steps;   /* number of steps done since the start of training, skipped ones included */
+    uint64_t skipped; /* number of steps skipped because their loss was not finite */
+    uint32_t epoch;   /* index of the current epoch, from 0; when training has ended, the number of
+                       * epochs */
+    uint32_t step;    /* number of steps of the current epoch that are done */
+    bool recorded;    /* true: the record of the current epoch was written, and only the epoch's
+                       * evaluation has still to be done */
     ls_epoch_totals totals; /* totals of the current epoch */
     double trained_s;       /* seconds of training in finished epochs */
+    /* the lowest test loss so far, and the number, from 1, of its epoch; 0: there was none */
+    double least_loss;
+    uint32_t least_epoch;
     ls_best best;
 } ls_position;
 

@@ -15,10 +15,13 @@
 
 /* ---- choice of the run ---------------------------------------------------------------------- */
 
-/* Contents of a run's first record, which is the first line of metrics.jsonl. */
+/* Time and name of a run, from its first record, the first line of metrics.jsonl. If another
+ * program has moved or cut that file, they come from config.json and the time at which it was
+ * written. */
 typedef struct beginning {
     ls_json *doc;
-    const char *time, *name;
+    char time[32];
+    const char *name;
 } beginning;
 
 /* Reads the first line of the run's metrics.jsonl, which the caller frees. */
@@ -44,21 +47,22 @@ static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
 {
     const cJSON *root = ls_json_root(doc),
                 *config = cJSON_GetObjectItemCaseSensitive(root, "config");
+    const char *time = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "time"));
     out->doc = doc;
-    out->time = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "time"));
     out->name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "name"));
-    return out->time && out->name
+    snprintf(out->time, sizeof out->time, "%s", time ? time : "");
+    return time && out->name
                ? LS_OK
                : ls_json_fail(err, doc, root, LS_EDATA,
                               "expected the beginning of a run, with \"time\" and \"config\"");
 }
 
-static int read_beginning(beginning *out, const char *run, const ls_host *host, ls_error *err)
+static int read_first_record(beginning *out, const char *run, const ls_host *host, ls_error *err)
 {
     void *text = NULL;
     size_t length;
     char path[LS_PATH_BYTES];
-    *out = (beginning){NULL, NULL, NULL};
+    *out = (beginning){0};
     int status =
         read_first_line(&text, &length, ls_path_join(path, run, "metrics.jsonl"), host, err);
     if (status == LS_OK)
@@ -67,16 +71,6 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
         status = take_beginning(out, out->doc, err);
     ls_free(host, text);
     return status;
-}
-
-/* Returns whether the run in the directory `run` has the files that are needed. */
-static bool has_needed(const char *run, ls_run_needs needs)
-{
-    char path[LS_PATH_BYTES];
-    struct stat s;
-    if (needs == LS_RUN_RECORDS || ls_checkpoints_exist(ls_path_join(path, run, "checkpoints")))
-        return true;
-    return needs == LS_RUN_WEIGHTS && stat(ls_path_join(path, run, "weights.safetensors"), &s) == 0;
 }
 
 /* Returns the time at which the run's config was written, which is the start of the run. Returns
@@ -88,6 +82,42 @@ static struct timespec config_time(const char *run)
     if (stat(ls_path_join(path, run, "config.json"), &s) != 0)
         return (struct timespec){0};
     return s.st_mtim;
+}
+
+/* Reads the beginning of a run without its records. Returns whether config.json has a name. */
+static bool read_config_name(beginning *out, const char *run, const ls_host *host)
+{
+    char path[LS_PATH_BYTES];
+    struct tm utc;
+    const struct timespec written = config_time(run);
+    *out = (beginning){0};
+    if (ls_json_read_file(&out->doc, ls_path_join(path, run, "config.json"), host, NULL) != LS_OK)
+        return false;
+    out->name =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(ls_json_root(out->doc), "name"));
+    gmtime_r(&written.tv_sec, &utc);
+    strftime(out->time, sizeof out->time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return out->name;
+}
+
+/* Errors: those of the first record, if neither it nor config.json can be read. */
+static int read_beginning(beginning *out, const char *run, const ls_host *host, ls_error *err)
+{
+    const int status = read_first_record(out, run, host, err);
+    if (status == LS_OK)
+        return LS_OK;
+    ls_json_destroy(out->doc);
+    return read_config_name(out, run, host) ? LS_OK : status;
+}
+
+/* Returns whether the run in the directory `run` has the files that are needed. */
+static bool has_needed(const char *run, ls_run_needs needs)
+{
+    char path[LS_PATH_BYTES];
+    struct stat s;
+    if (needs == LS_RUN_RECORDS || ls_checkpoints_exist(ls_path_join(path, run, "checkpoints")))
+        return true;
+    return needs == LS_RUN_WEIGHTS && stat(ls_path_join(path, run, "weights.safetensors"), &s) == 0;
 }
 
 /* Returns whether run a began later than run b; b_run NULL: there is no run b, and the result is
@@ -148,7 +178,7 @@ static void consider(char **latest, beginning *begun, const char *run, const sea
 /* Sets *out to the latest run that the search considers; NULL: there is none. */
 static void find_latest(char **out, const search *s)
 {
-    beginning begun = {NULL, NULL, NULL};
+    beginning begun = {0};
     char run[LS_PATH_BYTES];
     DIR *runs = opendir(RUNS);
     *out = NULL;

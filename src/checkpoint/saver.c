@@ -10,21 +10,24 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "pool/pool.h"
+#include "store/durable.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Time in nanoseconds after which a save is considered to hang. */
+/* Time in nanoseconds after which a save is considered to hang, unless ls_saver_limit sets another
+ * time. */
 #define LONGEST_SAVE_NS ((uint64_t)600 * 1000000000u)
 
 struct ls_saver {
     ls_saver_desc run;
-    ls_pool *pool;   /* the writing thread */
-    char *directory; /* <run>/checkpoints */
-    bool busy;       /* a save was begun, and wait_until_idle has not seen its end yet */
-    bool hangs; /* a save took longer than LONGEST_SAVE_NS; no function waits for it any more */
+    ls_pool *pool;       /* the writing thread */
+    char *directory;     /* <run>/checkpoints */
+    bool busy;           /* a save was begun, and wait_until_idle has not seen its end yet */
+    uint64_t longest_ns; /* time after which a save is considered to hang */
+    bool hangs; /* a save took longer than `longest_ns`; no function waits for it any more */
     /* Data being saved; the writing thread owns it while `busy` is set. */
     ls_checkpoint_values values;
     ls_json_writer state;
@@ -92,12 +95,12 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
         s->status = LS_OK;
         return LS_OK;
     }
-    s->hangs = s->hangs || ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT;
+    s->hangs = s->hangs || ls_pool_wait(s->pool, s->longest_ns, NULL) == LS_ETIMEDOUT;
     if (s->hangs)
         return ls_fail(
             err, LS_ESTALLED,
-            "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
-            s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
+            "%.300s: writing a checkpoint has taken longer than %.3g s; is the disk there?",
+            s->directory, (double)s->longest_ns * 1e-9);
     s->busy = false;
     ls_trace_span(s->run.trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
                   "step", s->position.steps);
@@ -227,19 +230,17 @@ void ls_saver_forget(struct ls_saver *s)
 int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
                     const ls_checkpoint_values *values, ls_error *err)
 {
-    struct stat st;
+    char target[LS_PATH_BYTES];
     ls_json_writer text;
     ls_state whole = *state;
-    if (!*path || path[strlen(path) - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
-        return ls_fail(err, LS_EINVAL,
-                       "\"%.300s\": expected the name of a file, such as saves/one.safetensors, "
-                       "found a directory's",
-                       path);
+    int status = ls_follow_links(target, path, err);
+    if (status)
+        return status;
     ls_json_writer_init(&text, 0, run->host);
     whole.data_crc32 = ls_data_crc32(run->data);
-    int status = write_state(&text, run, &whole, err);
+    status = write_state(&text, run, &whole, err);
     if (status == LS_OK)
-        status = write_file(path, run, &text, values, err);
+        status = write_file(target, run, &text, values, err);
     ls_json_writer_fini(&text);
     return status;
 }
@@ -269,6 +270,7 @@ int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_d
         return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
     ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = run->host};
     s->run = *run;
+    s->longest_ns = LONGEST_SAVE_NS;
     ls_json_writer_init(&s->state, 0, run->host);
     ls_json_writer_init(&s->standing, 0, run->host);
     ls_json_writer_init(&s->saved, 0, run->host);
@@ -285,12 +287,17 @@ int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_d
     return status;
 }
 
+void ls_saver_limit(struct ls_saver *s, uint64_t longest_ns)
+{
+    s->longest_ns = longest_ns;
+}
+
 int ls_saver_stop(struct ls_saver *s)
 {
     if (!s || !s->pool)
         return LS_OK;
     ls_saver_wait(s, NULL);
-    int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : LONGEST_SAVE_NS, NULL);
+    int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : s->longest_ns, NULL);
     if (status == LS_OK)
         s->pool = NULL;
     return status;

@@ -25,9 +25,10 @@ typedef struct ls_saver_desc {
  * LS_ESYSTEM, LS_EIO. */
 int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_desc *run,
                     ls_error *err);
+/* Sets the time in nanoseconds after which a save is considered to hang; 600 s otherwise. */
+void ls_saver_limit(struct ls_saver *saver, uint64_t longest_ns);
 /* Waits for the save in progress and ends the saver's thread. If the save failed, the failure is
- * logged. NULL is allowed. Returns LS_ESTALLED if the save hangs (it has taken longer than 600
- * s). */
+ * logged. NULL is allowed. Returns LS_ESTALLED if the save hangs (ls_saver_limit). */
 int ls_saver_stop(struct ls_saver *saver);
 /* Stops and frees the saver. Returns LS_ESTALLED if the save hangs; the saver's memory is then
  * kept. */
@@ -64,7 +65,7 @@ const char *ls_saver_path(const struct ls_saver *saver);
 void ls_saver_forget(struct ls_saver *saver);
 
 /* Saves a checkpoint to the file `path`, without a saver. The file is on the disk on return.
- * Errors: LS_EINVAL (`path` is a directory), those of ls_saver_save. */
+ * Errors: those of ls_follow_links and of ls_saver_save. */
 int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
                     const ls_checkpoint_values *values, ls_error *err);
 

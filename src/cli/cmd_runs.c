@@ -42,11 +42,12 @@ typedef struct list {
 
 /* ---- finding runs ---------------------------------------------------------------------------- */
 
-static bool has_records(const char *dir)
+static bool is_run(const char *dir)
 {
     char path[LS_PATH_BYTES];
     struct stat st;
-    return stat(ls_path_join(path, dir, "metrics.jsonl"), &st) == 0;
+    return stat(ls_path_join(path, dir, "metrics.jsonl"), &st) == 0 ||
+           ls_is_run_without_records(dir); /* add_run names it on stderr */
 }
 
 static int no_memory(ls_error *err)
@@ -92,7 +93,7 @@ static int find_runs(list *l, const char *dir, ls_error *err)
                        "%.300s: cannot be listed: %s; expected a directory of runs, such as runs",
                        dir, strerror(errno));
     for (struct dirent *e; status == LS_OK && (e = readdir(all)) != NULL;)
-        if (e->d_name[0] != '.' && has_records(ls_path_join(path, dir, e->d_name)))
+        if (e->d_name[0] != '.' && is_run(ls_path_join(path, dir, e->d_name)))
             status = add_run(l, path, err);
     closedir(all);
     return status;

@@ -55,16 +55,13 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
 /* If the argument RUN is the word `latest`, finds the run for which it stands: the newest run that
  * has weights or a checkpoint, or with --best the newest run that has a checkpoint. Warnings about
  * newer runs go to stderr. The caller frees *out; NULL: RUN is a path. */
-static int find_latest(char **out, const cli_trained_args *a, ls_error *err)
+static int find_latest(char **out, const cli_trained_args *a, const ls_host *host, ls_error *err)
 {
-    cli_view view;
     struct stat st;
     *out = NULL;
     if (strcmp(a->run, "latest") != 0 || stat(a->run, &st) == 0)
         return LS_OK;
-    cli_view_init(&view, true);
-    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
-    return ls_run_latest(out, a->best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, err);
+    return ls_run_latest(out, a->best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, host, err);
 }
 
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
@@ -75,11 +72,13 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     cli_trained_args a;
     cli_directories places;
     ls_trained t;
-    const ls_host host = {.size = sizeof host};
+    cli_view view;
+    cli_view_init(&view, true); /* of the log only the warnings are printed */
+    const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    int status = find_latest(&latest, &a, &err);
+    int status = find_latest(&latest, &a, &host, &err);
     if (status)
         return cli_fail(status, err.text);
     const ls_trained_options o = {
@@ -306,10 +305,11 @@ static const char export_help[] =
     "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
     "  --help           this text\n";
 
-static int save(const ls_trained *t, const char *to, ls_error *err)
+/* Writes the file `target`. The ending of `to` decides the format. */
+static int save(const ls_trained *t, const char *to, const char *target, ls_error *err)
 {
     if (ls_path_ends_with(to, ".safetensors"))
-        return ls_safetensors_save(to, t->model, t->weights, t->host, err);
+        return ls_safetensors_save(target, t->model, t->weights, t->host, err);
     ls_card card;
     int status = ls_card_parse(&card, t->weights_path, t->model->card, t->host, err);
     if (status)
@@ -322,7 +322,7 @@ static int save(const ls_trained *t, const char *to, ls_error *err)
         .name = t->model->name[0] ? t->model->name : t->config.name,
         .loss = t->config.loss,
     };
-    status = ls_onnx_save(to, &d, t->host, err);
+    status = ls_onnx_save(target, &d, t->host, err);
     ls_card_fini(&card);
     return status;
 }
@@ -333,7 +333,10 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
     ls_error err;
     struct stat st;
     (void)registry;
-    int status = save(t, to, &err);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, to, &err);
+    if (status == LS_OK)
+        status = save(t, to, target, &err);
     if (status)
         return cli_fail(status, err.text);
     const long long bytes = stat(to, &st) == 0 ? (long long)st.st_size : 0;

@@ -14,6 +14,7 @@
 #include "train/trainer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -249,6 +250,15 @@ static void put_bar(cli_view *view, int cells, double share)
     fputs(style(view, "\033[0m"), stderr);
 }
 
+/* Prints a loss; a dash if it is not known, because all steps of the epoch were skipped. */
+static void print_loss(const char *before, double loss)
+{
+    if (isnan(loss))
+        fprintf(stderr, "%s -", before);
+    else
+        fprintf(stderr, "%s %.4f", before, loss);
+}
+
 /* Draws the progress line, which adapts to the width of the terminal: if that is small, the rate
  * and then the accuracy are left out, and the bar is shorter. */
 static void draw_progress(cli_view *view, const ls_progress *p)
@@ -264,7 +274,7 @@ static void draw_progress(cli_view *view, const ls_progress *p)
      * two lines. */
     fprintf(stderr, "\r\033[?7l  %s%d/%d ", narrow ? "" : "epoch ", p->epoch, p->epochs);
     put_bar(view, bar, (double)p->step / p->steps);
-    fprintf(stderr, " loss %.4f", p->loss);
+    print_loss(" loss", p->loss);
     if (!isnan(p->accuracy) && !narrow)
         fprintf(stderr, "  acc %.3f", p->accuracy);
     if (wide)
@@ -304,8 +314,8 @@ static void print_epoch(cli_view *view, const ls_progress *p)
     const bool narrow = width < WIDTH_SHORT, metric = strcmp(p->metric, "loss") != 0;
     const char *judged = view->judged_by;
     cli_view_clear(view);
-    fprintf(stderr, narrow ? "  %d/%d  loss %.4f" : "  epoch %2d/%d  loss %.4f", p->epoch,
-            p->epochs, p->loss);
+    fprintf(stderr, narrow ? "  %d/%d" : "  epoch %2d/%d", p->epoch, p->epochs);
+    print_loss("  loss", p->loss);
     if (!isnan(p->accuracy) && width >= WIDTH_ACCURACY)
         fprintf(stderr, "  acc %.4f", p->accuracy);
     if (width >= WIDTH_RATE)
@@ -368,7 +378,13 @@ int cli_output_open(cli_output *out, const char *path, ls_error *err)
     if (!path)
         return LS_OK;
     out->stream = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    return out->stream ? LS_OK : fail_stream(out, err);
+    if (!out->stream)
+        return fail_stream(out, err);
+    /* Another program may cut the file, as logrotate does with copytruncate. Each write then
+     * appends to what is left, and leaves no gap. */
+    if (out->stream != stdout)
+        (void)fcntl(fileno(out->stream), F_SETFL, O_WRONLY | O_APPEND);
+    return LS_OK;
 }
 
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err)

@@ -120,7 +120,8 @@ void ls_collective_destroy(ls_collective *c)
 
 void ls_collective_abort(ls_collective *c)
 {
-    c->group->type->abort(c->group);
+    if (c)
+        c->group->type->abort(c->group);
 }
 
 /* In the rank's first call, joins the group with `device`. In later calls, checks that the device

@@ -211,6 +211,37 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     return LS_EDATA;
 }
 
+/* Warns if the number `text` is a level that an older version may have made of several numbers. */
+static bool warn_if_rounded(const ls_card *c, const char *path, const char *column,
+                            const char *text)
+{
+    if (!ls_level_was_rounded(text))
+        return false;
+    ls_log(c->config.host, LS_LOG_WARNING,
+           "%.300s: column \"%.60s\": \"%.40s\" may stand for several texts of the training table, "
+           "because the older version that trained this model rounded numbers of 16 and more "
+           "digits; train again",
+           path, column, text);
+    return true;
+}
+
+/* Warns of each column, and of the classes, if an older version may have merged some of their
+ * levels. Newer versions write a rule (ls_level_rule) beside such levels. */
+static void warn_of_rounded_levels(const ls_card *c, const char *path)
+{
+    const ls_prep *p = c->prep;
+    bool warned = false;
+    for (int i = 0; i < p->columns; i++) {
+        const ls_prep_column *at = &p->column[i];
+        for (int k = 0; at->rule == LS_LEVELS_NUMBERS && k < at->levels; k++)
+            if (warn_if_rounded(c, path, at->name, at->level[k]))
+                break;
+    }
+    const cJSON *name = c->names && p->kind == LS_PREP_TABLE ? c->names->child : NULL;
+    for (; name && p->target_rule == LS_LEVELS_NUMBERS && !warned; name = name->next)
+        warned = warn_if_rounded(c, path, p->target ? p->target : "target", name->valuestring);
+}
+
 int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)
 {
     char name[300], *text;
@@ -226,6 +257,8 @@ int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *
     snprintf(name, sizeof name, "%.240s: lockstep_model", path);
     status = ls_card_parse(out, name, text, host, err);
     ls_free(host, text);
+    if (status == LS_OK)
+        warn_of_rounded_levels(out, path);
     return status;
 }
 

@@ -37,8 +37,9 @@ typedef struct ls_card {
     bool has_preparation; /* true: the card has the key `preparation`; false: `prep` was inferred */
 } ls_card;
 
-/* Reads the card of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA if the file is damaged
- * or has no card. */
+/* Reads the card of a file. Logs a warning for each column of texts that an older version may have
+ * trained with several numbers as one level (ls_level_was_rounded). Errors: LS_ENOENT, LS_EIO,
+ * LS_ENOMEM; LS_EDATA if the file is damaged or has no card. */
 int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err);
 /* Reads a card from a text, which messages call `name`. Errors: LS_EDATA, LS_ENOMEM. */
 int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,

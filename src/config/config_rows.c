@@ -564,7 +564,8 @@ const ls_config_key ls_config_keys[] = {
              "them, and their batch norms keep their statistics"},
     {"", "lr_factors", LS_KEY_CUSTOM, LS_RECIPE, AT(lr_factors), FORM(node),
      .help = "factors of the learning rate for parameters whose names match a pattern: "
-             "`{\"fc.*\": 10}`"},
+             "`{\"fc.*\": 10}`. If several patterns match a name, the last one counts; the factors "
+             "are not multiplied"},
     {"", "ema", LS_KEY_NUMBER, LS_RECIPE, AT(optimizer.ema), 0, 0, 0.9999999,
      .help = "decay of an exponential moving average of the weights, such as 0.999: each step "
              "keeps this share of the average. The average starts at the first weights, and is "
@@ -678,7 +679,9 @@ const ls_config_key ls_config_keys[] = {
      FORM(node),
      .help = "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
              "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
-             "class), for values `mae` and `r2`, for yes-or-no targets `auc`; `\"auto\"`: all "
+             "class), for values `mae` and `r2` (of several targets one quotient: 1 − the sum of "
+             "all squared errors ÷ the sum of all squared deviations from the targets' means, "
+             "scikit-learn's `variance_weighted`), for yes-or-no targets `auc`; `\"auto\"`: all "
              "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
              "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,

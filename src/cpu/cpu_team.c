@@ -131,13 +131,13 @@ int ls_team_size(const ls_team *team)
 static int start_helpers(ls_team *team, ls_error *err)
 {
     int error = 0;
-    char why[LS_REASON];
+    char why[LS_THREAD_REASON];
     for (; team->helpers < team->threads - 1 && !error; team->helpers += !error)
         error = ls_thread_start(&team->helper[team->helpers], help, team);
     return error ? ls_fail(err, LS_ESYSTEM,
-                           "the system refused thread %d of a team of %d: %s; ask for "
-                           "fewer threads, or raise its limit (ulimit -u)",
-                           team->helpers + 2, team->threads, ls_reason(why, error))
+                           "the system refused thread %d of a team of %d: %s; raise the limit, or "
+                           "ask for fewer threads",
+                           team->helpers + 2, team->threads, ls_thread_reason(why, error))
                  : LS_OK;
 }
 

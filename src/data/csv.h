@@ -26,6 +26,7 @@ typedef struct ls_csv_column {
      * NULL */
     const char *looks_like;
     ls_levels levels;
+    bool merged;            /* a text that differs from the text of its level has been read */
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
     /* index of the column in the preparation (ls_prep); −1: it is not in the preparation */
     int prep_column;
@@ -50,7 +51,7 @@ typedef struct ls_csv {
     ls_prep *prep;       /* the preparation that is computed from the training table */
     bool learning;       /* the training table is being read; false: the test table */
     /* the table must be read once more, because a number may have been misread before the decimal
-     * separator of its column was known */
+     * separator of its column was known, or a text before its column was known to have codes */
     bool must_reread;
     /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
      * column's levels, or NaN for a missing value. */

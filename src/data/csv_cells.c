@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"
+#include "prep/level.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,19 @@ static bool drop_column(ls_csv *c, ls_csv_column *col, const char *looks_like)
     return true;
 }
 
+/* Handles the first text of a column of the training table that shows that the column has codes
+ * (prep/level.h). If two texts before it were taken for one number, the table must be read once
+ * more. */
+static void become_codes(ls_csv *c, ls_csv_column *col)
+{
+    ls_levels_become_codes(&col->levels);
+    if (!col->merged)
+        return;
+    ls_levels_free(&col->levels, c->o->host);
+    col->levels.codes = true;
+    c->must_reread = true;
+}
+
 /* Sets *cell to the index of the text among the levels of its column. In the training table a new
  * text becomes a new level. The column cannot be used if the text is too long or the column has too
  * many levels: it is dropped (drop_column), or the function fails. */
@@ -66,8 +80,12 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
     int status = ls_table_text(c->t, true, &text);
     if (status)
         return status;
+    if (c->learning && !col->levels.codes && ls_level_is_code(text))
+        become_codes(c, col);
     const int nth = ls_levels_find(&col->levels, text);
     *cell = (float)(nth >= 0 ? nth : col->levels.count);
+    if (nth >= 0)
+        col->merged |= strcmp(text, col->levels.level[nth].text) != 0;
     if (nth >= 0)
         return LS_OK;
     if (!c->learning)

@@ -36,6 +36,7 @@ static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
 {
     const ls_csv_column *at = &c->column[i];
     seen->use = use_of(c, i);
+    seen->rows = (uint32_t)c->cells.rows;
     seen->looks_like = at->looks_like;
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)

@@ -11,6 +11,7 @@
 #include "base/thread_state.h"
 #include "data/csv.h"
 #include "data/new_rows.h"
+#include "prep/level.h"
 #include "json/writer.h"
 
 #include <math.h>
@@ -22,6 +23,7 @@ enum {
     /* check_texts refuses a column of texts as a mistaken column of numbers if at least this many
      * of its different texts are numbers, and these are more than three quarters of them. */
     NUMBERS_AMONG_TEXTS = 10,
+    NUMBER_BYTES = 17, /* a longer number does not count among these: it is more likely a code */
     /* limit of the number of floats in all rows; does not apply if the rows have no more floats
      * than the table has fields */
     VALUES = 1 << 30,
@@ -93,6 +95,17 @@ static char known_decimal(const ls_csv_column *at)
     return at->forms & (LS_FORM_COMMA_GROUPS | LS_FORM_COMMA_OR_GROUP) ? '.' : '\0';
 }
 
+/* Returns how the levels of a column are compared, to be stored in the preparation. */
+static ls_level_rule rule_of(const ls_csv_column *at)
+{
+    if (at->kind == LS_CSV_TEXT && at->levels.codes)
+        return LS_LEVELS_CODES;
+    for (int i = 0; at->kind == LS_CSV_TEXT && i < at->levels.count; i++)
+        if (ls_level_was_rounded(at->levels.level[i].text))
+            return LS_LEVELS_DIGITS;
+    return LS_LEVELS_NUMBERS;
+}
+
 /* Adds a column to the preparation, with the replacement for missing values and the scale of
  * numbers, both computed from the training rows. */
 static int prepare_column(ls_csv *c, ls_csv_column *at)
@@ -112,6 +125,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     at->prep_column = c->prep->columns - 1;
     ls_prep_column *p = &c->prep->column[at->prep_column];
     p->allows_missing = k->missing != LS_MISSING_REFUSED;
+    p->rule = rule_of(at);
     if (is_text)
         return LS_OK;
     p->missing = k->missing == LS_MISSING_MEAN ? (float)at->mean : 0.0f;
@@ -131,6 +145,7 @@ static int prepare(ls_csv *c)
     const ls_csv_column *target = &c->column[c->target];
     c->prep->latin1 = c->o->spec->keys.latin1 != 0;
     c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? known_decimal(target) : '\0';
+    c->prep->target_rule = rule_of(target);
     c->prep->target = ls_strdup(c->o->host, target->name);
     if (!c->prep->target)
         return ls_csv_no_memory(c);
@@ -180,9 +195,11 @@ static int check_texts(const ls_csv *c)
     for (int i = 0; i < c->columns; i++) {
         const ls_csv_column *at = &c->column[i];
         const ls_levels *l = &at->levels;
+        double value;
         int numbers = 0;
         for (int k = 0; at->kind == LS_CSV_TEXT && !at->named && k < l->count; k++)
-            numbers += l->level[k].number;
+            numbers += ls_field_is_number(l->level[k].text, &value) &&
+                       strlen(l->level[k].text) <= NUMBER_BYTES;
         if (numbers >= NUMBERS_AMONG_TEXTS && numbers > l->count / 4 * 3)
             return ls_fail(
                 c->o->err, LS_EDATA,
@@ -413,8 +430,7 @@ static int read_table(ls_csv *c, ls_dataset **out)
     return LS_OK;
 }
 
-/* Reads a table into a dataset. Reads the file a second time if numbers may have been misread
- * before the decimal separator of their column was known. */
+/* Reads a table into a dataset. Reads the file once more as long as c->must_reread is set. */
 static int read_file(ls_csv *c, const char *path, ls_dataset **out)
 {
     int status = LS_OK;
@@ -507,7 +523,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
         status = hand_over(&c, split[0]);
     free_columns(&c);
     /* names and fields can contain any bytes, and can be truncated within a character */
-    return ls_json_tidied(status, o->err);
+    return status;
 }
 
 const ls_dataset_kind ls_dataset_csv = {

@@ -159,17 +159,17 @@ static int check_floats(const ls_data_source *source, int test, const uint32_t *
     return LS_OK;
 }
 
-/* Calls the source's callback to read rows, and checks the rows. If the callback fails without a
- * message, the message is the name of its status. */
+/* Calls the source's callback to read rows, and checks the rows. */
 static int ask(const ls_data_source *source, int test, const uint32_t *rows, uint32_t count,
                void *images, void *targets, ls_error *err)
 {
     const size_t values = (size_t)source->channels * (size_t)source->height * (size_t)source->width;
     ls_error why = {0};
     int status = source->read(source->user, test, rows, count, images, targets, &why);
-    if (status < 0)
+    status = ls_callback_result(&why, status, &why, "its callback `read`");
+    if (status)
         return ls_fail(err, status, "%.64s: reading rows %u … failed: %.380s", source->name,
-                       (unsigned)rows[0], why.text[0] ? why.text : ls_status_name(status));
+                       (unsigned)rows[0], why.text);
     if (source->dtype == LS_ROW_F32)
         status = check_floats(source, test, rows, count, images, values, "value", err);
     if (status)

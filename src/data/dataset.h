@@ -76,7 +76,8 @@ typedef struct ls_column_summary {
     const char *looks_like;
     bool counts; /* the numbers increase by 1 from row to row */
     double step; /* constant difference between successive rows; 0: it is not constant */
-    uint32_t missing;
+    /* number of rows of the table, and of those without a value */
+    uint32_t rows, missing;
     double mean, deviation; /* statistics of numbers, in the unit of the file */
 } ls_column_summary;
 

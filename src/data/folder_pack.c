@@ -287,9 +287,12 @@ static ls_folder begin(const ls_folder_desc *p, const ls_host *host, ls_error *e
 int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host, ls_error *err)
 {
     ls_folder k = begin(p, host, err);
-    int status = ls_folder_list(&k);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, to, err);
     if (status == LS_OK)
-        status = pack_listed(&k, to);
+        status = ls_folder_list(&k);
+    if (status == LS_OK)
+        status = pack_listed(&k, target);
     for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
         ls_log(host, LS_LOG_INFO, "%s", k.remarks.text[i]);
     ls_folder_fini(&k);

@@ -49,20 +49,6 @@ int ls_new_rows_reserve(ls_dataset **out, const ls_input_format *format, const c
     return status;
 }
 
-int ls_new_rows_class(const ls_input_format *format, const char *text)
-{
-    double number;
-    if (!format->class_name)
-        return ls_field_is_number(text, &number) && number >= 0 && number < format->classes &&
-                       number == floor(number)
-                   ? (int)number
-                   : -1;
-    for (int i = 0; i < format->classes; i++)
-        if (ls_prep_is_name(format->class_name[i], text))
-            return i;
-    return -1;
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 enum { IGNORED = -1, TARGET = -2 };
@@ -104,6 +90,18 @@ static const char *target_of(const ls_input_format *format)
     return format->target ? format->target : format->prep->target;
 }
 
+/* Returns the index of a class without a name, which the text must be as a whole number. Returns −1
+ * if there is no such class. */
+static int class_of_number(const ls_input_format *format, const char *text)
+{
+    char name[24];
+    double number;
+    if (!ls_field_is_number(text, &number) || !(number >= 0 && number < format->classes))
+        return -1;
+    snprintf(name, sizeof name, "%d", (int)number);
+    return ls_level_is_same(name, text, false) ? (int)number : -1;
+}
+
 static int find_class_names(reading *r)
 {
     const ls_input_format *format = r->format;
@@ -113,6 +111,8 @@ static int find_class_names(reading *r)
     if (status == LS_OK)
         status =
             ls_prep_add(r->classes, target_of(format), format->class_name, format->classes, r->err);
+    if (status == LS_OK)
+        r->classes->column[0].rule = format->prep->target_rule;
     return status ? status : ls_prep_finish(r->classes, r->err);
 }
 
@@ -210,7 +210,7 @@ static int take_target(const reading *r, float *out)
         take_value(r, text, out, &expected);
     } else {
         const int label = r->classes ? ls_prep_level(&r->classes->column[0], text)
-                                     : ls_new_rows_class(format, text);
+                                     : class_of_number(format, text);
         *out = (float)label;
         if (label < 0)
             expected = "a class that the model has learnt";
@@ -367,7 +367,7 @@ static int read_csv(ls_dataset **out, const ls_input_format *format, const char 
         status = read_and_close(out, format, t, err);
     ls_c_locale_leave(locale);
     /* names and fields can contain any bytes, and can be truncated within a character */
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 int ls_new_rows_read_csv(ls_dataset **out, const ls_input_format *format, const char *name,

@@ -51,8 +51,4 @@ int ls_new_rows_read_npy(ls_dataset **out, const ls_input_format *format, const 
 int ls_new_rows_reserve(ls_dataset **out, const ls_input_format *format, const char *source,
                         uint32_t rows, uint8_t **values, int32_t **labels, ls_error *err);
 
-/* Returns the index of the class whose name is `text`. If the classes have no names, `text` is that
- * index, as a number. Returns −1 if there is no such class. */
-int ls_new_rows_class(const ls_input_format *format, const char *text);
-
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/utf8.h"
 #include "data/read_ahead.h"
 #include "prep/number.h"
 #include "json/json.h"
@@ -397,7 +398,7 @@ static size_t first_bad(const char *text, size_t n)
     while (at < n && length > 0) {
         length = (signed char)text[at] >= 0
                      ? 1
-                     : ls_json_utf8_length((const unsigned char *)text + at, n - at);
+                     : ls_utf8_length((const unsigned char *)text + at, n - at);
         at += length;
     }
     return at;

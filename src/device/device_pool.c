@@ -26,18 +26,19 @@ typedef struct device_worker {
 /* Data that the start hooks read. The hooks run during ls_device_pool_create or, on threads that
  * the host program lends, later. The pool owns and frees the data (ls_pool_adopt). */
 typedef struct opening {
-    ls_device_pool_options options;
+    ls_device_pool_options options; /* a copy; options.cache_dir points to the field below */
     ls_device_list list;
+    char cache_dir[]; /* the text of options.cache_dir */
 } opening;
 
 ls_device *ls_worker_device(const ls_worker *worker)
 {
-    return ((const device_worker *)worker->local)->device;
+    return worker && worker->local ? ((const device_worker *)worker->local)->device : NULL;
 }
 
 void *ls_worker_local(const ls_worker *worker)
 {
-    return ((const device_worker *)worker->local)->local;
+    return worker && worker->local ? ((const device_worker *)worker->local)->local : NULL;
 }
 
 static int open_device(device_worker *w, const opening *o, int worker, ls_error *err)
@@ -171,10 +172,14 @@ int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, 
     int status = take_options(&o, options, err);
     if (status)
         return status;
-    opening *kept = ls_alloc(o.host, sizeof *kept);
+    /* Devices read cache_dir as long as they exist. Lent threads open theirs after this call. */
+    const size_t bytes = o.cache_dir ? strlen(o.cache_dir) + 1 : 0;
+    opening *kept = ls_alloc(o.host, sizeof *kept + bytes);
     if (!kept)
         return ls_fail(err, LS_ENOMEM, "out of memory for a device pool");
     kept->options = o;
+    if (o.cache_dir)
+        kept->options.cache_dir = memcpy(kept->cache_dir, o.cache_dir, bytes);
     status = create(out, kept, err);
     if (status)
         ls_free(o.host, kept);

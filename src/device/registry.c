@@ -42,7 +42,7 @@ int ls_registry_add(ls_registry *registry, const ls_backend *backend, ls_error *
 
 const ls_backend *ls_registry_at(const ls_registry *registry, int index)
 {
-    return index >= 0 && index < registry->count ? registry->backend[index] : NULL;
+    return registry && index >= 0 && index < registry->count ? registry->backend[index] : NULL;
 }
 
 const ls_backend *ls_registry_find(const ls_registry *registry, const char *name, size_t length)

@@ -191,7 +191,6 @@ static int read_descr(cursor *c, ls_array *a)
             a->big_endian = text[0] == '>';
             return LS_OK;
         }
-    ls_json_tidy(text);
     return ls_fail(
         c->err, LS_EDATA,
         "%.300s: offset %zu: expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, "
@@ -447,7 +446,7 @@ static bool read_dims(ls_array *a, const cJSON *shape)
 static int fail_tensor(const ls_tensors *t, const char *name, ls_error *err, const char *text)
 {
     ls_fail(err, LS_EDATA, "%.300s: offset 8: tensor \"%.80s\": %s", t->file.path, name, text);
-    return ls_json_tidied(LS_EDATA, err);
+    return LS_EDATA;
 }
 
 int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error *err)

@@ -181,7 +181,7 @@ static int fail_missing(const archive *z, const char *const *names)
             "FILE.npz/NAME",
             z->path, (unsigned long long)z->directory, names[0], list,
             z->entries > 10 ? ", …" : "");
-    return ls_json_tidied(LS_EDATA, z->err);
+    return LS_EDATA;
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -211,7 +211,7 @@ static int fail_member(const archive *z, const member *m, const char *what, cons
     ls_fail(z->err, LS_EUNSUPPORTED, "%.300s: offset %llu: \"%.*s\" is %s; %s", z->path,
             (unsigned long long)m->header, m->length < 60 ? (int)m->length : 60, m->name, what,
             cure);
-    return ls_json_tidied(LS_EUNSUPPORTED, z->err);
+    return LS_EUNSUPPORTED;
 }
 
 /* Finds the first byte of a member's data. */
@@ -246,7 +246,7 @@ static int parse_member(ls_array *a, const archive *z, const char *name, const u
         return status;
     const bool named = strncmp(why.text, z->path, n) == 0 && why.text[n] == ':';
     ls_fail(z->err, status, "%.300s: %s%s", z->path, name, named ? why.text + n : "");
-    return ls_json_tidied(status, z->err);
+    return status;
 }
 
 static int read_member(ls_array *a, const archive *z, const member *m)

@@ -12,6 +12,7 @@
 #include "json/json.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,12 +117,8 @@ typedef struct span {
 
 static int fail_entry(const file *f, const cJSON *entry, const char *text)
 {
-    int status = ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path,
-                         entry->string, text);
-    if (f->err)
-        /* a tensor's name can contain any bytes, and the message can be cut within a character */
-        ls_json_tidy(f->err->text);
-    return status;
+    return ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path, entry->string,
+                   text);
 }
 
 /* Reads a whole number from 0 to `max`. */
@@ -293,6 +290,39 @@ static const char *shape_text(char out[64], const ls_tensor_entry *p)
     return out;
 }
 
+/* Writes the place of number `i` of the tensor: its index in each dimension, such as "[3, 0]". */
+static const char *place_text(char out[64], size_t i, const ls_tensor_entry *p)
+{
+    int n = 0;
+    size_t rest = p->count;
+    out[0] = '\0';
+    for (int d = 0; d < p->rank; d++) {
+        rest /= (size_t)p->dim[d];
+        n += snprintf(out + n, 64 - (size_t)n, "%s%zu", d ? ", " : "[", i / rest);
+        i %= rest;
+    }
+    snprintf(out + n, 64 - (size_t)n, "]");
+    return out;
+}
+
+/* Fails if a number of the tensor that was read is NaN or infinite. No training run saves such
+ * weights, and none can go on from them. */
+static int check_finite(const file *f, const cJSON *entry, const float *values,
+                        const ls_tensor_entry *p)
+{
+    char text[160], place[64];
+    size_t i = 0;
+    while (i < p->count && isfinite(values[i]))
+        i++;
+    if (i == p->count)
+        return LS_OK;
+    snprintf(text, sizeof text,
+             "expected finite numbers, found %g at %s; use a copy of the file from before the "
+             "training diverged",
+             (double)values[i], place_text(place, i, p));
+    return fail_entry(f, entry, text);
+}
+
 static int load_tensor(const file *f, const ls_tensor_group *group, const ls_tensor_entry *p)
 {
     char name[TENSOR_NAME];
@@ -323,7 +353,8 @@ static int load_tensor(const file *f, const ls_tensor_group *group, const ls_ten
                  p->count * width_of(kind), (unsigned long long)(at.end - at.begin));
         return fail_entry(f, entry, text);
     }
-    return read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
+    status = read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
+    return status ? status : check_finite(f, entry, group->to + p->offset, p);
 }
 
 /* Opens the file and checks its header, but not the values of the tensors. */
@@ -422,8 +453,6 @@ static int verify(const file *f, const char *digits)
                     "%s: offset %d: expected the SHA-256 %.64s of the whole file, found %s; the "
                     "file is damaged",
                     f->path, (int)LS_WHOLE_AT, digits, hash);
-    if (status == LS_EDATA && f->err)
-        ls_json_tidy(f->err->text);
     return status;
 }
 
@@ -528,7 +557,6 @@ static bool all_begin_with(const cJSON *tensors, const char *prefix)
  * in the file without a prefix, the function sets that prefix in the group. */
 static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[TENSOR_NAME])
 {
-    char text[TENSOR_NAME + 64];
     const cJSON *tensors = ls_json_root(f->header)->child;
     bool found = false;
     if (group->prefix[0])
@@ -541,9 +569,8 @@ static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[T
     if (!found || !all_begin_with(tensors, prefix))
         return;
     group->prefix = prefix;
-    snprintf(text, sizeof text, "all names begin with \"%.80s\", which is taken off", prefix);
-    ls_json_tidy(text);
-    ls_log(f->host, LS_LOG_INFO, "%.200s: %s", f->path, text);
+    ls_log(f->host, LS_LOG_INFO, "%.200s: all names begin with \"%.80s\", which is taken off",
+           f->path, prefix);
 }
 
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
@@ -565,10 +592,7 @@ int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls
 
 static void say(const file *f, const char *name, const char *what)
 {
-    char text[160];
-    snprintf(text, sizeof text, "tensor \"%.80s\" %s", name, what);
-    ls_json_tidy(text);
-    ls_log(f->host, LS_LOG_INFO, "%.200s: %s", f->path, text);
+    ls_log(f->host, LS_LOG_INFO, "%.200s: tensor \"%.80s\" %s", f->path, name, what);
 }
 
 static int load_fitting(const file *f, const ls_tensor_group *group, int *taken)

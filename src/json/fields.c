@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NUMBER_TEXT = 32, SHOWN_TEXT = 40, LIST_TEXT = 320, HINT_TEXT = LIST_TEXT + 32 };
+enum { NUMBER_TEXT = 32, SHOWN_TEXT = 40, LIST_TEXT = 240, HINT_TEXT = LIST_TEXT + 32 };
 
 /* Formats a number as a person would write it, in every locale. */
 static const char *number_text(char out[NUMBER_TEXT], double value)
@@ -38,12 +38,20 @@ static const char *found_text(char out[SHOWN_TEXT], const cJSON *node)
     return out;
 }
 
-/* Formats "a, b, c", truncated if it gets too long. */
+/* Formats "a, b, c". A list that gets too long ends with the number of further words: "a, b and 30
+ * more". */
 static void put_list(char out[LIST_TEXT], const char *const *words, int count)
 {
+    const size_t end = sizeof " and 1000 more"; /* room that a list needs for its end */
     size_t n = 0;
-    for (int i = 0; i < count && n < LIST_TEXT - 1; i++)
+    out[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        if (n + strlen(words[i]) + end + 2 > LIST_TEXT) {
+            snprintf(out + n, LIST_TEXT - n, " and %d more", count - i);
+            return;
+        }
         n += (size_t)snprintf(out + n, LIST_TEXT - n, "%s%s", i ? ", " : "", words[i]);
+    }
 }
 
 /* Formats "did you mean \"a\"?" or, if no word is close, the list "ALL: a, b, c", where ALL is a

@@ -30,7 +30,7 @@ int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t
     if (len > LS_JSON_BYTES) { /* checked before the text is copied */
         status = ls_fail(err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", name,
                          LS_JSON_BYTES, len);
-        return ls_json_tidied(status, err);
+        return status;
     }
     ls_json *doc = ls_alloc(host, sizeof *doc);
     if (!doc)
@@ -50,7 +50,7 @@ int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t
         return LS_OK;
     }
     ls_json_destroy(doc);
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
@@ -70,7 +70,7 @@ int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_e
         status = ls_json_parse(out, path, text, size, host, err);
     ls_free(host, text);
     /* the path can come from a config, and can contain any bytes */
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 void ls_json_destroy(ls_json *doc)
@@ -137,7 +137,7 @@ static int fail(ls_error *err, const ls_json *doc, const cJSON *node, bool of_va
         const ls_json_origin *o = origin_of(doc, node);
         ls_fail(err, status, "%s: %s", o ? o->label : doc->name, message);
     }
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,

@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "base/utf8.h"
 #include "json/doc.h"
-#include "json/writer.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static const char *found(const scan *s, size_t offset, char out[48])
     else if (*p == '\'')
         return "a single quote";
     else if (*p >= 0x20 && *p != 0x7F)
-        snprintf(out, 48, "'%.*s'", (int)ls_json_utf8_length(p, s->len - offset), (const char *)p);
+        snprintf(out, 48, "'%.*s'", (int)ls_utf8_length(p, s->len - offset), (const char *)p);
     else
         snprintf(out, 48, "the control character 0x%02x", *p);
     return out;
@@ -432,7 +432,7 @@ static int check_encoding(scan *s)
     if (s->len >= 2 && (memcmp(p, "\xFF\xFE", 2) == 0 || memcmp(p, "\xFE\xFF", 2) == 0))
         return fail(s, 0, "expected UTF-8, found UTF-16; save the file as UTF-8");
     for (size_t i = 0; i < s->len;) {
-        size_t n = ls_json_utf8_length(p + i, s->len - i);
+        size_t n = ls_utf8_length(p + i, s->len - i);
         if (n == 0)
             return fail(s, i, "expected UTF-8, found the byte 0x%02x; save the file as UTF-8",
                         p[i]);

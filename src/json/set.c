@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/utf8.h"
 #include "json/doc.h"
-#include "json/writer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static int check_utf8(const assignment *a, const char *text)
 {
     const size_t n = strlen(text);
     for (size_t i = 0; i < n;) {
-        size_t c = ls_json_utf8_length((const unsigned char *)text + i, n - i);
+        size_t c = ls_utf8_length((const unsigned char *)text + i, n - i);
         if (c == 0)
             return ls_fail(a->err, LS_ECONFIG, "%s: expected UTF-8, found the byte 0x%02x",
                            a->label, (unsigned char)text[i]);
@@ -206,5 +206,5 @@ int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
     if (status == LS_OK)
         status = assign(&a);
     ls_free(doc->host, a.path);
-    return ls_json_tidied(status, err);
+    return status;
 }

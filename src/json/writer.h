@@ -76,18 +76,4 @@ void ls_json_put_uint(ls_json_writer *w, const char *key, uint64_t value);
 void ls_json_put_bool(ls_json_writer *w, const char *key, bool value);
 void ls_json_put_null(ls_json_writer *w, const char *key);
 
-/* UTF-8 is checked strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
-
-/* Returns the number of bytes of the UTF-8 character at `p`, 1 to 4, or 0 if it is invalid.
- * `available`: number of bytes at `p`. */
-size_t ls_json_utf8_length(const unsigned char *p, size_t available);
-
-/* Replaces each byte that is a control character or invalid UTF-8 by '?'. A message that quotes
- * input is then one line of valid UTF-8, even if it was truncated within a character. */
-void ls_json_tidy(char *text);
-
-/* If `status` is not LS_OK and `err` is not NULL, calls ls_json_tidy for the text of `err`. Returns
- * `status`. */
-int ls_json_tidied(int status, ls_error *err);
-
 #endif

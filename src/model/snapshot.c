@@ -21,6 +21,7 @@
 #include "nn/safetensors.h"
 #include "onnx/onnx.h"
 #include "pool/pool.h"
+#include "store/durable.h"
 
 #include <lockstep/model.h>
 #include <pthread.h>
@@ -412,7 +413,8 @@ int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *
 
 ls_snapshot *ls_snapshot_retain(ls_snapshot *s)
 {
-    retain(&s->references);
+    if (s)
+        retain(&s->references);
     return s;
 }
 
@@ -428,6 +430,10 @@ void ls_snapshot_release(ls_snapshot *s)
 
 void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
 {
+    if (!s && out)
+        *out = (ls_snapshot_info){0};
+    if (!s || !out)
+        return;
     const ls_model *model = s->inference->model;
     *out = (ls_snapshot_info){.steps = s->steps,
                               .channels = model->input.c,
@@ -481,7 +487,11 @@ int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
-    return ls_safetensors_save(path, s->inference->model, s->canonical, s->inference->host, err);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, path, err);
+    return status ? status
+                  : ls_safetensors_save(target, s->inference->model, s->canonical,
+                                        s->inference->host, err);
 }
 
 int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
@@ -582,7 +592,7 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
 
 const char *ls_model_card(const ls_snapshot *model)
 {
-    return model->inference->model->card;
+    return model ? model->inference->model->card : NULL;
 }
 
 /* Fails if the row has no field for one of the columns of the table on which the model was trained.
@@ -642,5 +652,5 @@ int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count,
 
 const char *ls_model_class_name(const ls_snapshot *model, int label)
 {
-    return label < 0 ? NULL : ls_card_class_name(&model->inference->card, label);
+    return !model || label < 0 ? NULL : ls_card_class_name(&model->inference->card, label);
 }

@@ -386,6 +386,15 @@ static bool is_set(const ls_trainer_options *o, const char *key)
     return false;
 }
 
+/* Returns whether the user has set a key of the data in addition to the run's config. */
+static bool sets_data(const ls_trainer_options *o)
+{
+    for (int i = 0; i < o->set_count; i++)
+        if (strncmp(o->set[i], "data.", 5) == 0 || strncmp(o->set[i], "data=", 5) == 0)
+            return true;
+    return false;
+}
+
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     if (is_named(&t->config, "folder")) {
@@ -466,6 +475,8 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
         status = open_own_data(out, o, err);
     if (status == LS_OK)
         status = check_rows(out, o->new_data, err);
+    if (status == LS_OK && o->needs_data && !o->new_data && !sets_data(&o->trainer))
+        ls_warn_of_changed_data(out, o->path);
     ls_free(host, config);
     if (status)
         ls_trained_close(out);

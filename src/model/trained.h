@@ -62,6 +62,9 @@ typedef struct ls_trained {
  * damaged, or belongs to another model), LS_EINVAL (the options contradict each other or the run),
  * LS_ECONFIG, LS_EIO, LS_ENOMEM. After a failure nothing is open. */
 int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err);
+/* Logs a warning if the opened data are not those of the run in the directory `run_dir`: another
+ * number of rows, or files with another checksum. */
+void ls_warn_of_changed_data(const ls_trained *trained, const char *run_dir);
 /* Closes everything that ls_trained_open has opened. */
 void ls_trained_close(ls_trained *trained);
 

@@ -3,6 +3,7 @@
 #include "page/facts.h"
 
 #include "base/host.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,7 @@ static void copy(char *out, size_t size, const cJSON *object, const char *key)
     if (!cJSON_IsString(node))
         return;
     snprintf(out, size, "%s", node->valuestring);
-    ls_json_tidy(out); /* snprintf may have cut a long text within a character */
+    ls_utf8_tidy(out); /* snprintf may have cut a long text within a character */
 }
 
 #define COPY(out, object, key) copy(out, sizeof(out), object, key)
@@ -61,7 +62,7 @@ static void take_devices(ls_run_facts *f, const cJSON *devices)
          d = d->next)
         used += (size_t)snprintf(f->devices + used, sizeof f->devices - used, "%s%s",
                                  used ? ", " : "", cJSON_IsString(d) ? d->valuestring : "");
-    ls_json_tidy(f->devices);
+    ls_utf8_tidy(f->devices);
 }
 
 const char *ls_run_judged(const cJSON *config)

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "base/thread_state.h"
+#include "base/utf8.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -41,7 +42,7 @@ void ls_page_escape(ls_buffer *out, const char *text)
     size_t left = strlen(text);
     while (left > 0) {
         const char *name = entity(*text);
-        size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        size_t n = ls_utf8_length((const unsigned char *)text, left);
         int control = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t';
         if (name)
             ls_buffer_put(out, name);
@@ -308,6 +309,17 @@ static int check_directory(const char *dir, ls_error *err)
     return LS_OK;
 }
 
+bool ls_is_run_without_records(const char *dir)
+{
+    static const char *const files[] = {"config.json", "checkpoints"};
+    char path[LS_PATH_BYTES];
+    struct stat st;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (stat(ls_path_join(path, dir, files[i]), &st) != 0)
+            return false;
+    return stat(ls_path_join(path, dir, "metrics.jsonl"), &st) != 0;
+}
+
 /* Adds a line, without its newline. If the last line is not a complete record, it is skipped, and
  * log->cut_line is set. */
 static int take_line(ls_run_log *log, const char *path, int number, const char *line, size_t length,
@@ -315,6 +327,9 @@ static int take_line(ls_run_log *log, const char *path, int number, const char *
 {
     char name[201]; /* leaves room for the reason */
     snprintf(name, sizeof name, "%s", path);
+    /* zeros at the beginning: another program has cut the file while an earlier version wrote it */
+    for (; number == 1 && length > 0 && *line == '\0'; length--)
+        line++;
     int status = ls_run_log_line(log, name, number, line, length, err);
     /* After a loss of power, a part near the end of the file may be lost although a later part is
      * present. The lost part reads as zeros. */
@@ -386,6 +401,11 @@ int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err)
         return status;
     ls_path_join(path, run_dir, "metrics.jsonl");
     status = ls_open_to_read(&fd, &size, path, "a metrics file", LS_EDATA, err);
+    if (status == LS_ENOENT && ls_is_run_without_records(run_dir))
+        return ls_fail(err, LS_ENOENT,
+                       "%.300s: its metrics.jsonl was moved or removed; put it back (a run that is "
+                       "resumed without it begins a new one)",
+                       run_dir);
     if (status == LS_ENOENT)
         return ls_fail(err, LS_ENOENT,
                        "%.300s: no metrics.jsonl here; expected the directory of a run, such as "

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "records/record.h"
 #include "json/json.h"
+#include <stdbool.h>
 
 /* The records of a run, reduced so that the page of a long run stays small.
  *
@@ -135,6 +136,9 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
  * `lines` may be NULL. */
 int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
                          const ls_host *host, ls_error *err);
+
+/* Returns whether the directory is that of a run whose metrics.jsonl was moved or removed. */
+bool ls_is_run_without_records(const char *dir);
 
 /* Adds all records of a run's metrics file to the log. Errors: those of ls_report_write. */
 int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err);

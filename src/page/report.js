@@ -114,7 +114,9 @@ function note(title, text, kind = '') {
    admitted, or a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
-    return note(`Resumed after step ${number(r.step)}.`, 'The earlier steps were computed by another process.');
+    return note(`Resumed after step ${number(r.step)}.`, 'The earlier steps were computed by another process.'
+      + (r.missing_records ? ` ${number(r.missing_records)} earlier records are missing, because another program had moved
+        or cut their file.` : ''));
   if (r.type === 'warning') return note('Warning:', r.text);
   if (r.type === 'arrival')
     return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);

@@ -61,6 +61,8 @@ bool ls_inside_of(const ls_pool *pool)
 
 int ls_pool_is_ours(const ls_pool *pool, ls_error *err)
 {
+    if (!pool)
+        return ls_fail(err, LS_EINVAL, "the pool is NULL");
     if (ls_fork_mark_is_inherited(pool->mark))
         return ls_fail(err, LS_EINVAL,
                        "the pool belongs to another process, of which this one was forked: make a "
@@ -96,11 +98,7 @@ void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
     bool open = atomic_load_explicit(&latch->status, memory_order_relaxed) == LS_OK;
     if (open && !(mute && atomic_load_explicit(mute, memory_order_relaxed))) {
         latch->worker = worker;
-        if (err && err->text[0] != '\0')
-            latch->error = *err;
-        else
-            ls_fail(&latch->error, status, "worker %d: a job failed with %s and gave no message",
-                    worker, ls_status_name(status));
+        latch->error = *err;
         latch->error.status = status;
         /* release: pairs with the load without the lock in ls_latch_get. */
         atomic_store_explicit(&latch->status, status, memory_order_release);

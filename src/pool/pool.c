@@ -39,12 +39,12 @@ static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err)
 {
-    if (worker < 0 || worker >= pool->workers)
-        return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
-                       pool->workers - 1);
     int status = check_job(pool, job, err);
     if (status)
         return status;
+    if (worker < 0 || worker >= pool->workers)
+        return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
+                       pool->workers - 1);
     if (ls_pool_was_abandoned(&pool->worker[worker]))
         return ls_fail(err, LS_ESTALLED, "worker %d was abandoned: it accepts no jobs", worker);
     status = post(&pool->worker[worker], job, arg);
@@ -173,7 +173,7 @@ int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_err
 void ls_pool_cancel(ls_pool *pool)
 {
     ls_error err;
-    if (ls_pool_is_ours(pool, NULL) != LS_OK)
+    if (ls_pool_is_ours(pool, NULL) != LS_OK) /* NULL included */
         return;
     ls_fail(&err, LS_ECANCELED, "the pool was cancelled");
     ls_latch_set(&pool->latch, -1, LS_ECANCELED, &err, NULL);

@@ -146,8 +146,7 @@ void ls_latch_init(ls_latch *latch);
 void ls_latch_fini(ls_latch *latch);
 
 /* Stores the negative `status`, the text of `err` and the index of the worker that failed in the
- * latch, unless the latch contains an error already or *mute is set. If the text of `err` is empty,
- * a text is made from the status. `err` and `mute` may be NULL. */
+ * latch, unless the latch contains an error already or *mute is set. `mute` may be NULL. */
 void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
                   const atomic_bool *mute);
 
@@ -248,11 +247,13 @@ static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
     atomic_store_explicit(counter, before + more, memory_order_relaxed);
 }
 
-/* Returns LS_OK, or LS_EINVAL if this process has inherited the pool by fork. Any thread. */
+/* Returns LS_OK, or LS_EINVAL if `pool` is NULL or this process has inherited the pool by fork. Any
+ * thread. */
 int ls_pool_is_ours(const ls_pool *pool, ls_error *err);
 
-/* Returns LS_OK, or LS_EINVAL if this process has inherited the pool by fork, or if the calling
- * thread is inside a job or hook of the pool. The owner's functions begin with this check. */
+/* Returns LS_OK, or LS_EINVAL if `pool` is NULL, if this process has inherited the pool by fork, or
+ * if the calling thread is inside a job or hook of the pool. The owner's functions begin with this
+ * check. */
 int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
 
 /* Returns LS_OK, or LS_ECANCELED if the pool was cancelled. Any thread. */
@@ -310,8 +311,7 @@ void ls_pool_drain(struct ls_pool_worker *w);
  * and empty. It is the loop of a worker's thread. One thread per inbox at a time. */
 void ls_pool_work(struct ls_pool_worker *w);
 
-/* Runs the start hook, if there is one, and returns its status. If it fails without a message, a
- * message is made from the status. */
+/* Runs the start hook, if there is one, and returns its result (ls_callback_result). */
 int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err);
 
 /* Runs the stop hook, if there is one. */

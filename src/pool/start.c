@@ -143,13 +143,13 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
  * have been started, as far as the pool starts their threads. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
-    char why[LS_REASON];
+    char why[LS_THREAD_REASON];
     for (*started = 0; *started < pool->workers; (*started)++) {
         struct ls_pool_worker *w = &pool->worker[*started];
         const int error = w->own ? ls_thread_start(&w->thread, ls_pool_thread, w) : 0;
         if (error != 0)
             return ls_fail(err, LS_ESYSTEM, "the system refused the thread of worker %d of %d: %s",
-                           *started, pool->workers, ls_reason(why, error));
+                           *started, pool->workers, ls_thread_reason(why, error));
     }
     return LS_OK;
 }

@@ -7,7 +7,7 @@
 
 int ls_pool_size(const ls_pool *pool)
 {
-    return pool->workers;
+    return pool ? pool->workers : 0;
 }
 
 /* The memory order with which `finished` is loaded. It pairs with LS_POOL_FINISHED_RELEASE in
@@ -63,7 +63,7 @@ int ls_pool_list(char *text, size_t size, const ls_pool *pool,
 
 static bool exists(const ls_pool *pool, int worker)
 {
-    return worker >= 0 && worker < pool->workers;
+    return pool && worker >= 0 && worker < pool->workers;
 }
 
 int ls_pool_busy(const ls_pool *pool, int worker)
@@ -113,6 +113,8 @@ static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
 int ls_pool_get_stats(ls_pool_stats *out, const ls_pool *pool, int worker, ls_error *err)
 {
     ls_pool_stats sum = {0};
+    if (!pool || !out)
+        return ls_fail(err, LS_EINVAL, "ls_pool_get_stats: no pool, or no room for the counters");
     if (out->size < sizeof out->size)
         return ls_fail(err, LS_EINVAL, "stats.size is not set: expected sizeof(ls_pool_stats)");
     if (worker < -1 || worker >= pool->workers)

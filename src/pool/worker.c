@@ -14,6 +14,14 @@
 #define LS_POOL_FINISHED_RELEASE memory_order_release
 #endif
 
+/* Judges the result of a job or a start hook (ls_callback_result), which was given `err`. */
+static int judge(const struct ls_pool_worker *w, const char *function, int status, ls_error *err)
+{
+    char callback[48];
+    snprintf(callback, sizeof callback, "worker %d: %s", w->view.index, function);
+    return ls_callback_result(err, status, err, callback);
+}
+
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
     /* acquire: pairs with the release in ls_pool_cancel. ls_pool_cancel first latches LS_ECANCELED
@@ -36,8 +44,9 @@ static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
     ls_inside_leave(&frame);
     if (timed)
         ls_pool_count(&w->busy_ns, ls_now_ns() - begin);
-    if (status < 0) {
+    if (status) {
         ls_pool_count(&w->failed, 1);
+        status = judge(w, "a job", status, &err);
         ls_latch_set(&w->pool->latch, w->view.index, status, &err, &w->abandoned);
     }
 }
@@ -138,10 +147,7 @@ int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err)
     ls_inside_enter(&frame, w->pool);
     int status = o->start(&w->view, o->user, err);
     ls_inside_leave(&frame);
-    if (status < 0 && err->text[0] == '\0')
-        ls_fail(err, status, "worker %d: its start hook failed with %s and gave no message",
-                w->view.index, ls_status_name(status));
-    return status;
+    return judge(w, "its start hook", status, err);
 }
 
 void ls_pool_stop_hook(struct ls_pool_worker *w)

@@ -13,7 +13,8 @@ enum {
     EXACT_POWER = 22, /* 10^22 is the largest power of ten that a double represents exactly */
     DIGITS = 19,      /* a uint64_t holds any number of this many decimal digits */
     NUMBER_BYTES = 4096,
-    DIVIDED_BYTES = 64 /* largest size of a number with thousands separators */
+    EXPONENTS = 100000, /* take_apart reads exponents exactly up to this number */
+    DIVIDED_BYTES = 64  /* largest size of a number with thousands separators */
 };
 
 static const double power_of_ten[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -216,6 +217,31 @@ bool ls_field_is_number(const char *text, double *value)
 {
     parts number;
     return read_plain(text, strlen(text), value, &number);
+}
+
+bool ls_field_digits(const char *text, ls_digits *out)
+{
+    parts n;
+    if (!take_apart(text, &n) || *n.end != '\0' || n.end - text >= NUMBER_BYTES)
+        return false;
+    const char *p = text + (*text == '-' || *text == '+');
+    const char *const end = p + n.whole + n.point + n.fraction;
+    int place = n.whole - 1; /* power of ten of the digit at p */
+    for (; p < end && (*p == '0' || *p == '.'); p++)
+        place -= *p == '0';
+    *out = (ls_digits){.first = p, .end = p};
+    for (int count = 0; p < end; p++) {
+        count += *p != '.';
+        if (*p != '0' && *p != '.') {
+            out->end = p + 1;
+            out->count = count;
+        }
+    }
+    if (out->count == 0) /* 0, with any sign and any exponent */
+        return true;
+    out->power = place + n.exponent;
+    out->minus = n.minus;
+    return n.exponent < EXPONENTS && n.exponent > -EXPONENTS;
 }
 
 /* ---- thousands separators and decimal commas ------------------------------------------------- */

@@ -43,6 +43,20 @@ char ls_form_decimal(unsigned form);
  * must be in the "C" locale. */
 bool ls_field_is_number(const char *text, double *value);
 
+/* The exact value of a plain decimal number, without a double: the digits from the first that is
+ * not 0 to the last that is not 0, and the power of ten of the first of them. 120.50 has the digits
+ * 1205 and the power 2. */
+typedef struct ls_digits {
+    const char *first, *end; /* in the text of the number; a point may stand between the digits */
+    int count;               /* number of digits; 0: the number is 0 */
+    int power;               /* 0 if the number is 0 */
+    bool minus;              /* false if the number is 0 */
+} ls_digits;
+
+/* Reads the digits of a text if the whole of it is a plain decimal number, as ls_field_is_number
+ * does. Returns false if it is not, or if its exponent has an absolute value of 100,000 or more. */
+bool ls_field_digits(const char *text, ls_digits *out);
+
 /* Returns word number `i`, from 0, of the words that mean a missing value in every column: "", NA,
  * N/A, NaN, NULL, \N and similar. Returns NULL after the last word. */
 const char *ls_missing_word(int i);

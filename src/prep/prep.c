@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "json/shortest.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +56,7 @@ static void clean(char *out, const char *text)
 {
     size_t left = strlen(text);
     while (left > 0) {
-        const size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        const size_t n = ls_utf8_length((const unsigned char *)text, left);
         memcpy(out, n ? text : "\xEF\xBF\xBD", n ? n : 3);
         out += n ? n : 3;
         text += n ? n : 1;
@@ -67,7 +69,7 @@ static bool is_clean(const char *text)
 {
     size_t left = strlen(text), n = 1;
     for (; left > 0 && n > 0; text += n, left -= n)
-        n = ls_json_utf8_length((const unsigned char *)text, left);
+        n = ls_utf8_length((const unsigned char *)text, left);
     return n > 0;
 }
 
@@ -149,7 +151,7 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
         ls_free(host, c.level[k]);
     ls_free(host, c.level);
     ls_free(host, c.sorted);
-    return ls_json_tidied(status, err);
+    return status;
 }
 
 int ls_prep_finish(ls_prep *p, ls_error *err)
@@ -189,50 +191,53 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* Returns the field `index` of the entry of `sorted` whose name is `text`, or −1. Name and text
- * may be in different Unicode normal forms. */
-static int find(const ls_prep_name *sorted, int count, const char *text)
+/* Returns `text`, or a copy of it in `same` in which each byte that is invalid UTF-8 is U+FFFD, as
+ * in the names of a description. NULL: the text is longer than any name. */
+static const char *cleaned(char same[3 * 4096 + 1], const char *text)
 {
-    char same[3 * 4096 + 1];
-    if (!is_clean(text)) {
-        if (strlen(text) > 4096)
-            return -1;
-        clean(same, text);
-        text = same;
-    }
+    if (is_clean(text))
+        return text;
+    if (strlen(text) > 4096)
+        return NULL;
+    clean(same, text);
+    return same;
+}
+
+static const ls_prep_name *find_bytes(const ls_prep_name *sorted, int count, const char *text)
+{
     const ls_prep_name wanted = {text, 0};
-    const ls_prep_name *found =
-        count > 0 ? bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, by_text) : NULL;
-    for (int i = 0; !found && !is_ascii(text) && i < count; i++)
-        found = ls_prep_is_name(sorted[i].text, text) ? &sorted[i] : NULL;
-    return found ? found->index : -1;
+    return count > 0 ? bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, by_text) : NULL;
 }
 
 int ls_prep_find(const ls_prep *p, const char *name)
 {
-    return find(p->sorted, p->columns, name);
-}
-
-/* Returns the index of the level whose text is the number `number`, in any notation. Returns −1 if
- * there is no such level, or more than one. */
-static int find_number(const ls_prep_column *c, double number)
-{
-    double value;
-    int found = -1;
-    for (int k = 0; k < c->levels; k++)
-        if (ls_field_is_number(c->level[k], &value) && value == number) {
-            if (found >= 0)
-                return -1;
-            found = k;
-        }
-    return found;
+    char same[3 * 4096 + 1];
+    const char *text = cleaned(same, name);
+    const ls_prep_name *found = text ? find_bytes(p->sorted, p->columns, text) : NULL;
+    for (int i = 0; text && !found && !is_ascii(text) && i < p->columns; i++)
+        found = ls_text_is_same(p->sorted[i].text, text) ? &p->sorted[i] : NULL;
+    return found ? found->index : -1;
 }
 
 int ls_prep_level(const ls_prep_column *c, const char *text)
 {
-    double number;
-    const int found = find(c->sorted, c->levels, text);
-    return found < 0 && ls_field_is_number(text, &number) ? find_number(c, number) : found;
+    char same[3 * 4096 + 1];
+    ls_digits digits;
+    int at = -1;
+    const bool codes = c->rule == LS_LEVELS_CODES;
+    const char *wanted = cleaned(same, text);
+    const ls_prep_name *found = wanted ? find_bytes(c->sorted, c->levels, wanted) : NULL;
+    if (found || !wanted)
+        return found ? found->index : -1;
+    if (is_ascii(wanted) && (codes || !ls_field_digits(wanted, &digits)))
+        return -1;
+    for (int k = 0; k < c->levels; k++)
+        if (ls_level_is_same(c->level[k], wanted, codes)) {
+            if (at >= 0)
+                return -1;
+            at = k;
+        }
+    return at;
 }
 
 bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
@@ -267,22 +272,34 @@ static int fail_value(const ls_prep_column *c, const char *prefix, const char *e
 {
     ls_fail(err, LS_EDATA, "%scolumn \"%.60s\": expected %s, found \"%.70s\"", prefix, c->name,
             expected, found);
-    return ls_json_tidied(LS_EDATA, err);
+    return LS_EDATA;
 }
 
+/* Writes the level of `text`, or of `number` if `text` is NULL, to a row. A double of 2^53 or more
+ * stands for several whole numbers, so it has no level. */
 static int put_level(const ls_prep_column *c, const char *text, double number, float *row,
                      const char *prefix, ls_error *err)
 {
-    char shown[64], levels[160] = "", expected[240];
-    const int at = text ? ls_prep_level(c, text) : find_number(c, number);
+    char shown[LS_SHORTEST], levels[160] = "", expected[280];
+    const bool exact = text || fabs(number) < 0x1p53;
+    if (!text && isfinite(number))
+        ls_shortest(shown, number, false);
+    else if (!text)
+        snprintf(shown, sizeof shown, "%g", number);
+    text = text ? text : shown;
+    const int at = exact ? ls_prep_level(c, text) : -1;
     for (int k = 0; k < c->levels; k++)
         row[c->first + k] = k == at;
     if (at >= 0)
         return LS_OK;
-    snprintf(shown, sizeof shown, "%g", number);
-    snprintf(expected, sizeof expected, "a text that the model has learnt: %s",
-             list_levels(levels, c));
-    return fail_value(c, prefix, expected, text ? text : shown, err);
+    const char *why = "";
+    if (!exact)
+        why = "; a number of this size has lost digits: give a text";
+    else if (c->rule == LS_LEVELS_CODES)
+        why = "; in this column 7 and 07 differ";
+    snprintf(expected, sizeof expected, "a text that the model has learnt: %s%s",
+             list_levels(levels, c), why);
+    return fail_value(c, prefix, expected, text, err);
 }
 
 static bool is_missing(const ls_prep_column *c, const char *text)

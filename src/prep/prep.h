@@ -7,10 +7,15 @@
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "clip": 10, "missing": 4207.1,
  *          "decimal": ","},
- *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0}]}
+ *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0},
+ *         {"name": "zip", "levels": ["01234", "10001"], "compare": "codes"}]}
  *     {"version": 1, "rows": "images", "fit": "cover"}
  *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
+ *
+ * `compare` (and `target_compare`, for the classes) says how levels are compared (prep/level.h):
+ * "codes" or "digits". Columns without codes and without numbers of 16 or more digits do not have
+ * it.
  *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
  * target (target − mean) / deviation. Its outputs, and the mean errors of these outputs, are
@@ -27,6 +32,7 @@
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
+#include "prep/level.h"
 #include "prep/number.h"
 #include "json/json.h"
 
@@ -51,6 +57,7 @@ typedef struct ls_prep_column {
     int levels;           /* 0: a column of numbers */
     char **level;         /* [levels] the texts, in the order of their floats in a row */
     ls_prep_name *sorted; /* [levels] the levels, sorted by text */
+    ls_level_rule rule;   /* how the levels are compared */
     int first;            /* index of the column's first float in a row */
     /* true: a value of this column may be missing: a missing number is replaced by `missing`, and
      * for a missing text all floats of the column are 0. false: a missing value is an error. */
@@ -72,7 +79,9 @@ typedef struct ls_prep {
     ls_prep_name *sorted; /* [columns] the columns, sorted by name */
     int features;         /* number of floats in a row */
     char *target;         /* name of the target column; NULL: not known */
-    char target_decimal;  /* decimal separator of the target column, as in ls_prep_column */
+    /* how the names of the classes are compared, which are the levels of the target column */
+    ls_level_rule target_rule;
+    char target_decimal; /* decimal separator of the target column, as in ls_prep_column */
     /* a table that is not UTF-8 is read as Windows-1252, an extension of Latin-1 */
     bool latin1;
     /* Scaling of the target: 0 and 1 if not scaled. */
@@ -139,9 +148,9 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 
 /* Returns the index of the column called `name`, or −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
-/* Returns the index of the level that equals `text`, in any Unicode normal form. If no level equals
- * `text`, but `text` is a number and exactly one level has the same numeric value (1 and 1.0),
- * returns the index of that level. Returns −1 if there is no such level. */
+/* Returns the index of the level of `text` (prep/level.h). Returns −1 if there is none. Also
+ * returns −1 if no level has the bytes of `text`, and there is more than one with the same number,
+ * as older versions could write. */
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
 /* Converts a raw number of a column to the number that the network reads. `raw` is NaN if the

@@ -17,6 +17,8 @@ static const char *const kinds[] = {"array", "table", "images", NULL};
 static const char *const fit_names[] = {"cover", NULL};
 static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
+/* by ls_level_rule; the first is not written */
+static const char *const rules[] = {"numbers", "digits", "codes", NULL};
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -31,6 +33,8 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
             ls_json_put_string(w, NULL, c->level[k]);
         ls_json_close(w);
     }
+    if (c->rule != LS_LEVELS_NUMBERS)
+        ls_json_put_string(w, "compare", rules[c->rule]);
     if (c->scaled) {
         ls_json_put_double(w, "mean", c->mean);
         ls_json_put_double(w, "deviation", c->deviation);
@@ -50,6 +54,8 @@ static void write_table(ls_json_writer *w, const ls_prep *p)
         ls_json_put_string(w, "target", p->target);
     if (p->target_decimal)
         ls_json_put_string(w, "target_decimal", p->target_decimal == ',' ? "," : ".");
+    if (p->target_rule != LS_LEVELS_NUMBERS)
+        ls_json_put_string(w, "target_compare", rules[p->target_rule]);
     if (p->latin1)
         ls_json_put_string(w, "encoding", encodings[1]);
     ls_json_open_array(w, "columns");
@@ -156,6 +162,14 @@ static void read_decimal(ls_fields *f, const char *key, char *out)
     *out = decimal == 0 ? '\0' : decimals[decimal][0];
 }
 
+static void read_rule(ls_fields *f, const char *key, ls_level_rule *out)
+{
+    static const int numbers = LS_LEVELS_NUMBERS;
+    int rule = numbers;
+    ls_field_choice(f, key, rules, &numbers, &rule);
+    *out = (ls_level_rule)rule;
+}
+
 /* Reads the keys "mean", "deviation", "clip", "missing" and "decimal" of a column of numbers. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
@@ -189,8 +203,13 @@ static int read_column(const reader *r, const cJSON *node)
     if (status == LS_OK && name)
         status = ls_prep_add(r->prep, name, level, levels, r->err);
     ls_free(r->prep->host, level);
-    if (status == LS_OK && name)
-        read_numbers(&f, &r->prep->column[r->prep->columns - 1]);
+    if (status == LS_OK && name) {
+        ls_prep_column *c = &r->prep->column[r->prep->columns - 1];
+        read_rule(&f, "compare", &c->rule);
+        if (c->rule != LS_LEVELS_NUMBERS && levels == 0)
+            ls_fields_fail(&f, NULL, "expected \"compare\" only beside \"levels\"");
+        read_numbers(&f, c);
+    }
     return status == LS_ENOMEM ? status : ls_fields_end(&f);
 }
 
@@ -215,6 +234,7 @@ static int read_table(const reader *r, ls_fields *f)
     const cJSON *node, *columns = ls_field_any(f, "columns");
     ls_field_text(f, "target", &none, &target);
     read_decimal(f, "target_decimal", &r->prep->target_decimal);
+    read_rule(f, "target_compare", &r->prep->target_rule);
     ls_field_choice(f, "encoding", encodings, &utf8, &encoding);
     r->prep->latin1 = encoding == 1;
     const int n = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;

@@ -60,6 +60,9 @@ typedef struct ls_data_values {
     bool synthetic;     /* the data are generated (data.name synthetic) */
     bool images;        /* rows (examples) consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
+    /* SHA-256 of the files of training rows, of their labels if these are separate files, and of
+     * test rows (ls_dataset_info); NULL: none */
+    const char *sha256, *labels_sha256, *test_sha256;
     int targets;                   /* number of targets of a row; 0: rows have a class */
     int classes;                   /* number of classes; 0: rows have targets */
     const char *const *class_name; /* [classes]; NULL: the classes have no names or are too many */
@@ -70,6 +73,7 @@ typedef struct ls_start_values { /* values of run_start and resume */
     ls_data_values data;
     const ls_config *config;
     uint64_t step; /* resume: number of steps that the run had done before */
+    int missing;   /* resume: ls_sinks.missing */
 } ls_start_values;
 
 typedef struct ls_step_values {
@@ -127,6 +131,7 @@ typedef struct ls_end_values {
     const char *checkpoint, *weights_sha256;     /* NULL: none */
     const char *stopped_early, *best_checkpoint; /* NULL: none */
     ls_result result;
+    int skipped; /* number of steps that were skipped */
     bool synthetic;
 } ls_end_values;
 

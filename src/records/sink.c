@@ -3,11 +3,13 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "json/json.h"
+#include "records/kept.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 void ls_sinks_init(ls_sinks *sinks, const ls_host *host)
 {
@@ -101,12 +103,9 @@ typedef struct callback_sink {
 static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     const callback_sink *sink = (callback_sink *)base;
-    ls_error own = {
-        0}; /* passed to the callback, because err can be NULL; the callback may leave it empty */
+    ls_error own = {0}; /* passed to the callback, because err can be NULL */
     const int status = sink->record(sink->user, record->json, record->length, &own);
-    if (status == LS_OK)
-        return LS_OK;
-    return ls_fail(err, status, "%s", own.text[0] ? own.text : "a callback for records failed");
+    return ls_callback_result(err, status, &own, "the callback for records");
 }
 
 static int callback_close(ls_sink *base, ls_error *err)
@@ -160,110 +159,25 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
             status = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
     if (status || !sinks->metrics)
         return status;
-    mark->sums = ((jsonl_sink *)sinks->metrics)->sums;
-    return ls_log_file_flush(sinks->metrics->file, &mark->bytes, err);
-}
-
-/* ---- check of a resumed file ---------------------------------------------------------------- */
-
-/* Computes the checksums of the lines in the first `bytes` bytes of the file. Bytes after the last
- * newline count as a line. */
-static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
-{
-    char chunk[1 << 14];
-    uint32_t crc = 0;
-    uint64_t at = 0;
-    while (at < bytes) {
-        const size_t want = bytes - at < sizeof chunk ? (size_t)(bytes - at) : sizeof chunk;
-        const ssize_t n = read(fd, chunk, want);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? errno : EIO;
-        const char *p = chunk, *end = chunk + n, *newline;
-        for (; (newline = memchr(p, '\n', (size_t)(end - p))) != NULL; p = newline + 1, crc = 0)
-            ls_line_sums_add(sums, ls_crc32(crc, p, (size_t)(newline - p)));
-        crc = ls_crc32(crc, p, (size_t)(end - p));
-        at += (uint64_t)n;
-        if (at == bytes && p < end)
-            ls_line_sums_add(sums, crc);
+    jsonl_sink *jsonl = (jsonl_sink *)sinks->metrics;
+    status = ls_log_file_flush(jsonl->base.file, &mark->bytes, err);
+    if (status == LS_OK && ls_log_file_was_cut(jsonl->base.file)) {
+        ls_line_sums left = {0};
+        if (ls_kept_sum(&left, ls_log_file_descriptor(jsonl->base.file), mark->bytes) == 0)
+            jsonl->sums = left;
     }
-    return 0;
+    mark->sums = jsonl->sums;
+    return status;
 }
 
-/* Returns the number of the first line that is not JSON. Returns 0 if all lines are JSON, or if
- * memory ran out. */
-static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_host *host)
-{
-    void *text;
-    size_t count;
-    uint64_t number = 0, broken = 0;
-    if (ls_read_file_start(&text, &count, path, "a metrics file", LS_EDATA, (size_t)bytes, host,
-                           NULL) != LS_OK)
-        return 0;
-    const char *p = text, *end = p + count;
-    while (p < end && !broken) {
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        const size_t length = newline ? (size_t)(newline - p) : (size_t)(end - p);
-        ls_json *doc;
-        number++;
-        if (ls_json_parse(&doc, "", p, length, host, NULL) != LS_OK)
-            broken = number;
-        ls_json_destroy(doc);
-        p += length + 1;
-    }
-    ls_free(host, text);
-    return broken;
-}
-
-/* Reports that the file has changed. `line`: number of the changed line; UINT64_MAX: several lines
- * have changed, and the checksums do not tell which. The message then names the first line that is
- * not JSON, if there is one, and says that more of the file can have changed. */
-static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t line,
-                        const ls_host *host, ls_error *err)
-{
-    static const char fix[] = "put the file back, or begin a new run with the checkpoint's weights "
-                              "(init.weights)";
-    const bool single = line != UINT64_MAX;
-    if (!single)
-        line = first_broken_line(path, keep->bytes, host);
-    if (line)
-        return ls_fail(
-            err, LS_EDATA,
-            "%.300s:%llu:1: %s not the record that was written before the checkpoint; %s", path,
-            (unsigned long long)line, single ? "this is" : "this, and maybe more of the file, is",
-            fix);
-    return ls_fail(err, LS_EDATA,
-                   "%.300s: several of its first %llu lines are not the records that were written "
-                   "before the checkpoint; %s",
-                   path, (unsigned long long)keep->sums.lines, fix);
-}
-
-/* Checks that the file is unchanged up to the mark (a position and checksums). If the file is
- * shorter than the mark, this function returns LS_OK, and ls_log_file_open fails later, when it
- * cuts the file to the mark. */
-static int check_unchanged(const char *path, const ls_sink_mark *keep, const ls_host *host,
-                           ls_error *err)
-{
-    char why[LS_REASON];
-    ls_line_sums found = {0};
-    uint64_t size;
-    int fd, status = ls_open_to_read(&fd, &size, path, "a metrics file", LS_EDATA, err);
-    if (status)
-        return status;
-    const int error = size < keep->bytes ? 0 : sum_lines(&found, fd, keep->bytes);
-    close(fd);
-    if (error)
-        return ls_fail(err, LS_EIO, "%.300s: cannot be read: %s", path, ls_reason(why, error));
-    const uint64_t line = size < keep->bytes ? 0 : ls_line_sums_changed(&keep->sums, &found);
-    return line ? fail_changed(path, keep, line, host, err) : LS_OK;
-}
+/* ---- opening a file of records ----------------------------------------------------------------
+ */
 
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err)
 {
     static const ls_log_kind lines = {1, "metrics", "free some space, or choose another run_dir"};
-    int status = keep ? check_unchanged(path, keep, host, err) : LS_OK;
+    int status = keep ? ls_kept_check(path, keep, host, err) : LS_OK;
     if (status)
         return status;
     jsonl_sink *sink = ls_alloc(host, sizeof *sink);
@@ -283,12 +197,55 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
 
 /* ---- sinks of a run's directory ------------------------------------------------------------- */
 
+/* Renames a file to NAME.cut or, if such a file exists, to NAME.cut-2, -3 and so on. */
+static int set_aside(char to[LS_PATH_BYTES], const char *path, ls_error *err)
+{
+    char why[LS_REASON];
+    struct stat st;
+    snprintf(to, LS_PATH_BYTES, "%.4200s.cut", path);
+    for (int n = 2; lstat(to, &st) == 0; n++)
+        snprintf(to, LS_PATH_BYTES, "%.4200s.cut-%d", path, n);
+    return rename(path, to) == 0
+               ? LS_OK
+               : ls_fail(err, LS_EIO, "%.300s: cannot rename: %s", path, ls_reason(why, errno));
+}
+
+/* Prepares the file of a resumed run. If another program has moved or cut the file, the records
+ * before the mark are not in it any more; the run then goes on with a new file, and sinks->missing
+ * becomes their number. Sets *keep to the part of the file that stays; NULL: a new file. */
+static int prepare_metrics(ls_sinks *sinks, const char *path, const ls_sink_mark **keep,
+                           const ls_host *host, ls_error *err)
+{
+    static const ls_sink_mark nothing;
+    char aside[LS_PATH_BYTES] = "";
+    const ls_kept kept = ls_kept_look(path, *keep, host);
+    const unsigned long long missing = (*keep)->sums.lines;
+    int status = LS_OK;
+    sinks->lacks_start = kept != LS_KEPT_WHOLE;
+    if (kept == LS_KEPT_WHOLE || kept == LS_KEPT_END)
+        return LS_OK;
+    if (kept == LS_KEPT_CUT)
+        status = set_aside(aside, path, err);
+    if (status)
+        return status;
+    *keep = kept == LS_KEPT_EMPTY ? &nothing : NULL;
+    sinks->missing = missing < INT_MAX ? (int)missing : INT_MAX;
+    ls_log(host, LS_LOG_WARNING,
+           "%.300s %s%s%.300s; a new file begins without the %llu records before the checkpoint",
+           path, kept == LS_KEPT_NO_FILE ? "was moved or removed" : "was cut by another program",
+           aside[0] ? ", and is kept as " : "", aside, missing);
+    return LS_OK;
+}
+
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err)
 {
     ls_sink *sink = NULL;
     char path[LS_PATH_BYTES];
-    int status = ls_sink_jsonl(&sink, ls_path_join(path, dir, "metrics.jsonl"), keep, host, err);
+    ls_path_join(path, dir, "metrics.jsonl");
+    int status = keep ? prepare_metrics(sinks, path, &keep, host, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_sink_jsonl(&sink, path, keep, host, err);
     if (status == LS_OK)
         status = ls_sinks_add(sinks, sink, err);
     if (status == LS_OK)

@@ -37,6 +37,10 @@ typedef struct ls_sinks {
     ls_sink *sink[LS_SINKS_MAX];
     bool failed[LS_SINKS_MAX]; /* true: the sink has failed and gets no further record */
     ls_sink *metrics;          /* the sink that writes metrics.jsonl, or NULL */
+    /* resumed runs: number of records before the checkpoint that metrics.jsonl lacks because
+     * another program has moved or cut the file; the record of the resume reports it */
+    int missing;
+    bool lacks_start; /* resumed runs: metrics.jsonl does not begin with the run's first record */
     ls_json_writer writer;
 } ls_sinks;
 
@@ -87,8 +91,10 @@ typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, 
 #include "records/sinks.def"
 #undef LS_SINK
 
-/* Opens the sink that writes metrics.jsonl in the run's directory. `keep`: as for ls_sink_jsonl.
- * Errors: those of ls_sink_jsonl and of ls_sinks_add. */
+/* Opens the sink that writes metrics.jsonl in the run's directory. `keep`: as for ls_sink_jsonl,
+ * with one difference: if another program has moved or cut the file since (kept.h), a new file
+ * begins, a cut file is renamed to metrics.jsonl.cut, sinks->missing and sinks->lacks_start are
+ * set, and the log has a warning. Errors: those of ls_sink_jsonl and of ls_sinks_add. */
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err);
 /* Opens the sinks of sinks.def that the config asks for. Errors: those of the sinks and of

@@ -518,11 +518,14 @@ int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, con
     t->begin_ns = ls_now_ns();
     t->lane = ls_alloc_array(host, (size_t)workers, sizeof *t->lane);
     t->span = ls_alloc_array(host, TAKEN, sizeof *t->span);
+    char target[LS_PATH_BYTES];
     int status = t->lane && t->span ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a trace");
     for (; status == LS_OK && t->workers < workers; t->workers++)
         status = ls_marks_init(&t->lane[t->workers].marks, host, MARKS, err);
     if (status == LS_OK)
-        status = ls_replace_begin(&t->file, path, host, err);
+        status = ls_follow_links(target, path, err);
+    if (status == LS_OK)
+        status = ls_replace_begin(&t->file, target, host, err);
     if (status) {
         ls_trace_destroy(t);
         return status;

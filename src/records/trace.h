@@ -37,7 +37,8 @@ typedef struct ls_trace ls_trace;
 enum { LS_TRACK_COORDINATOR = -1, LS_TRACK_SAVER = -2 };
 
 /* Creates the trace. The file is written under a temporary name, which ls_trace_finish changes to
- * `path`. If `ops` is true, each op is a span. Errors: LS_EIO, LS_ENOMEM. */
+ * `path`, or to the file to which the link `path` leads. If `ops` is true, each op is a span.
+ * Errors: those of ls_follow_links, LS_EIO, LS_ENOMEM. */
 int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, const ls_host *host,
                     ls_error *err);
 

@@ -175,7 +175,7 @@ static void release(ls_file_writer *w)
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)
-        ls_io_fail(&w->failure, w->hidden, operation, error);
+        ls_io_fail(&w->failure, w->target, operation, error);
     return ls_fail(err, w->failure.status, "%s", w->failure.text);
 }
 
@@ -261,14 +261,12 @@ static int create_hidden(ls_file_writer *w, ls_error *err)
     /* w->lock is a duplicate of w->fd, so both descriptors have the same lock. The lock lasts until
      * both are closed: w->fd is closed before the rename, and w->lock after the rename. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
-    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->hidden, "open", errno);
+    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->target, "open", errno);
 }
 
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
 {
     start(w, host);
-    if (*ls_io_base(path) == '\0')
-        return ls_io_fail(err, path, "replace", EISDIR);
     char *target = ls_strdup(host, path);
     if (!target)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(path));
@@ -278,7 +276,9 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
         return status;
     }
     w->target = target;
-    status = create_hidden(w, err);
+    status = ls_io_check_replaceable(w->folder, target, err);
+    if (status == LS_OK)
+        status = create_hidden(w, err);
     if (status && w->hidden)
         ls_file_writer_abandon(w);
     else if (status)
@@ -291,9 +291,11 @@ int ls_replace_commit(ls_file_writer *w, ls_error *err)
     int status = settle(w, err);
     if (status)
         return status;
-    int error = ls_io_rename(w->folder, ls_io_base(w->hidden), ls_io_base(w->target));
-    if (error) {
+    status = ls_io_check_replaceable(w->folder, w->target, err);
+    int error = status ? 0 : ls_io_rename(w->folder, ls_io_base(w->hidden), ls_io_base(w->target));
+    if (error)
         status = ls_io_fail(err, w->target, "replace", error);
+    if (status) {
         ls_file_writer_abandon(w);
         return status;
     }

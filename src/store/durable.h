@@ -21,6 +21,8 @@
 #ifndef STORE_DURABLE_H
 #define STORE_DURABLE_H
 
+#include "base/host.h"
+
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
@@ -56,15 +58,25 @@ int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, 
  * zeroed. */
 void ls_file_writer_abandon(ls_file_writer *w);
 
+/* Finds the file that is created or replaced if a user names `path`: follows symbolic links, also
+ * several in a row, relative ones, and those that lead to no file yet. Without this function, the
+ * functions below replace a link by a file. They are used in that way for files in a run's
+ * directory, where another user who can create a link must not choose which file is replaced.
+ * Errors: LS_EINVAL (the path or the link leads to a directory, a device, a pipe or a socket),
+ * LS_EIO (more than 40 links; a path that is too long). */
+int ls_follow_links(char out[LS_PATH_BYTES], const char *path, ls_error *err);
+
 /* Creates a file with a hidden name in the directory of `path`, and removes the hidden files that
  * killed processes have left in that directory. The caller continues with ls_file_writer_write, and
- * ends with ls_replace_commit or ls_file_writer_abandon. Errors: LS_EIO, LS_ENOMEM. */
+ * ends with ls_replace_commit or ls_file_writer_abandon. Only a regular file or a link is replaced;
+ * anything else at `path` is refused. Errors: LS_EIO, LS_ENOMEM. */
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
 
 /* Syncs the contents, renames the hidden file to the path given to ls_replace_begin, and syncs the
  * directory. After a failure the hidden file has been removed, and the old file is unchanged. There
  * is one exception: if the rename succeeded and only syncing the directory fails, the new file has
- * replaced the old file, but a loss of power can bring the old file back. Errors: LS_EIO. */
+ * replaced the old file, but a loss of power can bring the old file back. Errors: LS_EIO (also if
+ * something that must not be replaced has come to stand at the path). */
 int ls_replace_commit(ls_file_writer *w, ls_error *err);
 
 /* Replaces a file in one call: ls_replace_begin, ls_file_writer_write, ls_replace_commit. Errors:

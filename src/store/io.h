@@ -21,6 +21,10 @@ const char *ls_io_tail(const char *path);
 /* Returns the part of a path after its last slash. */
 const char *ls_io_base(const char *path);
 
+/* Fails if the name at the end of `path` exists in the open directory `folder`, and is neither a
+ * regular file nor a symbolic link. The path itself is only for messages. Errors: LS_EIO. */
+int ls_io_check_replaceable(int folder, const char *path, ls_error *err);
+
 /* Opens the directory that contains `path`. Errors: LS_EIO. */
 int ls_io_open_parent(int *fd, const char *path, ls_error *err);
 

@@ -23,6 +23,7 @@ struct ls_log_file {
     int fd;
     uint64_t written_at; /* time of ls_now_ns of the last write from the buffer to the file */
     uint64_t length;     /* length of the file, without the buffer's contents */
+    bool was_cut;        /* another program has made the file shorter (ls_log_file_was_cut) */
     ls_error failure;    /* the first write that failed; status 0: none */
     size_t used;         /* number of bytes in the buffer */
     char buffer[BUFFER];
@@ -50,12 +51,30 @@ static int pass_on(const ls_log_file *f, ls_error *err)
     return f->failure.status;
 }
 
-/* Cuts the file after its first `length` bytes, where the next write then begins. */
+/* Cuts the file after its first `length` bytes, where the next write then begins. A file that
+ * another program has made shorter meanwhile is not made longer. */
 static void cut_back(ls_log_file *f, uint64_t length)
 {
+    struct stat st;
     f->length = length;
-    if (ftruncate(f->fd, (off_t)length) == 0)
-        (void)lseek(f->fd, (off_t)length, SEEK_SET);
+    if (fstat(f->fd, &st) == 0 && (uint64_t)st.st_size > length)
+        (void)!ftruncate(f->fd, (off_t)length);
+}
+
+/* Notices that another program has made the file shorter, as logrotate does with copytruncate. The
+ * next write then appends to what is left (O_APPEND). */
+static void notice_cut(ls_log_file *f)
+{
+    struct stat st;
+    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size >= f->length)
+        return;
+    ls_log(f->host, LS_LOG_WARNING,
+           "%s: another program has cut the file from %llu to %llu bytes; earlier %s are no longer "
+           "in it",
+           ls_io_tail(f->path), (unsigned long long)f->length, (unsigned long long)st.st_size,
+           f->kind->what);
+    f->length = (uint64_t)st.st_size;
+    f->was_cut = true;
 }
 
 /* Writes `data` to the file. `data` begins at the first byte of a record, or is the newline after a
@@ -65,12 +84,14 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
     char why[LS_REASON];
     if (f->failure.status)
         return pass_on(f, err);
+    struct stat st;
     const uint64_t before = f->length;
     const int error = ls_io_write(f->fd, data, count);
-    const off_t end = error ? lseek(f->fd, 0, SEEK_CUR) : (off_t)(before + count);
-    f->length = end > 0 ? (uint64_t)end : before;
+    f->length = before + count;
     if (!error)
         return LS_OK;
+    const bool known = fstat(f->fd, &st) == 0 && (uint64_t)st.st_size > before;
+    f->length = known && (uint64_t)st.st_size < f->length ? (uint64_t)st.st_size : before;
     cut_back(f, before + whole_records(f, data, (size_t)(f->length - before)));
     ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path), f->kind->what,
             ls_reason(why, error), f->kind->advice);
@@ -81,6 +102,7 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
 static int write_out(ls_log_file *f, ls_error *err)
 {
     const size_t count = f->used;
+    notice_cut(f);
     f->used = 0;
     f->written_at = ls_now_ns();
     return write_all(f, f->buffer, count, err);
@@ -134,6 +156,18 @@ int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err)
     return status;
 }
 
+bool ls_log_file_was_cut(ls_log_file *f)
+{
+    const bool was_cut = f->was_cut;
+    f->was_cut = false;
+    return was_cut;
+}
+
+int ls_log_file_descriptor(const ls_log_file *f)
+{
+    return f->fd;
+}
+
 /* Returns LS_OK for a file that cannot be synced, such as a pipe. */
 int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 {
@@ -157,7 +191,7 @@ static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
                        "%s: has %lld bytes, but the checkpoint counts on %llu; put the file "
                        "back, or begin a new run",
                        ls_io_tail(f->path), (long long)st.st_size, (unsigned long long)keep);
-    if (ftruncate(f->fd, (off_t)keep) != 0 || lseek(f->fd, 0, SEEK_END) < 0)
+    if (ftruncate(f->fd, (off_t)keep) != 0)
         return ls_io_fail(err, f->path, "cut", errno);
     f->length = keep;
     return ls_log_file_sync(f, err);
@@ -168,7 +202,8 @@ static int open_file(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;
     const int create = keep == LS_LOG_FILE_NEW;
-    int status = ls_open_to_write(&f->fd, f->path, O_WRONLY | (create ? O_CREAT | O_EXCL : 0), err);
+    int status =
+        ls_open_to_write(&f->fd, f->path, O_RDWR | O_APPEND | (create ? O_CREAT | O_EXCL : 0), err);
     if (status)
         return create && ls_io_stat(&st, AT_FDCWD, f->path) == 0 ? LS_EAGAIN : status;
     if (!create)

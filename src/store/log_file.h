@@ -14,6 +14,10 @@
  * is complete. After a failure nothing more is written, even if the disk has free space later. The
  * file then ends early, but has no gap of lost records.
  *
+ * Every write appends to the end that the file has at that time. Another program may make the file
+ * shorter, as logrotate does with copytruncate; the log then has a warning, and the file goes on
+ * with the next record.
+ *
  * After a loss of power the file contains everything that was flushed before the last sync (fsync).
  * Any part of the bytes that were written after that sync can be lost. If later bytes are on the
  * disk and earlier bytes are lost, the lost bytes read as zeros.
@@ -59,6 +63,13 @@ void ls_log_file_flush_if_due(ls_log_file *f);
 
 /* Flushes the buffer. *bytes becomes the file's length. Errors: LS_EIO. */
 int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err);
+
+/* Returns whether another program has made the file shorter since the last call. This is noticed
+ * when the buffer is written. */
+bool ls_log_file_was_cut(ls_log_file *f);
+
+/* Returns the file's descriptor, with which the caller may read the file (pread). */
+int ls_log_file_descriptor(const ls_log_file *f);
 
 /* Syncs the file: waits until all flushed records are on the disk. Any thread. Errors: LS_EIO. */
 int ls_log_file_sync(const ls_log_file *f, ls_error *err);

@@ -40,13 +40,17 @@ static void remove_waiting(joining *j, int i)
             (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
 }
 
-/* Sends a note to the newcomer i of j->waiting. A note that cannot be sent at once is dropped. */
+/* Sends a note to the newcomer i of j->waiting. A note that cannot be sent at once is dropped. If
+ * only a part of it can be sent, the connection is shut down, because the newcomer would take the
+ * next message for the rest of the note. */
 static void send_to_waiting(joining *j, int i, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {.kind = kind, .members = (uint32_t)j->vote.members};
     snprintf(note.text, sizeof note.text, "%s", text);
     j->waiting[i].told_ns = ls_now_ns();
-    (void)send(j->waiting[i].fd, &note, sizeof note, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send(j->waiting[i].fd, &note, sizeof note, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0 && (size_t)sent < sizeof note)
+        (void)shutdown(j->waiting[i].fd, SHUT_RDWR);
 }
 
 void tcp_dismiss_waiting(joining *j, const char *why)

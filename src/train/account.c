@@ -25,9 +25,9 @@ static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *
     if (bad.shard < 0)
         return ls_fail(
             err, LS_ENONFINITE,
-            "step %llu: the loss was not finite, but computed again it is: some device is "
+            "step %llu: the loss was not finite, but computed again it is: some device%s is "
             "faulty; the step was not applied",
-            number);
+            number, t->members.cluster ? " or the network" : "");
     if (t->members.cluster)
         host = ls_cluster_host(t->members.cluster, bad.member);
     return ls_fail(
@@ -48,7 +48,9 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     struct ls_trainer *t = c->t;
     t->position.steps++;
     t->position.step++;
-    if (!r->skipped) {
+    if (r->skipped) {
+        t->position.skipped++;
+    } else {
         t->position.totals.loss += ls_loss_of_run(t, (double)r->loss);
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;

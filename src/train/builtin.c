@@ -1,9 +1,8 @@
 /* The list of the built-in back ends. Only this file knows which back ends were built. */
+#include "base/error.h"
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
 #else
-#include "base/error.h"
-
 #include <stdio.h>
 #include <string.h>
 #endif
@@ -45,6 +44,8 @@ bool ls_is_builtin_cpu(const ls_backend *backend)
 
 int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err)
 {
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_registry_create: nowhere to put the list of back ends");
     *out = NULL;
     int status = ls_registry_create_empty(out, host, err);
     if (status == LS_OK)

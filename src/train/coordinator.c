@@ -336,6 +336,34 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
+static void note_least_loss(struct ls_trainer *t)
+{
+    ls_position *at = &t->position;
+    const double loss = t->reported.result.test_loss;
+    if (!isfinite(loss) || (at->least_epoch > 0 && loss >= at->least_loss))
+        return;
+    at->least_loss = loss;
+    at->least_epoch = at->epoch + 1;
+}
+
+/* Warns after the last evaluation if the model is no better than a guess, or is overfitted. */
+static void warn_of_result(const struct ls_trainer *t)
+{
+    const ls_position *at = &t->position;
+    const double *value = t->reported.measured.value;
+    if (at->epoch + 1 != (uint32_t)t->config.epochs || !ls_members_first(t))
+        return;
+    ls_log_result_doubts(&t->config, t->data[LS_TEST],
+                         &(ls_last_result){.loss = t->reported.result.test_loss,
+                                           .least_loss = at->least_loss,
+                                           .epoch = at->epoch + 1,
+                                           .least_epoch = at->least_epoch,
+                                           .accuracy = t->reported.result.test_accuracy,
+                                           .r2 = value[LS_METRIC_R2],
+                                           .auc = value[LS_METRIC_AUC]},
+                         t->host);
+}
+
 /* Computes the results of an evaluation, compares them with the best results, and writes their
  * record. If this process has adopted the results from another process (members.evaluated), the
  * results are not computed. */
@@ -352,11 +380,12 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = compare_with_best(t, err);
     if (status == LS_OK)
         status = ls_record_eval(t, seconds, err);
-    if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
-        !t->config.loss->vectors && ls_members_first(t))
-        ls_warn_of_accuracy(t->data[LS_TEST], t->reported.result.test_accuracy, t->host);
-    if (status) /* after a resume the evaluation is repeated, and it must count only once */
+    if (status) { /* after a resume the evaluation is repeated, and it must count only once */
         t->position.best = before;
+    } else {
+        note_least_loss(t);
+        warn_of_result(t);
+    }
     if (status == LS_OK && !isfinite(t->reported.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the %s loss is not finite any more; try a smaller "

@@ -13,7 +13,7 @@
 /* Limits for logging and for the examination of rows. */
 enum {
     COLUMNS_LISTED = 30,       /* largest number of columns that are listed */
-    ROWS_EXAMINED = 2000,      /* largest number of rows that are examined */
+    ROWS_EXAMINED = 2000,      /* largest number of rows whose inputs are examined */
     VALUES_EXAMINED = 1 << 20, /* largest number of values that are examined */
     CLASS_VALUES = 20,         /* largest number of different values that look like classes */
     MOST_CLASSES = 1 << 16
@@ -23,7 +23,7 @@ typedef struct checked_data {
     const ls_config *c;
     const ls_dataset_info *info;
     ls_dataset_view view; /* the training rows */
-    uint32_t rows;        /* number of rows that are examined */
+    uint32_t rows;        /* number of rows whose inputs are examined */
     size_t each;          /* number of values of a row */
     const ls_host *host;
 } checked_data;
@@ -83,7 +83,7 @@ static void log_scaling(const checked_data *d)
 
 static void warn_of_column(const checked_data *d, const ls_column_summary *c)
 {
-    const uint32_t present = d->info->rows > c->missing ? d->info->rows - c->missing : 0;
+    const uint32_t present = c->rows - c->missing;
     if (c->counts && c->use == LS_COLUMN_NUMBER)
         ls_log(d->host, LS_LOG_WARNING,
                "column \"%.60s\" counts the rows, so it tells nothing about new rows; data.drop "
@@ -104,7 +104,7 @@ static void warn_of_column(const checked_data *d, const ls_column_summary *c)
                c->name, c->numeric, c->levels);
     else if (present >= 20 && 2 * (uint32_t)c->levels > present)
         ls_log(d->host, LS_LOG_WARNING,
-               "column \"%.60s\" has %d different texts in %u rows, so it tells nothing about new "
+               "column \"%.60s\" has %d different texts in %u rows, so it tells little about new "
                "rows; data.drop leaves it out",
                c->name, c->levels, (unsigned)present);
 }
@@ -117,6 +117,15 @@ static bool is_scaled(const ls_gather *g)
         if (g->mean[i] != 0 || g->std[i] != 1)
             return true;
     return false;
+}
+
+/* Returns whether the first layer of the model scales its inputs. */
+static bool begins_with_norm(const ls_config *c)
+{
+    const cJSON *layers = cJSON_GetObjectItemCaseSensitive(c->model, "layers");
+    const char *type = cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(layers, 0), "type"));
+    return type && (strcmp(type, "batch_norm") == 0 || strcmp(type, "layer_norm") == 0);
 }
 
 static void warn_of_size(const checked_data *d)
@@ -140,6 +149,16 @@ static void warn_of_size(const checked_data *d)
 
 /* ---- targets -------------------------------------------------------------------------------- */
 
+/* Returns whether the classes have numbers as names, or no names, so that they may be values. */
+static bool are_numbers(const ls_dataset_info *info)
+{
+    double value;
+    for (int k = 0; info->class_name && k < info->classes; k++)
+        if (!ls_field_is_number(info->class_name[k], &value))
+            return false;
+    return true;
+}
+
 static void warn_of_classes(const checked_data *d)
 {
     const int classes = d->info->classes;
@@ -158,9 +177,12 @@ static void warn_of_classes(const checked_data *d)
         }
     if (absents && d->c->data_keys.classes == 0 && d->info->prep)
         ls_log(d->host, LS_LOG_WARNING,
-               "class %d has no training row%s; labels count from 0: are these counted from 1?",
-               absent, absents > 1 ? ", nor have others" : "");
-    if (classes > 50 && 3 * (uint32_t)classes > rows)
+               "class %d%s no training row, so the model cannot learn %s%s", absent,
+               absents > 1 ? " and others have" : " has", absents > 1 ? "them" : "it",
+               2 * absents > classes && are_numbers(d->info)
+                   ? "; if the targets are values, set data.labels to \"values\""
+                   : "");
+    if (classes > 50 && 3 * (uint32_t)classes > rows && are_numbers(d->info))
         ls_log(
             d->host, LS_LOG_WARNING,
             "the targets are taken for %d classes of %u rows; if they are values, set data.labels "
@@ -169,17 +191,18 @@ static void warn_of_classes(const checked_data *d)
     ls_free(d->host, count);
 }
 
-/* Warns if the targets are whole numbers with at most CLASS_VALUES different values. */
+/* Warns if the targets are whole numbers with at most CLASS_VALUES different values. Larger numbers
+ * than 2^24 may have been rounded to whole ones. */
 static void warn_of_values(const checked_data *d)
 {
     float seen[CLASS_VALUES];
     int n = 0;
-    for (uint32_t i = 0; i < d->rows; i++) {
+    for (uint32_t i = 0; i < d->info->rows; i++) {
         float v = d->view.targets[row_at(d, i)];
         const ls_prep *p = d->info->prep;
         ls_prep_unscale(p, &v, 1);
         v = fabsf(v - roundf(v)) < 1e-4f ? roundf(v) : v;
-        if (v != roundf(v))
+        if (v != roundf(v) || fabsf(v) >= 0x1p24f)
             return;
         int k = 0;
         while (k < n && seen[k] != v)
@@ -190,7 +213,11 @@ static void warn_of_values(const checked_data *d)
         if (k == n)
             n++;
     }
-    if (d->rows >= 3 * CLASS_VALUES)
+    if (n == 1)
+        ls_log(d->host, LS_LOG_WARNING,
+               "the target of every training row is %g, so there is nothing to learn",
+               (double)seen[0]);
+    else if (d->info->rows >= 3 * CLASS_VALUES)
         ls_log(d->host, LS_LOG_WARNING,
                "the targets are %d different whole numbers, and are learnt as values; if they are "
                "classes, set data.labels to \"classes\"",
@@ -201,7 +228,7 @@ static void warn_of_values(const checked_data *d)
 static void warn_of_one_hot(const checked_data *d)
 {
     const size_t targets = (size_t)d->info->targets;
-    for (uint32_t i = 0; i < d->rows; i++) {
+    for (uint32_t i = 0; i < d->info->rows; i++) {
         const float *t = d->view.targets + row_at(d, i) * targets;
         size_t ones = 0, zeros = 0;
         for (size_t k = 0; k < targets; k++) {
@@ -243,7 +270,8 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
     log_scaling(&d);
     for (int i = 0; i < info->columns; i++)
         warn_of_column(&d, &info->column[i]);
-    if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing))
+    if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing) &&
+        !begins_with_norm(config))
         warn_of_size(&d);
     if (info->targets == 0)
         warn_of_classes(&d);
@@ -253,27 +281,154 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
         warn_of_one_hot(&d);
 }
 
-void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)
+/* ---- the result ----------------------------------------------------------------------------- */
+
+/* The classes of the evaluated rows. */
+typedef struct shares {
+    double most;    /* share of the most common class; 0: the rows have no classes */
+    double entropy; /* the loss of a model that predicts each class with its share */
+} shares;
+
+static shares shares_of(const ls_dataset *judged, const ls_host *host)
 {
+    shares s = {0};
     const ls_dataset_info *info = ls_dataset_describe(judged);
     const ls_dataset_view view = ls_dataset_resident(judged);
     const int classes = info->classes;
     if (!view.images || info->targets || info->rows < 10 || classes < 2 || classes > MOST_CLASSES ||
         info->synthetic)
-        return;
-    uint32_t *count = ls_alloc_array(host, (size_t)classes, sizeof *count), most = 0;
+        return s;
+    uint32_t *count = ls_alloc_array(host, (size_t)classes, sizeof *count);
     for (uint32_t i = 0; count && i < info->rows; i++) {
         const int32_t label = view.labels[view.row ? view.row[i] : i];
-        if (label >= 0 && label < classes && ++count[label] > most)
-            most = count[label];
+        if (label >= 0 && label < classes)
+            count[label]++;
+    }
+    for (int k = 0; count && k < classes; k++) {
+        const double share = (double)count[k] / info->rows;
+        s.most = fmax(s.most, share);
+        s.entropy -= share > 0 ? share * log(share) : 0;
     }
     ls_free(host, count);
-    const double share = (double)most / info->rows;
-    if (count && share < 1 && accuracy <= share)
-        ls_log(
-            host, LS_LOG_WARNING,
-            "an accuracy of %.4f is no better than always answering the most common class of the "
-            "%u %s rows (%.4f): try another optimizer.lr (the verb find-lr), more epochs, or scaled "
-            "inputs (data.standardize, data.mean, data.std)",
-            accuracy, (unsigned)info->rows, info->split, share);
+    return s;
+}
+
+static bool has_class_weights(const ls_config *c)
+{
+    return c->class_weights && !cJSON_IsNull(c->class_weights);
+}
+
+/* Returns whether the loss has risen since its lowest value by more than the `part` of the loss of
+ * a guess. */
+static bool has_risen(const ls_last_result *r, double guess, double part)
+{
+    return r->least_epoch > 0 && r->least_epoch < r->epoch && guess > 0 &&
+           r->loss - r->least_loss > part * guess;
+}
+
+/* Returns whether the loss has risen (has_risen) after it was lower than that of a guess. */
+static bool is_overfitted(const ls_last_result *r, double guess, double part)
+{
+    return has_risen(r, guess, part) && r->least_loss < guess;
+}
+
+static bool inputs_are_scaled(const ls_config *c, const ls_dataset_info *info)
+{
+    bool scaled = is_scaled(&c->preprocessing) || info->dtype != LS_ROW_F32;
+    const ls_prep *p = info->prep;
+    for (int i = 0; p && i < p->columns; i++)
+        scaled |= p->column[i].scaled;
+    return scaled || c->data_keys.standardize;
+}
+
+/* Formats the likely cause of a result that is no better than a guess, and the cure. `guess`: the
+ * loss of a guess. `others`: share of the rows that are not of the most common class; 1 for
+ * values. */
+static const char *cause_of(char out[320], const ls_config *c, const ls_dataset_info *info,
+                            const ls_last_result *r, double guess, double others)
+{
+    if (is_overfitted(r, guess, 0.02))
+        snprintf(out, 320,
+                 "the loss was lowest after epoch %u (%.4g) and is %.4g now, so the model is "
+                 "overfitted: fewer epochs, patience, or checkpoint.best, which keeps the best one",
+                 (unsigned)r->least_epoch, r->least_loss, r->loss);
+    else if (has_risen(r, guess, 0.02))
+        snprintf(out, 320,
+                 "the loss was lowest after epoch %u (%.4g) and is %.4g now, but was never below "
+                 "that of a guess (%.4g): optimizer.lr is too large (the verb find-lr), or the "
+                 "inputs say nothing about the target",
+                 (unsigned)r->least_epoch, r->least_loss, r->loss, guess);
+    else if (others < 0.25)
+        snprintf(out, 320,
+                 "only %.0f rows are of another class, so the accuracy tells little: see the "
+                 "recall of each class (the verb eval); class_weights \"balanced\" raises that of "
+                 "rare classes",
+                 others * info->rows);
+    else
+        snprintf(out, 320, "try another optimizer.lr (the verb find-lr)%s%s",
+                 r->least_epoch == r->epoch ? ", more epochs" : "",
+                 inputs_are_scaled(c, info)
+                     ? ""
+                     : ", or scaled inputs (data.standardize, data.mean, data.std)");
+    return out;
+}
+
+static bool warn_of_accuracy(const ls_config *c, const ls_dataset *judged, const ls_last_result *r,
+                             const shares *s, const ls_host *host)
+{
+    char cause[320];
+    const ls_dataset_info *info = ls_dataset_describe(judged);
+    if (s->most == 0 || s->most == 1 || !(r->accuracy <= s->most) || has_class_weights(c))
+        return false;
+    ls_log(host, LS_LOG_WARNING,
+           "an accuracy of %.4f is no better than always answering the most common class of the %u "
+           "%s rows (%.4f): %s",
+           r->accuracy, (unsigned)info->rows, info->split, s->most,
+           cause_of(cause, c, info, r, s->entropy, 1 - s->most));
+    return true;
+}
+
+static bool warn_of_r2(const ls_config *c, const ls_dataset *judged, const ls_last_result *r,
+                       double guess, const ls_host *host)
+{
+    char cause[320];
+    const ls_dataset_info *info = ls_dataset_describe(judged);
+    if (!(r->r2 <= 0) || info->rows < 10 || info->synthetic)
+        return false;
+    ls_log(host, LS_LOG_WARNING,
+           "an r2 of %.4g is no better than always answering the mean of the %u %s rows (0): %s",
+           r->r2, (unsigned)info->rows, info->split, cause_of(cause, c, info, r, guess, 1));
+    return true;
+}
+
+static bool warn_of_auc(const ls_config *c, const ls_dataset *judged, const ls_last_result *r,
+                        const ls_host *host)
+{
+    char cause[320];
+    const ls_dataset_info *info = ls_dataset_describe(judged);
+    if (!(r->auc <= 0.5) || info->rows < 10 || info->synthetic)
+        return false;
+    ls_log(host, LS_LOG_WARNING,
+           "an auc of %.4g on the %u %s rows is no better than guessing (0.5): %s", r->auc,
+           (unsigned)info->rows, info->split, cause_of(cause, c, info, r, log(2), 1));
+    return true;
+}
+
+void ls_log_result_doubts(const ls_config *c, const ls_dataset *judged, const ls_last_result *r,
+                          const ls_host *host)
+{
+    const ls_dataset_info *info = ls_dataset_describe(judged);
+    const shares s = shares_of(judged, host);
+    /* The loss of a guess. For values it is their variance: r2 is 1 − loss / variance. */
+    const double guess = s.most > 0 ? s.entropy : r->r2 < 1 ? r->loss / (1 - r->r2) : 0;
+    const bool keeps = c->checkpoint.best || c->patience > 0;
+    if (warn_of_accuracy(c, judged, r, &s, host) || warn_of_r2(c, judged, r, guess, host) ||
+        warn_of_auc(c, judged, r, host))
+        return;
+    if (is_overfitted(r, guess, 0.1) && !keeps && info->rows >= 10 && !info->synthetic)
+        ls_log(host, LS_LOG_WARNING,
+               "the loss on the %s rows was lowest after epoch %u (%.4g) and is %.4g now, so the "
+               "model is overfitted: fewer epochs, patience, or checkpoint.best, which keeps the "
+               "best one",
+               info->split, (unsigned)r->least_epoch, r->least_loss, r->loss);
 }

@@ -1,6 +1,6 @@
 /* Log messages about the data of a run. At the start of the run: a description of the columns, and
- * warnings about data that look like a mistake. At the end of the run: a warning if the model has
- * learnt nothing. Each warning names the config key that avoids the mistake. */
+ * warnings about data that look like a mistake. At the end of the run: a warning if the model is
+ * no better than a guess, or overfitted. Each warning names the key that avoids the mistake. */
 #ifndef TRAIN_DOUBTS_H
 #define TRAIN_DOUBTS_H
 
@@ -22,8 +22,21 @@
 void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
                         const ls_host *host);
 
-/* Called after the last evaluation. Warns if the accuracy is not higher than the accuracy of a
- * model that always answers the most common class of the evaluated rows. */
-void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host);
+/* The last evaluation of a run. Metrics that were not measured are NaN. */
+typedef struct ls_last_result {
+    double loss, accuracy, r2, auc;
+    double least_loss;           /* the lowest loss of all evaluations of the run */
+    uint32_t epoch, least_epoch; /* epochs of the last evaluation and of the lowest loss, from 1 */
+} ls_last_result;
+
+/* Called after the last evaluation. Warns
+ *
+ * - if the accuracy, R² or AUC is no better than that of a guess, with the likely cause: a loss
+ * that rose, few rows of the other classes, or a model that has learnt nothing. With class weights
+ * an accuracy below that of the most common class is wanted, and causes no warning.
+ * - if the loss has risen much since its lowest value (overfitting), and no key keeps the best
+ *   evaluation. */
+void ls_log_result_doubts(const ls_config *config, const ls_dataset *judged,
+                          const ls_last_result *last, const ls_host *host);
 
 #endif

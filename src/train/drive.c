@@ -155,6 +155,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     c->images = rows;
     c->labels = targets;
     c->given = n;
+    ls_forget_hash(t);
     status = ls_begin(t, &why);
     if (status == LS_OK)
         status = train_one(c, &why);
@@ -305,13 +306,14 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
     /* waits, because a save in progress reads the arrays of ls_engine_weights */
-    if (status == LS_OK && ls_saver_wait(t->dir.saver, NULL))
-        status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
+    if (status == LS_OK)
+        status = ls_saver_wait(t->dir.saver, err);
     if (status == LS_OK)
         status = read_from(t, path, err);
     if (status)
         return status;
     forget_snapshot(t);
+    ls_forget_hash(t);
     ls_saver_forget(t->dir.saver);
     c->due_work_done_at = t->position.steps;
     status = ls_engine_load(t->engine, t->position.steps, &why);

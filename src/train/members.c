@@ -191,8 +191,7 @@ static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
         return ls_snapshot_replicas(t, true, err);
-    return ls_saver_wait(t->dir.saver, NULL) ? ls_fail(err, LS_ESTALLED, "a save does not end")
-                                             : LS_OK;
+    return ls_saver_wait(t->dir.saver, err);
 }
 
 int ls_members_share_start(struct ls_trainer *t, ls_error *err)
@@ -347,8 +346,8 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
         if (strcmp(all[m].weights, all[0].weights) != 0)
             return ls_fail(
                 err, LS_EDIVERGED,
-                "host %s ends with other weights than host %s (%.8s…, %.8s…): a device or "
-                "its memory is faulty; resume from an older checkpoint",
+                "host %s ends with other weights than host %s (%.8s…, %.8s…): a device, its "
+                "memory or the network is faulty; resume from an older checkpoint",
                 ls_cluster_host(t->members.cluster, m), ls_cluster_host(t->members.cluster, 0),
                 all[m].weights, all[0].weights);
     t->reported.result.saved = all[0].saved;

@@ -60,6 +60,11 @@ static int take_sources(ls_trainer *t, ls_error *err)
                                "ls_data_source", err);
         if (status == LS_OK && !t->source[i].name)
             status = ls_fail(err, LS_EINVAL, "ls_trainer_open: source %d needs a name", i);
+        if (status == LS_OK) {
+            t->source[i].name = ls_strdup(t->host, t->source[i].name);
+            if (!t->source[i].name)
+                status = ls_fail(err, LS_ENOMEM, "out of memory for a name");
+        }
     }
     t->options.sources = t->sources;
     return status;
@@ -85,6 +90,9 @@ static int check_options(ls_trainer *t, ls_error *err)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_open: step_rows has %d entries; at most %d are allowed",
                        o->step_row_count, LS_STEP_ROWS);
+    for (int i = 0; i < o->step_row_count; i++)
+        t->step_rows[i] = o->step_rows[i];
+    t->options.step_rows = t->step_rows;
     ls_injections injections = {0};
     return read_inject(&injections, o, err);
 }
@@ -685,6 +693,20 @@ static int open_group(ls_trainer *t, ls_error *err)
     return status ? status : ls_engine_form(t->engine, merge, t->position.steps, err);
 }
 
+/* Forgets the options that belong to the caller, who may free them when the trainer is open. */
+static void forget_options(ls_trainer *t)
+{
+    const ls_trainer_options all = t->options;
+    t->options = (ls_trainer_options){.size = all.size,
+                                      .registry = all.registry,
+                                      .sources = all.sources,
+                                      .source_count = all.source_count,
+                                      .step_rows = all.step_rows,
+                                      .step_row_count = all.step_row_count,
+                                      .pool = all.pool,
+                                      .host = all.host};
+}
+
 typedef int stage(ls_trainer *t, ls_error *err);
 
 int ls_open_run(ls_trainer *t, ls_error *err)
@@ -708,5 +730,7 @@ int ls_open_run(ls_trainer *t, ls_error *err)
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);
+    if (status == LS_OK)
+        forget_options(t);
     return status;
 }

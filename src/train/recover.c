@@ -169,10 +169,17 @@ int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
     const uint64_t start = ls_now_ns();
     snprintf(when, sizeof when, "reading weights back after step %llu",
              (unsigned long long)t->position.steps);
-    while ((status = ls_snapshot_replicas(t, exports, err)) != LS_OK) {
-        if (status == LS_EDIVERGED)
+    for (;;) {
+        /* Waits in each round, because a recovery can have begun a save. A save that hangs is no
+         * fault of a worker or of another process, so it is not passed to ls_recover. */
+        status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
+        if (status)
             return status;
-        status = ls_recover(t, when, err);
+        status = ls_engine_read_back(t->engine, exports, t->position.steps, err);
+        if (status == LS_OK)
+            break;
+        if (status != LS_EDIVERGED)
+            status = ls_recover(t, when, err);
         if (status)
             return status;
     }

@@ -198,8 +198,8 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     int status = LS_OK;
     if (newest == t->members.member)
         status = ls_snapshot_replicas(t, true, err);
-    else if (ls_saver_wait(t->dir.saver, NULL))
-        status = ls_fail(err, LS_ESTALLED, "a save does not end");
+    else
+        status = ls_saver_wait(t->dir.saver, err);
     if (status == LS_OK)
         status = ls_cluster_share_from(c, newest, state->canonical, bytes, err);
     for (int i = 0; i < LS_STATES && status == LS_OK; i++)
@@ -311,7 +311,8 @@ static int compare_weights(struct ls_trainer *t, ls_error *err)
         if (all[i] != all[0])
             status = ls_fail(err, LS_EDIVERGED,
                              "host %s goes on with other weights than host %s (%08x, %08x): a "
-                             "device or its memory is faulty; resume from an older checkpoint",
+                             "device, its memory or the network is faulty; resume from an older "
+                             "checkpoint",
                              ls_cluster_host(m->cluster, i), ls_cluster_host(m->cluster, 0),
                              (unsigned)all[i], (unsigned)all[0]);
     ls_free(t->host, all);

@@ -7,6 +7,7 @@
 #include "train/coordinator.h"
 #include "train/saving.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,11 @@ static const char *const *class_names(const struct ls_trainer *t, const ls_datas
     return data->classes <= LS_CONFUSION_CLASSES ? name : NULL;
 }
 
+static const char *text_or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
 static ls_data_values describe_data(const struct ls_trainer *t)
 {
     const ls_dataset_info *data = ls_dataset_describe(t->data[LS_TRAIN]);
@@ -56,6 +62,9 @@ static ls_data_values describe_data(const struct ls_trainer *t)
         .images = data->dtype == LS_ROW_U8,
         .train_rows = data->rows,
         .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+        .sha256 = text_or_null(data->images_sha256),
+        .labels_sha256 = text_or_null(data->labels_sha256),
+        .test_sha256 = text_or_null(ls_dataset_describe(t->data[LS_TEST])->images_sha256),
         .targets = data->targets,
         .classes = data->classes,
         .class_name = class_names(t, data),
@@ -70,7 +79,10 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
         .data = describe_data(t),
         .config = &t->config,
         .step = t->position.steps,
+        .missing = t->records.sinks.missing,
     };
+    if (type == LS_RECORD_RESUME)
+        t->records.sinks.missing = 0; /* only the first resume reports them */
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
@@ -187,6 +199,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .status = ended,
         .error = failed ? error : NULL,
         .result = t->reported.result,
+        .skipped = t->position.skipped < INT_MAX ? (int)t->position.skipped : INT_MAX,
         .checkpoint = t->reported.result.saved ? t->reported.result.checkpoint : NULL,
         .best_checkpoint = ls_best_checkpoint(t),
         .stopped_early = t->reported.text.early[0] ? t->reported.text.early : NULL,

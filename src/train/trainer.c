@@ -1,6 +1,7 @@
 /* The public functions that open, run and close a trainer. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "base/sized.h"
 #include "base/stack.h"
 #include "base/thread_state.h"
@@ -13,6 +14,7 @@
 #include "train/saving.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 static int close_trainer(ls_trainer *t);
@@ -122,6 +124,8 @@ static int close_trainer(ls_trainer *t)
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_config_fini(&t->config);
+    for (int i = 0; t->source && i < t->options.source_count; i++)
+        ls_free(host, (void *)(uintptr_t)t->source[i].name); /* a copy, see take_sources */
     ls_free(t->host, t->source);
     ls_free(t->host, t->sources);
     ls_free(host, t);
@@ -139,20 +143,8 @@ int ls_trainer_close(ls_trainer *t)
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
 {
-    return &t->reported.summary;
+    return t ? &t->reported.summary : NULL;
 }
-
-const ls_result *ls_trainer_result(const ls_trainer *t)
-{
-    return &t->reported.result;
-}
-
-void ls_trainer_interrupt(ls_trainer *t)
-{
-    atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
-}
-
-/* ---- running -------------------------------------------------------------------------------- */
 
 /* Returns whether the weights are valid: all replicas have applied the same steps, and a device is
  * left from which they can be read. */
@@ -161,13 +153,47 @@ static bool weights_are_sound(const ls_trainer *t, int status)
     return ls_engine_live(t->engine) > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
 }
 
+/* Computes result.weights_sha256, if it is unknown, of a trainer that has not begun ls_trainer_run.
+ * Does nothing in the cases in which every function of a trainer is refused, for example in a
+ * callback. */
+static int hash_weights(ls_trainer *t)
+{
+    char *hash = t->reported.result.weights_sha256;
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_result", NULL);
+    if (t->ran || hash[0] || !weights_are_sound(t, t->broken.status))
+        return LS_OK;
+    int status = ls_take_weights(t, "ls_trainer_result", NULL);
+    if (status == LS_OK)
+        ls_weights_sha256(hash, t->model, ls_engine_weights(t->engine)->canonical);
+    return status;
+}
+
+const ls_result *ls_trainer_result(const ls_trainer *trainer)
+{
+    ls_trainer *t = (ls_trainer *)(uintptr_t)trainer; /* the hash is the only change */
+    if (!t)
+        return NULL;
+    (void)hash_weights(t);
+    return &t->reported.result;
+}
+
+void ls_trainer_interrupt(ls_trainer *t)
+{
+    if (t)
+        atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
 static int write_weights(ls_trainer *t, ls_error *err)
 {
     char path[LS_PATH_BYTES];
     ls_weights_sha256(t->reported.result.weights_sha256, t->model,
                       ls_engine_weights(t->engine)->canonical);
-    if (!t->dir.path)
-        return LS_OK;
+    int status = ls_check_finite(t->model, ls_engine_weights(t->engine)->canonical, err);
+    if (status || !t->dir.path)
+        return status;
     return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
                                ls_engine_weights(t->engine)->canonical, t->host, err);
 }
@@ -190,6 +216,8 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const ls_due due = ls_checkpoint_due(t, &end);
     save_status = ls_save(t, due, err);
     t->reported.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
+    if (save_status == LS_ESTALLED) /* the disk hangs, and another write could wait forever */
+        return save_status;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }
@@ -210,6 +238,8 @@ int ls_begin(ls_trainer *t, ls_error *err)
     if (t->life != LS_OPENED)
         return LS_OK;
     int status = ls_members_begin(t, err);
+    if (status == LS_OK && t->dir.resumed && t->records.sinks.lacks_start)
+        status = ls_record_start(t, LS_RECORD_RUN_START, err);
     if (status == LS_OK)
         status = ls_record_start(t, t->dir.resumed ? LS_RECORD_RESUME : LS_RECORD_RUN_START, err);
     t->life = LS_BEGUN;
@@ -236,6 +266,18 @@ static int compare_ends(ls_trainer *t, int status, ls_error *err)
     return part_status;
 }
 
+/* Warns if steps were skipped (on_nonfinite "skip"). */
+static void warn_of_skipped_steps(const ls_trainer *t)
+{
+    const ls_position *at = &t->position;
+    if (at->skipped > 0 && ls_members_first(t))
+        ls_log(t->host, LS_LOG_WARNING,
+               "%llu of %llu %s skipped, because the loss was not finite; try a smaller "
+               "optimizer.lr",
+               (unsigned long long)at->skipped, (unsigned long long)at->steps,
+               ls_plural(at->steps, "step was", "steps were"));
+}
+
 /* Ends a run, also after an error: saves, compares the weights with the other members, writes the
  * last record, and closes the sinks. */
 static void end_run(ls_trainer *t, int *status, ls_error *first)
@@ -247,16 +289,20 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later_status = compare_ends(t, *status, &later);
     keep_first_error(status, first, later_status, &later);
     ls_report_devices(t);
+    warn_of_skipped_steps(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;
+    /* Waits, because a save in progress syncs the metrics file. If the save hangs, timeline and
+     * records are not synced, because their syncs could hang as well, without a limit. */
+    later_status = ls_saver_wait(t->dir.saver, &later);
+    keep_first_error(status, first, later_status, &later);
+    if (later_status)
+        return;
     later_status = ls_trace_finish(t->records.trace, &later);
     keep_first_error(status, first, later_status, &later);
-    /* Waits, because a save in progress syncs the metrics file. */
-    if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
-        later_status = ls_sinks_close(&t->records.sinks, &later);
-        keep_first_error(status, first, later_status, &later);
-    }
+    later_status = ls_sinks_close(&t->records.sinks, &later);
+    keep_first_error(status, first, later_status, &later);
 }
 
 static int check_run(const ls_trainer *t, ls_error *err)
@@ -279,6 +325,7 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     t->ran = true;
+    ls_forget_hash(t);
     status = first.status;
     if (status == LS_OK)
         status = ls_begin(t, &first);

@@ -55,14 +55,16 @@ typedef struct ls_run_reported {
 
 struct ls_trainer {
     /* Constant from the first step on. */
-    /* options of the caller; the fields `callbacks`, `cluster` and `sources` below replace those of
-     * `options` */
+    /* The caller's options. Its pointers to memory of the caller that may be gone after
+     * ls_trainer_open are NULL from then on. The fields below are copies of what is needed later.
+     */
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: the config decides */
     const ls_host *host;
-    ls_data_source *source; /* copies of the caller's data sources; NULL: none */
+    ls_data_source *source; /* copies of the caller's data sources and their names; NULL: none */
     const ls_data_source **sources;
+    uint32_t step_rows[LS_STEP_ROWS]; /* [options.step_row_count] */
     ls_config config;
     ls_dataset *data[LS_SUBSETS];
     ls_inference *inference; /* shared with snapshots (snapshot.h) */
@@ -110,5 +112,11 @@ int ls_take_weights(struct ls_trainer *trainer, const char *function, ls_error *
 /* Writes the first record of the run, unless it was written before. Errors: those of records and of
  * the cluster. */
 int ls_begin(struct ls_trainer *trainer, ls_error *err);
+
+/* Forgets the hash of the weights in the result, because the weights change. */
+static inline void ls_forget_hash(struct ls_trainer *trainer)
+{
+    trainer->reported.result.weights_sha256[0] = '\0';
+}
 
 #endif

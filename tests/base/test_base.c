@@ -6,12 +6,15 @@
 #include "runner.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -34,6 +37,67 @@ static void fail_writes_one_line_and_returns_the_status(void **state)
     assert_int_equal(err.status, LS_EDATA);
     assert_string_equal(err.text, "row 3 of x");
     assert_int_equal(ls_fail(NULL, LS_EIO, "nobody listens"), LS_EIO);
+}
+
+static void a_message_is_one_line_of_valid_utf8(void **state)
+{
+    (void)state;
+    ls_error err;
+    ls_fail(&err, LS_EIO, "%s", "a\nb\tc\x7f \xc3\xa4 \xc3 \x1b[2J");
+    assert_string_equal(err.text, "a?b?c? \xc3\xa4 ? ?[2J");
+    char text[LS_ERROR_TEXT + 8]; /* cut in the middle of an ä */
+    memset(text, 'a', LS_ERROR_TEXT - 2);
+    memcpy(text + LS_ERROR_TEXT - 2, "\xc3\xa4", 3);
+    ls_fail(&err, LS_EIO, "%s", text);
+    assert_string_equal(err.text + LS_ERROR_TEXT - 3, "a?");
+}
+
+static void the_result_of_a_callback_is_a_status_with_a_line(void **state)
+{
+    (void)state;
+    ls_error told = {0}, err;
+    assert_int_equal(ls_callback_result(&err, LS_OK, &told, "f"), LS_OK);
+    assert_int_equal(ls_callback_result(&err, LS_EDATA, &told, "f"), LS_EDATA);
+    assert_string_equal(err.text, "f failed with LS_EDATA and gave no message");
+    assert_int_equal(err.status, LS_EDATA);
+    static const int odd[] = {1, 7, INT_MAX, INT_MIN, LS_EDIVERGED - 1};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        char expected[100];
+        snprintf(expected, sizeof expected,
+                 "f returned %d; expected LS_OK (0) or a negative ls_status", odd[i]);
+        assert_int_equal(ls_callback_result(&err, odd[i], &told, "f"), LS_EINVAL);
+        assert_int_equal(err.status, LS_EINVAL);
+        assert_string_equal(err.text, expected);
+    }
+    memset(told.text, 'x', sizeof told.text); /* no zero at the end */
+    assert_int_equal(ls_callback_result(&err, LS_EIO, &told, "f"), LS_EIO);
+    assert_int_equal(strlen(err.text), LS_ERROR_TEXT - 1);
+    assert_int_equal(ls_callback_result(&told, 7, &told, "f"), LS_EINVAL);
+    assert_memory_equal(told.text, "f returned 7;", 13);
+    strcpy(told.text, "disk\nfull\x01");
+    assert_int_equal(ls_callback_result(&err, LS_EIO, &told, "f"), LS_EIO);
+    assert_string_equal(err.text, "disk?full?");
+    assert_int_equal(ls_callback_result(NULL, 7, &told, "f"), LS_EINVAL);
+}
+
+/* The limits are set for the whole process; each test program's case runs in one of its own. */
+static void a_refused_thread_names_the_limits_that_are_set(void **state)
+{
+    (void)state;
+    char text[LS_THREAD_REASON];
+    struct rlimit before, low;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+    low = before;
+    low.rlim_cur = 123456u * 1024;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &low), 0);
+    ls_thread_reason(text, EAGAIN);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+    assert_non_null(strstr(text, "Resource temporarily unavailable"));
+    assert_non_null(strstr(text, "ulimit -d is 123456 KiB"));
+    assert_non_null(strstr(text, "pids.max of the cgroup, or memory"));
+    if (before.rlim_cur == RLIM_INFINITY)
+        assert_null(strstr(ls_thread_reason(text, EAGAIN), "ulimit -d"));
+    assert_null(strstr(ls_thread_reason(text, EPERM), "ulimit"));
 }
 
 static void a_message_that_is_too_long_is_cut(void **state)
@@ -180,6 +244,9 @@ LS_TESTS(base, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(fail_writes_one_line_and_returns_the_status),
+        cmocka_unit_test(a_message_is_one_line_of_valid_utf8),
+        cmocka_unit_test(the_result_of_a_callback_is_a_status_with_a_line),
+        cmocka_unit_test(a_refused_thread_names_the_limits_that_are_set),
         cmocka_unit_test(a_message_that_is_too_long_is_cut),
         cmocka_unit_test(memory_is_zeroed_aligned_and_the_hosts),
         cmocka_unit_test(sizes_that_overflow_give_no_memory),

@@ -92,7 +92,7 @@ static void break_options(world *w, ls_trainer_options *o, const char *set[3], c
     case 8: o->sources = NULL; break;
     case 9: w->sources[0] = NULL; break;
     case 10:
-        w->sys = (ls_trainer_sys){sizeof w->sys, none, 1};
+        w->sys = (ls_trainer_sys){.size = sizeof w->sys, .inject = none, .inject_count = 1};
         o->sys = &w->sys;
         break;
     case 11: o->resume = "there/is/no/run"; break;

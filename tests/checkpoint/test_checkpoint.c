@@ -252,6 +252,10 @@ static void what_is_not_finite_takes_the_place_of_nothing(void **state)
     assert_int_equal(
         ls_checkpoint_write(file_of(p, 4), p->model, &p->optimizer, &values, "x", NULL, &err),
         LS_ENONFINITE);
+    char expected[200];
+    snprintf(expected, sizeof expected, "\"%s\" is not finite any more (inf): not worth keeping; ",
+             p->model->tensor[0]->name);
+    assert_non_null(strstr(err.text, expected));
     assert_latest(p, "finite", 0);
 }
 

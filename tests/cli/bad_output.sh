@@ -69,6 +69,29 @@ code=$?
 expect_code 74
 expect_error 'standard output: cannot write: No space left on device'
 
+# ---- what is not replaced ----
+# Outputs that are replaced as a whole never replace a device, a pipe or a directory. Outputs as
+# text are written into a device or a pipe.
+mkfifo pipe.onnx && ln -s pipe.onnx pipe.safetensors
+said='expected the name of a file, found a pipe'
+expect_failure 64 "\"pipe.onnx\": $said" export deep/er/run --to pipe.onnx
+expect_failure 64 "\"pipe.safetensors\": $said" export deep/er/run --to pipe.safetensors
+expect_failure 64 "\"pipe.onnx\": $said" config.json --set run_dir=null --trace pipe.onnx
+expect_failure 64 "\"pipe.onnx\": $said" pack images --to pipe.onnx
+{ [ -p pipe.onnx ] && [ -L pipe.safetensors ]; } || fail 'expected the pipe, and the link to it'
+if mknod null.onnx c 1 3 2>/dev/null; then # root only
+    expect_failure 64 '"null.onnx": expected the name of a file, found a device' \
+        export deep/er/run --to null.onnx
+    [ -c null.onnx ] || fail 'expected the device'
+fi
+mkdir store && ln -s store/1.safetensors current.safetensors
+run export deep/er/run --to current.safetensors
+expect_code 0
+{ [ -L current.safetensors ] && [ -s store/1.safetensors ]; } || fail 'expected a file at the end of the link'
+run report deep/er/run -o /dev/null
+expect_code 0
+[ -c /dev/null ] || fail 'expected a device'
+
 # A limit on the size of files simulates a disk that becomes full during the run. The records that
 # fit are complete lines, and no incomplete file of weights is left.
 label='trainer under ulimit -f'

@@ -87,7 +87,7 @@ expect_stderr_line 'trainer: data.standardize: .*'
 printf 'a,b\n41,3\n' >new.csv
 run predict latest new.csv --devices ref:1
 expect_code 0
-expect_stdout '^row 0: [0-9]* 2'
+expect_stdout '^row 0: 2 ('
 # A run of its own prints the table.
 run now.json --set devices=ref:1 --set epochs=1 --set run_dir=null
 expect_code 0
@@ -172,7 +172,7 @@ run init bits.csv --target y --to bits.json
 run bits.json --quiet --set devices=ref:1 --set epochs=1 --set optimizer.lr=0 --set run_dir=bits
 run eval bits
 expect_code 0
-[ "$(grep -cE '^ +[0-9.]+ +[0-9.]+ +[0-9]+  [01](; [0-9]+ as [01])?$' stdout.txt)" -eq 2 ] || fail 'expected the classes 0 and 1 without names'
+[ "$(grep -cE '^ +[0-9.nan]+ +[0-9.]+ +[0-9]+  [01](; [0-9]+ as [01])?$' stdout.txt)" -eq 2 ] || fail 'expected the classes 0 and 1 without names'
 run predict bits --rows 0:20
 grep -qE '^row [0-9]+: [01] \(0[.0-9]*\), but its label is [01]$' stdout.txt || fail 'expected a wrong row, with numbers only'
 

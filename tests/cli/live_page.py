@@ -457,8 +457,8 @@ def check_columns(program, browser, shots):
 def check_validation(program, browser):
     """Checks that no page calls rows test rows that were held out of the training rows. Only the predictions in a
     report are those of the data's test rows, if the data has such rows."""
-    subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=held", "--set", "epochs=2", "--set", "data.validation=0.2"],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=held", "--set", "epochs=2",
+                    "--set", "data.validation=0.2"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([program, "report", "held"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([program, "compare", "held", "held", "--to", "held.html"], check=True, stdout=subprocess.DEVNULL)
     for page in ("held/report.html", "held.html"):

@@ -73,6 +73,54 @@ cmp -s old-says.csv new-says.csv || fail "predictions of an earlier version's fi
 expect_failure 71 "mixed.csv: the file of weights is of an older version and does not name the target column; name the directory of the run instead" eval old/weights.safetensors --data mixed.csv
 run eval old --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+# If the table has changed since the run, eval and predict say that its rows are not those of the run.
+cp train.csv changing.csv
+run table.json --quiet --set run_dir=changing --set data.path=changing.csv --set data.validation=0.2
+changed="trainer: warning: changing.csv: the data have changed since the run, so these are not the run's rows, and the run may have been trained on some of its test or validation rows; put the data back, or name other rows with --data"
+run eval changing
+expect_code 0
+[ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
+echo 500,x,small >>changing.csv
+for command in 'eval changing' 'eval changing --set shards=1' 'predict changing --rows 0:2'; do
+    # shellcheck disable=SC2086
+    run $command
+    expect_code 0
+    expect_stderr_line "$changed"
+done
+sed '2s/500/1500/' train.csv >changing.csv # as many rows
+run eval changing
+expect_stderr_line "$changed"
+cp train.csv changing.csv
+run eval changing
+[ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
+# Numbers of 17 digits are levels and classes like other texts. A number that is unknown is refused in the same words
+# by eval and predict. A file of an earlier version, which rounded them, is named.
+awk 'BEGIN { print "id,kind"; for (i = 0; i < 60; i++) printf "9007199254740992%d,9007199254740993%d\n", i % 2 + 1, i % 2 + 1 }' > ids.csv
+printf 'id,kind\n90071992547409923,90071992547409931\n' > unknown.csv
+run table.json --quiet --set run_dir=ids --set data.path=ids.csv --set data.categorical=id --set data.labels=classes
+expect_code 0
+run eval ids --data ids.csv
+expect_stdout '^test acc: 1.0000, .* 60 rows of ids.csv'
+[ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
+for command in 'eval ids --data unknown.csv' 'predict ids unknown.csv'; do
+    # shellcheck disable=SC2086
+    run $command
+    expect_code 65
+    expect_stderr_line 'trainer: unknown.csv:2: column "id": expected a text that the model has learnt: 90071992547409921, 90071992547409922, found "90071992547409923"'
+done
+mkdir rounded
+bytes=$(od -An -tu4 -N4 ids/weights.safetensors | tr -d ' ')
+{
+    head -c 8 ids/weights.safetensors
+    tail -c +9 ids/weights.safetensors | head -c "$bytes" |
+        sed 's/,\\"\(target_\)*compare\\":\\"digits\\"//g' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
+    tail -c +$((9 + bytes)) ids/weights.safetensors
+} >rounded/weights.safetensors
+run predict rounded/weights.safetensors ids.csv
+expect_code 0
+for text in 'id": "90071992547409921' 'kind": "90071992547409931'; do
+    expect_stderr_line "trainer: warning: rounded/weights.safetensors: column \"$text\" may stand for several texts of the training table, because the older version that trained this model rounded numbers of 16 and more digits; train again"
+done
 # The file of weights alone is enough for predictions, without the run directory and the training
 # table, in any working directory.
 mkdir -p elsewhere && cp run/weights.safetensors elsewhere/w.safetensors

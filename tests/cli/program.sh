@@ -16,6 +16,7 @@ done
 [ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
 mkdir help
 cp stdout.txt help/trainer
+# shellcheck disable=SC2013 # words, not lines
 for verb in $(sed -n '/^$/q; p' stdout.txt | grep -o "\(trainer\||\) [a-z-]* " | sed 's/.* \([a-z-]*\) $/\1/'); do
     run "$verb" --help
     expect_code 0
@@ -163,6 +164,22 @@ run config.json "$@" --set 'metrics.names=[]'
 expect_last_stdout_line 'validation loss: [0-9.e-]*, .*'
 run config.json "$@" --set data.validation=0
 expect_last_stdout_line 'test r2: -, .*'
+
+# ---- skipped steps ----
+awk 'BEGIN { print "a,b,y"; for (i = 0; i < 60; i++) print i % 7 "," i % 5 "," (i % 2 ? "u" : "v") }' >skipped.csv
+cat >skipped.json <<'END'
+{"data": {"name": "csv", "path": "skipped.csv", "target": "y"}, "batch_size": 20, "epochs": 4, "devices": "ref:1",
+ "init": {"name": "kaiming"}, "model": {"layers": [{"type": "dense", "out": 8}, {"type": "relu"}, {"type": "dense"}]},
+ "optimizer": {"name": "sgd", "lr": 1e6}, "on_nonfinite": "skip"}
+END
+run skipped.json --set run_dir=skipping
+expect_code 0
+skipped=$(grep -c '"type":"nonfinite"' skipping/metrics.jsonl)
+steps=$(grep -c '"type":"step"' skipping/metrics.jsonl)
+[ "$skipped" -gt 0 ] || fail 'expected skipped steps'
+expect_stderr_line "trainer: warning: $skipped of $steps steps were skipped, because the loss was not finite; try a smaller optimizer.lr"
+grep -q "\"type\":\"run_end\".*\"skipped_steps\":$skipped," skipping/metrics.jsonl || fail 'expected skipped_steps in run_end'
+expect_no_stderr_line '[-+ ]nan'
 
 # ---- quiet ----
 run config.json --quiet

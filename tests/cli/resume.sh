@@ -65,6 +65,27 @@ run --resume changed
 expect_code 65
 expect_error "changed/metrics.jsonl:2:1: this is not the record that was written before the checkpoint; put the file back, or begin a new run with the checkpoint's weights (init.weights)"
 
+# Another program has moved the records. Commands that read them say so, and a resumed run begins a
+# new file.
+mkdir -p moved/runs && cp -r first moved/runs/first && cd moved || exit 1
+mv runs/first/metrics.jsonl runs/first/metrics.jsonl.1
+said='runs/first: its metrics.jsonl was moved or removed; put it back (a run that is resumed without it begins a new one)'
+expect_failure 66 "$said" report runs/first
+expect_failure 66 "$said" compare runs/first runs/first
+run runs runs
+expect_stderr_line "trainer: left out: $said"
+run --resume latest --quiet
+expect_code 0
+expect_stderr_line 'trainer: warning: runs/first/metrics.jsonl was moved or removed; a new file begins without the [0-9]* records before the checkpoint'
+grep -q '"type":"resume".*"missing_records":' runs/first/metrics.jsonl || fail 'expected the number of missing records'
+[ "$(sha_of runs/first)" = "$(sha_of ../whole)" ] || fail 'expected the bits of the undisturbed run'
+for words in 'report runs/first' 'compare runs/first ../whole' 'runs runs'; do
+    # shellcheck disable=SC2086 # words
+    run $words
+    expect_code 0
+done
+cd ..
+
 # --resume latest with a config chooses the newest run with the name of the config, according to the
 # time in the records. The names of directories do not matter. A name can be the beginning of
 # another one, or longer than the name of a directory can be.

@@ -839,6 +839,48 @@ static void places_that_cannot_be_are_refused(void **state)
     }
 }
 
+/* ---- notes to a newcomer --------------------------------------------------------------------- */
+
+/* Largest number of bytes that one call of `send` sends; 0: no limit. */
+static atomic_size_t most_sent;
+
+/* Replaces the C library's function in this program. */
+ssize_t send(int fd, const void *bytes, size_t count, int flags)
+{
+    const size_t most = atomic_load(&most_sent);
+    return sendto(fd, bytes, most && count > most ? most : count, flags, NULL, 0);
+}
+
+/* A newcomer that does not read while its notes come: only a part of a note may fit into the
+ * buffers. Whatever followed the part would be taken for its rest. */
+static void a_note_sent_in_part_is_the_last_of_its_connection(void **state)
+{
+    (void)state;
+    int ends[2];
+    tcp_note note;
+    joining *j = calloc(1, sizeof *j);
+    assert_non_null(j);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    j->vote.members = 1;
+    j->waiting_count = 1;
+    j->waiting[0].fd = ends[0];
+    j->waiting[0].fit = true;
+    assert_false(tcp_serve_waiting(j)); /* the last note was sent at time 0, so another is due */
+    assert_int_equal(recv(ends[1], &note, sizeof note, MSG_DONTWAIT), sizeof note);
+    assert_int_equal(note.kind, TCP_COMING);
+    assert_int_equal(j->waiting_count, 1);
+    j->waiting[0].told_ns = 0;
+    atomic_store(&most_sent, sizeof note / 2);
+    assert_false(tcp_serve_waiting(j));
+    atomic_store(&most_sent, 0);
+    assert_int_equal(recv(ends[1], &note, sizeof note, MSG_DONTWAIT), sizeof note / 2);
+    assert_int_equal(recv(ends[1], &note, sizeof note, MSG_DONTWAIT), 0); /* the end */
+    assert_false(tcp_serve_waiting(j));
+    assert_int_equal(j->waiting_count, 0);
+    close(ends[1]);
+    free(j);
+}
+
 LS_TESTS(cluster_tcp, "integration")
 {
     const struct CMUnitTest tests[] = {
@@ -863,6 +905,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),
         cmocka_unit_test(places_that_cannot_be_are_refused),
+        cmocka_unit_test(a_note_sent_in_part_is_the_last_of_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 set -eu
 cd -- "$1"
 failed=0
+# shellcheck disable=SC2013 # names without blanks
 for file in $(grep -rlE 'pthread_cond_timedwait|cnd_timedwait|sem_timedwait|mtx_timedlock|pthread_mutex_timedlock' src examples \
     --include='*.[ch]' --include='*.inc'); do
     if ! grep -q 'pthread_condattr_setclock(&[a-z]*, CLOCK_MONOTONIC)' "$file" || grep -q 'clock_gettime(CLOCK_REALTIME' "$file"; then

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memfd_create; in this file alone */
 #include "fuzz/fuzz.h"
 
+#include "base/utf8.h"
 #include "json/writer.h"
 
 #include <ctype.h>
@@ -25,7 +26,7 @@ static int is_line(const char *text)
 {
     size_t n = strlen(text);
     for (size_t i = 0; i < n;) {
-        size_t c = ls_json_utf8_length((const unsigned char *)text + i, n - i);
+        size_t c = ls_utf8_length((const unsigned char *)text + i, n - i);
         if (c == 0 || (unsigned char)text[i] < 0x20)
             return 0;
         i += c;

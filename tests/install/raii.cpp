@@ -99,8 +99,64 @@ static void use(const ls_host *host)
     lockstep::check(ls_snapshot_save, copy.get(), "trainer.safetensors");
 }
 
+template <class F> static void expect_empty(F call, const char *what)
+{
+    int status = LS_OK;
+    try {
+        call();
+    } catch (const lockstep::error &e) {
+        status = e.status;
+    }
+    expect(status == LS_EINVAL, what);
+}
+
+// Every method of an object that was moved from, and what can be done with it after that.
+static void move()
+{
+    static unsigned char rows[ROWS * PIXELS];
+    static int32_t labels[ROWS];
+    auto given = lockstep::sized<ls_data_source>();
+    given.name = "given";
+    given.channels = 1;
+    given.height = given.width = 28;
+    given.classes = 10;
+    given.streamed = 1;
+    const ls_data_source *sources[] = {&given};
+    auto options = lockstep::sized<ls_trainer_options>();
+    options.config_text = config;
+    options.sources = sources;
+    options.source_count = 1;
+
+    lockstep::trainer from(options);
+    lockstep::model shown = from.snapshot();
+    lockstep::trainer to(std::move(from));
+    expect(from.get() == nullptr, "a trainer that was moved from is empty");
+    expect_empty([&] { (void)from.result(); }, "result() throws");
+    expect_empty([&] { from.run(); }, "run() throws");
+    expect_empty([&] { from.save("file"); }, "save() throws");
+    expect_empty([&] { (void)from.snapshot(); }, "snapshot() throws");
+    expect_empty([&] { (void)from.step(rows, labels, ROWS); }, "step() throws");
+    to.step(rows, labels, ROWS);
+    expect(std::strlen(to.result().weights_sha256) == 64, "a step has a hash");
+    from = std::move(to);
+    from.step(rows, labels, ROWS);
+    expect(from.result().steps == 2, "a trainer can be moved back");
+
+    lockstep::model kept = std::move(shown);
+    expect(shown.get() == nullptr, "a model that was moved from is empty");
+    expect_empty([&] { (void)shown.info(); }, "info() throws");
+    expect_empty([&] { (void)shown.class_name(0); }, "class_name() throws");
+    expect_empty([&] { shown.save("file"); }, "save() of a model throws");
+    expect_empty([&] { (void)shown.run(rows); }, "run() of a model throws");
+    const lockstep::model copy = shown;
+    expect_empty([&] { (void)copy.run(rows); }, "run() of its copy throws");
+    shown = kept;
+    expect(shown.run(rows).size() == 10, "a model can be assigned to");
+}
+
 int main()
 {
+    move();
     auto host = lockstep::sized<ls_host>();
     host.alloc = allocate;
     host.free = release;

@@ -58,6 +58,10 @@ static void a_table_is_written_as_it_was_read(void **state)
         "\"latin-1\",\"columns\":[{\"name\":\"a\",\"missing\":4,\"decimal\":\",\"},{\"name\":\"b\","
         "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\",\"decimal\":\".\"}]}",
         "{\"version\":1,\"rows\":\"images\",\"fit\":\"cover\"}",
+        "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"target_compare\":\"codes\","
+        "\"columns\":[{\"name\":\"a\",\"levels\":[\"007\",\"7\"],\"compare\":\"codes\"},{\"name\":\"b\","
+        "\"levels\":[\"90071992547409921\",\"90071992547409922\",\"x\"],\"compare\":\"digits\","
+        "\"missing\":0}]}",
         "{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,"
         "\"clip\":2.5},{\"name\":\"b\",\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
         "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
@@ -256,6 +260,50 @@ static void names_are_the_same_in_every_form_of_unicode(void **state)
     ls_prep_free(p);
 }
 
+static void put_is(const ls_prep *p, int column, const char *text, double number, int level)
+{
+    float row[8];
+    ls_error err = {0};
+    const int status = ls_prep_put(p, column, text, number, row, "", &err);
+    if (status != (level < 0 ? LS_EDATA : LS_OK))
+        fail_msg("%s %g: %s", text ? text : "number", number, err.text);
+    for (int k = 0; k < p->column[column].levels; k++)
+        assert_true(row[p->column[column].first + k] == (float)(k == level));
+}
+
+/* A text has the level of its number, digit by digit, and in a column of codes only its own. A
+ * double has the level of the number that it holds exactly. */
+static void levels_that_are_numbers_are_compared_by_their_digits(void **state)
+{
+    ls_prep *p = reads("{\"version\":1,\"rows\":\"table\",\"columns\":["
+                       "{\"name\":\"a\",\"levels\":[\"7\",\"007\",\"10\"],\"compare\":\"codes\"},"
+                       "{\"name\":\"b\",\"levels\":[\"2\",\"0.1\",\"90071992547409921\","
+                       "\"1234567890123456789\",\"9007199254740992\"],\"compare\":\"digits\"}]}",
+                       8, true);
+    ls_error err = {0};
+    float row[8];
+    (void)state;
+    put_is(p, 0, "007", 0, 1);
+    put_is(p, 0, "7.0", 0, -1);
+    put_is(p, 0, NULL, 7, 0);
+    put_is(p, 1, "2.0", 0, 0);
+    put_is(p, 1, "02", 0, 0);
+    put_is(p, 1, NULL, 2, 0);
+    put_is(p, 1, NULL, 0.1, 1);
+    put_is(p, 1, "90071992547409921", 0, 2);
+    put_is(p, 1, "9.0071992547409921e16", 0, 2);
+    put_is(p, 1, "90071992547409922", 0, -1);
+    put_is(p, 1, "1234567890123456789", 0, 3);
+    put_is(p, 1, "1234567890123456788", 0, -1);
+    assert_int_equal(ls_prep_put(p, 1, NULL, 0x1p53, row, "", &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "has lost digits"));
+    assert_int_equal(ls_prep_put(p, 0, "07", 0, row, "", &err), LS_EDATA);
+    assert_non_null(strstr(
+        err.text, "a text that the model has learnt: 7, 007, 10; in this column 7 and 07 differ, "
+                  "found \"07\""));
+    ls_prep_free(p);
+}
+
 static void holes_of_arrays_are_filled(void **state)
 {
     (void)state;
@@ -310,6 +358,9 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses(COLUMNS("{\"name\":\"a\"},{\"name\":\"a\"}"), 2, true, "different names");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\",\"x\"]}"), 2, true, "\"x\" twice");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[]}"), 0, true, "levels");
+    refuses(COLUMNS("{\"name\":\"a\",\"compare\":\"codes\"}"), 1, true, "only beside \"levels\"");
+    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\"],\"compare\":\"eyes\"}"), 1, true,
+            "compare");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[1]}"), 1, true, "expected a text in \"levels\"");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1}"), 1, true, "deviation");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":0}"), 1, true, "deviation");
@@ -356,6 +407,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
         cmocka_unit_test(names_are_compared_as_they_are_in_files),
         cmocka_unit_test(names_are_the_same_in_every_form_of_unicode),
+        cmocka_unit_test(levels_that_are_numbers_are_compared_by_their_digits),
         cmocka_unit_test(holes_of_arrays_are_filled),
         cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(features_of_older_files_are_read),

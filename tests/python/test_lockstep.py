@@ -111,6 +111,31 @@ def test_steps_take_rows_as_they_come():
         assert wrong.value.status == "LS_EINVAL"
 
 
+def test_rows_of_another_type_are_told_the_cure():
+    x, y = stripes(64, 3)
+    with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3) as t:
+        with pytest.raises(ValueError, match='create the trainer with dtype="float32"'):
+            t.step(x[:32].astype(np.float64), y[:32])
+    with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3, dtype="float32") as t:
+        t.step(x[:32].astype(np.float64), y[:32])
+        with pytest.raises(ValueError, match='create the trainer with dtype="uint8"'):
+            t.step(x[:32], y[:32])
+    with pytest.raises(ValueError, match=r'convert them by .astype\("uint8"\)'):
+        lockstep.Trainer(CONFIG, data=(x, y), test=(x / 255, y))
+
+
+def test_other_numbers_of_rows_are_prepared_and_steps_have_a_hash():
+    x, y = stripes(640, 3)
+    with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3, step_rows=[7, 14]) as t:
+        before = t.result.weights_sha256
+        for n in (32, 14, 7, 14):
+            t.step(x[:n], y[:n])
+        with pytest.raises(lockstep.Error):
+            t.step(x[:8], y[:8])
+        after = t.result.weights_sha256
+        assert len(before) == len(after) == 64 and before != after == t.result.weights_sha256
+
+
 def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
     draw = np.random.default_rng(5)
     x = draw.normal(size=(640, 6)).astype(np.float32)
@@ -252,6 +277,19 @@ def test_numbers_alone_need_no_text_and_what_no_row_missed_is_refused(tmp_path):
         for hole in ({"a": [3.0], "b": [float("nan")]}, {"a": ["3"], "b": [""]}):
             with pytest.raises(lockstep.Error, match='column "b"'):
                 model.predict(hole)
+
+
+def test_whole_numbers_are_texts_with_all_their_digits(tmp_path):
+    ids = [90071992547409921, 90071992547409922]
+    text = "id,a,answer\n" + "".join(f"{ids[i % 2]},{i % 3},{'no' if i % 2 else 'yes'}\n" for i in range(20))
+    with table_model(tmp_path, text, categorical="id") as model:
+        want = model.predict([{"id": str(i), "a": 1} for i in ids])
+        assert abs(want[0] - want[1]).max() > 0.01
+        assert (model.predict({"id": np.array(ids), "a": np.array([1, 1])}) == want).all()
+        assert (model.predict([{"id": i, "a": 1} for i in ids]) == want).all()
+        for other in (ids[0] + 2, float(ids[0]), np.float64(ids[1])):
+            with pytest.raises(lockstep.Error, match='row 0: column "id": expected a text that the model has learnt'):
+                model.predict({"id": [other], "a": [1]})
 
 
 def test_arrays_lie_in_files_too(tmp_path):

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -195,6 +196,39 @@ static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
     scratch_end(&files);
 }
 
+/* ---- files that another program moves or cuts ---- */
+
+/* The file is cut between two marks. The second mark is one of the file as it is then. */
+static void a_mark_after_a_cut_is_one_of_what_is_left(void **state)
+{
+    (void)state;
+    scratch files;
+    ls_sink *sink;
+    ls_error err;
+    ls_sink_mark mark;
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "metrics.jsonl");
+    assert_int_equal(ls_sink_jsonl(&sink, path, NULL, NULL, &err), LS_OK);
+    for (int i = 0; i < RECORDS; i++)
+        emit(sink, i);
+    assert_int_equal(flush(sink, &mark, &err), LS_OK);
+    assert_int_equal(truncate(path, 0), 0);
+    for (int i = 0; i < 3; i++)
+        emit(sink, i);
+    assert_int_equal(flush(sink, &mark, &err), LS_OK);
+    assert_int_equal(mark.bytes, 3 * RECORD);
+    assert_int_equal(mark.sums.lines, 3);
+    emit(sink, 3);
+    assert_int_equal(flush(sink, &mark, &err), LS_OK);
+    assert_int_equal(mark.sums.lines, 4);
+    assert_int_equal(sink->close(sink, &err), LS_OK);
+    assert_int_equal(ls_sink_jsonl(&sink, path, &mark, NULL, &err), LS_OK);
+    assert_int_equal(sink->close(sink, &err), LS_OK);
+    overwrite(path, 2 * RECORD + 13, "9", 1);
+    refuses(path, &mark, ":3:1: this is not the record");
+    scratch_end(&files);
+}
+
 /* ---- text ---- */
 
 typedef struct listener {
@@ -252,6 +286,7 @@ LS_TESTS(train_sink, "unit")
         cmocka_unit_test(what_could_not_be_written_is_the_end_of_the_file),
         cmocka_unit_test(a_changed_record_is_named_by_its_line),
         cmocka_unit_test(wherever_a_bit_flips_the_metrics_file_is_refused),
+        cmocka_unit_test(a_mark_after_a_cut_is_one_of_what_is_left),
         cmocka_unit_test(several_changed_records_are_refused_and_the_first_broken_one_named),
         cmocka_unit_test(a_file_that_is_as_it_was_goes_on_and_can_go_on_again),
     };

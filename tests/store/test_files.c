@@ -1,5 +1,6 @@
 /* Tests files that exist completely or not at all: writing and replacing them, and the remains of
  * interrupted processes. */
+#define _GNU_SOURCE /* mknod */
 #include "runner.h"
 #include "store/store_fixture.h"
 
@@ -8,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,7 +107,7 @@ static int write_too_much(const scratch *s)
     if (ls_replace_begin(&w, path, NULL, &err) != LS_OK)
         return 2;
     if (ls_file_writer_write(&w, bytes, sizeof bytes, &err) != LS_EIO ||
-        !strstr(err.text, ": cannot write: File too large"))
+        !strstr(err.text, "/f: cannot write: File too large")) /* not the hidden name */
         return 3;
     if (ls_file_writer_write(&w, bytes, 1, &again) != LS_EIO || strcmp(again.text, err.text) != 0)
         return 4;
@@ -165,13 +169,16 @@ static void a_failed_replacement_leaves_nothing_but_the_old(void **state)
     scratch_directory(s, "d");
     scratch_file(s, "f", "old", 3);
     refused(ls_replace_file(scratch_path(s, "d"), "a", 1, NULL, &err), LS_EIO, &err,
-            "d: cannot replace: Is a directory");
+            "/d\": expected the name of a file, found a directory");
     refused(ls_replace_file(scratch_path(s, "d/"), "a", 1, NULL, &err), LS_EIO, &err,
-            "cannot replace: Is a directory");
+            "/d/\": expected the name of a file, found a directory");
     refused(ls_replace_file(scratch_path(s, "no/f"), "a", 1, NULL, &err), LS_EIO, &err,
             "no/: cannot open the directory: No such file or directory");
-    must(ls_replace_begin(&w, scratch_path(s, "d"), NULL, &err), &err);
-    refused(ls_replace_commit(&w, &err), LS_EIO, &err, "d: cannot replace: Is a directory");
+    must(ls_replace_begin(&w, scratch_path(s, "e"), NULL, &err), &err);
+    scratch_directory(s, "e");
+    refused(ls_replace_commit(&w, &err), LS_EIO, &err,
+            "/e\": expected the name of a file, found a directory");
+    assert_int_equal(rmdir(scratch_path(s, "e")), 0);
     assert_names(s->directory, "d f"); /* without being told to abandon it */
     ls_file_writer_abandon(&w);
     must(ls_replace_begin(&w, scratch_path(s, "f"), NULL, &err), &err);
@@ -225,6 +232,98 @@ static void a_named_link_is_written_through_and_a_plain_file_replaced(void **sta
     refused(ls_write_file("/dev/full", "gone", 4, NULL, &err), LS_EIO, &err,
             "/dev/full: cannot write: No space left on device");
     assert_names(s->directory, "f link");
+}
+
+/* ---- what stands at a path ---- */
+
+/* Creates a device; returns false if this process may not. */
+static bool make_null(const char *path)
+{
+    return mknod(path, S_IFCHR | 0666, makedev(1, 3)) == 0;
+}
+
+static void make_socket(scratch *s, const char *name)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", scratch_path(s, name));
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    close(fd);
+}
+
+static void is_never_replaced(scratch *s, const char *name, const char *found)
+{
+    char path[600], words[100], target[LS_PATH_BYTES];
+    struct stat before, after;
+    ls_error err = {0};
+    snprintf(path, sizeof path, "%s", scratch_path(s, name));
+    snprintf(words, sizeof words, "/%s\": expected the name of a file, found %s", name, found);
+    assert_int_equal(lstat(path, &before), 0);
+    refused(ls_follow_links(target, path, &err), LS_EINVAL, &err, words);
+    assert_int_equal(symlink(name, scratch_path(s, "link")), 0);
+    snprintf(words, sizeof words, "/link\": expected the name of a file, found %s", found);
+    refused(ls_follow_links(target, scratch_path(s, "link"), &err), LS_EINVAL, &err, words);
+    assert_int_equal(unlink(scratch_path(s, "link")), 0);
+    refused(ls_replace_file(path, "a", 1, NULL, &err), LS_EIO, &err, found);
+    assert_int_equal(lstat(path, &after), 0);
+    assert_int_equal(after.st_mode, before.st_mode);
+    assert_int_equal(after.st_ino, before.st_ino);
+}
+
+static void nothing_but_a_file_is_replaced(void **state)
+{
+    scratch *s = *state;
+    scratch_directory(s, "d");
+    is_never_replaced(s, "d", "a directory");
+    assert_int_equal(mkfifo(scratch_path(s, "p"), 0600), 0);
+    is_never_replaced(s, "p", "a pipe");
+    make_socket(s, "s");
+    is_never_replaced(s, "s", "a socket");
+    if (make_null(scratch_path(s, "n"))) /* root only */
+        is_never_replaced(s, "n", "a device");
+}
+
+static void leads_to(scratch *s, const char *name, const char *want)
+{
+    char target[LS_PATH_BYTES], whole[700];
+    ls_error err = {0};
+    must(ls_follow_links(target, scratch_path(s, name), &err), &err);
+    snprintf(whole, sizeof whole, "%s", scratch_path(s, want));
+    assert_string_equal(target, whole);
+    must(ls_replace_file(target, name, strlen(name), NULL, &err), &err);
+    char *bytes = read_whole(scratch_path(s, name), NULL); /* through the link */
+    assert_string_equal(bytes, name);
+    free(bytes);
+}
+
+static void links_lead_to_the_file_that_is_replaced(void **state)
+{
+    scratch *s = *state;
+    struct stat st;
+    char whole[700];
+    ls_error err = {0};
+    scratch_directory(s, "store");
+    scratch_file(s, "store/f", "old", 3);
+    snprintf(whole, sizeof whole, "%s", scratch_path(s, "store/f"));
+    assert_int_equal(symlink("store/f", scratch_path(s, "relative")), 0);
+    assert_int_equal(symlink(whole, scratch_path(s, "absolute")), 0);
+    assert_int_equal(symlink("../relative", scratch_path(s, "store/chain")), 0);
+    assert_int_equal(symlink("store/new", scratch_path(s, "dangling")), 0);
+    leads_to(s, "store/f", "store/f");
+    leads_to(s, "relative", "store/f");
+    leads_to(s, "absolute", "store/f");
+    leads_to(s, "store/chain", "store/../store/f");
+    leads_to(s, "dangling", "store/new");
+    assert_int_equal(lstat(scratch_path(s, "dangling"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(symlink("round", scratch_path(s, "round")), 0);
+    refused(ls_follow_links((char[LS_PATH_BYTES]){0}, scratch_path(s, "round"), &err), LS_EIO, &err,
+            "/round: cannot follow the link: Too many levels of symbolic links");
+    assert_int_equal(symlink("nothing/", scratch_path(s, "to_none")), 0);
+    refused(ls_follow_links((char[LS_PATH_BYTES]){0}, scratch_path(s, "to_none"), &err), LS_EINVAL,
+            &err, "found a directory");
+    refused(ls_follow_links((char[LS_PATH_BYTES]){0}, "", &err), LS_EINVAL, &err,
+            "\"\": expected the name of a file, found a directory");
 }
 
 /* Names as long as the file system allows still have a hidden one beside them. */
@@ -365,6 +464,8 @@ LS_TESTS(store_files, "unit")
         TEST(a_failed_replacement_leaves_nothing_but_the_old),
         TEST(a_directory_is_made_with_those_above_it),
         TEST(a_named_link_is_written_through_and_a_plain_file_replaced),
+        TEST(nothing_but_a_file_is_replaced),
+        TEST(links_lead_to_the_file_that_is_replaced),
         TEST(the_longest_name_is_replaced),
         TEST(a_long_path_leaves_room_for_the_reason),
         TEST(what_the_dead_left_is_removed),

@@ -4,6 +4,7 @@
 #include "runner.h"
 #include "train/doubts.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -158,26 +159,170 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     warns(&s, "taken for 80 classes of 80 rows");
 }
 
-static void an_accuracy_of_the_commonest_class_is_said(void **state)
+/* Texts of 60 rows, of which the last `others` are of the class v: a table with a column that is
+ * not scaled, or is. */
+static void judge(said *s, int others, bool values, ls_config c, bool scaled, ls_last_result last)
 {
-    static const char text[] = "a,y\n1,u\n2,u\n3,u\n4,u\n5,u\n6,u\n7,u\n8,v\n9,v\n1,v\n";
-    said s = {.warnings = ""};
     scratch dir;
     ls_error err;
     ls_dataset *split[2];
-    const ls_host host = {.size = sizeof host, .log = keep, .user = &s};
-    (void)state;
+    char text[2048] = "a,y\n";
+    ls_data_keys keys = {.target = {.text = "y"}, .standardize = scaled};
+    const ls_host host = {.size = sizeof host, .log = keep, .user = s};
+    size_t n = strlen(text);
+    keys.labels = values ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    for (int i = 0; i < 60; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, values ? "%d.5,%d\n" : "%d.5,%c\n", i,
+                              values            ? i * i
+                              : i < 60 - others ? 'u'
+                                                : 'v');
+    memset(s, 0, sizeof *s);
+    c.loss = ls_loss_find(NULL, values);
+    c.data_keys = keys;
+    for (int i = 0; i < 4; i++)
+        c.preprocessing.std[i] = 1;
     scratch_begin(&dir);
-    scratch_file(&dir, "t.csv", text, strlen(text));
-    const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = of_y};
-    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
-    ls_warn_of_accuracy(split[0], 0.8, &host);
-    assert_string_equal(s.warnings, "");
-    ls_warn_of_accuracy(split[0], 0.7, &host);
-    warns(&s, "an accuracy of 0.7000 is no better than");
+    scratch_file(&dir, "t.csv", text, n);
+    const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = keys};
+    if (ls_dataset_open(&split[0], &split[1], &spec, &host, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    ls_log_result_doubts(&c, split[0], &last, &host);
     ls_dataset_close(split[0]);
     ls_dataset_close(split[1]);
     scratch_end(&dir);
+}
+
+static void lacks(const said *s, const char *what)
+{
+    if (strstr(s->warnings, what))
+        fail_msg("expected no \"%s\" in: %s", what, s->warnings);
+}
+
+/* The last evaluation after epoch 9. */
+static ls_last_result result(double accuracy, double loss, double least, uint32_t least_epoch)
+{
+    return (ls_last_result){.loss = loss,
+                            .accuracy = accuracy,
+                            .r2 = NAN,
+                            .auc = NAN,
+                            .least_loss = least,
+                            .epoch = 9,
+                            .least_epoch = least_epoch};
+}
+
+static void an_accuracy_of_the_commonest_class_has_its_cause(void **state)
+{
+    said s;
+    ls_config c = {0};
+    (void)state;
+    judge(&s, 18, false, c, false, result(0.71, 0.5, 0.5, 9));
+    assert_string_equal(s.warnings, "");
+    /* nothing is learnt */
+    judge(&s, 18, false, c, false, result(0.7, 0.61, 0.61, 9));
+    warns(&s, "an accuracy of 0.7000 is no better than always answering the most common class of "
+              "the 60 train rows (0.7000): try another optimizer.lr (the verb find-lr), more "
+              "epochs, or scaled inputs (data.standardize, data.mean, data.std)\n");
+    judge(&s, 18, false, c, true, result(0.7, 0.61, 0.61, 9));
+    warns(&s, "more epochs\n");
+    /* the loss has not fallen since epoch 8: more epochs are no cure */
+    judge(&s, 18, false, c, true, result(0.7, 0.61, 0.609, 8));
+    warns(&s, "try another optimizer.lr (the verb find-lr)\n");
+    /* the loss has risen */
+    judge(&s, 18, false, c, true, result(0.68, 0.64, 0.61, 5));
+    warns(&s, "the loss was lowest after epoch 5 (0.61) and is 0.64 now, so the model is "
+              "overfitted: fewer epochs, patience, or checkpoint.best");
+    lacks(&s, "more epochs");
+    judge(&s, 18, false, c, true, result(0.68, 0.8, 0.62, 5));
+    warns(&s, "and is 0.8 now, but was never below that of a guess (0.6109)");
+    lacks(&s, "more epochs");
+    /* there are few rows of the other class */
+    judge(&s, 3, false, c, true, result(0.95, 0.1, 0.1, 9));
+    warns(&s, "only 3 rows are of another class, so the accuracy tells little");
+    lacks(&s, "optimizer.lr");
+    judge(&s, 18, false, c, true, result(0.7, 0.61, 0.61, 9));
+    lacks(&s, "rows are of another class");
+    /* all rows are of one class; class weights are set */
+    judge(&s, 0, true, c, true, result(NAN, 1, 1, 9));
+    assert_string_equal(s.warnings, "");
+    cJSON *weights = cJSON_CreateString("balanced");
+    c.class_weights = weights;
+    judge(&s, 3, false, c, true, result(0.9, 0.2, 0.2, 9));
+    assert_string_equal(s.warnings, "");
+    cJSON_Delete(weights);
+}
+
+static void a_loss_that_has_risen_is_said(void **state)
+{
+    said s;
+    ls_config c = {0};
+    (void)state;
+    judge(&s, 18, false, c, true, result(0.8, 0.6, 0.4, 4));
+    warns(&s, "the loss on the train rows was lowest after epoch 4 (0.4) and is 0.6 now, so the "
+              "model is overfitted: fewer epochs, patience, or checkpoint.best");
+    judge(&s, 18, false, c, true, result(0.8, 0.42, 0.4, 4)); /* a little */
+    assert_string_equal(s.warnings, "");
+    judge(&s, 18, false, c, true, result(1, 0.0009, 0.0003, 4)); /* three times nothing */
+    assert_string_equal(s.warnings, "");
+    c.checkpoint.best = 1;
+    judge(&s, 18, false, c, true, result(0.8, 0.6, 0.4, 4));
+    assert_string_equal(s.warnings, "");
+    c = (ls_config){.patience = 3};
+    judge(&s, 18, false, c, true, result(0.8, 0.6, 0.4, 4));
+    assert_string_equal(s.warnings, "");
+}
+
+static void values_no_better_than_their_mean_are_said(void **state)
+{
+    said s;
+    ls_config c = {0};
+    ls_last_result r = result(NAN, 10, 10, 9);
+    (void)state;
+    r.r2 = -12.6;
+    judge(&s, 0, true, c, true, r);
+    warns(&s, "an r2 of -12.6 is no better than always answering the mean of the 60 train rows "
+              "(0): try another optimizer.lr (the verb find-lr), more epochs\n");
+    r.least_loss = 8;
+    r.least_epoch = 2; /* the loss of a guess is 0.7, so the model has never been better */
+    judge(&s, 0, true, c, true, r);
+    warns(&s, "the loss was lowest after epoch 2 (8) and is 10 now, but was never below that of a "
+              "guess (0.7353): optimizer.lr is too large");
+    lacks(&s, "overfitted");
+    r.r2 = 0;
+    judge(&s, 0, true, c, true, r);
+    warns(&s, "the loss was lowest after epoch 2 (8) and is 10 now, so the model is overfitted");
+    r.r2 = 0.5; /* a guess has the loss 20, and 2 is a tenth of that */
+    judge(&s, 0, true, c, true, r);
+    assert_string_equal(s.warnings, "");
+    r.least_loss = 7;
+    judge(&s, 0, true, c, true, r);
+    warns(&s, "the loss on the train rows was lowest after epoch 2 (7) and is 10 now");
+    r = result(NAN, 0.7, 0.69, 9);
+    r.auc = 0.5;
+    judge(&s, 0, true, c, true, r);
+    warns(&s, "an auc of 0.5 on the 60 train rows is no better than guessing (0.5)");
+    r.auc = 0.51;
+    judge(&s, 0, true, c, true, r);
+    assert_string_equal(s.warnings, "");
+}
+
+/* Each sentence about targets and columns is absent where it would be false. */
+static void sentences_are_absent_where_they_would_be_false(void **state)
+{
+    said s;
+    ls_data_keys keys = of_y;
+    (void)state;
+    tell(&s, "y,a", "name%d,%d.5", 80, keys); /* names are no values */
+    lacks(&s, "if they are values");
+    keys.labels = LS_LABELS_VALUES;
+    tell(&s, "a,y", "%d.5,7", 80, keys);
+    warns(&s, "the target of every training row is 7, so there is nothing to learn");
+    lacks(&s, "different whole numbers");
+    tell(&s, "a,y", "%d.5,100000000%d", 80, keys); /* a float does not hold them */
+    lacks(&s, "whole numbers");
+    keys = of_y;
+    keys.validation = 0.5; /* the texts of all rows are counted, those that are held out as well */
+    tell(&s, "who,y", "name %d,%d", 60, keys);
+    warns(&s, "column \"who\" has 60 different texts in 60 rows, so it tells little");
 }
 
 LS_TESTS(train_doubts, "unit")
@@ -186,7 +331,10 @@ LS_TESTS(train_doubts, "unit")
         cmocka_unit_test(an_ordinary_table_is_told_and_not_doubted),
         cmocka_unit_test(columns_that_say_nothing_are_named),
         cmocka_unit_test(times_a_minute_apart_are_named),
-        cmocka_unit_test(an_accuracy_of_the_commonest_class_is_said),
+        cmocka_unit_test(an_accuracy_of_the_commonest_class_has_its_cause),
+        cmocka_unit_test(a_loss_that_has_risen_is_said),
+        cmocka_unit_test(values_no_better_than_their_mean_are_said),
+        cmocka_unit_test(sentences_are_absent_where_they_would_be_false),
         cmocka_unit_test(inputs_and_targets_that_look_wrong_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

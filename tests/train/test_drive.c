@@ -136,6 +136,36 @@ static void steps_on_the_rows_of_a_run_give_its_bits(void **state)
     free(driven);
 }
 
+/* The hash is computed when the result is asked for: equal to that of a run with the same steps,
+ * and different after each further step. A load brings the former hash back. */
+static void steps_give_the_hash_of_a_run(void **state)
+{
+    (void)state;
+    scratch files;
+    scenario s;
+    char run[65], first[65];
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "saved");
+    begin(&s, 1, "devices=ref:2");
+    memcpy(run, fixture_hash(&s.f), 65);
+    ls_trainer *t = fixture_open(&s.f);
+    for (uint32_t i = 0; i < 2 * STEPS; i++) {
+        step(&s, t, i);
+        if (i == 0) {
+            memcpy(first, ls_trainer_result(t)->weights_sha256, 65);
+            assert_int_equal(strlen(first), 64);
+            assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
+        } else
+            assert_string_not_equal(ls_trainer_result(t)->weights_sha256, first);
+    }
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, run);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, first);
+    ls_trainer_close(t);
+    end(&s);
+    scratch_end(&files);
+}
+
 static void a_run_goes_on_behind_steps(void **state)
 {
     (void)state;
@@ -811,6 +841,7 @@ LS_TESTS(train_drive, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streamed_data_trains_to_the_bits_of_resident_data),
         cmocka_unit_test(steps_on_the_rows_of_a_run_give_its_bits),
+        cmocka_unit_test(steps_give_the_hash_of_a_run),
         cmocka_unit_test(a_run_goes_on_behind_steps),
         cmocka_unit_test(a_device_that_is_lost_changes_no_bit_of_what_is_driven),
         cmocka_unit_test(what_is_drawn_differs_from_step_to_step),

@@ -285,6 +285,7 @@ static void a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so(voi
     assert_true(record_number(record, "shard") == t->engine->worker[1].shard_lo);
     assert_int_equal(fixture_count(&f, "step"), STEPS);
     assert_non_null(strstr(fixture_record(&f, "step", 1), "\"loss\":null"));
+    assert_true(record_number(fixture_record(&f, "run_end", 0), "skipped_steps") == 1);
     replicas_are_equal(t);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);

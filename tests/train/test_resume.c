@@ -396,15 +396,148 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void **state)
     resume_to_the_end(p, run, "devices=ref:3", run);
 }
 
-static void records_that_are_missing_are_noticed(void **state)
+/* ---- records that another program has moved or cut ------------------------------------------- */
+
+static char *read_text(const char *path)
+{
+    char *text = calloc(1, 1 << 18);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(text);
+    assert_non_null(file);
+    assert_true(fread(text, 1, (1 << 18) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static int count_lines(const char *text, const char *begin)
+{
+    int count = 0;
+    for (const char *at = text; *at; at = strchr(at, '\n') + 1)
+        count += strncmp(at, begin, strlen(begin)) == 0;
+    return count;
+}
+
+/* What another program does to the file `path`, which has the records `text`. */
+typedef enum rotation {
+    MOVED,
+    EMPTIED,
+    CUT_SHORT,
+    FILLED_WITH_ZEROS,
+    GROWN_AGAIN,
+    ROTATIONS
+} rotation;
+
+static void rotate(rotation how, const char *path, const char *text)
+{
+    char moved[600];
+    const char *later = strchr(text, '\n') + 1; /* from the second record on */
+    snprintf(moved, sizeof moved, "%s.1", path);
+    if (how == MOVED)
+        assert_int_equal(rename(path, moved), 0);
+    else if (how == EMPTIED || how == CUT_SHORT)
+        assert_int_equal(truncate(path, how == EMPTIED ? 0 : 100), 0);
+    if (how < FILLED_WITH_ZEROS)
+        return;
+    FILE *file = fopen(path, how == GROWN_AGAIN ? "wb" : "r+b");
+    assert_non_null(file);
+    for (int i = 0; how == FILLED_WITH_ZEROS && i < 200; i++)
+        fputc('\0', file);
+    for (int i = 0; how == GROWN_AGAIN && i < 3; i++)
+        fputs(later, file);
+    fclose(file);
+}
+
+/* Stops a run after step `stop`, moves or cuts its records, and resumes it to the end. The run goes
+ * on with the same bits, and the new file has everything from the checkpoint on. */
+static void resume_without_records(place *p, const char *name, rotation how)
+{
+    char run[300], path[400], aside[450], run_dir[400], hash[65], words[64];
+    fixture f;
+    scenario s;
+    snprintf(run, sizeof run, "%s/%s-%d", p->s.directory, name, (int)how);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    snprintf(aside, sizeof aside, "%s.cut", path);
+    begin_and_stop(p, run, "devices=ref:2", 4, 0);
+    char *before = read_text(path);
+    rotate(how, path, before);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, "devices=ref:3", run_dir);
+    f.options.resume = run;
+    s.stop_behind = 6;
+    assert_int_equal(run_scenario(&f, &s, hash), LS_EINTERRUPTED);
+    fixture_end(&f);
+    char *after = read_text(path);
+    assert_int_equal(count_lines(after, "{\"type\":\"run_start\","), 1);
+    assert_int_equal(strncmp(after, "{\"type\":\"run_start\",", 20), 0);
+    /* run_end of the first part is after the checkpoint */
+    snprintf(words, sizeof words, "\"missing_records\":%d,", count_lines(before, "{") - 1);
+    assert_non_null(strstr(after, words));
+    const int steps = count_lines(before, "{\"type\":\"step\",");
+    assert_in_range(steps + count_lines(after, "{\"type\":\"step\","), 6, STEPS - 1);
+    free(after);
+    assert_int_equal(access(aside, F_OK) == 0, how > EMPTIED); /* nothing is thrown away */
+    recipe(&f, &s, "devices=ref:1", run_dir);
+    f.options.resume = run;
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
+    fixture_end(&f);
+    assert_string_equal(hash, p->hash);
+    after = read_text(path);
+    assert_int_equal(count_lines(after, "{\"type\":\"step\","), STEPS - steps);
+    assert_int_equal(count_lines(after, "{\"type\":\"resume\","), 2);
+    assert_null(strstr(strstr(after, words) + strlen(words), "missing_records")); /* said once */
+    free(after);
+    free(before);
+}
+
+static void a_run_goes_on_without_records_that_were_moved_or_cut(void **state)
+{
+    for (int how = MOVED; how < ROTATIONS; how++)
+        resume_without_records(*state, "rotated", (rotation)how);
+}
+
+/* The file is cut while the run writes it, and the run is resumed later. */
+static const char *cut_in_step_5;
+
+static void cut_and_stop(void *user, const ls_progress *p)
+{
+    const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
+    if (steps == 5 && cut_in_step_5)
+        assert_int_equal(truncate(cut_in_step_5, 0), 0);
+    on_progress(user, p);
+}
+
+static void a_run_whose_records_are_cut_meanwhile_goes_on(void **state)
 {
     place *p = *state;
-    char run[300], path[500];
-    snprintf(run, sizeof run, "%s/short", p->s.directory);
-    begin_and_stop(p, run, "devices=ref:2", 4, 0);
+    char run[300], path[400], run_dir[400], hash[65];
+    fixture f;
+    scenario s;
+    snprintf(run, sizeof run, "%s/cut", p->s.directory);
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
-    assert_int_equal(truncate(path, 100), 0);
-    expect_refusal(run, NULL, LS_EDATA, "has 100 bytes, but the checkpoint counts on");
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, "devices=ref:2", run_dir);
+    f.callbacks.progress = cut_and_stop;
+    cut_in_step_5 = path;
+    s.stop_behind = 7;
+    assert_int_equal(run_scenario(&f, &s, hash), LS_EINTERRUPTED);
+    cut_in_step_5 = NULL;
+    fixture_end(&f);
+    char *text = read_text(path);
+    assert_int_equal(text[0], '{');
+    assert_int_equal(count_lines(text, "{\"type\":\"run_start\","), 0);
+    assert_int_equal(count_lines(text, "{\"type\":\"run_end\","), 1);
+    free(text);
+    recipe(&f, &s, "devices=ref:3", run_dir);
+    f.options.resume = run;
+    assert_int_equal(run_scenario(&f, &s, hash), LS_OK);
+    fixture_end(&f);
+    assert_string_equal(hash, p->hash);
+    text = read_text(path);
+    assert_int_equal(count_lines(text, "{\"type\":\"run_start\","),
+                     1); /* for readers of the file */
+    assert_int_equal(count_lines(text, "{\"type\":\"resume\","), 1);
+    assert_null(strstr(text, "missing_records")); /* the log has said it when it happened */
+    free(text);
 }
 
 /* Returns the number of seconds of the present epoch in the state of a checkpoint. */
@@ -456,7 +589,8 @@ LS_TESTS(train_resume, "integration")
         cmocka_unit_test(a_directory_without_a_run_is_refused),
         cmocka_unit_test(a_run_that_is_running_is_not_resumed),
         cmocka_unit_test(a_damaged_checkpoint_gives_way_to_the_one_before),
-        cmocka_unit_test(records_that_are_missing_are_noticed),
+        cmocka_unit_test(a_run_goes_on_without_records_that_were_moved_or_cut),
+        cmocka_unit_test(a_run_whose_records_are_cut_meanwhile_goes_on),
         cmocka_unit_test(only_the_newest_are_kept),
     };
     return cmocka_run_group_tests(tests, make_reference, remove_reference);

@@ -1,11 +1,13 @@
 /* Tests ls_checkpoint_due, which decides when and how a checkpoint is saved, and that an unchanged
  * state is not written twice. */
+#define _GNU_SOURCE /* mknod */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/saving.h"
 #include "train/train_fixture.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -230,6 +234,231 @@ static void a_later_checkpoint_makes_up_for_one_that_failed(void **state)
     fixture_end(&f);
 }
 
+/* ---- files that a caller names --------------------------------------------------------------- */
+
+static void is_refused(int status, const char *path, const ls_error *err)
+{
+    assert_int_equal(status, LS_EINVAL);
+    assert_non_null(strstr(err->text, path));
+    assert_non_null(strstr(err->text, "\": expected the name of a file, found a "));
+}
+
+/* Every function that writes to a path of the caller refuses to replace what stands there. */
+static void no_function_replaces(const char *path)
+{
+    fixture f;
+    ls_error err;
+    ls_snapshot *snapshot;
+    ls_trainer *t;
+    struct stat before, after;
+    assert_int_equal(lstat(path, &before), 0);
+    fixture_begin(&f);
+    t = fixture_open(&f);
+    is_refused(ls_trainer_save(t, path, &err), path, &err);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
+    is_refused(ls_snapshot_save(snapshot, path, &err), path, &err);
+    ls_snapshot_release(snapshot);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    f.options.trace_path = path;
+    is_refused(ls_trainer_open(&t, &f.options, &err), path, &err);
+    fixture_end(&f);
+    assert_int_equal(lstat(path, &after), 0);
+    assert_int_equal(after.st_mode, before.st_mode);
+    assert_int_equal(after.st_ino, before.st_ino);
+}
+
+static void devices_pipes_and_directories_are_never_replaced(void **state)
+{
+    (void)state;
+    scratch files;
+    scratch_begin(&files);
+    scratch_directory(&files, "d");
+    no_function_replaces(scratch_path(&files, "d"));
+    assert_int_equal(mkfifo(scratch_path(&files, "pipe"), 0600), 0);
+    no_function_replaces(scratch_path(&files, "pipe"));
+    if (mknod(scratch_path(&files, "null"), S_IFCHR | 0666, makedev(1, 3)) == 0) /* root only */
+        no_function_replaces(scratch_path(&files, "null"));
+    scratch_end(&files);
+}
+
+/* Fails the test unless `link` is still a link, and its target `file` has changed. */
+static void was_written_through(const char *link, const char *file, off_t *size)
+{
+    struct stat st;
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(file, &st), 0);
+    assert_true(st.st_size > 0 && st.st_size != *size);
+    *size = st.st_size;
+}
+
+static void links_lead_every_function_to_their_target(void **state)
+{
+    (void)state;
+    scratch files;
+    fixture f;
+    ls_error err;
+    ls_snapshot *snapshot;
+    char link[600], file[600];
+    off_t size = 0;
+    scratch_begin(&files);
+    scratch_directory(&files, "store");
+    snprintf(link, sizeof link, "%s", scratch_path(&files, "current"));
+    snprintf(file, sizeof file, "%s", scratch_path(&files, "store/1"));
+    assert_int_equal(symlink("store/1", link), 0); /* leads to no file yet */
+    fixture_begin(&f);
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_save(t, link, &err), LS_OK);
+    was_written_through(link, file, &size);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
+    assert_int_equal(ls_snapshot_save(snapshot, link, &err), LS_OK);
+    was_written_through(link, file, &size);
+    ls_snapshot_release(snapshot);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    f.options.trace_path = link;
+    ls_trainer_close(fixture_run(&f));
+    was_written_through(link, file, &size);
+    fixture_end(&f);
+    scratch_end(&files);
+}
+
+/* ---- a disk that hangs ---------------------------------------------------------------------- */
+
+static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t disk_answers = PTHREAD_COND_INITIALIZER;
+static bool disk_hangs;
+
+/* Replaces the C library's function in this program. While `disk_hangs` is set, no call returns. */
+int fsync(int fd)
+{
+    pthread_mutex_lock(&disk_lock);
+    while (disk_hangs)
+        pthread_cond_wait(&disk_answers, &disk_lock);
+    pthread_mutex_unlock(&disk_lock);
+    return fdatasync(fd);
+}
+
+static void set_disk(bool hangs)
+{
+    pthread_mutex_lock(&disk_lock);
+    disk_hangs = hangs;
+    pthread_mutex_unlock(&disk_lock);
+}
+
+static void is_the_disk_there(int status, const ls_error *err)
+{
+    assert_int_equal(status, LS_ESTALLED);
+    assert_non_null(strstr(err->text, "/checkpoints: writing a checkpoint has taken longer than"));
+    assert_non_null(strstr(err->text, "is the disk there?"));
+}
+
+/* Prepares a run with a directory. */
+static void begin_on_disk(fixture *f, scratch *files, char set[600])
+{
+    scratch_begin(files);
+    snprintf(set, 600, "run_dir=%s", scratch_path(files, "run"));
+    fixture_begin(f);
+    fixture_set(f, set);
+    set_disk(false); /* a test that failed can have left it hanging */
+}
+
+/* From now on no sync returns, and a save counts as hanging after a thousandth of a second. A save
+ * that takes longer only because the machine is busy ends the run in the same way, so no verdict
+ * depends on the clock. */
+static void hang_disk(const ls_trainer *t)
+{
+    set_disk(true);
+    ls_saver_limit(t->dir.saver, 1000000);
+}
+
+/* The trainer whose progress callback makes the disk hang, and what the callback does besides. */
+static struct {
+    ls_trainer *trainer;
+    int epochs; /* number of epochs that are done when the disk begins to hang */
+    bool interrupts;
+} hanging;
+
+static void hang_after_epoch(void *user, const ls_progress *p)
+{
+    (void)user;
+    if (!p->epoch_done || p->epoch != hanging.epochs)
+        return;
+    hang_disk(hanging.trainer);
+    if (hanging.interrupts)
+        ls_trainer_interrupt(hanging.trainer);
+}
+
+/* Runs three epochs, each of which is saved. The disk hangs after epoch `epochs`. */
+static void run_on_hanging_disk(int epochs, bool interrupts, const char *async)
+{
+    fixture f;
+    scratch files;
+    char set[600];
+    ls_error err;
+    begin_on_disk(&f, &files, set);
+    fixture_set(&f, "epochs=3");
+    fixture_set(&f, async);
+    f.callbacks.progress = hang_after_epoch;
+    ls_trainer *t = fixture_open(&f);
+    hanging.trainer = t;
+    hanging.epochs = epochs;
+    hanging.interrupts = interrupts;
+    is_the_disk_there(ls_trainer_run(t, &err), &err);
+    assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
+    set_disk(false); /* from here on the memory of the trainer belongs to the thread that hung */
+}
+
+static void a_run_on_a_hanging_disk_ends_and_asks_for_the_disk(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(1, false, "checkpoint.async=true");
+}
+
+static void a_run_whose_last_save_hangs_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(3, false, "checkpoint.async=true");
+}
+
+static void a_run_that_waits_for_each_save_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(1, false, "checkpoint.async=false");
+}
+
+static void an_interrupted_run_on_a_hanging_disk_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(1, true, "checkpoint.async=true");
+}
+
+static void each_call_of_a_driven_trainer_asks_for_the_disk(void **state)
+{
+    (void)state;
+    static float weights[1 << 16];
+    const ls_data_source data = own_data(1), *sources[1];
+    fixture f;
+    scratch files;
+    char set[600];
+    ls_error err;
+    ls_snapshot *snapshot;
+    begin_on_disk(&f, &files, set);
+    fixture_use_source(&f, &data, sources);
+    fixture_set(&f, "batch_size=96");
+    fixture_set(&f, "checkpoint.every_epochs=0");
+    fixture_set(&f, "checkpoint.async=true");
+    fixture_set(&f, "checkpoint.every_steps=1");
+    ls_trainer *t = fixture_open(&f);
+    hang_disk(t);
+    train_one_step(t);
+    is_the_disk_there(ls_trainer_load(t, "none.safetensors", &err), &err);
+    is_the_disk_there(ls_trainer_weights(t, weights, ROOM(weights), &err), &err);
+    is_the_disk_there(ls_trainer_snapshot(t, &snapshot, &err), &err);
+    is_the_disk_there(ls_trainer_save(t, NULL, &err), &err);
+    assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
+    set_disk(false);
+}
+
 LS_TESTS(train_saving, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +471,13 @@ LS_TESTS(train_saving, "unit")
         cmocka_unit_test(any_value_that_changed_is_saved_again_and_times_are_not),
         cmocka_unit_test(closing_returns_the_error_of_the_last_checkpoint),
         cmocka_unit_test(a_later_checkpoint_makes_up_for_one_that_failed),
+        cmocka_unit_test(devices_pipes_and_directories_are_never_replaced),
+        cmocka_unit_test(links_lead_every_function_to_their_target),
+        cmocka_unit_test(a_run_on_a_hanging_disk_ends_and_asks_for_the_disk),
+        cmocka_unit_test(a_run_whose_last_save_hangs_ends_too),
+        cmocka_unit_test(a_run_that_waits_for_each_save_ends_too),
+        cmocka_unit_test(an_interrupted_run_on_a_hanging_disk_ends_too),
+        cmocka_unit_test(each_call_of_a_driven_trainer_asks_for_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,8 +150,13 @@ class _Arrays:
 
     def check(self, x, y):
         if x.shape[1:] != self.shape or x.dtype != self.dtype:
+            cure = ""
+            if x.dtype != self.dtype and self.sets[0][0] is None:  # created with shape=
+                cure = f"; for such rows create the trainer with dtype=\"{x.dtype}\""
+            elif x.dtype != self.dtype:
+                cure = f"; convert them by .astype(\"{self.dtype}\")"
             raise ValueError(f"expected rows of {self.dtype} {self.shape}, found {x.dtype} "
-                             f"{x.shape[1:]}")
+                             f"{x.shape[1:]}{cure}")
         if _like(y) != self.like:
             raise ValueError(f"expected targets of {self.like[0]} {self.like[1]}, found "
                              f"{y.dtype} {y.shape[1:]}")

@@ -94,6 +94,12 @@ def _value(value):
     return value.isoformat() if isinstance(value, _datetime.date) else str(value)
 
 
+def _category(value):
+    """Converts a value of a column of texts like _value, but a whole number to its digits, all of them."""
+    whole = isinstance(value, (int, _np.integer)) and not isinstance(value, bool)
+    return str(int(value)) if whole else _value(value)
+
+
 def _bit(value):
     """Converts True and False to 1.0 and 0.0, for a column of numbers."""
     return float(value) if isinstance(value, (bool, _np.bool_)) else value
@@ -119,7 +125,7 @@ def rows(handle, named, table):
     if all(p is not None for p in plain):
         return _np.ascontiguousarray(_np.stack(plain, axis=1))
     out = _np.empty((n, width), _np.float32)
-    lists = [[_value(_bit(v) if "levels" not in c else v) for v in values[c["name"]]] for c in table]
+    lists = [[_category(v) if "levels" in c else _value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()
     for field, column in zip(fields, table):
         field.column = column["name"].encode()
