@@ -398,6 +398,10 @@ static void use_snapshot(world *w)
              world_chance(w, 3) ? "none/weights.safetensors" : "weights.safetensors");
     world_note(w, "ls_snapshot_save",
                ls_snapshot_save(s, world_chance(w, 16) ? NULL : path, &w->err));
+    snprintf(path, sizeof path, "%s/%s", w->directory,
+             world_chance(w, 3) ? "none/model.onnx" : "model.onnx");
+    world_note(w, "ls_model_export",
+               ls_model_export(s, world_chance(w, 16) ? NULL : path, &w->err));
 }
 
 /* ---- files ---- */
