@@ -96,6 +96,13 @@ typedef struct ls_field {
 int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
                  size_t capacity, ls_error *err);
 
+/* Writes the whole network to `path` as an ONNX file, as `trainer export` does: its inputs are rows
+ * as they are in the user's data, its outputs logits and, if the model predicts classes,
+ * probabilities (docs/data.md). The file appears completely or not at all. Any thread.
+ * Errors: LS_EINVAL (no model or no path), LS_EUNSUPPORTED (the file would have 2 GB or more, or a
+ * layer has no operator in ONNX), LS_EIO, LS_ENOMEM. */
+int ls_model_export(const ls_snapshot *model, const char *path, ls_error *err);
+
 /* Returns the description of the model that its file contains, a JSON text (see docs/data.md), or
  * NULL if the file contains none. The text lives as long as the model. Any thread. */
 const char *ls_model_card(const ls_snapshot *model);

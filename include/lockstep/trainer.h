@@ -167,7 +167,8 @@ typedef struct ls_trainer_options {
     const char *const *data_dirs;
     int data_dir_count;
     const char *cache_dir; /* directory in which devices keep their choices of kernels (device
-                            * functions) for later runs; NULL: none */
+                            * functions), and folders of pictures their decoded rows, for later
+                            * runs; NULL: none */
     /* The run to continue: its directory, or "latest". NULL: a new run. If a config with the key
      * run_dir is given, "latest" means that directory. Otherwise "latest" means the run below runs/
      * that began last, among the runs that have a checkpoint; if a config is given, only runs with
@@ -205,6 +206,9 @@ typedef struct ls_trainer_options {
     const ls_trainer_cluster *cluster;
     const struct ls_trainer_sys *sys; /* faults to cause on purpose, for tests
                                        * (<lockstep/sys/trainer.h>); NULL: none */
+    /* Largest total size of the decoded rows of folders of pictures in cache_dir, in bytes. The
+     * rows of the folders that were used least recently are removed. 0: 20 GiB. */
+    uint64_t cache_bytes;
 } ls_trainer_options;
 
 /* Opens a trainer: reads the config, opens the data and the devices, builds a replica of the model

@@ -7,10 +7,10 @@
 #include "cli/columns.h"
 #include "cli/curve.h"
 #include "cli/notes.h"
-#include "cli/pack.h"
 #include "cli/samples.h"
 #include "cli/serve.h"
-#include "cli/trained.h"
+#include "cli/verbs.h"
+#include "data/folder.h"
 
 #include <fcntl.h>
 #include <lockstep/cluster.h>
@@ -227,10 +227,10 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a->quiet);
     s.view.no_tables = a->no_tables;
-    ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
+    ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, a->quiet, &host);
     o.resume = a->resume;
-    const ls_trainer_sys sys = {
-        .size = sizeof sys, .inject = a->inject.item, .inject_count = a->inject.count};
+    places.sys.inject = a->inject.item;
+    places.sys.inject_count = a->inject.count;
     const ls_trainer_callbacks callbacks = {.size = sizeof callbacks,
                                             .record = a->metrics ? on_record : NULL,
                                             .progress = on_progress,
@@ -240,20 +240,11 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     o.trace_ops = a->trace_ops;
     o.callbacks = &callbacks;
     o.cluster = &cluster;
-    o.sys = &sys;
     if (a->print_config)
         return print_config(&o);
     choose_transport();
-    char packed[CLI_ASSIGNMENT_BYTES];
-    cli_list set = a->set;
-    cli_data_texts texts;
-    int status = cli_pack_data(packed, &set, &o, a->quiet, &err);
-    if (status == LS_OK)
-        status = cli_find_run_data(&texts, &set, &o, a->quiet, &err);
-    if (status)
-        return cli_fail(status, err.text);
     cli_rendezvous meeting;
-    status = cli_set_rendezvous(&meeting, &cluster, a, &host, &err);
+    int status = cli_set_rendezvous(&meeting, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)

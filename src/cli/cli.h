@@ -5,8 +5,10 @@
 
 #include "cli/output.h"
 #include "cli/program.h"
+#include "data/folder.h"
 
 #include <lockstep/cluster.h>
+#include <lockstep/sys/trainer.h>
 #include <lockstep/trainer.h>
 #include <stdint.h>
 
@@ -160,26 +162,34 @@ void cli_wait_for_signal(void);
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-/* Directories that the environment variables of the process select. */
+/* How the program shows the packing of a folder of images. */
+typedef struct cli_folder_view {
+    ls_folder_watch watch;
+    bool quiet;     /* no progress is printed */
+    uint64_t shown; /* time at which the progress was last printed, in ns of ls_now_ns */
+} cli_folder_view;
+
+/* Initialises the view. `quiet`: only broken images and removed files are printed. */
+void cli_watch_folder(cli_folder_view *view, bool quiet);
+
+/* Directories that the environment variables of the process select, and what the program lends to
+ * the library. */
 typedef struct cli_directories {
     const char *data[3]; /* directories in which data is looked for */
     char xdg[4096], cache[4096];
+    cli_folder_view folder;
+    ls_trainer_sys sys;
 } cli_directories;
 
 /* Returns the options of a run with the config file `config` and the assignments `set`. The options
- * point to texts in *places, which must outlive them. If `config` is "-" (standard input) or a
- * pipe, its text is read here. */
+ * point into *places, which must outlive them. If `config` is "-" (standard input) or a pipe, its
+ * text is read here. `quiet`: the progress of packing a folder is not printed. */
 ls_trainer_options cli_options(cli_directories *places, const char *config, const cli_list *set,
-                               const ls_registry *registry, const ls_host *host);
+                               const ls_registry *registry, bool quiet, const ls_host *host);
 
 /* Returns the directory for data that can be regenerated: $XDG_CACHE_HOME/lockstep, else
  * ~/.cache/lockstep. It need not exist; the caller creates it. Returns NULL if neither
  * XDG_CACHE_HOME nor HOME is usable. */
 const char *cli_find_cache_dir(char out[4096]);
-
-/* Returns the largest total size of the packed image files in the cache, in bytes:
- * $LOCKSTEP_CACHE_GIB, in GiB, by default CLI_CACHE_GIB. */
-enum { CLI_CACHE_GIB = 20 };
-uint64_t cli_cache_bytes(void);
 
 #endif

@@ -4,7 +4,7 @@
  * rate at which the loss falls fastest, and the rate at which the loss is lowest. */
 #include "base/error.h"
 #include "base/portable_math.h"
-#include "cli/pack.h"
+#include "cli/cli.h"
 #include "page/page.h"
 #include "records/sink.h"
 #include "train/trainer.h"
@@ -183,7 +183,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 static int run(range_test *r, const ls_registry *registry, ls_error *err)
 {
     cli_directories places;
-    char packed[CLI_ASSIGNMENT_BYTES], schedule[128], lr[48], epochs[24];
+    char schedule[128], lr[48], epochs[24];
     cli_list set = r->a->set;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &r->view};
     snprintf(lr, sizeof lr, "optimizer.lr=%.17g", r->a->to);
@@ -202,9 +202,8 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
                                "on_nonfinite=stop"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         set.item[set.count++] = own[i];
-    ls_trainer_options o = cli_options(&places, r->a->config, &set, registry, &host);
-    int status = cli_pack_data(packed, &set, &o, r->a->quiet, err);
-    return status ? status : train(r, &o, err);
+    ls_trainer_options o = cli_options(&places, r->a->config, &set, registry, r->a->quiet, &host);
+    return train(r, &o, err);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */

@@ -82,7 +82,7 @@ static void print_table(const cli_inspection *l, FILE *stream)
 
 static void print_folder(const cli_inspection *l, FILE *stream)
 {
-    const cli_packing *k = &l->listed;
+    const ls_folder *k = &l->listed;
     fprintf(stream, "%s: pictures, %s\n  %-24s %10s %10s\n", l->path,
             l->grey ? "grey" : "in colour", "class", "training", "test");
     for (size_t c = 0; c < k->classes.count; c++) {

@@ -2,7 +2,7 @@
  * measures how fast a config trains on them. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/pack.h"
+#include "cli/cli.h"
 #include "config/config.h"
 #include "device/registry.h"
 
@@ -351,15 +351,12 @@ static void print_json(const bench *b)
 
 static int run(bench *b, const ls_registry *registry)
 {
-    char packed[CLI_ASSIGNMENT_BYTES];
     ls_error err;
     ls_config config;
     cli_directories places;
     ls_host host = {.size = sizeof host};
-    ls_trainer_options o = cli_options(&places, b->config, &b->set, registry, &host);
-    int status = cli_pack_data(packed, &b->set, &o, b->json, &err);
-    if (status == LS_OK)
-        status = ls_config_read(&config, &o, &err);
+    ls_trainer_options o = cli_options(&places, b->config, &b->set, registry, b->json, &host);
+    int status = ls_config_read(&config, &o, &err);
     if (status)
         return cli_fail(status, err.text);
     int shards = config.shards;

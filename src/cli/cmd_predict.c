@@ -2,11 +2,12 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
-#include "cli/pack.h"
-#include "cli/trained.h"
+#include "cli/verbs.h"
+#include "data/folder.h"
 #include "data/image.h"
-#include "engine/infer.h"
 #include "formats/arrays.h"
+#include "model/outputs.h"
+#include "model/predict.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -42,9 +43,9 @@ static const char help[] =
 typedef struct input {
     const ls_trained *t;
     /* [rows]: the image files; NULL: the rows are in `data` or are rows of the run's data */
-    const cli_entry *file;
-    cli_packing listed; /* owns the names of the files */
-    cli_pack pack;
+    const ls_folder_entry *file;
+    ls_folder listed; /* owns the names of the files */
+    ls_folder_desc pack;
     char **why;      /* [rows]: why a picture cannot be read; NULL: it was read */
     uint32_t broken; /* number of pictures that cannot be read */
     bool skip_broken;
@@ -110,20 +111,20 @@ static int no_memory(uint32_t rows, ls_error *err)
 
 /* Lists the pictures in the order of the arguments. An argument is an image file, or a folder,
  * which stands for the images in it. */
-static int list_pictures(cli_packing *k, const cli_trained_args *a)
+static int list_pictures(ls_folder *k, const cli_trained_args *a)
 {
-    cli_listing *l = &k->split[0];
+    ls_folder_listing *l = &k->split[0];
     int status = LS_OK;
     for (int i = 0; status == LS_OK && i < a->rest_count; i++) {
-        if (cli_is_folder(a->rest[i])) {
-            status = cli_pack_list_all(k, a->rest[i]);
+        if (ls_is_folder(a->rest[i])) {
+            status = ls_folder_list_all(k, a->rest[i]);
             continue;
         }
-        cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
+        ls_folder_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
         if (!all)
-            return cli_pack_no_memory(k);
+            return ls_folder_no_memory(k);
         l->entry = all;
-        all[l->count++] = (cli_entry){.path = a->rest[i]};
+        all[l->count++] = (ls_folder_entry){.path = a->rest[i]};
     }
     if (status == LS_OK && l->count == 0)
         status =
@@ -131,7 +132,7 @@ static int list_pictures(cli_packing *k, const cli_trained_args *a)
                     "%.300s: expected images (jpg, png, bmp, webp, pgm, ppm) in it, found none",
                     a->rest[0]);
     if (status == LS_OK && l->count > UINT32_MAX - 1)
-        status = cli_pack_no_memory(k);
+        status = ls_folder_no_memory(k);
     return status;
 }
 
@@ -190,8 +191,8 @@ static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
     const ls_input_format *format = &in->t->input_format;
     const size_t bytes = (size_t)format->channels * (size_t)format->height * (size_t)format->width;
     int status = check_pictures(in->t, a->rest[0], err);
-    in->listed = (cli_packing){.p = &in->pack, .host = in->t->host, .err = err};
-    in->pack = (cli_pack){.folder = a->rest[0], .quiet = true};
+    in->listed = (ls_folder){.p = &in->pack, .host = in->t->host, .err = err};
+    in->pack = (ls_folder_desc){.folder = a->rest[0]};
     if (status == LS_OK)
         status = list_pictures(&in->listed, a);
     if (status)
@@ -227,7 +228,7 @@ static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *
 
 static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_error *err)
 {
-    static const cli_entry standard_input = {.path = "-"};
+    static const ls_folder_entry standard_input = {.path = "-"};
     const ls_input_format *format = &in->t->input_format;
     ls_image_memory kept = {0};
     int status = check_pictures(in->t, "standard input", err);
@@ -374,10 +375,10 @@ static void print_line(const input *in, uint32_t i, const float *logits)
         print_vector(in, i, logits);
         return;
     }
-    ls_class_print(": ", in->t, best);
+    cli_class_print(": ", in->t, best);
     printf(" (%.3f)", probability);
     if (in->labels && in->labels[i] != best)
-        ls_class_print(", but its label is ", in->t, in->labels[i]);
+        cli_class_print(", but its label is ", in->t, in->labels[i]);
     putchar('\n');
 }
 
@@ -649,7 +650,7 @@ static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry
     ls_free(t->host, in.own);
     ls_free(t->host, in.labels);
     ls_dataset_close(in.data);
-    cli_pack_forget(&in.listed);
+    ls_folder_fini(&in.listed);
     return code;
 }
 

@@ -1,5 +1,5 @@
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE…: trains a config with all combinations of values. */
-#include "cli/pack.h"
+#include "cli/cli.h"
 #include "cli/sweep.h"
 
 #include <math.h>
@@ -218,18 +218,17 @@ static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 
 static void run_one(session *s)
 {
-    char run_dir[4200], packed[CLI_ASSIGNMENT_BYTES];
+    char run_dir[4200];
     cli_list set = collect_sets(s, run_dir, sizeof run_dir);
     cli_directories places;
     ls_trainer *trainer = NULL;
     ls_error err = {0};
     const ls_trainer_callbacks callbacks = {
         .size = sizeof callbacks, .progress = on_progress, .user = s};
-    ls_trainer_options o = cli_options(&places, s->a->config, &set, s->registry, &s->host);
+    ls_trainer_options o =
+        cli_options(&places, s->a->config, &set, s->registry, s->view.quiet, &s->host);
     o.callbacks = &callbacks;
-    int status = cli_pack_data(packed, &set, &o, s->view.quiet, &err);
-    if (status == LS_OK)
-        status = ls_trainer_open(&trainer, &o, &err);
+    int status = ls_trainer_open(&trainer, &o, &err);
     if (status == LS_OK) {
         cli_view_name_rows(&s->view, ls_trainer_summary(trainer));
         status = cli_run(trainer, &err);

@@ -1,14 +1,15 @@
 /* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
  * and export. */
-#include "cli/trained.h"
+#include "cli/verbs.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
 #include "checkpoint/run_dir.h"
-#include "cli/onnx.h"
+#include "model/predict.h"
 #include "nn/safetensors.h"
+#include "onnx/onnx.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -86,7 +87,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         .best = a.best,
         .new_data = a.new_data,
         .training_rows = a.train,
-        .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
+        .trainer = cli_options(&places, a.config, &a.set, NULL, true, &host),
     };
     status = ls_trained_open(&t, &o, &err);
     if (status == LS_OK) {
@@ -103,6 +104,15 @@ static int check_alone(const cli_trained_args *a)
     return a->rest_count == 0
                ? 0
                : cli_usage(a->verb, "one run at a time; do not know what to do with ", a->rest[0]);
+}
+
+void cli_class_print(const char *before, const ls_trained *t, int label)
+{
+    char number[16];
+    const char *name = ls_class_name(t, label);
+    snprintf(number, sizeof number, "%d", label);
+    const bool named = name && strcmp(name, number) != 0;
+    printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
 }
 
 /* ---- trainer eval RUN ------------------------------------------------------------------------ */
@@ -179,10 +189,10 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
         }
         printf("  %9.4f %6.4f %8llu  ", ls_precision_of(m, (int)k), ls_recall_of(m, (int)k),
                (unsigned long long)rows);
-        ls_class_print("", t, (int)k);
+        cli_class_print("", t, (int)k);
         if (other != k && row[other] > 0) {
             printf("; %u as", (unsigned)row[other]);
-            ls_class_print(" ", t, (int)other);
+            cli_class_print(" ", t, (int)other);
         }
         putchar('\n');
     }

@@ -95,17 +95,22 @@ static void take_stream(ls_trainer_options *o)
     o->config_path = NULL;
 }
 
-uint64_t cli_cache_bytes(void)
+enum { CACHE_GIB = 20 };
+
+/* Returns the largest total size of the packed image files in the cache, in bytes:
+ * $LOCKSTEP_CACHE_GIB, in GiB, by default CACHE_GIB. */
+static uint64_t cache_bytes(void)
 {
     const char *text = getenv("LOCKSTEP_CACHE_GIB");
     char *end = NULL;
-    const double gib = text && text[0] ? strtod(text, &end) : CLI_CACHE_GIB;
+    const double gib = text && text[0] ? strtod(text, &end) : CACHE_GIB;
     const bool good = !text || !text[0] || (*end == '\0' && gib >= 0 && gib <= 1e6);
-    return (uint64_t)((good ? gib : CLI_CACHE_GIB) * 0x1p30);
+    const double bytes = (good ? gib : CACHE_GIB) * 0x1p30;
+    return bytes < 1 ? 1 : (uint64_t)bytes; /* 0 stands for the library's default */
 }
 
 ls_trainer_options cli_options(cli_directories *places, const char *config, const cli_list *set,
-                               const ls_registry *registry, const ls_host *host)
+                               const ls_registry *registry, bool quiet, const ls_host *host)
 {
     const char *own = getenv("LOCKSTEP_DATA");
     int count = 0;
@@ -123,8 +128,15 @@ ls_trainer_options cli_options(cli_directories *places, const char *config, cons
         .data_dir_count = count,
         .registry = registry,
         .cache_dir = cli_find_cache_dir(places->cache),
+        .cache_bytes = cache_bytes(),
+        .sys = &places->sys,
         .host = host,
     };
+    cli_watch_folder(&places->folder, quiet);
+    places->sys = (ls_trainer_sys){.size = sizeof places->sys,
+                                   .pictures = lockstep_pictures(),
+                                   .folder_watch = &places->folder.watch,
+                                   .program = cli_program()};
     take_stream(&options);
     return options;
 }

@@ -2,7 +2,7 @@
 #ifndef CLI_INIT_H
 #define CLI_INIT_H
 
-#include "cli/pack.h"
+#include "cli/cli.h"
 #include "data/dataset.h"
 
 /* The properties of the data that `trainer init` has found. */
@@ -31,8 +31,8 @@ typedef struct cli_inspection {
     bool fills; /* some values are missing */
     ls_dataset *split[2];
     /* ---- pictures ---------------------------------------------------------------------------- */
-    cli_pack pack;
-    cli_packing listed;
+    ls_folder_desc pack;
+    ls_folder listed;
     bool grey; /* no picture that was decoded has colours */
     /* ---- all kinds --------------------------------------------------------------------------- */
     uint32_t rows, test_rows;

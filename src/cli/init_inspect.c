@@ -276,7 +276,7 @@ static int look_for_colours(cli_inspection *l, ls_error *err)
     enum { SIDE = 16, ALL = SIDE * SIDE };
     uint8_t pixel[3 * ALL];
     ls_image_memory kept = {0};
-    const cli_listing *list = &l->listed.split[0];
+    const ls_folder_listing *list = &l->listed.split[0];
     int status = LS_OK;
     l->grey = true;
     size_t broken = 0;
@@ -295,9 +295,9 @@ static int look_for_colours(cli_inspection *l, ls_error *err)
 
 static int look_at_folder(cli_inspection *l, ls_error *err)
 {
-    l->pack = (cli_pack){.folder = l->path, .quiet = true};
-    l->listed = (cli_packing){.p = &l->pack, .host = l->host, .err = err};
-    int status = cli_pack_list(&l->listed);
+    l->pack = (ls_folder_desc){.folder = l->path};
+    l->listed = (ls_folder){.p = &l->pack, .host = l->host, .err = err};
+    int status = ls_folder_list(&l->listed);
     if (status == LS_OK)
         status = look_for_colours(l, err);
     l->rows = (uint32_t)l->listed.split[0].count;
@@ -377,7 +377,7 @@ void cli_inspect_end(cli_inspection *l)
 {
     close_data(l);
     if (l->listed.p)
-        cli_pack_forget(&l->listed);
+        ls_folder_fini(&l->listed);
     cJSON_Delete(l->drop);
     ls_buffer_fini(&l->why);
 }

@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cli/trained.h"
-#include "engine/infer.h"
+#include "cli/cli.h"
+#include "model/outputs.h"
+#include "model/predict.h"
 #include "json/writer.h"
 
 #include <math.h>
@@ -297,7 +298,7 @@ int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_r
     const ls_host host = {.size = sizeof host};
     const ls_trained_options o = {.path = run_dir,
                                   .needs_data = true,
-                                  .trainer = cli_options(&places, NULL, &none, NULL, &host)};
+                                  .trainer = cli_options(&places, NULL, &none, NULL, true, &host)};
     int status = ls_trained_open(&t, &o, err);
     if (status)
         return status;

@@ -188,6 +188,8 @@ void ls_config_fini(ls_config *config)
 {
     ls_json_destroy(config->model_doc);
     ls_json_destroy(config->doc);
+    for (int i = 0; i < LS_FOUND_PATHS; i++)
+        ls_free(config->host, config->found[i]);
     memset(config, 0, sizeof *config);
 }
 

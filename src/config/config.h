@@ -69,6 +69,9 @@ typedef enum ls_process_engine {
     LS_PROCESSES_MPI
 } ls_process_engine;
 
+/* Indices of ls_config.found. */
+enum { LS_FOUND_DATA, LS_FOUND_TEST, LS_FOUND_PACKED, LS_FOUND_PATHS };
+
 /* All values of a config. A field without a comment has the value of the key of the same name
  * (docs/config.md describes the keys). */
 typedef struct ls_config {
@@ -168,6 +171,9 @@ typedef struct ls_config {
     /* Non-zero: if the loss of a step is not finite, the weights are not updated in this step, and
      * the run continues; 0: the run stops. */
     int skip_nonfinite;
+    /* Owned paths, or NULL: values of data.path, data.test_path and data.packed that are not from
+     * the config's text (config_folder.c). */
+    char *found[LS_FOUND_PATHS];
     const ls_host *host;
 } ls_config;
 
@@ -249,6 +255,33 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * ls_dataset_open; LS_ECONFIG with line and column of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
                         bool labels_only, const ls_trainer_options *options, ls_error *err);
+/* If the data is a folder of images, makes sure that options->cache_dir has a packed file of the
+ * folder's present state (data/folder.h), and sets data.packed to its path. Does nothing for other
+ * data, or if the config names a packed file outside the cache. Errors: those of
+ * ls_folder_pack_cached; LS_ECONFIG with line and column of the key; LS_ENOENT (no cache). */
+int ls_config_pack(ls_config *config, const ls_trainer_options *options, ls_error *err);
+/* For a run that is resumed with its own config, which was read from `config_path`: finds the run's
+ * data where it is now.
+ *
+ * - If the folder or the table was moved together with the run's directory, sets its new path.
+ * - If the data is a folder of images whose packed file in the cache no longer exists, packs the
+ *   folder once more, or fails with a message about what is missing.
+ *
+ * Errors: those of ls_config_pack. */
+int ls_config_find_run_data(ls_config *config, const char *config_path,
+                            const ls_trainer_options *options, ls_error *err);
+/* Does only the first of the two things that ls_config_find_run_data does. `config_path` NULL: does
+ * nothing. */
+void ls_config_find_beside(ls_config *config, const char *config_path);
+/* For a trained model: packs the folder of the config once more, with the classes of the model,
+ * which `format` describes. Does nothing if data.packed is not in the cache, or if the folder does
+ * not exist but its packed file does. `other_folder`: the user has named another folder than that
+ * of data.packed. If the named folder does not exist, the function then fails, because data.packed
+ * belongs to the other folder. Errors: those of ls_config_pack; the message says where the images
+ * are expected and what to do. */
+struct ls_input_format;
+int ls_config_pack_again(ls_config *config, const ls_trainer_options *options,
+                         const struct ls_input_format *format, bool other_folder, ls_error *err);
 /* Sets the values of the config that depend on the data: the preprocessing of bytes or floats, the
  * loss for classes or vectors, and the metrics. `rows`: number of rows of an evaluation. Errors:
  * LS_ECONFIG (the loss, a metric, an augmentation or the smoothing of labels does not suit the

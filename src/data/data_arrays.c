@@ -545,11 +545,7 @@ static int open_safetensors(ls_dataset *split[2], const ls_opening *o)
 static int open_folder(ls_dataset *split[2], const ls_opening *o)
 {
     if (!o->spec->keys.packed)
-        return ls_dataset_refuse(
-            o, "data.name",
-            "expected packed images, which only a training run creates by itself: run the verb "
-            "`pack FOLDER --to FILE.safetensors`; then set data.name to safetensors and data.path "
-            "to FILE.safetensors");
+        return ls_dataset_refuse(o, "data.path", "expected the path of a folder of pictures");
     return open_tensors(split, o->spec->keys.packed, o);
 }
 

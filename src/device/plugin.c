@@ -157,6 +157,42 @@ int ls_plugin_load(const ls_backend **out, const char *name, const char *path, l
     return status;
 }
 
+/* ---- other libraries ------------------------------------------------------------------------ */
+
+/* Writes the path of the library `file` in the folder `folder` + `below`. Returns whether the file
+ * exists. */
+static bool is_file_at(char out[LS_LIBRARY_PATH], const char *folder, const char *below,
+                       const char *file)
+{
+    const int n = snprintf(out, LS_LIBRARY_PATH, "%s%s/%s", folder, below, file);
+    return folder[0] && n > 0 && n < LS_LIBRARY_PATH && access(out, F_OK) == 0;
+}
+
+int ls_library_symbol(void **symbol, char found[LS_LIBRARY_PATH], const char *file,
+                      const char *wanted, ls_error *err)
+{
+    char library[PATH_BYTES], program[PATH_BYTES];
+    library_folder(library, sizeof library);
+    program_folder(program, sizeof program);
+    if (!is_file_at(found, library, "", file) && !is_file_at(found, program, "", file) &&
+        !is_file_at(found, program, "/../" LOCKSTEP_LIBDIR, file))
+        snprintf(found, LS_LIBRARY_PATH, "%s", file); /* where the loader searches */
+    void *handle = dlopen(found, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        char text[300];
+        const char *why = dlerror();
+        snprintf(text, sizeof text, "%s", why ? why : "the loader does not say why");
+        return ls_fail(err, strchr(found, '/') ? LS_EDEVICE : LS_ENOENT, "%s", text);
+    }
+    *symbol = dlsym(handle, wanted);
+    return *symbol
+               ? LS_OK
+               : ls_fail(err, LS_EDEVICE,
+                         "%.300s has no function %s: it was built for another Lockstep: rebuild "
+                         "it",
+                         found, wanted);
+}
+
 /* ---- the row of the registry ---------------------------------------------------------------- */
 
 static void cuda_probe(ls_backend_info *out)

@@ -82,6 +82,16 @@ int ls_plugin_load(const ls_backend **out, const char *name, const char *path, l
 int ls_plugin_symbol(void **symbol, char *found, size_t size, const char *name, const char *path,
                      const char *wanted, ls_error *err);
 
+enum { LS_LIBRARY_PATH = 512 }; /* size of a buffer for the path of a library */
+
+/* Loads a library of Lockstep that is no plugin, such as the one that decodes pictures, by the name
+ * of its file. It is searched for in the folder of liblockstep.so, near the running program, and
+ * where the system's loader searches. Writes the address of its function `wanted` to *symbol, and
+ * the path to `found`. It stays loaded until the program ends. Errors: LS_ENOENT (absent),
+ * LS_EDEVICE (it does not load, or lacks the function). Any thread. */
+int ls_library_symbol(void **symbol, char found[LS_LIBRARY_PATH], const char *file,
+                      const char *wanted, ls_error *err);
+
 /* Returns the back end "cuda" for a registry, a static constant. Its plugin is loaded when the back
  * end is first probed or a device is first opened. So a program that does not use the back end does
  * not load the plugin. */

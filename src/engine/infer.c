@@ -1,11 +1,10 @@
-/* The forward pass over rows of the test subset, and the conversion of a model's outputs. The rows
+/* The forward pass over rows of the test subset. The rows
  * are cut into minibatches, and each minibatch into shards. A *tally* is the loss and the number
  * of correct rows, summed over the rows of one shard or over all rows. */
 #include "engine/infer.h"
 
 #include "base/error.h"
 #include "base/host.h"
-#include "base/portable_math.h"
 
 #include <lockstep/split.h>
 
@@ -87,35 +86,4 @@ int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch
             sizes[count++] = size;
     }
     return count;
-}
-
-/* ---- meaning of outputs ---------------------------------------------------------------------- */
-
-int ls_best_class(const float *logits, int classes, double *probability)
-{
-    int best = 0;
-    double sum = 0;
-    for (int i = 1; i < classes; i++)
-        best = logits[i] > logits[best] ? i : best;
-    for (int i = 0; i < classes; i++)
-        sum += ls_exp((double)logits[i] - (double)logits[best]);
-    *probability = 1 / sum;
-    return best;
-}
-
-void ls_softmax(float *out, const float *logits, int classes)
-{
-    double sum = 0;
-    float most = logits[0];
-    for (int i = 1; i < classes; i++)
-        most = logits[i] > most ? logits[i] : most;
-    for (int i = 0; i < classes; i++)
-        sum += ls_exp((double)logits[i] - (double)most);
-    for (int i = 0; i < classes; i++)
-        out[i] = (float)(ls_exp((double)logits[i] - (double)most) / sum);
-}
-
-double ls_output_value(const ls_loss *loss, float output)
-{
-    return loss && loss->bits ? 1 / (1 + ls_exp(-(double)output)) : (double)output;
 }

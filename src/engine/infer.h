@@ -1,15 +1,14 @@
 /* Inference: the forward pass of a model over rows, on one device. All callers use the same code:
  *
  *     evaluation in a run        all test rows, by the replicas that are trained (worker.c)
- *     trainer eval, predict      all rows, by replicas that are never trained (cli/trained.c)
- *     ls_snapshot_predict        rows in the caller's memory, by a predictor (train/snapshot.c)
+ *     trainer eval, predict      all rows, by replicas that are never trained (model/predict.c)
+ *     ls_snapshot_predict        rows in the caller's memory, by a predictor (model/snapshot.c)
  *
  * Threads: functions with a replica are called on the thread to which its device is bound.
  */
 #ifndef ENGINE_INFER_H
 #define ENGINE_INFER_H
 
-#include "nn/loss.h"
 #include "nn/model.h"
 #include "nn/replica.h"
 
@@ -66,18 +65,5 @@ ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
  * before the call. Returns the number of entries after the call. */
 enum { LS_SHARD_SIZES = 4 };
 int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
-
-/* ---- meaning of outputs ---------------------------------------------------------------------- */
-
-/* Computes the probabilities of the classes, which are the softmax of a row's logits, [classes].
- * `out` and `logits` may be the same array. */
-void ls_softmax(float *out, const float *logits, int classes);
-/* Returns the index of the largest logit of a row, and writes the softmax of that logit to
- * *probability. If several logits are equally large, the first of them counts, as in training. */
-int ls_best_class(const float *logits, int classes, double *probability);
-/* Converts one output of a model without classes to the predicted value. If the loss takes each
- * output as the logit of a yes/no label ("bce"), the value is the probability of yes. Otherwise the
- * value is the output itself. */
-double ls_output_value(const ls_loss *loss, float output);
 
 #endif

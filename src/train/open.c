@@ -642,6 +642,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     const bool given = t->options.config_path || t->options.config_text || !t->options.resume;
     char *own = NULL;
     int status = given ? ls_config_read(&t->config, &t->options, err) : LS_OK;
+    if (status == LS_OK && given)
+        status = ls_config_pack(&t->config, &t->options, err);
     if (status == LS_OK && t->config.cluster.admits && !t->config.cluster.survives_loss)
         status =
             ls_config_fail(err, &t->config, "cluster.on_arrival", LS_ECONFIG,
@@ -654,6 +656,8 @@ static int read_config(ls_trainer *t, ls_error *err)
                                 t->host, err);
     if (status == LS_OK && !given)
         status = read_own_config(t, own, err);
+    if (status == LS_OK && !given)
+        status = ls_config_find_run_data(&t->config, own, &t->options, err);
     ls_free(t->host, own);
     if (status == LS_OK)
         status = check_step_rows(t, err);

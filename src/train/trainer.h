@@ -13,7 +13,7 @@
 #include "records/sink.h"
 #include "records/trace.h"
 #include "train/members.h"
-#include "train/snapshot.h"
+#include "model/snapshot.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

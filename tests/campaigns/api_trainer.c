@@ -92,7 +92,7 @@ static void break_options(world *w, ls_trainer_options *o, const char *set[3], c
     case 8: o->sources = NULL; break;
     case 9: w->sources[0] = NULL; break;
     case 10:
-        w->sys = (ls_trainer_sys){sizeof w->sys, none, 1};
+        w->sys = (ls_trainer_sys){.size = sizeof w->sys, .inject = none, .inject_count = 1};
         o->sys = &w->sys;
         break;
     case 11: o->resume = "there/is/no/run"; break;
@@ -398,6 +398,10 @@ static void use_snapshot(world *w)
              world_chance(w, 3) ? "none/weights.safetensors" : "weights.safetensors");
     world_note(w, "ls_snapshot_save",
                ls_snapshot_save(s, world_chance(w, 16) ? NULL : path, &w->err));
+    snprintf(path, sizeof path, "%s/%s", w->directory,
+             world_chance(w, 3) ? "none/model.onnx" : "model.onnx");
+    world_note(w, "ls_model_export",
+               ls_model_export(s, world_chance(w, 16) ? NULL : path, &w->err));
 }
 
 /* ---- files ---- */

@@ -7,7 +7,7 @@
 #include "train/calls.h"
 #include "train/faulty_backend.h"
 #include "train/own_data.h"
-#include "train/snapshot.h"
+#include "model/snapshot.h"
 
 #include <lockstep/model.h>
 #include <lockstep/sys/plugin.h>
@@ -210,6 +210,11 @@ static void save_snapshot(stage *g)
     g->status = ls_snapshot_save(g->snapshot, g->weights_file, &g->err);
 }
 
+static void export_model(stage *g)
+{
+    g->status = ls_model_export(g->snapshot, g->weights_file, &g->err);
+}
+
 static void open_model(stage *g)
 {
     const ls_model_options o = {.size = sizeof o, .registry = g->registry};
@@ -246,6 +251,7 @@ static const struct {
     {"ls_trainer_snapshot", take_snapshot, LS_CALL_STACK_BYTES},
     {"ls_trainer_predict", predict, LS_PREDICT_STACK_BYTES},
     {"ls_snapshot_predict", predict_few, LS_PREDICT_STACK_BYTES},
+    {"ls_model_export", export_model, LS_CALL_STACK_BYTES},
     {"ls_snapshot_save", save_snapshot, LS_CALL_STACK_BYTES},
     {"ls_model_open", open_model, LS_OPEN_STACK_BYTES},
     {"ls_model_run", run_model, LS_PREDICT_STACK_BYTES},

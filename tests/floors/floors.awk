@@ -38,13 +38,16 @@ BEGIN {
     room("comm", "base sync merge pool json hash device cluster")
     room("nn", "base sync merge pool json formats device")
     room("prep", "base json")
-    room("data", "base sync pool json prep hash formats device")
-    low = "base sync merge pool json prep hash store formats device cluster comm nn data"
+    room("onnx", "base json hash prep store formats device merge nn") # export only
+    room("data", "base sync pool json prep hash store formats device")
+    low = "base sync merge pool json prep hash store formats device cluster comm nn onnx data"
     room("config", low, "train") # it reads the options
     room("engine", "base sync merge pool hash device cluster comm nn data") # no config, no record
     room("records", low " config engine", "train") # they tell the summary and the result
     room("checkpoint", low " config records", "train")
     run = "config engine records checkpoint"
+    room("model", low " config engine records checkpoint", "train")
+    run = run " model"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
     room("picture", "base data", "train") # a library beside the library; in the program, too

@@ -2,8 +2,8 @@
  * networks, an ONNX file, images (bytes) or floats, and their logits as ls_predict computes them.
  *
  *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y */
-#include "cli/onnx.h"
-#include "cli/trained.h"
+#include "onnx/onnx.h"
+#include "model/predict.h"
 #include "nn/nn_fixture.h"
 #include "ref/ref.h"
 

@@ -24,12 +24,12 @@
  * field, if it is a pointer. */
 #define FIELDS_ARE_KNOWN(type, bytes)                                                              \
     _Static_assert(sizeof(void *) != 8 || sizeof(type) == (bytes), "fill the new field below")
-FIELDS_ARE_KNOWN(ls_trainer_options, 168);
+FIELDS_ARE_KNOWN(ls_trainer_options, 176);
 FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
 FIELDS_ARE_KNOWN(ls_data_source, 72);
 FIELDS_ARE_KNOWN(ls_trainer_cluster, 32);
 FIELDS_ARE_KNOWN(ls_tcp_place, 64);
-FIELDS_ARE_KNOWN(ls_trainer_sys, 24);
+FIELDS_ARE_KNOWN(ls_trainer_sys, 48);
 FIELDS_ARE_KNOWN(ls_pool_options, 80);
 FIELDS_ARE_KNOWN(ls_device_pool_options, 112);
 FIELDS_ARE_KNOWN(ls_collective_options, 48);
@@ -168,7 +168,10 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
                                             .snapshot_every_steps = 1,
                                             .user = s};
     const ls_trainer_sys sys = {
-        .size = sizeof sys, .inject = lend(inject, sizeof inject), .inject_count = 1};
+        .size = sizeof sys,
+        .inject = lend(inject, sizeof inject),
+        .inject_count = 1,
+        .program = lend_text("zebra")};
     snprintf(listen, sizeof listen, "127.0.0.1:%d", free_port());
     const ls_tcp_place place = {.size = sizeof place,
                                 .listen = lend_text(listen),

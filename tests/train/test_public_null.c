@@ -205,6 +205,8 @@ static void snapshots(ls_snapshot *s)
     REFUSED(ls_snapshot_predict(s, image, 1, NULL, OWN_CLASSES, e));
     REFUSED(ls_snapshot_save(NULL, "file", e));
     REFUSED(ls_snapshot_save(s, NULL, e));
+    REFUSED(ls_model_export(NULL, "file", e));
+    REFUSED(ls_model_export(s, NULL, e));
     REFUSED(ls_model_open(NULL, "file", NULL, e));
     REFUSED(ls_model_open(&none, NULL, NULL, e));
     REFUSED(ls_model_run(NULL, image, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));

@@ -1,5 +1,5 @@
-/* Faults that a test causes on purpose in a trainer (<lockstep/trainer.h>). This header is
- * unstable: any version may change it. */
+/* Faults that a test causes on purpose in a trainer (<lockstep/trainer.h>), and what the program
+ * lends to the library. This header is unstable: any version may change it. */
 #ifndef LOCKSTEP_SYS_TRAINER_H
 #define LOCKSTEP_SYS_TRAINER_H
 
@@ -27,6 +27,14 @@ typedef struct ls_trainer_sys {
      * - seconds: duration of a stall or spin in seconds; without this key it never ends */
     const char *const *inject;
     int inject_count; /* number of faults, at most 16 */
+    /* Functions that decode pictures (data/pictures.h in the sources); NULL: liblockstep_picture is
+     * loaded when a config names a folder of pictures. It must outlive the trainer. */
+    const struct ls_pictures *pictures;
+    /* Callbacks about the packing of a folder of pictures (data/folder.h in the sources), called
+     * while the trainer is opened; NULL: broken pictures are logged. */
+    const struct ls_folder_watch *folder_watch;
+    const char *program; /* name of the program in messages; NULL: the caller is no program of
+                          * Lockstep */
 } ls_trainer_sys;
 
 #ifdef __cplusplus

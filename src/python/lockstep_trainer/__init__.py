@@ -349,6 +349,10 @@ class Model(_l.Handle):
         """Writes the weights as a safetensors file, under PyTorch's names."""
         _l.call("ls_snapshot_save", self.handle, _bytes(path))
 
+    def export(self, path):
+        """Writes the whole network as an ONNX file, as `trainer export` does."""
+        _l.call("ls_model_export", self.handle, _bytes(path))
+
     def weights(self):
         """Returns a dict from names to arrays, like the state_dict of a PyTorch module with the same layers."""
         with _tensors.scratch() as path:
@@ -411,6 +415,15 @@ class _Run:
         return self.ended
 
 
+def _cache_dir():
+    """The cache directory of the command-line program; None if the environment names no usable one."""
+    for name, below in (("XDG_CACHE_HOME", "lockstep"), ("HOME", ".cache/lockstep")):
+        place = _os.environ.get(name, "")
+        if place.startswith("/"):
+            return _os.fsencode(_os.path.join(place, below))
+    return None
+
+
 class Trainer(_l.Handle):
     """A training run.
 
@@ -425,13 +438,15 @@ class Trainer(_l.Handle):
     set        values of keys that replace those in the config, a dict: {"optimizer.lr": 0.1, "epochs": 3}
     resume     directory of a run to continue, or "latest"
     data_dirs  directories in which the files of built-in data are looked for
+    cache_dir  directory for the decoded pictures of a folder and for choices of kernels; None: that of the
+               command-line program, ~/.cache/lockstep
     step_rows  numbers of rows that `step` accepts in addition to batch_size
     inject     faults to cause on purpose, for tests: ["worker=1,step=120,kind=fail"]
     """
 
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
                  targets=0, dtype="uint8", set=None, resume=None,
-                 data_dirs=("/usr/share/datasets",), step_rows=(), inject=()):
+                 data_dirs=("/usr/share/datasets",), cache_dir=None, step_rows=(), inject=()):
         self._latest = _Run()
         self._latest.done.set()
         self._freeing = _threading.Lock()
@@ -457,6 +472,7 @@ class Trainer(_l.Handle):
         options.set, options.set_count = (_c.c_char_p * len(texts))(*texts), len(texts)
         options.data_dirs = (_c.c_char_p * len(folders))(*folders)
         options.data_dir_count = len(folders)
+        options.cache_dir = _bytes(cache_dir) if cache_dir else _cache_dir()
         options.step_rows = (_c.c_uint32 * len(step_rows))(*step_rows)
         options.step_row_count = len(step_rows)
         faults = [f.encode() for f in inject]

@@ -45,7 +45,8 @@ class result(c.Structure):
 
 
 class trainer_sys(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int)]
+    _fields_ = [("size", c.c_size_t), ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int),
+                ("pictures", c.c_void_p), ("folder_watch", c.c_void_p), ("program", c.c_char_p)]
 
 
 class trainer_options(c.Structure):
@@ -57,7 +58,7 @@ class trainer_options(c.Structure):
                 ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
                 ("step_rows", c.POINTER(c.c_uint32)), ("step_row_count", c.c_int),
                 ("pool", c.c_void_p), ("host", c.c_void_p), ("cluster", c.c_void_p),
-                ("sys", c.POINTER(trainer_sys))]
+                ("sys", c.POINTER(trainer_sys)), ("cache_bytes", c.c_uint64)]
 
 
 class step_result(c.Structure):
@@ -107,6 +108,7 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_snapshot_predict": (c.c_int, [_P, _P, c.c_uint32, _P, c.c_size_t, _E]),
     "ls_snapshot_release": (None, [_P]),
     "ls_snapshot_save": (c.c_int, [_P, c.c_char_p, _E]),
+    "ls_model_export": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
     "ls_model_run": (c.c_int, [_P, _P, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
     "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, c.c_size_t, _E]),

@@ -1,11 +1,11 @@
 /* Writes the part of an ONNX graph that converts rows, as they are in the user's files, to the
  * input of the first layer: the graph's inputs, the nodes of the preparation (prep/prep.h), and the
  * metadata that describe input and output. */
-#ifndef CLI_ONNX_ROWS_H
-#define CLI_ONNX_ROWS_H
+#ifndef ONNX_ROWS_H
+#define ONNX_ROWS_H
 
-#include "cli/onnx.h"
-#include "cli/onnx_file.h"
+#include "onnx/file.h"
+#include "onnx/onnx.h"
 
 #define LS_ONNX_LOGITS "logits"
 #define LS_ONNX_PROBABILITIES "probabilities"

@@ -1,8 +1,8 @@
 /* Encodes the parts of an ONNX file as protocol buffers. */
-#include "cli/onnx_file.h"
+#include "onnx/file.h"
 
-#include "cli/onnx.h"
 #include "formats/protobuf.h"
+#include "onnx/onnx.h"
 
 #include <lockstep/version.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * computes the prediction itself, because passing the work to another thread takes longer if few
  * CPUs are free.
  */
-#include "train/snapshot.h"
+#include "model/snapshot.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -16,9 +16,10 @@
 #include "base/thread_state.h"
 #include "config/card.h"
 #include "device/registry.h"
-#include "engine/infer.h"
+#include "model/outputs.h"
 #include "nn/replica.h"
 #include "nn/safetensors.h"
+#include "onnx/onnx.h"
 #include "pool/pool.h"
 #include "store/durable.h"
 
@@ -491,6 +492,29 @@ int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
     return status ? status
                   : ls_safetensors_save(target, s->inference->model, s->canonical,
                                         s->inference->host, err);
+}
+
+int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    if (!s || !path)
+        return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
+    const ls_inference *i = s->inference;
+    const ls_config *c = &i->card.config;
+    const ls_onnx_desc d = {
+        .model = i->model,
+        .weights = s->canonical,
+        .normalisation = i->preprocessing,
+        .prep = i->card.prep,
+        .name = i->model->name[0] ? i->model->name
+                : c->name         ? c->name
+                                  : "run",
+        .loss = c->loss,
+    };
+    ls_c_locale locale = ls_c_locale_enter();
+    const int status = ls_onnx_save(path, &d, i->host, err);
+    ls_c_locale_leave(locale);
+    return status;
 }
 
 /* ---- from a file ----------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* Limits the total size of the packed files in the cache. */
-#include "cli/pack.h"
+#include "data/folder.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -55,22 +55,36 @@ static size_t list_cached(cached *file, DIR *d, uint64_t *sum)
     return n;
 }
 
-static void drop(const char *cache, const cached *file, int folder, uint64_t most)
+static void report_removal(const ls_folder_watch *watch, const ls_host *host, const char *what)
+{
+    if (watch && watch->removed)
+        watch->removed(watch->user, what);
+    else
+        ls_log(host, LS_LOG_INFO, "%s", what);
+}
+
+/* Removes a packed file from the directory `cache`, which is open as `folder`. Writes a sentence
+ * about it to `what`, or "" if it could not be removed. */
+static void drop(char what[600], const char *cache, const cached *file, int folder, uint64_t most)
 {
     char day[32] = "";
     struct tm when;
+    what[0] = '\0';
     if (gmtime_r(&file->used.tv_sec, &when))
         strftime(day, sizeof day, "%Y-%m-%d", &when);
     if (unlinkat(folder, file->name, 0) == 0)
-        cli_say("the cache %.300s keeps %.1f GiB of packed images (LOCKSTEP_CACHE_GIB): "
-                "%s, %.1f GiB, used on %s, was removed",
-                cache, (double)most * 0x1p-30, file->name, (double)file->bytes * 0x1p-30, day);
+        snprintf(what, 600,
+                 "the cache %.300s keeps %.1f GiB of packed images (LOCKSTEP_CACHE_GIB): %s, %.1f "
+                 "GiB, used on %s, was removed",
+                 cache, (double)most * 0x1p-30, file->name, (double)file->bytes * 0x1p-30, day);
 }
 
-void cli_cache_bound(const char *cache, const char *name, uint64_t most)
+void ls_folder_cache_bound(const char *cache, const char *name, uint64_t most,
+                           const ls_folder_watch *watch, const ls_host *host)
 {
+    char what[600];
     uint64_t sum = 0;
-    cached *file = ls_alloc_array(NULL, FILES, sizeof *file);
+    cached *file = ls_alloc_array(host, FILES, sizeof *file);
     DIR *d = file ? opendir(cache) : NULL;
     if (d) {
         utimensat(dirfd(d), name, NULL, 0);
@@ -78,10 +92,12 @@ void cli_cache_bound(const char *cache, const char *name, uint64_t most)
         qsort(file, n, sizeof *file, by_use);
         for (size_t i = 0; i < n && sum > most; i++)
             if (strcmp(file[i].name, name) != 0) {
-                drop(cache, &file[i], dirfd(d), most);
+                drop(what, cache, &file[i], dirfd(d), most);
+                if (what[0])
+                    report_removal(watch, host, what);
                 sum -= file[i].bytes;
             }
         closedir(d);
     }
-    ls_free(NULL, file);
+    ls_free(host, file);
 }

@@ -23,7 +23,7 @@
  * `handing`. If `handing` is false, the thread hands on itself. If `handing` is true, the thread
  * that set `handing` must lock again before it clears `handing`, and in that same critical section
  * it reads `ready` of the next chunk. */
-#include "cli/pack.h"
+#include "data/folder.h"
 
 #include "base/host.h"
 #include "data/image.h"
@@ -45,19 +45,20 @@ enum {
 };
 
 /* The state that the decoding threads share. */
-struct cli_decoder {
-    const cli_packing *k;
-    const cli_listing *list;
+struct ls_folder_decoder {
+    const ls_folder *k;
+    const ls_pictures *pictures; /* the functions that decode */
+    const ls_folder_listing *list;
     /* number of images in a chunk, of chunks in the list, and of chunks in a block */
     size_t each, chunks, block;
-    cli_take *take;
+    ls_folder_take *take;
     void *user;
     pthread_mutex_t lock;
     pthread_cond_t slot_free;
     size_t taken, handed; /* number of chunks that threads have taken, and that were handed on */
     bool handing;         /* a thread is handing chunks on */
     int status;
-    cli_chunk *slot;
+    ls_folder_chunk *slot;
     size_t slots;
     int wanted;
 };
@@ -65,10 +66,10 @@ struct cli_decoder {
 /* State that a thread reuses from one image to the next. */
 typedef struct keeps {
     ls_image_memory image;
-    int folder, number; /* the descriptor of the open directory, and its cli_entry.folder */
+    int folder, number; /* the descriptor of the open directory, and its ls_folder_entry.folder */
 } keeps;
 
-static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int channel)
+static void add_moments(ls_folder_chunk *c, const uint8_t *samples, size_t area, int channel)
 {
     while (area > 0) { /* at most 65,536 samples at a time, whose squares' sum fits in 32 bits */
         const size_t some = area < 65536 ? area : 65536;
@@ -86,7 +87,7 @@ static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int c
 
 /* Returns a descriptor of the directory of an image. Opening files relative to it is faster.
  * Returns AT_FDCWD if the directory cannot be opened. */
-static int folder_of(keeps *k, const cli_entry *e)
+static int folder_of(keeps *k, const ls_folder_entry *e)
 {
     char name[4096];
     const char *slash = strrchr(e->path, '/');
@@ -103,12 +104,12 @@ static int folder_of(keeps *k, const cli_entry *e)
     return k->folder = k->folder < 0 ? AT_FDCWD : k->folder;
 }
 
-static void decode_chunk(const cli_decoder *w, size_t number, keeps *kept)
+static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
 {
-    const cli_pack *p = w->k->p;
+    const ls_folder_desc *p = w->k->p;
     const size_t area = (size_t)p->size * (size_t)p->size, first = number * w->each;
     const size_t left = w->list->count - first;
-    cli_chunk *c = &w->slot[number % w->slots];
+    ls_folder_chunk *c = &w->slot[number % w->slots];
     c->entry = w->list->entry + first;
     c->count = left < w->each ? left : w->each;
     c->broken = c->turned = 0;
@@ -118,24 +119,24 @@ static void decode_chunk(const cli_decoder *w, size_t number, keeps *kept)
     memset(c->squares, 0, sizeof c->squares);
     for (size_t i = 0; i < c->count; i++) {
         uint8_t *to = c->pixels + i * w->k->row;
-        const cli_entry *e = &c->entry[i];
+        const ls_folder_entry *e = &c->entry[i];
         ls_error why = {0};
-        const int status = ls_image_fit(to, p->channels, p->size, p->size,
-                                        e->is_plain ? folder_of(kept, e) : AT_FDCWD, e->path,
-                                        &kept->image, w->k->host, &why);
+        const int status = w->pictures->fit(to, p->channels, p->size, p->size,
+                                            e->is_plain ? folder_of(kept, e) : AT_FDCWD, e->path,
+                                            &kept->image, w->k->host, &why);
         for (int ch = 0; status == LS_OK && ch < p->channels; ch++)
             add_moments(c, to + (size_t)ch * area, area, ch);
         c->failed[i] = status != LS_OK;
         if (status == LS_OK && kept->image.turned)
             c->turned++;
-        if (status && c->broken++ < CLI_NAMED)
+        if (status && c->broken++ < LS_FOLDER_NAMED)
             c->why[c->broken - 1] = why;
     }
 }
 
 /* Waits for a free slot and takes the next chunk. Returns its number, or w->chunks if no chunk is
  * left. The caller holds the lock. */
-static size_t take_chunk(cli_decoder *w)
+static size_t take_chunk(ls_folder_decoder *w)
 {
     while (w->status == LS_OK && w->taken < w->chunks && w->taken >= w->handed + w->slots)
         pthread_cond_wait(&w->slot_free, &w->lock);
@@ -144,9 +145,9 @@ static size_t take_chunk(cli_decoder *w)
 
 /* Hands decoded chunks on, in order, unless another thread does. The caller holds the lock, which
  * is released during each callback. */
-static void hand_on(cli_decoder *w)
+static void hand_on(ls_folder_decoder *w)
 {
-    cli_chunk *c = &w->slot[w->handed % w->slots];
+    ls_folder_chunk *c = &w->slot[w->handed % w->slots];
     if (w->handing)
         return;
     for (w->handing = true; w->status == LS_OK && c->ready; c = &w->slot[w->handed % w->slots]) {
@@ -163,7 +164,7 @@ static void hand_on(cli_decoder *w)
 
 static void *decode_some(void *user)
 {
-    cli_decoder *w = user;
+    ls_folder_decoder *w = user;
     keeps kept = {.folder = AT_FDCWD, .number = 0};
     pthread_mutex_lock(&w->lock);
     for (size_t number; (number = take_chunk(w)) < w->chunks;) {
@@ -176,13 +177,14 @@ static void *decode_some(void *user)
     pthread_mutex_unlock(&w->lock);
     if (kept.folder >= 0)
         close(kept.folder);
-    ls_image_memory_free(&kept.image, w->k->host);
+    w->pictures->memory_free(&kept.image, w->k->host);
     return NULL;
 }
 
-int cli_decoder_run(cli_decoder *w, const cli_listing *list, cli_take *take, void *user)
+int ls_folder_decoder_run(ls_folder_decoder *w, const ls_folder_listing *list, ls_folder_take *take,
+                          void *user)
 {
-    pthread_t thread[CLI_PACK_THREADS];
+    pthread_t thread[LS_FOLDER_THREADS];
     int threads = 1; /* the caller's thread */
     w->list = list;
     w->take = take;
@@ -199,7 +201,7 @@ int cli_decoder_run(cli_decoder *w, const cli_listing *list, cli_take *take, voi
     return w->status;
 }
 
-void cli_decoder_destroy(cli_decoder *w)
+void ls_folder_decoder_destroy(ls_folder_decoder *w)
 {
     if (!w)
         return;
@@ -213,9 +215,9 @@ void cli_decoder_destroy(cli_decoder *w)
     ls_free(w->k->host, w);
 }
 
-static bool has_slots(cli_decoder *w)
+static bool has_slots(ls_folder_decoder *w)
 {
-    const cli_packing *k = w->k;
+    const ls_folder *k = w->k;
     w->slot = ls_alloc_array(k->host, w->slots, sizeof *w->slot);
     for (size_t i = 0; w->slot && i < w->slots; i++) {
         w->slot[i].pixels = ls_alloc_array(k->host, w->each, k->row);
@@ -228,9 +230,9 @@ static bool has_slots(cli_decoder *w)
 
 /* Chooses the number of slots: four for each thread, but not more than memory or the number of
  * chunks allows. */
-static void set_sizes(cli_decoder *w, size_t threads)
+static void set_sizes(ls_folder_decoder *w, size_t threads)
 {
-    const cli_listing *split = w->k->split;
+    const ls_folder_listing *split = w->k->split;
     const size_t images = split[0].count > split[1].count ? split[0].count : split[1].count;
     w->each = CHUNK_BYTES / w->k->row > 0 ? CHUNK_BYTES / w->k->row : 1;
     const size_t chunks = (images + w->each - 1) / w->each;
@@ -240,15 +242,18 @@ static void set_sizes(cli_decoder *w, size_t threads)
     w->wanted = (int)(threads < w->slots ? threads : w->slots);
 }
 
-int cli_decoder_create(cli_decoder **out, cli_packing *k)
+int ls_folder_decoder_create(ls_folder_decoder **out, ls_folder *k)
 {
     const int wanted = k->p->threads ? k->p->threads : ls_allowed_cpus();
-    cli_decoder *w = *out = ls_alloc(k->host, sizeof *w);
+    ls_folder_decoder *w = *out = ls_alloc(k->host, sizeof *w);
     if (!w)
-        return cli_pack_no_memory(k);
+        return ls_folder_no_memory(k);
     w->k = k;
-    set_sizes(w, wanted > CLI_PACK_THREADS ? CLI_PACK_THREADS : (size_t)wanted);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->slot_free, NULL);
-    return has_slots(w) ? LS_OK : cli_pack_no_memory(k);
+    const int status = ls_pictures_find(&w->pictures, k->p->pictures, k->err);
+    if (status)
+        return status;
+    set_sizes(w, wanted > LS_FOLDER_THREADS ? LS_FOLDER_THREADS : (size_t)wanted);
+    return has_slots(w) ? LS_OK : ls_folder_no_memory(k);
 }

@@ -1,6 +1,6 @@
 /* Writes the nodes that convert rows of the user's files to the input of the first layer. Names of
  * constants and of nodes' outputs contain a colon, so that they differ from the names of inputs. */
-#include "cli/onnx_rows.h"
+#include "onnx/rows.h"
 
 #include "prep/prep.h"
 #include "json/json.h"

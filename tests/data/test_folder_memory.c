@@ -1,7 +1,7 @@
-/* Tests the memory that `trainer pack` allocates before it decodes images. It depends on the size
+/* Tests the memory that packing a folder allocates before it decodes images. It depends on the size
  * of the images, and grows with the number of CPUs only up to a limit. */
 #define _GNU_SOURCE /* for sched_setaffinity */
-#include "cli/pack.h"
+#include "data/folder.h"
 #include "runner.h"
 
 #include <lockstep/pool.h>
@@ -41,16 +41,19 @@ static size_t asked_for(int side, int threads, size_t images, size_t tests)
     account a = {0};
     ls_error err = {0};
     const ls_host host = {.size = sizeof host, .alloc = take, .free = give_back, .user = &a};
-    const cli_pack p = {.size = side, .channels = 3, .threads = threads};
-    cli_packing k = {.p = &p,
-                     .host = &host,
-                     .err = &err,
-                     .split = {{.count = images}, {.count = tests}},
-                     .row = (size_t)side * (size_t)side * 3};
-    cli_decoder *crew;
-    if (cli_decoder_create(&crew, &k) != LS_OK)
+    /* nothing is decoded */
+    const ls_pictures pictures = {.abi = LS_PICTURES_ABI, .size = sizeof pictures};
+    const ls_folder_desc p = {
+        .size = side, .channels = 3, .threads = threads, .pictures = &pictures};
+    ls_folder k = {.p = &p,
+                   .host = &host,
+                   .err = &err,
+                   .split = {{.count = images}, {.count = tests}},
+                   .row = (size_t)side * (size_t)side * 3};
+    ls_folder_decoder *crew;
+    if (ls_folder_decoder_create(&crew, &k) != LS_OK)
         fail_msg("%d × %d, %d threads: %zu bytes and more", side, side, threads, a.asked);
-    cli_decoder_destroy(crew);
+    ls_folder_decoder_destroy(crew);
     return a.asked;
 }
 
@@ -90,7 +93,7 @@ static void packing_takes_as_many_threads_as_it_may_use_cpus(void **state)
     assert_int_equal(asked_for(64, 0, 100000, 0), asked_for(64, ls_allowed_cpus(), 100000, 0));
 }
 
-LS_TESTS(cli_pack_memory, "integration")
+LS_TESTS(data_folder_memory, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_asks_for_a_quarter_of_a_gigabyte_on_any_number_of_cpus),

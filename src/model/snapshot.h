@@ -1,7 +1,7 @@
 /* Snapshots (unchanging copies of a trainer's weights), and the state for predictions that a
  * trainer and its snapshots share. */
-#ifndef TRAIN_SNAPSHOT_H
-#define TRAIN_SNAPSHOT_H
+#ifndef MODEL_SNAPSHOT_H
+#define MODEL_SNAPSHOT_H
 
 #include "nn/model.h"
 

@@ -1,17 +1,15 @@
 /* Opens a trained model: finds the files of its run, reads its config, weights and *card* (the
- * description of the model in its file of weights, config/card.h), and opens data. Also predicts
- * rows on all devices. */
-#include "cli/trained.h"
+ * description of the model in its file of weights, config/card.h), and opens data. */
+#include "model/trained.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
-#include "cli/pack.h"
-#include "engine/infer.h"
+#include "data/folder.h"
 #include "formats/arrays.h"
 #include "nn/safetensors.h"
 
-#include <lockstep/split.h>
+#include <lockstep/sys/trainer.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -342,6 +340,17 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
     return status;
 }
 
+static int read_folder(ls_dataset **out, const ls_trained *t, const ls_trained_options *o,
+                       ls_error *err)
+{
+    const ls_folder_desc p = {.folder = o->new_data,
+                              .skip_broken = t->config.data_keys.skip_broken,
+                              .pictures = o->trainer.sys->pictures,
+                              .watch = o->trainer.sys->folder_watch,
+                              .program = o->trainer.sys->program};
+    return ls_folder_read(out, &t->input_format, &p, o->training_rows, t->host, err);
+}
+
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -362,9 +371,8 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
     if (is_named(&t->config, "folder") || (t->config_in_card && t->input_format.class_name &&
-                                           !t->input_format.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->input_format, o->new_data, o->training_rows,
-                               t->config.data_keys.skip_broken, t->host, err);
+                                           !t->input_format.floats && ls_is_folder(o->new_data)))
+        return read_folder(out, t, o, err);
     return open_new_arrays(t, o, err);
 }
 
@@ -390,13 +398,11 @@ static bool sets_data(const ls_trainer_options *o)
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     if (is_named(&t->config, "folder")) {
-        int status = cli_pack_again(&t->packed, &t->config, &t->input_format,
-                                    is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"),
-                                    o->trainer.cache_dir, t->host, err);
+        int status = ls_config_pack_again(
+            &t->config, &o->trainer, &t->input_format,
+            is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"), err);
         if (status)
             return status;
-        if (t->packed)
-            t->config.data_keys.packed = t->packed;
     }
     int status = open_configured(t, o, err);
     const char *own = t->config.data_path;
@@ -407,13 +413,6 @@ static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *e
             "or other rows: --data WHERE",
             own, "WHERE");
     return status;
-}
-
-static void find_again(char **found, const char **path, const char *config, const ls_host *host)
-{
-    *found = cli_beside_run(*path, config, host);
-    if (*found)
-        *path = *found;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -453,14 +452,12 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
 {
     char *config = NULL;
     const ls_host *host = o->trainer.host;
-    *out = (ls_trained){.host = host};
+    *out = (ls_trained){.host = host, .cache_dir = o->trainer.cache_dir};
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
-    if (status == LS_OK && !is_given(&o->trainer)) {
-        find_again(&out->found[0], &out->config.data_path, config, host);
-        find_again(&out->found[1], &out->config.data_keys.test_path, config, host);
-    }
+    if (status == LS_OK && !is_given(&o->trainer))
+        ls_config_find_beside(&out->config, config);
     const bool unknown = status == LS_OK && !out->card.config.doc && is_unknown(&out->config);
     if (unknown)
         status = open_own_data(out, o, err);
@@ -479,7 +476,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     if (status == LS_OK)
         status = check_rows(out, o->new_data, err);
     if (status == LS_OK && o->needs_data && !o->new_data && !sets_data(&o->trainer))
-        cli_warn_of_changed_data(out, o->path);
+        ls_warn_of_changed_data(out, o->path);
     ls_free(host, config);
     if (status)
         ls_trained_close(out);
@@ -496,9 +493,6 @@ void ls_trained_close(ls_trained *t)
         ls_config_fini(&t->config);
     ls_card_fini(&t->card);
     ls_free(t->host, t->class_name);
-    ls_free(t->host, t->packed);
-    ls_free(t->host, t->found[0]);
-    ls_free(t->host, t->found[1]);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
 }
@@ -506,135 +500,4 @@ void ls_trained_close(ls_trained *t)
 const char *ls_class_name(const ls_trained *t, int label)
 {
     return t->class_name && label >= 0 && label < t->card.classes ? t->class_name[label] : NULL;
-}
-
-void ls_class_print(const char *before, const ls_trained *t, int label)
-{
-    char number[16];
-    const char *name = ls_class_name(t, label);
-    snprintf(number, sizeof number, "%d", label);
-    const bool named = name && strcmp(name, number) != 0;
-    printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
-}
-
-/* ---- evaluation and prediction: each worker creates a replica for its part of the shards ----- */
-
-/* A prediction, as its workers see it. */
-typedef struct job {
-    const ls_predict_desc *desc;
-    const void *labels;
-    ls_sharded_rows rows;
-    char (*name)[16]; /* [workers]: names of the devices */
-} job;
-
-static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_error *err)
-{
-    const ls_predict_desc *d = j->desc;
-    const ls_trained *t = d->trained;
-    const ls_config *c = &t->config;
-    const bool has_optimizer = c->optimizer.type; /* a card has no optimizer */
-    uint32_t sizes[LS_SHARD_SIZES];
-    const ls_replica_desc desc = {
-        .device = device,
-        .model = t->model,
-        .optimizer = d->as_in_training && has_optimizer ? &c->optimizer : NULL,
-        .normalisation = c->preprocessing,
-        .loss = c->loss,
-        .label_smoothing = (float)c->label_smoothing,
-        .class_weight = d->class_weight,
-        .scores = j->rows.scores != NULL,
-        .data[LS_TEST] = {.images = d->images,
-                          .labels = j->labels,
-                          .rows = d->row_index ? d->total_rows : d->rows},
-        .shard_rows = sizes,
-        .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, j->rows.batch, j->rows.shards),
-        .host = t->host,
-    };
-    int status = ls_replica_create(out, &desc, err);
-    return status ? status
-                  : ls_replica_import(*out, ls_replica_weight_arena(*out), t->weights, err);
-}
-
-static int predict_part(const ls_worker *w, void *arg, ls_error *err)
-{
-    const job *j = arg;
-    ls_device *device = ls_worker_device(w);
-    ls_replica *replica = NULL;
-    ls_device_info info;
-    uint32_t first, count;
-    device->ops->describe(device, &info);
-    memcpy(j->name[w->index], info.name, sizeof info.name);
-    ls_split(j->rows.shards, (uint32_t)w->workers, (uint32_t)w->index, &first, &count);
-    int status = open_replica(&replica, device, j, err);
-    if (status == LS_OK)
-        status = ls_infer_shards(&j->rows, replica, (int)first, (int)(first + count), err);
-    ls_replica_destroy(replica);
-    return status;
-}
-
-static void fill(ls_prediction *out, const job *j, int workers)
-{
-    const ls_tally sum = ls_sharded_rows_sum(&j->rows);
-    size_t used = 0;
-    *out = (ls_prediction){.loss = sum.loss, .correct = sum.correct};
-    for (int i = 0; i < workers && used < sizeof out->devices - 32; i++)
-        used += (size_t)snprintf(out->devices + used, sizeof out->devices - used, "%s%s",
-                                 i ? ", " : "[", j->name[i]);
-    snprintf(out->devices + used, sizeof out->devices - used, "]");
-}
-
-static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_pool *pool,
-                       int shards, ls_error *err)
-{
-    const int workers = ls_pool_size(pool), targets = d->trained->config.preprocessing.targets;
-    const ls_host *host = d->trained->host;
-    const uint32_t parts = shards ? (uint32_t)shards : (uint32_t)workers;
-    job j = {.desc = d,
-             .rows = {.rows = d->rows,
-                      .batch = ls_evaluation_batch((uint32_t)d->trained->config.batch_size, parts),
-                      .shards = parts,
-                      .scores = scores,
-                      .classes = d->trained->model->classes}};
-    const size_t words = targets ? (size_t)targets : 1;
-    int32_t *unknown = d->labels ? NULL : ls_alloc_array(host, d->rows * words, sizeof *unknown);
-    j.labels = d->labels ? d->labels : unknown;
-    j.name = ls_alloc_array(host, (size_t)workers, sizeof *j.name);
-    int status = ls_sharded_rows_init(&j.rows, host, err);
-    if (status == LS_OK && (!j.labels || !j.name))
-        status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)d->rows);
-    if (status == LS_OK && d->row_index)
-        memcpy(j.rows.row, d->row_index, d->rows * sizeof *d->row_index);
-    if (status == LS_OK)
-        status = ls_pool_run(pool, predict_part, &j, LS_FOREVER, err);
-    if (status == LS_OK)
-        fill(out, &j, workers);
-    ls_sharded_rows_fini(&j.rows, host);
-    ls_free(host, j.name);
-    ls_free(host, unknown);
-    return status;
-}
-
-int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_error *err)
-{
-    ls_pool *pool;
-    char cache[4096];
-    const ls_config *c = &d->trained->config;
-    const int shards = ls_config_shards(c, d->trained->model);
-    const ls_device_pool_options o = {
-        .size = sizeof o,
-        .registry = d->registry,
-        .devices = d->devices ? d->devices : c->devices,
-        /* a few rows: one worker and its team */
-        .max_devices = d->rows <= LS_SHARD_ROWS ? 1 : shards,
-        .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
-        .precision = c->precision,
-        .cache_dir = cli_find_cache_dir(cache),
-        .host = d->trained->host,
-    };
-    int status = ls_device_pool_create(&pool, &o, err);
-    if (status)
-        return status;
-    status = run_on_pool(out, scores, d, pool, shards, err);
-    ls_pool_destroy(pool);
-    return status;
 }

@@ -20,8 +20,8 @@
  * The file's metadata describe input and output: "input" and "output" in words, "inputs" (name,
  * type, shape and columns of each), "size" [c, h, w], "mean" and "std" [c], and "class_names",
  * "features" and "preparation", as JSON, if the model's card (config/card.h) has them. */
-#ifndef CLI_ONNX_H
-#define CLI_ONNX_H
+#ifndef ONNX_ONNX_H
+#define ONNX_ONNX_H
 
 #include "base/buffer.h"
 #include "nn/loss.h"

@@ -2,7 +2,7 @@
  * *state* of the folder: a hash of its path and of the names, sizes and times of its images
  * (pack.h). */
 #define _DEFAULT_SOURCE /* for realpath and DT_REG; only this file of the directory needs it */
-#include "cli/pack.h"
+#include "data/folder.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -17,7 +17,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-int cli_pack_no_memory(const cli_packing *k)
+int ls_folder_no_memory(const ls_folder *k)
 {
     return ls_fail(k->err, LS_ENOMEM, "%.300s: out of memory", k->p->folder);
 }
@@ -28,22 +28,22 @@ enum { TEXTS = 64 << 10 };
 
 /* A block of memory with texts, one after another. The blocks are a linked list, the newest
  * first. */
-struct cli_texts {
-    cli_texts *before;
+struct ls_folder_texts {
+    ls_folder_texts *before;
     size_t used, capacity; /* number of bytes of `text` that are used; its size in bytes */
     char text[];
 };
 
 /* Returns the text "FOLDER/NAME", which belongs to the packing; NULL if there is no memory. */
-static const char *keep_path(cli_packing *k, const char *folder, const char *name)
+static const char *keep_path(ls_folder *k, const char *folder, const char *name)
 {
     const size_t n = strlen(folder), m = strlen(name) + 1, need = n + 1 + m;
     if (!k->texts || k->texts->capacity - k->texts->used < need) {
         const size_t capacity = need > TEXTS ? need : TEXTS;
-        cli_texts *more = ls_alloc(k->host, sizeof *more + capacity);
+        ls_folder_texts *more = ls_alloc(k->host, sizeof *more + capacity);
         if (!more)
             return NULL;
-        *more = (cli_texts){.before = k->texts, .capacity = capacity};
+        *more = (ls_folder_texts){.before = k->texts, .capacity = capacity};
         k->texts = more;
     }
     char *path = k->texts->text + k->texts->used;
@@ -63,18 +63,18 @@ static const char *name_of(const char *path)
 
 static int by_path(const void *a, const void *b)
 {
-    return strcmp(((const cli_entry *)a)->path, ((const cli_entry *)b)->path);
+    return strcmp(((const ls_folder_entry *)a)->path, ((const ls_folder_entry *)b)->path);
 }
 
-static int add_entry(cli_packing *k, cli_listing *l, const char *folder, const struct dirent *e,
+static int add_entry(ls_folder *k, ls_folder_listing *l, const char *folder, const struct dirent *e,
                      int32_t label)
 {
-    cli_entry *entry = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *entry);
+    ls_folder_entry *entry = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *entry);
     l->entry = entry ? entry : l->entry;
     const char *path = entry ? keep_path(k, folder, e->d_name) : NULL;
     if (!path)
-        return cli_pack_no_memory(k);
-    l->entry[l->count++] = (cli_entry){path, label, k->folders, e->d_type == DT_REG};
+        return ls_folder_no_memory(k);
+    l->entry[l->count++] = (ls_folder_entry){path, label, k->folders, e->d_type == DT_REG};
     return LS_OK;
 }
 
@@ -87,12 +87,12 @@ static bool is_ignored(const char *name)
 
 /* Lists a directory. The entries are sorted by the bytes of their names, so that the order is the
  * same on every machine. The caller frees the entries. */
-static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32_t label)
+static int list_folder(ls_folder_listing *out, ls_folder *k, const char *path, int32_t label)
 {
     char why[LS_REASON];
     const struct dirent *e;
     DIR *d = opendir(path);
-    *out = (cli_listing){0};
+    *out = (ls_folder_listing){0};
     k->folders++;
     if (!d)
         return ls_fail(k->err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
@@ -107,7 +107,7 @@ static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32
     return status;
 }
 
-bool cli_is_folder(const char *path)
+bool ls_is_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -140,7 +140,7 @@ static bool is_foreign(const char *name)
 
 /* Adds name, size and time of an image to k->state. An error of stat() is ignored here, because
  * reading the file will report it. */
-static void add_state(cli_packing *k, const cli_entry *e)
+static void add_state(ls_folder *k, const ls_folder_entry *e)
 {
     struct stat st;
     char text[96];
@@ -156,7 +156,7 @@ static void add_state(cli_packing *k, const cli_entry *e)
 
 enum { DEEPEST = 16 }; /* largest number of levels of nested folders */
 
-static int fail_depth(const cli_packing *k, const char *folder)
+static int fail_depth(const ls_folder *k, const char *folder)
 {
     return ls_fail(k->err, LS_EDATA,
                    "%.300s: expected at most %d levels of folders; does a symbolic link lead "
@@ -166,7 +166,7 @@ static int fail_depth(const cli_packing *k, const char *folder)
 
 /* Adds the real path of a folder to k->state. The real path does not depend on how the config names
  * the folder. */
-static void add_place(cli_packing *k, const char *folder)
+static void add_place(ls_folder *k, const char *folder)
 {
     char *real = k->wants_state ? realpath(folder, NULL) : NULL;
     const char *known = real ? real : folder;
@@ -175,12 +175,12 @@ static void add_place(cli_packing *k, const char *folder)
     free(real);
 }
 
-static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
+static int take_image(ls_folder *k, ls_folder_listing *l, const ls_folder_entry *e)
 {
-    cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
+    ls_folder_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
     l->entry = all ? all : l->entry;
     if (!all)
-        return cli_pack_no_memory(k);
+        return ls_folder_no_memory(k);
     all[l->count++] = *e;
     if (k->wants_state)
         add_state(k, e);
@@ -189,19 +189,20 @@ static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
 
 /* Appends the images in a folder and its subfolders to `l`. `depth`: level of the folder; 0 is the
  * first. */
-static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32_t label, int depth)
+static int list_images(ls_folder *k, ls_folder_listing *l, const char *folder, int32_t label,
+                       int depth)
 {
-    cli_listing inside;
+    ls_folder_listing inside;
     if (depth == DEEPEST)
         return fail_depth(k, folder);
     int status = list_folder(&inside, k, folder, label);
     if (status == LS_OK)
         add_place(k, folder);
     for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
-        const cli_entry *e = &inside.entry[i];
+        const ls_folder_entry *e = &inside.entry[i];
         if (is_image(e->path))
             status = take_image(k, l, e);
-        else if (!e->is_plain && cli_is_folder(e->path))
+        else if (!e->is_plain && ls_is_folder(e->path))
             status = list_images(k, l, e->path, label, depth + 1);
         else if (is_foreign(e->path))
             l->foreign++;
@@ -217,9 +218,9 @@ static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32
 /* Finds the class whose name is that of the subfolder `folder`; the two may be in different Unicode
  * normal forms. If there is none, and the folder is one of the training images, a new class is
  * added. */
-static int find_class(cli_packing *k, int test, const char *folder, int32_t *label)
+static int find_class(ls_folder *k, int test, const char *folder, int32_t *label)
 {
-    cli_names *all = &k->classes;
+    ls_folder_names *all = &k->classes;
     const char *name = name_of(folder);
     for (size_t i = 0; i < all->count; i++)
         if (ls_prep_is_name(all->name[i], name)) {
@@ -237,7 +238,7 @@ static int find_class(cli_packing *k, int test, const char *folder, int32_t *lab
                        folder);
     const char **names = ls_grown(k->host, all->name, all->count, &all->capacity, sizeof *names);
     if (!names)
-        return cli_pack_no_memory(k);
+        return ls_folder_no_memory(k);
     all->name = names;
     *label = (int32_t)all->count;
     all->name[all->count++] = name;
@@ -261,9 +262,9 @@ static void add_empty(empties *e, const char *folder)
 
 /* Appends the images of a subfolder, which is one class. A subfolder without images is no class. A
  * class need not have test images. */
-static int list_class(cli_packing *k, int test, const char *folder, empties *empty)
+static int list_class(ls_folder *k, int test, const char *folder, empties *empty)
 {
-    cli_listing *l = &k->split[test];
+    ls_folder_listing *l = &k->split[test];
     const size_t first = l->count, known = k->classes.count;
     int32_t label = 0;
     ls_error why;
@@ -284,35 +285,36 @@ static int list_class(cli_packing *k, int test, const char *folder, empties *emp
     return status;
 }
 
-static void remark_split(cli_packing *k, int test, const empties *empty)
+static void remark_split(ls_folder *k, int test, const empties *empty)
 {
-    const cli_listing *l = &k->split[test];
+    const ls_folder_listing *l = &k->split[test];
     const char *of = test ? "test " : "";
     if (empty->count && !test)
-        cli_pack_remark(k, "%zu %s: %s", empty->count,
-                        ls_plural(empty->count, "sub-folder has no images and is no class",
-                                  "sub-folders have no images and are no classes"),
-                        empty->text);
+        ls_folder_remark(k, "%zu %s: %s", empty->count,
+                         ls_plural(empty->count, "sub-folder has no images and is no class",
+                                   "sub-folders have no images and are no classes"),
+                         empty->text);
     else if (empty->count)
-        cli_pack_remark(k, "%zu %s no test images: %s", empty->count,
-                        ls_plural(empty->count, "class has", "classes have"), empty->text);
+        ls_folder_remark(k, "%zu %s no test images: %s", empty->count,
+                         ls_plural(empty->count, "class has", "classes have"), empty->text);
     if (l->others)
-        cli_pack_remark(k, "%zu %s%s no jpg, png, bmp, webp, pgm or ppm and %s left out", l->others,
-                        of, ls_plural(l->others, "file is", "files are"),
-                        ls_plural(l->others, "was", "were"));
+        ls_folder_remark(k, "%zu %s%s no jpg, png, bmp, webp, pgm or ppm and %s left out",
+                         l->others, of, ls_plural(l->others, "file is", "files are"),
+                         ls_plural(l->others, "was", "were"));
     if (l->foreign)
-        cli_pack_remark(
+        ls_folder_remark(
             k, "%zu %s%s not read (gif, tiff, heic, …) and %s", l->foreign, of,
             ls_plural(l->foreign, "file is an image of a kind that is",
                       "files are images of kinds that are"),
             ls_plural(l->foreign, "was left out; convert it", "were left out; convert them"));
     if (l->deeper)
-        cli_pack_remark(k, "%zu %s%s of it", l->deeper, of,
-                        ls_plural(l->deeper, "image lies in a folder of its class's folder, and is",
-                                  "images lie in folders of their class's folder, and are"));
+        ls_folder_remark(k, "%zu %s%s of it", l->deeper, of,
+                         ls_plural(l->deeper,
+                                   "image lies in a folder of its class's folder, and is",
+                                   "images lie in folders of their class's folder, and are"));
 }
 
-static int check_split(const cli_packing *k, int test, const char *folder)
+static int check_split(const ls_folder *k, int test, const char *folder)
 {
     if (k->split[test].count == 0)
         return ls_fail(k->err, LS_EDATA,
@@ -327,14 +329,14 @@ static int check_split(const cli_packing *k, int test, const char *folder)
     return LS_OK;
 }
 
-static int list_split(cli_packing *k, int test, const char *folder)
+static int list_split(ls_folder *k, int test, const char *folder)
 {
-    cli_listing inside;
+    ls_folder_listing inside;
     empties empty = {.count = 0};
     int status = list_folder(&inside, k, folder, 0);
     for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
         const char *path = inside.entry[i].path;
-        if (cli_is_folder(path))
+        if (ls_is_folder(path))
             status = list_class(k, test, path, &empty);
         else
             k->split[test].others++;
@@ -347,7 +349,7 @@ static int list_split(cli_packing *k, int test, const char *folder)
     return status;
 }
 
-int cli_pack_list_all(cli_packing *k, const char *folder)
+int ls_folder_list_all(ls_folder *k, const char *folder)
 {
     return list_images(k, &k->split[0], folder, 0, 0);
 }
@@ -359,12 +361,12 @@ static const char *const test_names[] = {"test", "testing", "val", "valid", "val
 
 /* Returns the subfolder if a folder contains exactly one subfolder and no images, as in many
  * unpacked archives; otherwise NULL. */
-static const char *only_folder(const cli_listing *inside)
+static const char *only_folder(const ls_folder_listing *inside)
 {
     const char *found = NULL;
     for (size_t i = 0; i < inside->count; i++) {
         const char *path = inside->entry[i].path;
-        const bool is_folder = cli_is_folder(path);
+        const bool is_folder = ls_is_folder(path);
         if ((found && is_folder) || (!is_folder && is_image(path)))
             return NULL;
         found = is_folder ? path : found;
@@ -372,55 +374,56 @@ static const char *only_folder(const cli_listing *inside)
     return found;
 }
 
-static bool has_folders(cli_packing *k, const char *folder)
+static bool has_folders(ls_folder *k, const char *folder)
 {
-    cli_listing inside;
+    ls_folder_listing inside;
     bool found = false;
     const int status = list_folder(&inside, k, folder, 0);
     for (size_t i = 0; status == LS_OK && !found && i < inside.count; i++)
-        found = cli_is_folder(inside.entry[i].path);
+        found = ls_is_folder(inside.entry[i].path);
     ls_free(k->host, inside.entry);
     return found;
 }
 
 /* Returns a subfolder that has one of these names, in upper or lower case, and has subfolders
  * itself; otherwise NULL. If there are several, the name that comes first in `names` decides. */
-static const char *find_named(cli_packing *k, const cli_listing *inside, const char *const names[])
+static const char *find_named(ls_folder *k, const ls_folder_listing *inside,
+                              const char *const names[])
 {
     for (size_t n = 0; names[n]; n++)
         for (size_t i = 0; i < inside->count; i++) {
             const char *path = inside->entry[i].path;
-            if (strcasecmp(name_of(path), names[n]) == 0 && cli_is_folder(path) &&
+            if (strcasecmp(name_of(path), names[n]) == 0 && ls_is_folder(path) &&
                 has_folders(k, path))
                 return path;
         }
     return NULL;
 }
 
-static size_t count_folders(const cli_listing *inside)
+static size_t count_folders(const ls_folder_listing *inside)
 {
     size_t n = 0;
     for (size_t i = 0; i < inside->count; i++)
-        n += cli_is_folder(inside->entry[i].path);
+        n += ls_is_folder(inside->entry[i].path);
     return n;
 }
 
-static void remark_splits(cli_packing *k, const char *train, const char *test, size_t folders)
+static void remark_splits(ls_folder *k, const char *train, const char *test, size_t folders)
 {
     const char *rest = folders > (test ? 2u : 1u) ? "; others beside them are not used" : "";
     if (test)
-        cli_pack_remark(k, "the folder %.60s is the training images, %.60s the test images%s",
-                        name_of(train), name_of(test), rest);
+        ls_folder_remark(k, "the folder %.60s is the training images, %.60s the test images%s",
+                         name_of(train), name_of(test), rest);
     else
-        cli_pack_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
+        ls_folder_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
 }
 
 /* Finds the folders of training and test images. If *train has a subfolder `train`, that subfolder
  * replaces it, and a subfolder `test` beside it becomes *test. If *train contains a single folder
  * and no images, that folder is searched in the same way. Otherwise both stay unchanged. */
-static int find_splits(cli_packing *k, const char **train, const char **test, int depth)
+static int find_splits(ls_folder *k, const char **train, const char **test, int depth)
 {
-    cli_listing inside;
+    ls_folder_listing inside;
     int status = list_folder(&inside, k, *train, 0);
     if (status == LS_OK) {
         const char *learn = find_named(k, &inside, train_names),
@@ -431,7 +434,7 @@ static int find_splits(cli_packing *k, const char **train, const char **test, in
             *train = learn;
             *test = *test ? *test : judge;
         } else if (inner && depth < DEEPEST && has_folders(k, inner)) {
-            cli_pack_remark(k, "all images lie in its only folder, %.200s", name_of(inner));
+            ls_folder_remark(k, "all images lie in its only folder, %.200s", name_of(inner));
             *train = inner;
             status = find_splits(k, train, test, depth + 1);
         }
@@ -440,7 +443,7 @@ static int find_splits(cli_packing *k, const char **train, const char **test, in
     return status;
 }
 
-int cli_pack_list(cli_packing *k)
+int ls_folder_list(ls_folder *k)
 {
     const char *train = k->p->folder, *test = k->p->test_folder;
     int status = find_splits(k, &train, &test, 0);
@@ -450,10 +453,10 @@ int cli_pack_list(cli_packing *k)
     return status || !test ? status : list_split(k, 1, test);
 }
 
-void cli_pack_remark(cli_packing *k, const char *format, ...)
+void ls_folder_remark(ls_folder *k, const char *format, ...)
 {
     va_list arguments;
-    if (k->remarks.count == CLI_REMARKS)
+    if (k->remarks.count == LS_FOLDER_REMARKS)
         return;
     char *text = k->remarks.text[k->remarks.count++];
     va_start(arguments, format);
@@ -462,13 +465,13 @@ void cli_pack_remark(cli_packing *k, const char *format, ...)
     va_end(arguments);
 }
 
-void cli_pack_forget(cli_packing *k)
+void ls_folder_fini(ls_folder *k)
 {
     for (int s = 0; s < 2; s++)
         ls_free(k->host, k->split[s].entry);
     ls_free(k->host, k->classes.name);
     while (k->texts) {
-        cli_texts *all = k->texts;
+        ls_folder_texts *all = k->texts;
         k->texts = all->before;
         ls_free(k->host, all);
     }

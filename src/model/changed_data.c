@@ -1,5 +1,5 @@
 /* Warns if the data of a run have changed since the run, by its first record. */
-#include "cli/trained.h"
+#include "model/trained.h"
 
 #include "base/host.h"
 #include "store/io.h"
@@ -38,7 +38,7 @@ static bool rows_differ(const cJSON *data, const char *key, const ls_dataset *fo
     return cJSON_IsNumber(was) && found && was->valuedouble != (double)ls_dataset_rows(found);
 }
 
-void cli_warn_of_changed_data(const ls_trained *t, const char *run_dir)
+void ls_warn_of_changed_data(const ls_trained *t, const char *run_dir)
 {
     const ls_dataset *train = t->data[LS_TRAIN], *test = t->data[LS_TEST];
     cJSON *record = train ? first_record(run_dir) : NULL;

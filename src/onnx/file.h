@@ -1,8 +1,8 @@
 /* Writes an ONNX file as protocol buffers: nodes, constants, inputs and outputs. The field numbers
  * are those of onnx.proto. A failed allocation marks a buffer as failed (base/buffer.h); the caller
  * checks this at the end. Only one thread may use an ls_onnx_file. */
-#ifndef CLI_ONNX_FILE_H
-#define CLI_ONNX_FILE_H
+#ifndef ONNX_FILE_H
+#define ONNX_FILE_H
 
 #include "base/buffer.h"
 

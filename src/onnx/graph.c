@@ -2,11 +2,11 @@
  * In the graph, images have four dimensions and vectors two. In a model, a layer can read a vector
  * of n features as an image of n × 1 × 1, or such an image as a vector. In the graph, a Reshape
  * node is then put before the layer's node. */
-#include "cli/onnx.h"
+#include "onnx/onnx.h"
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cli/onnx_rows.h"
+#include "onnx/rows.h"
 #include "store/durable.h"
 
 #include <stdio.h>

@@ -1,0 +1,437 @@
+/* Packs a folder of images: writes the decoded and scaled images to a safetensors file, the *packed
+ * file*, which training uses instead of the images (folder.h). Also decodes a folder into
+ * memory. */
+#include "data/folder.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plural.h"
+#include "formats/safetensors.h"
+#include "store/durable.h"
+#include "json/json.h"
+#include "json/writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the packed file ------------------------------------------------------------------------- */
+
+/* A packed file that is being written. Its header is written last, because it contains the hash;
+ * `header` bytes at the start of the file are left for it. */
+typedef struct output {
+    ls_folder *k;
+    ls_file_writer file;
+    ls_sha256 hash;
+    size_t header;    /* size of the header in bytes */
+    int test;         /* split that is being written: 0 or 1 */
+    uint32_t rows[2]; /* number of images written */
+    int32_t *label[2];
+    /* sums of the samples, and of their squares, over the training images */
+    uint64_t sum[3], squares[3];
+} output;
+
+static void write_entry(ls_json_writer *w, const char *name, const ls_folder *k, uint32_t rows,
+                        bool labels, uint64_t *at)
+{
+    const int64_t dim[] = {rows, k->p->channels, k->p->size, k->p->size};
+    const uint64_t bytes = labels ? sizeof(int32_t) : (uint64_t)k->row;
+    ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
+}
+
+/* Ends the JSON array in `list`, and writes it to `w` as a text, because metadata of safetensors
+ * files must be texts. */
+static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
+{
+    ls_json_close(list);
+    const char *text = ls_json_writer_text(list, NULL, NULL);
+    ls_json_put_string(w, key, text);
+    w->out.failed |= !text;
+    ls_json_writer_reset(list);
+}
+
+static void put_moments(ls_json_writer *w, ls_json_writer *list, const output *o)
+{
+    const ls_folder_desc *p = o->k->p;
+    const double n = (double)o->rows[0] * p->size * p->size;
+    for (int which = 0; which < 2; which++) {
+        ls_json_open_array(list, NULL);
+        for (int c = 0; c < p->channels; c++) {
+            const double mean = n > 0 ? (double)o->sum[c] / n : 0;
+            const double spread =
+                n > 0 ? sqrt(fmax((double)o->squares[c] / n - mean * mean, 0)) : 0;
+            ls_json_put_float(list, NULL, (float)((which ? spread : mean) / 255));
+        }
+        put_note(w, which ? "std" : "mean", list);
+    }
+}
+
+static void put_classes(ls_json_writer *w, ls_json_writer *list, const ls_folder_names *classes)
+{
+    ls_json_open_array(list, NULL);
+    for (size_t i = 0; i < classes->count; i++)
+        ls_json_put_string(list, NULL, classes->name[i]);
+    put_note(w, "class_names", list);
+}
+
+/* Writes the remarks to the metadata. They are logged whenever training opens the file. */
+static void put_remarks(ls_json_writer *w, ls_json_writer *list, const ls_folder_remarks *r)
+{
+    if (r->count == 0)
+        return;
+    ls_json_open_array(list, NULL);
+    for (int i = 0; i < r->count; i++)
+        ls_json_put_string(list, NULL, r->text[i]);
+    put_note(w, "remarks", list);
+}
+
+static void write_header(ls_json_writer *w, const ls_folder *k, const output *o, const char *hash)
+{
+    static const char *const tensor[2][2] = {{"x", "y"}, {"test_x", "test_y"}};
+    ls_json_writer list;
+    uint64_t at = 0;
+    ls_json_writer_init(&list, 0, k->host);
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "__metadata__");
+    ls_json_put_string(w, "sha256", hash);
+    put_classes(w, &list, &k->classes);
+    put_moments(w, &list, o);
+    put_remarks(w, &list, &k->remarks);
+    ls_json_writer_fini(&list);
+    ls_json_close(w);
+    for (int s = 0; s < 2; s++)
+        if (k->split[s].count) {
+            write_entry(w, tensor[s][0], k, o->rows[s], false, &at);
+            write_entry(w, tensor[s][1], k, o->rows[s], true, &at);
+        }
+    ls_json_close(w);
+}
+
+static int put(output *o, const void *bytes, size_t count, ls_error *err)
+{
+    ls_sha256_update(&o->hash, bytes, count);
+    return ls_file_writer_write(&o->file, bytes, count, err);
+}
+
+static void report_progress(const ls_folder *k, bool last, bool failed)
+{
+    const ls_folder_watch *watch = k->p->watch;
+    if (watch && watch->progress)
+        watch->progress(watch->user, k->done, k->split[0].count + k->split[1].count,
+                        (double)(ls_now_ns() - k->start) * 1e-9, last, failed);
+}
+
+static void report_image(const ls_folder *k, const char *why)
+{
+    const ls_folder_watch *watch = k->p->watch;
+    if (watch && watch->broken)
+        watch->broken(watch->user, why);
+    else
+        ls_log(k->host, LS_LOG_WARNING, "broken: %s", why);
+}
+
+/* Reports the images in a chunk that cannot be read. Unless skip_broken is set, fails at the end of
+ * a block of chunks if the block had such an image. */
+static int report_broken(ls_folder *k, const ls_folder_chunk *c)
+{
+    for (size_t i = 0; i < c->broken && i < LS_FOLDER_NAMED && k->broken + i < LS_FOLDER_NAMED; i++)
+        report_image(k, c->why[i].text);
+    k->broken += c->broken;
+    if (k->broken == 0 || k->p->skip_broken || !c->ends_block)
+        return LS_OK;
+    return ls_fail(k->err, LS_EDATA,
+                   "%.300s: %zu %s; mend or remove them, or leave them out: data.skip_broken, of "
+                   "`%.200s pack` --skip-broken",
+                   k->p->folder, k->broken,
+                   ls_plural(k->broken, "image so far is broken", "images so far are broken"),
+                   k->p->program ? k->p->program : "lockstep");
+}
+
+static int write_chunk(void *user, const ls_folder_chunk *c)
+{
+    output *o = user;
+    ls_folder *k = o->k;
+    int status = report_broken(k, c);
+    for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
+        for (end = i; end < c->count && !c->failed[end]; end++)
+            o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
+        status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
+        if (end < c->count)
+            end++; /* leave out the image that cannot be read */
+    }
+    k->done += c->count;
+    k->turned += c->turned;
+    for (int ch = 0; !o->test && ch < 3; ch++) {
+        o->sum[ch] += c->sum[ch];
+        o->squares[ch] += c->squares[ch];
+    }
+    report_progress(k, false, false);
+    return status;
+}
+
+/* Writes the images of a split. While one thread hashes and writes a chunk, the others decode. */
+static int write_images(output *o, ls_folder_decoder *w)
+{
+    const ls_folder *k = o->k;
+    int status = ls_folder_decoder_run(w, &k->split[o->test], write_chunk, o);
+    if (status == LS_OK && o->rows[o->test] == 0)
+        status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
+    return status;
+}
+
+static int write_tensors(output *o)
+{
+    ls_folder *k = o->k;
+    ls_folder_decoder *w;
+    int status = ls_folder_decoder_create(&w, k);
+    for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
+        o->test = s;
+        o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
+        status = o->label[s] ? write_images(o, w) : ls_folder_no_memory(k);
+        if (status == LS_OK)
+            status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
+    }
+    ls_folder_decoder_destroy(w);
+    return status;
+}
+
+/* Adds remarks about the images themselves. */
+static void remark_images(ls_folder *k)
+{
+    if (k->broken)
+        ls_folder_remark(
+            k, "%zu %s left out", k->broken,
+            ls_plural(k->broken, "image is broken and was", "images are broken and were"));
+    if (k->turned)
+        ls_folder_remark(
+            k, "%zu %s EXIF orientation says", k->turned,
+            ls_plural(k->turned, "image was turned as its", "images were turned as their"));
+}
+
+/* Returns the header, padded with spaces to `padded` bytes. `padded` 0: returns a header of the
+ * greatest length that it can have, so that the caller learns how many bytes to leave for it. */
+static int make_header(char **out, size_t *length, const ls_folder *k, const output *o,
+                       const char *hash, size_t padded)
+{
+    ls_json_writer w;
+    size_t n;
+    ls_json_writer_init(&w, 0, k->host);
+    write_header(&w, k, o, hash);
+    const char *text = ls_json_writer_text(&w, &n, k->err);
+    *out = NULL;
+    if (text) {
+        *length = padded ? padded : 8 + (n + 1024 + 7) / 8 * 8;
+        *out = ls_alloc(k->host, *length);
+    }
+    if (*out) {
+        memset(*out, ' ', *length);
+        for (int i = 0; i < 8; i++)
+            (*out)[i] = (char)((*length - 8) >> (8 * i));
+        memcpy(*out + 8, text, n);
+    }
+    ls_json_writer_fini(&w);
+    return *out ? LS_OK : ls_folder_no_memory(k);
+}
+
+static int write_file(output *o, const char *to)
+{
+    ls_folder *k = o->k;
+    char hash[LS_SHA256_HEX] = "", *header;
+    memset(hash, '0', sizeof hash - 1);
+    int status = make_header(&header, &o->header, k, o, hash, 0);
+    ls_sha256_init(&o->hash);
+    if (status == LS_OK)
+        status = ls_replace_begin(&o->file, to, k->host, k->err);
+    if (status == LS_OK)
+        status = ls_file_writer_write(&o->file, header, o->header, k->err);
+    ls_free(k->host, header);
+    if (status == LS_OK)
+        status = write_tensors(o);
+    if (status == LS_OK)
+        remark_images(k);
+    ls_sha256_final_hex(&o->hash, hash);
+    if (status == LS_OK)
+        status = make_header(&header, &o->header, k, o, hash, o->header);
+    if (status == LS_OK) {
+        status = ls_file_writer_overwrite(&o->file, 0, header, o->header, k->err);
+        ls_free(k->host, header);
+    }
+    if (status == LS_OK)
+        status = ls_replace_commit(&o->file, k->err);
+    ls_file_writer_abandon(&o->file);
+    for (int s = 0; s < 2; s++)
+        ls_free(k->host, o->label[s]);
+    return status;
+}
+
+static int pack_listed(ls_folder *k, const char *to)
+{
+    output o = {.k = k};
+    k->start = ls_now_ns();
+    const int status = write_file(&o, to);
+    if (status == LS_OK || k->done)
+        report_progress(k, status == LS_OK, status != LS_OK);
+    return status;
+}
+
+static ls_folder begin(const ls_folder_desc *p, const ls_host *host, ls_error *err)
+{
+    return (ls_folder){.p = p,
+                       .host = host,
+                       .err = err,
+                       .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
+}
+
+int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host, ls_error *err)
+{
+    ls_folder k = begin(p, host, err);
+    char target[LS_PATH_BYTES];
+    int status = ls_follow_links(target, to, err);
+    if (status == LS_OK)
+        status = ls_folder_list(&k);
+    if (status == LS_OK)
+        status = pack_listed(&k, target);
+    for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
+        ls_log(host, LS_LOG_INFO, "%s", k.remarks.text[i]);
+    ls_folder_fini(&k);
+    return status;
+}
+
+/* ---- into the cache -------------------------------------------------------------------------- */
+
+/* version of the conversion from images to rows; change it when the conversion changes */
+#define RULE "3"
+
+static void name_cached(char out[96], ls_folder *k)
+{
+    char hex[LS_SHA256_HEX], what[64];
+    const int n = snprintf(what, sizeof what, "%d|%d|%d|" RULE, k->p->size, k->p->channels,
+                           k->p->skip_broken);
+    ls_sha256_update(&k->state, what, (size_t)n);
+    ls_sha256_final_hex(&k->state, hex);
+    snprintf(out, 96, "data-%.32s.safetensors", hex);
+}
+
+/* Restricts the classes to those of the model. */
+static int fix_classes(ls_folder *k, const ls_input_format *format)
+{
+    const size_t n = (size_t)format->classes;
+    k->classes.name = ls_alloc_array(k->host, n + 1, sizeof *k->classes.name);
+    if (!k->classes.name)
+        return ls_folder_no_memory(k);
+    for (size_t i = 0; i < n; i++)
+        k->classes.name[i] = format->class_name[i];
+    k->classes.count = k->classes.capacity = n;
+    k->fixed = true;
+    return LS_OK;
+}
+
+int ls_folder_pack_cached(char path[LS_FOLDER_PATH], const char *cache, uint64_t most,
+                          const ls_folder_desc *p, const ls_input_format *format,
+                          const ls_host *host, ls_error *err)
+{
+    char name[96];
+    int made;
+    ls_folder k = begin(p, host, err);
+    k.wants_state = true;
+    int status = format && format->class_name ? fix_classes(&k, format) : LS_OK;
+    if (status == LS_OK)
+        status = ls_folder_list(&k);
+    if (status == LS_OK) {
+        name_cached(name, &k);
+        snprintf(path, LS_FOLDER_PATH, "%s/%s", cache, name);
+        if (access(path, R_OK) != 0)
+            status = ls_make_directory(cache, &made, err);
+        if (status == LS_OK && access(path, R_OK) != 0)
+            status = pack_listed(&k, path);
+    }
+    if (status == LS_OK)
+        ls_folder_cache_bound(cache, name, most, p->watch, host);
+    ls_folder_fini(&k);
+    return status;
+}
+
+/* ---- into memory ----------------------------------------------------------------------------- */
+
+/* The rows and labels into which decoded images are stored, and the number of rows so far. */
+typedef struct memory {
+    ls_folder *k;
+    uint8_t *values;
+    int32_t *labels;
+    size_t rows;
+} memory;
+
+static int keep_chunk(void *user, const ls_folder_chunk *c)
+{
+    memory *m = user;
+    const size_t row = m->k->row;
+    for (size_t i = 0; i < c->count; i++)
+        if (!c->failed[i]) {
+            m->labels[m->rows] = c->entry[i].label;
+            memcpy(m->values + m->rows++ * row, c->pixels + i * row, row);
+        }
+    m->k->turned += c->turned;
+    return report_broken(m->k, c);
+}
+
+static int decode_listed(ls_dataset **out, ls_folder *k, const ls_input_format *format, bool train)
+{
+    memory m = {.k = k};
+    ls_folder_decoder *w = NULL;
+    const ls_folder_listing *l = &k->split[k->split[1].count && !train ? 1 : 0];
+    ls_input_format rows = *format;
+    rows.split = train ? "train" : "test";
+    if (l->count > UINT32_MAX - 1)
+        return ls_folder_no_memory(k);
+    int status = ls_new_rows_reserve(out, &rows, k->p->folder, (uint32_t)l->count, &m.values,
+                                     &m.labels, k->err);
+    if (status == LS_OK)
+        status = ls_folder_decoder_create(&w, k);
+    if (status == LS_OK)
+        status = ls_folder_decoder_run(w, l, keep_chunk, &m);
+    if (status == LS_OK && k->broken && !k->p->skip_broken)
+        status = ls_fail(k->err, LS_EDATA,
+                         "%.300s: %zu %s broken; mend or remove them, or leave them out: "
+                         "data.skip_broken",
+                         k->p->folder, k->broken, ls_plural(k->broken, "image is", "images are"));
+    if (status == LS_OK && m.rows == 0)
+        status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
+    if (status == LS_OK)
+        (*out)->info.rows = (uint32_t)m.rows;
+    remark_images(k);
+    ls_folder_decoder_destroy(w);
+    return status;
+}
+
+int ls_folder_read(ls_dataset **out, const ls_input_format *format, const ls_folder_desc *desc,
+                   bool train, const ls_host *host, ls_error *err)
+{
+    const char *folder = desc->folder;
+    ls_folder_desc p = *desc;
+    p.size = format->height;
+    p.channels = format->channels;
+    ls_folder k = begin(&p, host, err);
+    *out = NULL;
+    if (format->floats || format->height != format->width ||
+        (format->channels != 1 && format->channels != 3) || !format->class_name ||
+        format->classes < 2)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "%.300s: a folder of images is for models of square images whose classes have names",
+            folder);
+    int status = fix_classes(&k, format);
+    if (status == LS_OK)
+        status = ls_folder_list(&k);
+    if (status == LS_OK)
+        status = decode_listed(out, &k, format, train);
+    for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
+        ls_log(host, LS_LOG_INFO, "%.300s: %s", folder, k.remarks.text[i]);
+    ls_folder_fini(&k);
+    if (status) {
+        ls_dataset_close(*out);
+        *out = NULL;
+    }
+    return status;
+}

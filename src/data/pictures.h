@@ -1,0 +1,40 @@
+/* The functions that decode image files, as a table. liblockstep links no image library, so it
+ * cannot call the functions of data/image.h by name: they are compiled into the room picture, which
+ * is part of the program, and of the library liblockstep_picture. The program passes the table of
+ * its own functions (ls_trainer_sys.pictures). Without a table, liblockstep_picture is loaded when
+ * the first image is decoded, as back ends are (device/registry.h). */
+#ifndef DATA_PICTURES_H
+#define DATA_PICTURES_H
+
+#include "data/image.h"
+
+/* Version of this table and of ls_image_memory. */
+enum { LS_PICTURES_ABI = 1 };
+
+/* The function of liblockstep_picture that returns its table. */
+#define LS_PICTURES_ENTRY "lockstep_pictures"
+
+typedef struct ls_pictures {
+    uint32_t abi; /* LS_PICTURES_ABI */
+    size_t size;  /* sizeof(ls_pictures) */
+    /* ls_image_fit, ls_image_fit_bytes and ls_image_memory_free (data/image.h) */
+    int (*fit)(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
+               ls_image_memory *kept, const ls_host *host, ls_error *err);
+    int (*fit_bytes)(uint8_t *pixels, int channels, int height, int width, const char *name,
+                     const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
+                     ls_error *err);
+    void (*memory_free)(ls_image_memory *kept, const ls_host *host);
+} ls_pictures;
+
+typedef const ls_pictures *ls_pictures_entry_fn(void);
+
+/* Returns the table of this build's own functions. It is defined in the room picture, and exported
+ * by liblockstep_picture. */
+__attribute__((visibility("default"))) const ls_pictures *lockstep_pictures(void);
+
+/* Finds the table: `given`, or the table of liblockstep_picture if `given` is NULL. Any thread.
+ * Errors: LS_EUNSUPPORTED (the library is missing or was built for another version; the message
+ * names the package). */
+int ls_pictures_find(const ls_pictures **out, const ls_pictures *given, ls_error *err);
+
+#endif
