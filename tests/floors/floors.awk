@@ -55,6 +55,7 @@ BEGIN {
     room("cli", low " cpu " run " train page http")
 
     # Headers that are for the files of their room alone.
+    hidden["model/inference.h"] = "model"
     hidden["engine/exchange.h"] = hidden["engine/state.h"] = hidden["engine/worker.h"] = "engine"
 
     # The floor a public header belongs to.

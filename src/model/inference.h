@@ -1,0 +1,78 @@
+/* The structures of predictions, for the files of this room alone. */
+#ifndef MODEL_INFERENCE_H
+#define MODEL_INFERENCE_H
+
+#include "base/host.h"
+#include "config/card.h"
+#include "device/registry.h"
+#include "model/snapshot.h"
+#include "pool/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What a trainer and all snapshots of its model share for predictions (snapshot.h). */
+struct ls_inference {
+    atomic_uint references;
+    /* number of snapshots created so far; the id of a snapshot is this number */
+    atomic_ullong snapshots;
+    ls_model *model;
+    ls_registry *own_registry;   /* registry that was created here; NULL: the caller's is used */
+    const ls_registry *registry; /* the list of back ends that is used */
+    ls_gather preprocessing;     /* normalisation of the input rows (ls_gather) */
+    char device[80];             /* device of predictors, such as "cpu:1" or "cuda:0" */
+    /* Contents of the model's card, the part of a model file that describes the model and how rows
+     * are prepared (config/card.h). Zeroed: the model has none. */
+    ls_card card;
+    const ls_host *host;
+    ls_fork_mark *mark;     /* says whether this process has inherited the object by fork */
+    pthread_mutex_t lock;   /* protects `idle` */
+    struct predictor *idle; /* list of the predictors that serve no caller at present */
+};
+
+struct ls_snapshot {
+    atomic_uint references;
+    ls_inference *inference;
+    uint64_t id, steps; /* number of the snapshot, from 1; number of steps done before it */
+    float *canonical;   /* [model->floats] the weights, in canonical layout (nn/model.h) */
+};
+
+/* ---- reference counting ------------------------------------------------------------------------
+ *
+ * Memory order. Only a thread that has a reference adds another reference, so the count cannot
+ * reach 0 meanwhile, and an increment needs no order. All changes of the count are
+ * read-modify-writes. Each decrement has release order, and heads a release sequence that all later
+ * changes continue. The last decrement, which finds 1, also has acquire order. Take any earlier
+ * decrement D: the value that the last decrement reads is from the release sequence that D heads,
+ * so D synchronizes with the last decrement. Therefore everything that a thread did with the object
+ * before it dropped its reference happens before the object is freed.
+ */
+
+static inline void ls_retain(atomic_uint *references)
+{
+    atomic_fetch_add_explicit(references, 1, memory_order_relaxed);
+}
+
+static inline bool ls_was_last(atomic_uint *references)
+{
+    return atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
+}
+
+/* Returns the back end of a device; NULL: no back end has that name. `device` is written as in the
+ * config's key `devices`, such as "cuda:0", or as an open device is called, such as "cuda(0)". */
+const ls_backend *ls_inference_backend(const ls_registry *registry, const char *device);
+
+/* Sets the device of predictors, in the form of the config's key `devices`, such as "cuda:3". Must
+ * be called before the first snapshot is created. */
+int ls_inference_predict_on(ls_inference *i, const char *device, ls_error *err);
+
+/* Predicts `n` rows with the weights of the snapshot, on a predictor that serves no other caller:
+ * `scores` [n][classes]. Errors: those of ls_snapshot_predict. Any thread. */
+int ls_predictor_run(ls_snapshot *s, const void *rows, uint32_t n, float *scores, ls_error *err);
+/* Closes all predictors. None may serve a caller. */
+void ls_predictors_close(ls_inference *i);
+
+/* Fails with LS_EINVAL if a caller's buffer of `capacity` floats is too small. */
+int ls_check_capacity(size_t capacity, size_t needed, ls_error *err);
+
+#endif
