@@ -3,15 +3,12 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "cli/verbs.h"
-#include "data/folder.h"
-#include "data/image.h"
-#include "formats/arrays.h"
 #include "model/outputs.h"
 #include "model/predict.h"
+#include "model/rows.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,27 +36,6 @@ static const char help[] =
     "  --json           prints one JSON object for each row, with all logits\n"
     "  --help           this text\n";
 
-/* The rows to predict. */
-typedef struct input {
-    const ls_trained *t;
-    /* [rows]: the image files; NULL: the rows are in `data` or are rows of the run's data */
-    const ls_folder_entry *file;
-    ls_folder listed; /* owns the names of the files */
-    ls_folder_desc pack;
-    char **why;      /* [rows]: why a picture cannot be read; NULL: it was read */
-    uint32_t broken; /* number of pictures that cannot be read */
-    bool skip_broken;
-    ls_dataset *data; /* the opened table or array; NULL: none */
-    uint32_t first;   /* number of the first row */
-    uint32_t rows;
-    const uint8_t *images;
-    uint8_t *own; /* the memory at `images` if this structure owns it; NULL: a dataset owns it */
-    union {       /* the rows' targets; NULL: not known */
-        int32_t *labels;
-        float *targets; /* if the model predicts values */
-    };
-} input;
-
 /* ---- which rows ----------------------------------------------------------------------------- */
 
 static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t *count,
@@ -81,132 +57,13 @@ static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t
     return LS_OK;
 }
 
-static int read_rows(input *in, const cli_trained_args *a, ls_error *err)
+static int read_rows(ls_rows *in, const cli_trained_args *a, ls_error *err)
 {
+    uint32_t first = 0, count = 0;
     const ls_dataset *data = in->t->data[a->train ? LS_TRAIN : LS_TEST];
-    const ls_host *host = in->t->host;
-    const uint32_t all = ls_dataset_describe(data)->rows;
-    int status = parse_rows(a->rows, all, &in->first, &in->rows, err);
-    if (status)
-        return status;
-    uint32_t *row = ls_alloc_array(host, in->rows, sizeof *row);
-    in->images = in->own = ls_alloc_array(host, in->rows, ls_dataset_image_bytes(data));
-    in->labels = ls_alloc_array(host, in->rows, ls_dataset_target_bytes(data));
-    if (!row || !in->own || !in->labels)
-        status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
-    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
-        row[i] = in->first + i;
-    if (status == LS_OK)
-        status = ls_dataset_read(data, row, in->rows, in->own, in->labels, err);
-    ls_free(host, row);
-    return status;
+    int status = parse_rows(a->rows, ls_dataset_describe(data)->rows, &first, &count, err);
+    return status ? status : ls_rows_of_data(in, a->train, first, count, err);
 }
-
-/* ---- pictures -------------------------------------------------------------------------------- */
-
-static int no_memory(uint32_t rows, ls_error *err)
-{
-    return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
-}
-
-/* Lists the pictures in the order of the arguments. An argument is an image file, or a folder,
- * which stands for the images in it. */
-static int list_pictures(ls_folder *k, const cli_trained_args *a)
-{
-    ls_folder_listing *l = &k->split[0];
-    int status = LS_OK;
-    for (int i = 0; status == LS_OK && i < a->rest_count; i++) {
-        if (ls_is_folder(a->rest[i])) {
-            status = ls_folder_list_all(k, a->rest[i]);
-            continue;
-        }
-        ls_folder_entry *all = ls_grown(k->host, l->entry, l->count, &l->capacity, sizeof *all);
-        if (!all)
-            return ls_folder_no_memory(k);
-        l->entry = all;
-        all[l->count++] = (ls_folder_entry){.path = a->rest[i]};
-    }
-    if (status == LS_OK && l->count == 0)
-        status =
-            ls_fail(k->err, LS_EDATA,
-                    "%.300s: expected images (jpg, png, bmp, webp, pgm, ppm) in it, found none",
-                    a->rest[0]);
-    if (status == LS_OK && l->count > UINT32_MAX - 1)
-        status = ls_folder_no_memory(k);
-    return status;
-}
-
-static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
-{
-    if (!t->input_format.floats && (t->input_format.channels == 1 || t->input_format.channels == 3))
-        return LS_OK;
-    return ls_fail(
-        err, LS_EUNSUPPORTED,
-        "%.300s: the model reads %s, not pictures; name %s, or rows of its data: --rows 0:10", name,
-        t->input_format.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
-        t->input_format.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
-}
-
-static void say_turned(uint32_t turned)
-{
-    if (turned)
-        cli_say("%u %s orientation says", (unsigned)turned,
-                ls_plural(turned, "picture was turned as its EXIF",
-                          "pictures were turned as their EXIF"));
-}
-
-/* Reads each picture, and scales and crops it as `trainer pack` does. If a picture cannot be read,
- * the reason is stored in in->why, and its pixels are grey. */
-static int fit_pictures(input *in, size_t bytes, ls_error *err)
-{
-    const ls_input_format *format = &in->t->input_format;
-    ls_image_memory kept = {0};
-    int status = LS_OK, last = LS_OK;
-    uint32_t turned = 0;
-    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++) {
-        uint8_t *to = in->own + i * bytes;
-        last = ls_image_fit(to, format->channels, format->height, format->width, AT_FDCWD,
-                            in->file[i].path, &kept, in->t->host, err);
-        turned += last == LS_OK ? kept.turned : 0;
-        if (last == LS_OK)
-            continue;
-        memset(to, 128, bytes);
-        in->why[i] = ls_strdup(in->t->host, err->text);
-        status = last == LS_ENOMEM ? last : in->why[i] ? LS_OK : no_memory(in->rows, err);
-        if (status == LS_OK && in->rows > 1)
-            cli_say("broken: %s", err->text);
-        in->broken++;
-    }
-    say_turned(turned);
-    ls_image_memory_free(&kept, in->t->host);
-    if (status || in->broken < in->rows)
-        return status;
-    return in->rows == 1 ? last
-                         : ls_fail(err, LS_EDATA, "%.300s: none of %u pictures can be read",
-                                   in->pack.folder, (unsigned)in->rows);
-}
-
-static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
-{
-    const ls_input_format *format = &in->t->input_format;
-    const size_t bytes = (size_t)format->channels * (size_t)format->height * (size_t)format->width;
-    int status = check_pictures(in->t, a->rest[0], err);
-    in->listed = (ls_folder){.p = &in->pack, .host = in->t->host, .err = err};
-    in->pack = (ls_folder_desc){.folder = a->rest[0]};
-    if (status == LS_OK)
-        status = list_pictures(&in->listed, a);
-    if (status)
-        return status;
-    in->file = in->listed.split[0].entry;
-    in->rows = (uint32_t)in->listed.split[0].count;
-    in->images = in->own = ls_alloc_array(in->t->host, in->rows, bytes);
-    in->why = ls_alloc_array(in->t->host, in->rows, sizeof *in->why);
-    if (!in->own || !in->why)
-        return no_memory(in->rows, err);
-    return fit_pictures(in, bytes, err);
-}
-
-/* ---- tables, arrays, standard input ---------------------------------------------------------- */
 
 enum { STDIN_MOST = 1 << 30 };
 
@@ -226,107 +83,62 @@ static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *
     return ls_fail(err, LS_EDATA, "standard input: expected less than %d bytes", STDIN_MOST);
 }
 
-static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_error *err)
-{
-    static const ls_folder_entry standard_input = {.path = "-"};
-    const ls_input_format *format = &in->t->input_format;
-    ls_image_memory kept = {0};
-    int status = check_pictures(in->t, "standard input", err);
-    if (status)
-        return status;
-    in->file = &standard_input;
-    in->rows = 1;
-    in->images = in->own = ls_alloc(in->t->host, (size_t)format->channels * (size_t)format->height *
-                                                     (size_t)format->width);
-    if (!in->own)
-        return no_memory(1, err);
-    status = ls_image_fit_bytes(in->own, format->channels, format->height, format->width,
-                                "standard input", bytes, count, &kept, in->t->host, err);
-    say_turned(kept.turned);
-    ls_image_memory_free(&kept, in->t->host);
-    return status;
-}
-
-/* Reads standard input. If it begins like an .npy or .npz file, it is an array. Otherwise it is a
- * table if the model was trained on a table, and a picture if not. */
-static int read_standard_input(input *in, ls_error *err)
+static int read_standard_input(ls_rows *r, ls_error *err)
 {
     char *bytes = NULL;
     size_t count;
-    int status = read_stdin(&bytes, &count, in->t->host, err);
-    if (status == LS_OK && (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count)))
-        status = ls_new_rows_read_npy(&in->data, &in->t->input_format, "standard input", bytes,
-                                      count, err);
-    else if (status == LS_OK && in->t->input_format.prep->kind == LS_PREP_TABLE)
-        status = ls_new_rows_read_csv(&in->data, &in->t->input_format, "standard input", bytes,
-                                      count, err);
-    else if (status == LS_OK)
-        status = read_picture_bytes(in, bytes, count, err);
-    ls_free(in->t->host, bytes);
+    int status = read_stdin(&bytes, &count, r->t->host, err);
+    if (status == LS_OK)
+        status = ls_rows_read(r, "standard input", bytes, count, err);
+    ls_free(r->t->host, bytes);
     return status;
 }
 
-static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
+static int read_inputs(ls_rows *r, const cli_trained_args *a, ls_error *err)
 {
-    const ls_input_format *format = &in->t->input_format;
-    const char *first = a->rest[0];
-    const bool array = ls_path_ends_with(first, ".npy") || ls_path_is_npz(first) ||
-                       ls_path_is_in_npz(first),
-               table = ls_path_ends_with(first, ".csv") || array;
-    if (!table && strcmp(first, "-") != 0 && format->prep->kind != LS_PREP_TABLE)
-        return read_pictures(in, a, err);
-    if (a->rest_count > 1)
+    const bool standard = strcmp(a->rest[0], "-") == 0;
+    if (standard && a->rest_count > 1)
         return ls_fail(err, LS_EINVAL,
-                       "%.300s: one table or array at a time; do not know what to do with %.100s",
-                       first, a->rest[1]);
-    int status;
-    if (strcmp(first, "-") == 0)
-        status = read_standard_input(in, err);
-    else if (array)
-        status = ls_new_rows_open_npy(&in->data, format, first, NULL, err);
-    else
-        status = ls_new_rows_open_csv(&in->data, format, first, err);
-    if (status == LS_OK && in->data) {
-        in->rows = ls_dataset_describe(in->data)->rows;
-        in->images = ls_dataset_resident(in->data).images;
-    }
+                       "-: one table or array at a time; do not know what to do with %.100s",
+                       a->rest[1]);
+    const int status =
+        standard ? read_standard_input(r, err) : ls_rows_open(r, a->rest, a->rest_count, err);
+    if (r->turned)
+        cli_say("%u %s orientation says", (unsigned)r->turned,
+                ls_plural(r->turned, "picture was turned as its EXIF",
+                          "pictures were turned as their EXIF"));
     return status;
 }
 
 /* ---- pictures that cannot be read ------------------------------------------------------------ */
 
-static const char *why_not(const input *in, uint32_t i)
+static const char *why_not(const ls_rows *in, uint32_t i)
 {
     return in->why ? in->why[i] : NULL;
 }
 
-static bool skips_broken(const input *in)
-{
-    return in->skip_broken || in->t->config.data_keys.skip_broken;
-}
-
 /* Prints the number of pictures that could not be read, if there are any, and returns the exit code
  * of the command. */
-static int end_with_broken(const input *in)
+static int end_with_broken(const ls_rows *in)
 {
     ls_error err;
     const unsigned broken = in->broken, rows = in->rows;
-    if (broken && skips_broken(in))
+    if (broken && in->skip_broken)
         cli_say("%u of %u pictures %s broken and %s left out", broken, rows,
                 ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
-    if (!broken || skips_broken(in))
+    if (!broken || in->skip_broken)
         return cli_flush();
     const int code = cli_flush();
     ls_fail(&err, LS_EDATA,
             "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
             "%s out: --skip-broken",
-            in->pack.folder, broken, rows, ls_plural(broken, "is", "are"),
+            in->desc.folder, broken, rows, ls_plural(broken, "is", "are"),
             ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
             ls_plural(broken, "it", "them"));
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
 
-static void print_broken(const input *in, uint32_t i)
+static void print_broken(const ls_rows *in, uint32_t i)
 {
     ls_json_writer w;
     ls_json_writer_init(&w, 0, in->t->host);
@@ -352,7 +164,7 @@ static float output_of(const ls_trained *t, const float *logits, int i)
     return (float)ls_output_value(t->config.loss, logits[i]);
 }
 
-static void print_vector(const input *in, uint32_t i, const float *logits)
+static void print_vector(const ls_rows *in, uint32_t i, const float *logits)
 {
     const int n = in->t->model->classes;
     for (int k = 0; k < n; k++)
@@ -363,7 +175,7 @@ static void print_vector(const input *in, uint32_t i, const float *logits)
     putchar('\n');
 }
 
-static void print_line(const input *in, uint32_t i, const float *logits)
+static void print_line(const ls_rows *in, uint32_t i, const float *logits)
 {
     double probability;
     const int best = ls_best_class(logits, in->t->model->classes, &probability);
@@ -382,7 +194,7 @@ static void print_line(const input *in, uint32_t i, const float *logits)
     putchar('\n');
 }
 
-static void put_class(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+static void put_class(ls_json_writer *w, const ls_rows *in, uint32_t i, const float *logits)
 {
     double probability;
     const int best = ls_best_class(logits, in->t->model->classes, &probability);
@@ -402,7 +214,7 @@ static void put_floats(ls_json_writer *w, const char *key, const float *value, i
     ls_json_close(w);
 }
 
-static void put_vector(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+static void put_vector(ls_json_writer *w, const ls_rows *in, uint32_t i, const float *logits)
 {
     const int n = in->t->model->classes;
     ls_json_open_array(w, "outputs");
@@ -413,7 +225,7 @@ static void put_vector(ls_json_writer *w, const input *in, uint32_t i, const flo
         put_floats(w, "targets", in->targets + (size_t)i * (size_t)n, n);
 }
 
-static void print_json(const input *in, uint32_t i, const float *logits)
+static void print_json(const ls_rows *in, uint32_t i, const float *logits)
 {
     ls_json_writer writer, *w = &writer;
     ls_json_writer_init(w, 0, in->t->host);
@@ -431,12 +243,12 @@ static void print_json(const input *in, uint32_t i, const float *logits)
     cli_put_json(w);
 }
 
-static void print_all(const input *in, const float *logits, bool json)
+static void print_all(const ls_rows *in, const float *logits, bool json)
 {
     for (uint32_t i = 0; i < in->rows; i++) {
         const float *of_row = logits + (size_t)i * (size_t)in->t->model->classes;
         if (why_not(in, i)) {
-            if (json && !skips_broken(in))
+            if (json && !in->skip_broken)
                 print_broken(in, i);
         } else if (json)
             print_json(in, i, of_row);
@@ -449,7 +261,7 @@ static void print_all(const input *in, const float *logits, bool json)
 
 /* Computes the numbers that are written for a row: the probability of each class, or the predicted
  * values. */
-static void outputs_of(const input *in, const float *logits, float *out)
+static void outputs_of(const ls_rows *in, const float *logits, float *out)
 {
     const int n = in->t->model->classes;
     if (!learnt_vectors(in->t))
@@ -471,14 +283,14 @@ static void put_field(ls_buffer *b, const char *before, const char *text)
     ls_buffer_put(b, quoted ? "\"" : "");
 }
 
-static const char *name_output(char out[64], const input *in, int i)
+static const char *name_output(char out[64], const ls_rows *in, int i)
 {
     const char *name = learnt_vectors(in->t) ? NULL : ls_class_name(in->t, i);
     snprintf(out, 64, "%d", i);
     return name ? name : out;
 }
 
-static void put_table_header(ls_buffer *b, const input *in)
+static void put_table_header(ls_buffer *b, const ls_rows *in)
 {
     char number[64], name[300];
     const int n = in->t->model->classes;
@@ -491,7 +303,7 @@ static void put_table_header(ls_buffer *b, const input *in)
     ls_buffer_put(b, "\n");
 }
 
-static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float *logits,
+static void put_table_row(ls_buffer *b, const ls_rows *in, uint32_t i, const float *logits,
                           const float *out)
 {
     char number[64];
@@ -517,7 +329,7 @@ static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float
     ls_buffer_put(b, "\n");
 }
 
-static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const float *logits,
+static void put_line_row(ls_json_writer *w, const ls_rows *in, uint32_t i, const float *logits,
                          const float *out)
 {
     char number[64];
@@ -548,7 +360,7 @@ static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const f
 }
 
 /* Prints the name of the file that was written, and how many rows or pictures it predicts. */
-static void say_written(const input *in, const char *to)
+static void say_written(const ls_rows *in, const char *to)
 {
     const unsigned rows = in->rows - in->broken;
     cli_say("%s: %u %s predicted with %s", to, rows,
@@ -556,7 +368,7 @@ static void say_written(const input *in, const char *to)
             in->t->weights_path);
 }
 
-static int write_to(const input *in, const float *logits, const char *to, ls_error *err)
+static int write_to(const ls_rows *in, const float *logits, const char *to, ls_error *err)
 {
     const size_t n = (size_t)in->t->model->classes;
     const bool lines = ls_path_ends_with(to, ".jsonl");
@@ -569,7 +381,7 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
         put_table_header(&text, in);
     for (uint32_t i = 0; out && i < in->rows; i++) {
         const float *row = logits + i * n;
-        if (why_not(in, i) && skips_broken(in))
+        if (why_not(in, i) && in->skip_broken)
             continue;
         outputs_of(in, row, out);
         if (!lines) {
@@ -583,8 +395,9 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
         ls_buffer_put(&text, line ? line : "");
         ls_buffer_put(&text, "\n");
     }
-    int status = out && !text.failed ? ls_write_file(to, text.text, text.length, in->t->host, err)
-                                     : no_memory(in->rows, err);
+    int status = out && !text.failed
+                     ? ls_write_file(to, text.text, text.length, in->t->host, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     if (status == LS_OK)
         say_written(in, to);
     ls_free(in->t->host, out);
@@ -610,7 +423,8 @@ static float target_in_data(const ls_prep *p, float learnt)
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int predict(input *in, const cli_trained_args *a, const ls_registry *registry, ls_error *err)
+static int predict(ls_rows *in, const cli_trained_args *a, const ls_registry *registry,
+                   ls_error *err)
 {
     ls_prediction sum;
     const ls_host *host = in->t->host;
@@ -639,18 +453,12 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
 static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
-    input in = {.t = t, .skip_broken = a->skip_broken};
+    ls_rows in = {.t = t, .skip_broken = a->skip_broken};
     int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
     const int code = status ? cli_fail(status, err.text) : end_with_broken(&in);
-    for (uint32_t i = 0; in.why && i < in.rows; i++)
-        ls_free(t->host, in.why[i]);
-    ls_free(t->host, in.why);
-    ls_free(t->host, in.own);
-    ls_free(t->host, in.labels);
-    ls_dataset_close(in.data);
-    ls_folder_fini(&in.listed);
+    ls_rows_close(&in);
     return code;
 }
 

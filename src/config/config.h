@@ -260,6 +260,11 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
  * data, or if the config names a packed file outside the cache. Errors: those of
  * ls_folder_pack_cached; LS_ECONFIG with line and column of the key; LS_ENOENT (no cache). */
 int ls_config_pack(ls_config *config, const ls_trainer_options *options, ls_error *err);
+/* Describes the folder of images that the config names, with the functions and callbacks of
+ * options->sys. Errors: LS_EINVAL (another version of ls_trainer_sys). */
+struct ls_folder_desc;
+int ls_config_folder(struct ls_folder_desc *out, const ls_config *config,
+                     const ls_trainer_options *options, ls_error *err);
 /* For a run that is resumed with its own config, which was read from `config_path`: finds the run's
  * data where it is now.
  *

@@ -21,34 +21,29 @@ static bool is_own(const char *packed, const char *cache)
     return packed && cache && strncmp(packed, cache, strlen(cache)) == 0;
 }
 
-static ls_folder_desc describe(const ls_config *c, const ls_trainer_sys *sys)
+int ls_config_folder(ls_folder_desc *out, const ls_config *c, const ls_trainer_options *o,
+                     ls_error *err)
 {
-    return (ls_folder_desc){.folder = c->data_path,
+    ls_trainer_sys sys = {.size = sizeof sys};
+    int status = o->sys ? ls_sized_take(&sys, sizeof sys, o->sys, "ls_trainer_sys", err) : LS_OK;
+    *out = (ls_folder_desc){.folder = c->data_path,
                             .test_folder = c->data_keys.test_path,
                             .size = c->data_keys.image_size,
                             .channels = c->data_keys.channels,
                             .skip_broken = c->data_keys.skip_broken,
-                            .pictures = sys->pictures,
-                            .watch = sys->folder_watch,
-                            .program = sys->program};
-}
-
-/* Copies the structure to which options->sys points; zeros if there is none. */
-static int take_sys(ls_trainer_sys *out, const ls_trainer_options *o, ls_error *err)
-{
-    *out = (ls_trainer_sys){.size = sizeof *out};
-    return o->sys ? ls_sized_take(out, sizeof *out, o->sys, "ls_trainer_sys", err) : LS_OK;
+                            .pictures = sys.pictures,
+                            .watch = sys.folder_watch,
+                            .program = sys.program};
+    return status;
 }
 
 /* Packs the folder of `c` into the cache, and has the config name the packed file. */
-static int pack(ls_config *c, const ls_trainer_options *o, const ls_trainer_sys *sys,
+static int pack(ls_config *c, const ls_trainer_options *o, const ls_folder_desc *p,
                 const ls_input_format *format, ls_error *err)
 {
     char path[LS_FOLDER_PATH];
-    const ls_folder_desc p = describe(c, sys);
-    int status =
-        ls_folder_pack_cached(path, o->cache_dir, o->cache_bytes ? o->cache_bytes : CACHE_BYTES, &p,
-                              format, o->host, err);
+    int status = ls_folder_pack_cached(
+        path, o->cache_dir, o->cache_bytes ? o->cache_bytes : CACHE_BYTES, p, format, o->host, err);
     if (status)
         return status;
     ls_free(c->host, c->found[LS_FOUND_PACKED]);
@@ -64,41 +59,41 @@ static bool is_folder_kind(const ls_config *c)
 
 int ls_config_pack(ls_config *c, const ls_trainer_options *o, ls_error *err)
 {
-    ls_trainer_sys sys;
+    ls_folder_desc p;
     const char *packed = c->data_keys.packed;
     /* If the config is that of an earlier run, its packed file in the cache can belong to an older
      * state of the folder. */
     if (!is_folder_kind(c) || !c->data_path || (packed && !is_own(packed, o->cache_dir)))
         return LS_OK;
-    int status = take_sys(&sys, o, err);
+    int status = ls_config_folder(&p, c, o, err);
     if (status)
         return status;
     if (c->data_keys.channels == 2)
         return ls_config_fail(err, c, "data.channels", LS_ECONFIG,
                               "data.channels: expected 3 for colours or 1 for grey, found 2");
-    if (!o->cache_dir && sys.program)
+    if (!o->cache_dir && p.program)
         return ls_fail(err, LS_ENOENT,
                        "there is no place for a cache: set XDG_CACHE_HOME or HOME, or pack %.200s "
                        "with `%.200s pack`",
-                       c->data_path, sys.program);
+                       c->data_path, p.program);
     if (!o->cache_dir)
         return ls_fail(err, LS_ENOENT,
                        "there is no place for the packed images of %.200s: set "
                        "options.cache_dir",
                        c->data_path);
-    return pack(c, o, &sys, NULL, err);
+    return pack(c, o, &p, NULL, err);
 }
 
 int ls_config_pack_again(ls_config *c, const ls_trainer_options *o, const ls_input_format *format,
                          bool other_folder, ls_error *err)
 {
-    ls_trainer_sys sys;
+    ls_folder_desc p;
     const char *file = c->data_keys.packed;
     if (file && !is_own(file, o->cache_dir))
         return LS_OK;
-    int status = take_sys(&sys, o, err);
+    int status = ls_config_folder(&p, c, o, err);
     if (status == LS_OK && c->data_path && ls_is_folder(c->data_path) && o->cache_dir)
-        return pack(c, o, &sys, format, err);
+        return pack(c, o, &p, format, err);
     if (status || (file && !other_folder && access(file, R_OK) == 0))
         return status;
     return ls_fail(
@@ -152,7 +147,7 @@ void ls_config_find_beside(ls_config *c, const char *config_path)
 int ls_config_find_run_data(ls_config *c, const char *config_path, const ls_trainer_options *o,
                             ls_error *err)
 {
-    ls_trainer_sys sys;
+    ls_folder_desc p;
     const char *packed = c->data_keys.packed;
     ls_config_find_beside(c, config_path);
     if (!is_folder_kind(c) || !packed || access(packed, R_OK) == 0)
@@ -163,6 +158,6 @@ int ls_config_find_run_data(ls_config *c, const char *config_path, const ls_trai
             "%.300s: the packed images of the run are gone, and %.300s, from which they can be "
             "packed again, is not there; name where the folder is now: --set data.path=FOLDER",
             packed, c->data_path ? c->data_path : "their folder");
-    int status = take_sys(&sys, o, err);
-    return status ? status : pack(c, o, &sys, NULL, err);
+    int status = ls_config_folder(&p, c, o, err);
+    return status ? status : pack(c, o, &p, NULL, err);
 }

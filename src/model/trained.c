@@ -340,17 +340,6 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
     return status;
 }
 
-static int read_folder(ls_dataset **out, const ls_trained *t, const ls_trained_options *o,
-                       ls_error *err)
-{
-    const ls_folder_desc p = {.folder = o->new_data,
-                              .skip_broken = t->config.data_keys.skip_broken,
-                              .pictures = o->trainer.sys->pictures,
-                              .watch = o->trainer.sys->folder_watch,
-                              .program = o->trainer.sys->program};
-    return ls_folder_read(out, &t->input_format, &p, o->training_rows, t->host, err);
-}
-
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -371,8 +360,11 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
     if (is_named(&t->config, "folder") || (t->config_in_card && t->input_format.class_name &&
-                                           !t->input_format.floats && ls_is_folder(o->new_data)))
-        return read_folder(out, t, o, err);
+                                           !t->input_format.floats && ls_is_folder(o->new_data))) {
+        ls_folder_desc p = t->folder;
+        p.folder = o->new_data;
+        return ls_folder_read(out, &t->input_format, &p, o->training_rows, t->host, err);
+    }
     return open_new_arrays(t, o, err);
 }
 
@@ -458,6 +450,8 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
         status = read_config(out, config, o, err);
     if (status == LS_OK && !is_given(&o->trainer))
         ls_config_find_beside(&out->config, config);
+    if (status == LS_OK)
+        status = ls_config_folder(&out->folder, &out->config, &o->trainer, err);
     const bool unknown = status == LS_OK && !out->card.config.doc && is_unknown(&out->config);
     if (unknown)
         status = open_own_data(out, o, err);

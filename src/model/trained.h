@@ -9,7 +9,7 @@
 #define MODEL_TRAINED_H
 
 #include "config/card.h"
-#include "data/new_rows.h"
+#include "data/folder.h"
 #include "nn/replica.h"
 
 #include <lockstep/trainer.h>
@@ -41,6 +41,8 @@ typedef struct ls_trained_options {
 typedef struct ls_trained {
     const ls_host *host;
     const char *cache_dir; /* directory for devices' choices of kernels; NULL: none */
+    /* how pictures are read: pictures, watch and program of the options, and data.skip_broken */
+    ls_folder_desc folder;
     ls_config config;
     /* Description of the model (config/card.h). It is read from the file of weights. If that file
      * was written by another program and has no description, the description is made from the

@@ -1,0 +1,58 @@
+/* Rows for a trained model: rows of its data, or new rows in a table, an array, a folder or a
+ * picture.
+ *
+ *     ls_rows rows = {.t = &trained};
+ *     status = ls_rows_open(&rows, paths, 1, &err);
+ *     if (status == LS_OK)
+ *         … rows.images, rows.rows …
+ *     ls_rows_close(&rows);          // after a failure too
+ */
+#ifndef MODEL_ROWS_H
+#define MODEL_ROWS_H
+
+#include "data/folder.h"
+#include "model/trained.h"
+
+/* The rows. The caller sets `t`, and zeroes everything else. */
+typedef struct ls_rows {
+    const ls_trained *t;
+    /* [rows]: the image files; NULL: the rows are in `data` or are rows of the run's data */
+    const ls_folder_entry *file;
+    ls_folder listed; /* owns the names of the files */
+    ls_folder_desc desc;
+    /* pictures that cannot be read are left out; set by the caller, or by the key data.skip_broken
+     * of the run's config */
+    bool skip_broken;
+    char **why;       /* [rows]: why a picture cannot be read; NULL: it was read */
+    uint32_t broken;  /* number of pictures that cannot be read */
+    uint32_t turned;  /* number of pictures that were turned as their EXIF orientation says */
+    ls_dataset *data; /* the opened table or array; NULL: none */
+    uint32_t first;   /* number of the first row */
+    uint32_t rows;
+    const uint8_t *images;
+    uint8_t *own; /* the memory at `images` if this structure owns it; NULL: a dataset owns it */
+    union {       /* the rows' targets; NULL: not known */
+        int32_t *labels;
+        float *targets; /* if the model predicts values */
+    };
+} ls_rows;
+
+/* Reads `count` rows of the training or the test split of the run's data, from row `first` on. The
+ * data must be open, and have these rows. Errors: LS_ENOMEM, those of ls_dataset_read. */
+int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t count, ls_error *err);
+
+/* Reads new rows: one table (.csv) or one array (.npy, .npz), or pictures and folders of pictures.
+ * A picture that cannot be read has grey pixels; its reason is in r->why, and is reported by the
+ * trained model's folder watch if there are several pictures. Errors: LS_EDATA (also if no picture
+ * can be read), LS_ENOENT, LS_EIO, LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
+int ls_rows_open(ls_rows *r, char *const *path, int paths, ls_error *err);
+
+/* Reads new rows from memory, which messages call `name`. If the bytes begin like an .npy or .npz
+ * file, they are an array. Otherwise they are a table if the model was trained on a table, and a
+ * picture if not. Errors: those of ls_rows_open. */
+int ls_rows_read(ls_rows *r, const char *name, const char *bytes, size_t count, ls_error *err);
+
+/* Frees everything. */
+void ls_rows_close(ls_rows *r);
+
+#endif
