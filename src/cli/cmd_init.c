@@ -48,7 +48,7 @@ static void print_column(const ls_column_summary *c, FILE *stream)
     fprintf(stream, "%s%s\n", line, target ? "  to be learnt" : "");
 }
 
-static void print_table(const cli_inspection *l, FILE *stream)
+static void print_table(const ls_inspection *l, FILE *stream)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
     char head[LS_COLUMN_LINE];
@@ -80,7 +80,7 @@ static void print_table(const cli_inspection *l, FILE *stream)
                 l->target);
 }
 
-static void print_folder(const cli_inspection *l, FILE *stream)
+static void print_folder(const ls_inspection *l, FILE *stream)
 {
     const ls_folder *k = &l->listed;
     fprintf(stream, "%s: pictures, %s\n  %-24s %10s %10s\n", l->path,
@@ -97,7 +97,7 @@ static void print_folder(const cli_inspection *l, FILE *stream)
             l->width);
 }
 
-static void print_arrays(const cli_inspection *l, FILE *stream)
+static void print_arrays(const ls_inspection *l, FILE *stream)
 {
     if (l->known)
         fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind);
@@ -114,12 +114,12 @@ static void print_arrays(const cli_inspection *l, FILE *stream)
                 l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
 }
 
-static bool is_kind(const cli_inspection *l, const char *kind)
+static bool is_kind(const ls_inspection *l, const char *kind)
 {
     return strcmp(l->kind, kind) == 0;
 }
 
-void cli_inspect_print(const cli_inspection *l, FILE *stream)
+void cli_inspect_print(const ls_inspection *l, FILE *stream)
 {
     if (is_kind(l, "csv"))
         print_table(l, stream);
@@ -159,7 +159,7 @@ static double dropout_for(uint32_t rows)
 
 /* Writes a network with one hidden layer. The last layer also reads the input directly, so that the
  * network learns linear relations as fast as a linear model does. */
-static void put_dense_layers(ls_json_writer *w, const cli_inspection *l)
+static void put_dense_layers(ls_json_writer *w, const ls_inspection *l)
 {
     const double dropout = dropout_for(l->rows);
     if (l->height * l->width > 1)
@@ -182,7 +182,7 @@ static void put_dense_layers(ls_json_writer *w, const cli_inspection *l)
     put_layer(w, "dense", NULL, 0);
 }
 
-static void put_convolutions(ls_json_writer *w, const cli_inspection *l)
+static void put_convolutions(ls_json_writer *w, const ls_inspection *l)
 {
     int side = l->height < l->width ? l->height : l->width, out = 32;
     for (; side >= 6 && out <= 128; side /= 2, out *= 2) {
@@ -203,7 +203,7 @@ static void put_convolutions(ls_json_writer *w, const cli_inspection *l)
 
 /* Writes data.drop: the names of the columns as one text, or as an array if a name contains a
  * comma. */
-static void put_drop(ls_json_writer *w, const cli_inspection *l)
+static void put_drop(ls_json_writer *w, const ls_inspection *l)
 {
     ls_buffer text;
     const cJSON *name;
@@ -222,7 +222,7 @@ static void put_drop(ls_json_writer *w, const cli_inspection *l)
     ls_buffer_fini(&text);
 }
 
-static void put_table(ls_json_writer *w, const cli_inspection *l)
+static void put_table(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_put_string(w, "path", l->path);
     ls_json_put_string(w, "target", l->target);
@@ -242,7 +242,7 @@ static void put_table(ls_json_writer *w, const cli_inspection *l)
         ls_json_put_string(w, "missing", "mean");
 }
 
-static void put_arrays(ls_json_writer *w, const cli_inspection *l)
+static void put_arrays(ls_json_writer *w, const ls_inspection *l)
 {
     if (!l->x[0] || l->folder[0])
         ls_json_put_string(w, "path", l->x[0] ? l->folder : l->path);
@@ -260,7 +260,7 @@ static void put_arrays(ls_json_writer *w, const cli_inspection *l)
         ls_json_put_bool(w, "standardize_target", true);
 }
 
-static void put_data(ls_json_writer *w, const cli_inspection *l)
+static void put_data(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_open_object(w, "data");
     ls_json_put_string(w, "name", l->kind);
@@ -318,7 +318,7 @@ static void put_name(ls_json_writer *w, const char *path)
     ls_json_put_string(w, "name", name[0] ? name : "run");
 }
 
-void cli_inspect_write(ls_json_writer *w, const cli_inspection *l)
+void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
 {
     const bool images = l->height >= 6 && l->width >= 6;
     ls_json_open_object(w, NULL);
@@ -400,10 +400,10 @@ static void print_how_to_train(const char *config)
     ls_buffer_fini(&command);
 }
 
-static int run(cli_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
+static int run(ls_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
-    int status = cli_inspect(l, err);
+    int status = ls_inspect(l, err);
     if (status)
         return fail_look(status, err);
     ls_json_writer_init(&w, 2, l->host);
@@ -420,7 +420,7 @@ static int run(cli_inspection *l, const cli_list *set, const char *to, bool trai
 }
 
 /* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
-static const char *check(const cli_inspection *l)
+static const char *check(const ls_inspection *l)
 {
     const char *const separators[] = {",", ";", "tab", "bar", "space"};
     bool separator = !l->separator;
@@ -443,7 +443,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     bool trains = false;
     cli_list set = {.count = 0};
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
-    cli_inspection look = {.host = &host};
+    ls_inspection look = {.host = &host, .pack.pictures = lockstep_pictures()};
     const cli_option options[] = {{CLI_TEXT, "target", .value = &look.target},
                                   {CLI_TEXT, "decimal", .value = &look.decimal},
                                   {CLI_TEXT, "separator", .value = &look.separator},
@@ -466,6 +466,6 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
     code = run(&look, &set, to, trains, &err);
-    cli_inspect_end(&look);
+    ls_inspect_end(&look);
     return code || !trains ? code : cli_train(to, registry);
 }

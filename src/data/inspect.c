@@ -1,13 +1,14 @@
-/* Inspects the data for `trainer init`. Each kind of data is opened in the same way as for
+/* Inspects data (inspect.h). Each kind of data is opened in the same way as for
  * training, so that the description shows the rows as training will get them. */
+#include "data/inspect.h"
+
 #include "base/error.h"
 #include "base/host.h"
-#include "cli/init.h"
-#include "data/image.h"
 #include "formats/arrays.h"
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -31,7 +32,7 @@ static bool is_file(const char *folder, const char *name)
 
 /* l->path is a file of rows, such as "x.npy" or "X_train.npy". Finds the file of its targets in the
  * same folder. */
-static int find_pair(cli_inspection *l, ls_error *err)
+static int find_pair(ls_inspection *l, ls_error *err)
 {
     const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
     snprintf(l->folder, sizeof l->folder, "%.*s", slash ? (int)(slash - l->path) : 0, l->path);
@@ -59,7 +60,7 @@ static bool is_of_several(const char *path)
            strncmp(name, "test_batch", 10) == 0;
 }
 
-static int find_kind(cli_inspection *l, ls_error *err)
+static int find_kind(ls_inspection *l, ls_error *err)
 {
     struct stat st;
     if (stat(l->path, &st) != 0)
@@ -104,7 +105,7 @@ static int find_kind(cli_inspection *l, ls_error *err)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void close_data(cli_inspection *l)
+static void close_data(ls_inspection *l)
 {
     for (int s = 0; s < 2; s++) {
         ls_dataset_close(l->split[s]);
@@ -112,7 +113,7 @@ static void close_data(cli_inspection *l)
     }
 }
 
-static int open_data(cli_inspection *l, const ls_host *host, ls_error *err)
+static int open_data(ls_inspection *l, const ls_host *host, ls_error *err)
 {
     const ls_dataset_spec spec = {.name = l->kind,
                                   .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
@@ -175,7 +176,7 @@ static const char *useless(const ls_column_summary *c, uint32_t rows)
 
 /* Adds the columns that cannot help to l->drop, and the reasons to l->why. Returns the number of
  * these columns. */
-static int drop_useless(cli_inspection *l, const ls_dataset_info *info)
+static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 {
     int dropped = 0;
     for (int i = 0; i < info->columns; i++) {
@@ -198,7 +199,7 @@ static int drop_useless(cli_inspection *l, const ls_dataset_info *info)
     return dropped;
 }
 
-static int look_at_table(cli_inspection *l, ls_error *err)
+static int look_at_table(ls_inspection *l, ls_error *err)
 {
     int status = open_data(l, l->host, err);
     if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
@@ -225,7 +226,7 @@ static bool may_be_last(const ls_dataset_info *info)
            info->channels > 4;
 }
 
-static int look_at_arrays(cli_inspection *l, ls_error *err)
+static int look_at_arrays(ls_inspection *l, ls_error *err)
 {
     l->silent = *l->host;
     l->silent.log = NULL;
@@ -237,7 +238,7 @@ static int look_at_arrays(cli_inspection *l, ls_error *err)
 }
 
 /* Computes mean and deviation of the values of the first rows. */
-static void measure(cli_inspection *l, const ls_dataset *ds)
+static void measure(ls_inspection *l, const ls_dataset *ds)
 {
     const ls_dataset_info *info = ls_dataset_describe(ds);
     const ls_dataset_view view = ls_dataset_resident(ds);
@@ -255,7 +256,7 @@ static void measure(cli_inspection *l, const ls_dataset *ds)
     l->deviation = squares > 0 ? sqrt(squares / (double)n) : 1;
 }
 
-static void take_shape(cli_inspection *l)
+static void take_shape(ls_inspection *l)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
     l->rows = info->rows;
@@ -271,31 +272,34 @@ static void take_shape(cli_inspection *l)
 /* ---- pictures -------------------------------------------------------------------------------- */
 
 /* Decodes up to PICTURES pictures, spread over the list, until one of them has colours. */
-static int look_for_colours(cli_inspection *l, ls_error *err)
+static int look_for_colours(ls_inspection *l, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
     uint8_t pixel[3 * ALL];
     ls_image_memory kept = {0};
     const ls_folder_listing *list = &l->listed.split[0];
-    int status = LS_OK;
+    const ls_pictures *pictures;
+    int status = ls_pictures_find(&pictures, l->pack.pictures, err);
+    if (status)
+        return status;
     l->grey = true;
     size_t broken = 0;
     for (size_t i = 0; i < PICTURES && i < list->count && l->grey; i++) {
         const size_t at = list->count <= PICTURES ? i : i * list->count / PICTURES;
-        status =
-            ls_image_fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
+        status = pictures->fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host,
+                               err);
         if (status)
             broken++; /* a run reports such pictures */
         for (int k = 0; status == LS_OK && k < ALL; k++)
             l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
     }
-    ls_image_memory_free(&kept, l->host);
+    pictures->memory_free(&kept, l->host);
     return broken < PICTURES && broken < list->count ? LS_OK : status;
 }
 
-static int look_at_folder(cli_inspection *l, ls_error *err)
+static int look_at_folder(ls_inspection *l, ls_error *err)
 {
-    l->pack = (ls_folder_desc){.folder = l->path};
+    l->pack.folder = l->path;
     l->listed = (ls_folder){.p = &l->pack, .host = l->host, .err = err};
     int status = ls_folder_list(&l->listed);
     if (status == LS_OK)
@@ -313,7 +317,7 @@ static int look_at_folder(cli_inspection *l, ls_error *err)
 /* ---- public datasets with known file names --------------------------------------------------- */
 
 /* Returns "mnist" or "fashion_mnist". The files of both have the same names. */
-static const char *which_mnist(const cli_inspection *l)
+static const char *which_mnist(const ls_inspection *l)
 {
     return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
                    strstr(l->path, "ashion")
@@ -323,7 +327,7 @@ static const char *which_mnist(const cli_inspection *l)
 
 /* Tries to open the directory as each of the public datasets. If it contains the files of none of
  * them, sets l->kind to "folder". */
-static int look_for_known(cli_inspection *l, ls_error *err)
+static int look_for_known(ls_inspection *l, ls_error *err)
 {
     static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};
     int status = LS_ENOENT;
@@ -347,7 +351,7 @@ static int look_for_known(cli_inspection *l, ls_error *err)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-int cli_inspect(cli_inspection *l, ls_error *err)
+int ls_inspect(ls_inspection *l, ls_error *err)
 {
     l->drop = cJSON_CreateArray();
     ls_buffer_init(&l->why, l->host);
@@ -373,7 +377,7 @@ int cli_inspect(cli_inspection *l, ls_error *err)
     return LS_OK;
 }
 
-void cli_inspect_end(cli_inspection *l)
+void ls_inspect_end(ls_inspection *l)
 {
     close_data(l);
     if (l->listed.p)

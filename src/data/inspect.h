@@ -1,0 +1,52 @@
+/* Inspects data of unknown form at a path: which kind of data it is, and its properties. */
+#ifndef DATA_INSPECT_H
+#define DATA_INSPECT_H
+
+#include "base/buffer.h"
+#include "data/dataset.h"
+#include "data/folder.h"
+
+/* The properties of the data that were found. */
+typedef struct ls_inspection {
+    /* the path, and the target column, as the user gave them; target NULL: a target is
+     * chosen */
+    const char *path, *target;
+    /* Values of data.decimal, data.separator and data.encoding as the user gave them; NULL: detect
+     * them. */
+    const char *decimal, *separator, *encoding;
+    const ls_host *host;
+    const char *kind; /* kind of data, such as "csv", "folder", "npy", "safetensors", "mnist" */
+    bool known;       /* the data is a public dataset, recognised by the names of its files */
+    /* ---- arrays: files below `folder`, which may be "" --------------------------------------- */
+    char folder[4096], x[256], y[256], test_x[256], test_y[256];
+    bool last;      /* rows are [height][width][channels] */
+    ls_host silent; /* the host without its log, for a first look */
+    /* ---- tables ------------------------------------------------------------------------------ */
+    cJSON *drop;   /* array of the names of the columns that are left out */
+    bool commas;   /* a name in `drop` contains a comma */
+    ls_buffer why; /* a line with the reason for each column in `drop` */
+    bool values;   /* the target is a number; false: a class */
+    /* `values` was chosen here: the target's column has numbers with fractions, or too
+     * many different numbers for classes */
+    bool values_why;
+    bool fills; /* some values are missing */
+    ls_dataset *split[2];
+    /* ---- pictures ---------------------------------------------------------------------------- */
+    ls_folder_desc pack; /* `pictures` is set by the caller; NULL: loaded at run time */
+    ls_folder listed;
+    bool grey; /* no picture that was decoded has colours */
+    /* ---- all kinds --------------------------------------------------------------------------- */
+    uint32_t rows, test_rows;
+    int classes, targets, channels, height, width;
+    bool floats;
+    double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
+} ls_inspection;
+
+/* Inspects the data at look->path and fills *look. The caller calls ls_inspect_end afterwards,
+ * even after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with
+ * what was expected. */
+int ls_inspect(ls_inspection *look, ls_error *err);
+/* Closes what ls_inspect has opened and frees its memory. */
+void ls_inspect_end(ls_inspection *look);
+
+#endif
