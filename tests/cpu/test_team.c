@@ -209,9 +209,10 @@ static void a_thread_that_is_refused_is_named_and_the_others_are_ended(void **st
     assert_int_equal(ls_team_create(&team, 6, NULL, &err), LS_ESYSTEM);
     threads_to_give = -1;
     assert_null(team);
-    assert_string_equal(err.text, "the system refused thread 4 of a team of 6: Resource "
-                                  "temporarily unavailable; ask for fewer threads, or raise its "
-                                  "limit (ulimit -u)");
+    /* the limits that are named in between are those of the machine */
+    assert_non_null(strstr(err.text, "the system refused thread 4 of a team of 6: Resource "
+                                     "temporarily unavailable; "));
+    assert_non_null(strstr(err.text, "; raise the limit, or ask for fewer threads"));
     expect_threads(before);
     assert_int_equal(ls_team_create(&team, 0, NULL, &err), LS_EINVAL);
     assert_string_equal(err.text, "a team of 0 threads: expected 1 to 1024");
