@@ -288,7 +288,7 @@ static void another_secret_is_said_on_both_sides(void **state)
     prepare_all(&p, m, 3, 2);
     m[1].place.secret = "of another run altogether...";
     turn_away(m, LS_EUNSUPPORTED, "does not know this run's secret",
-              "has another secret, and was turned away");
+              "has another secret (take the same file on all hosts");
 }
 
 static void a_run_that_has_begun_says_so_to_late_callers(void **state)

@@ -583,7 +583,7 @@ typedef struct dying_member {
 static void end_lines(const tcp_wire *w)
 {
     for (int i = 0; i < w->base.members * LS_WIRE_CHANNELS; i++)
-        shutdown(w->line[i].fd, SHUT_RDWR);
+        shutdown(w->line[i].link.fd, SHUT_RDWR);
 }
 
 /* Ends all connections, as the end of its process would. The descriptors are closed later. */
@@ -592,12 +592,12 @@ static void die_when_formed(void *user)
     const dying_member *d = user;
     joining *j = d->rendezvous;
     if (j->vote.formed.number == 0 || j->listen_fd < 0 ||
-        j->wire->line[d->p->after * LS_WIRE_CHANNELS].fd < 0)
+        j->wire->line[d->p->after * LS_WIRE_CHANNELS].link.fd < 0)
         return;
     close(j->listen_fd);
     j->listen_fd = -1;
     for (int i = 0; i < j->vote.members; i++)
-        shutdown(j->vote_fd[i], SHUT_RDWR);
+        shutdown(j->voting[i].fd, SHUT_RDWR);
     end_lines(j->wire);
     if (!d->p->unnoticed)
         end_lines(d->old);
