@@ -83,7 +83,8 @@ static bool check_fingerprint(joining *j, int i)
     tcp_waiting *w = &j->waiting[i];
     char why[TCP_NOTE], line[TCP_NOTE + 40];
     if (!tcp_is_sealed(&w->link.in, &w->said.note, sizeof w->said.note, w->said.tag)) {
-        tcp_log_refused(j, w->link.fd, w->at.host, "wants to join, but " TCP_CHANGED);
+        snprintf(line, sizeof line, "wants to join, but %s", tcp_changed);
+        tcp_log_refused(j, w->link.fd, w->at.host, line);
         return false;
     }
     const size_t bytes = w->said.note.member < TCP_NOTE ? w->said.note.member : TCP_NOTE;

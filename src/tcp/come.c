@@ -58,7 +58,7 @@ static int receive_invitation(joining *j, tcp_link *link, const tcp_note *note, 
                               ls_error *err)
 {
     tcp_invitation what;
-    char why[TCP_REASON];
+    char why[LS_REASON];
     const int members = (int)note->members, own = (int)note->member;
     const uint64_t until_ns = tcp_try_until(j);
     if (members < 2 || members > LS_MEMBERS_MAX || own != members - 1)

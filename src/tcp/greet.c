@@ -384,7 +384,7 @@ static int receive_verdict(joining *j, tcp_link *link, uint64_t until_ns, ls_err
     if (error)
         j->verdict = (tcp_verdict){0};
     if (error == EBADMSG)
-        return ls_fail(err, LS_ESYSTEM, "from the host at %s " TCP_CHANGED, j->target);
+        return ls_fail(err, LS_ESYSTEM, "from the host at %s %s", j->target, tcp_changed);
     if (error)
         return fail_greeting(j, error, err);
     j->verdict.host[TCP_HOST - 1] = '\0';
@@ -409,8 +409,8 @@ int tcp_greet(joining *j, tcp_link *link, hello *h, ls_error *err)
         return ls_fail(
             err, LS_EUNSUPPORTED,
             "the program that answers at %s does not know this run's secret: is the secret "
-            "the same file on every host (made by " TCP_MAKE_SECRET ")? If it is, " TCP_CHANGED,
-            j->target);
+            "the same file on every host (made by " TCP_MAKE_SECRET ")? If it is, %s",
+            j->target, tcp_changed);
     if (error)
         return fail_greeting(j, error, err);
     set_keys(link, j, h, a.nonce, true);
@@ -433,8 +433,8 @@ int tcp_receive_note(joining *j, tcp_link *link, tcp_note *note, uint64_t until_
         tcp_receive(link, note, sizeof *note, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
     note->text[TCP_NOTE - 1] = '\0';
     if (error == EBADMSG)
-        return ls_fail(err, LS_ESYSTEM, "from host %s, at %s, " TCP_CHANGED, j->verdict.host,
-                       j->where);
+        return ls_fail(err, LS_ESYSTEM, "from host %s, at %s, %s", j->verdict.host, j->where,
+                       tcp_changed);
     return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s",
                            j->verdict.host, j->where, ls_reason(why, error))
                  : LS_OK;

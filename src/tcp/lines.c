@@ -110,8 +110,8 @@ static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_erro
 static int fail_changed(const tcp_wire *w, tcp_line *line, const ls_transfer *t, ls_error *err)
 {
     line->deaf = true;
-    return ls_fail(err, LS_EIO, "from host %s to host %s " TCP_CHANGED, w->host[t->peer],
-                   w->host[w->base.member]);
+    return ls_fail(err, LS_EIO, "from host %s to host %s %s", w->host[t->peer],
+                   w->host[w->base.member], tcp_changed);
 }
 
 /* ---- sending and receiving ------------------------------------------------------------------- */

@@ -410,7 +410,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
  * number that the first member gives to this member. */
 static int await_complete(joining *j, tcp_link *link, ls_error *err)
 {
-    char why[TCP_REASON];
+    char why[LS_REASON];
     const int members = j->place.members;
     tcp_note note;
     int status;
@@ -573,7 +573,7 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
 static int check_note_of(joining *j, int member, ls_error *err)
 {
     tcp_note note;
-    char why[TCP_REASON];
+    char why[LS_REASON];
     tcp_link *link = &tcp_line_of(j->wire, member, 0)->link;
     struct pollfd watch = {.fd = link->fd, .events = POLLIN};
     if (j->caller[member].fd == REPORTED || link->fd < 0 || poll(&watch, 1, 0) <= 0)

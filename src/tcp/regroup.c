@@ -266,8 +266,8 @@ static void receive_from(regrouping *m, int who)
         v->got = 0;
         const tcp_message in = v->in.message;
         if (!tcp_is_sealed(&link->in, &in, sizeof in, v->in.tag)) {
-            tcp_log(m->j, LS_LOG_WARNING, "in a vote, from host %s to host %s " TCP_CHANGED,
-                    m->j->entry[who].host, m->j->host);
+            tcp_log(m->j, LS_LOG_WARNING, "in a vote, from host %s to host %s %s",
+                    m->j->entry[who].host, m->j->host, tcp_changed);
             disconnect(m, who);
             return;
         }

@@ -1,11 +1,9 @@
 /* Sealed messages; seal.h describes them. */
 #include "tcp/seal.h"
-#include "base/error.h"
 #include "hash/hash.h"
 #include "tcp/join.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -94,11 +92,10 @@ void tcp_hang_up_link(tcp_link *link)
     link->fd = -1;
 }
 
-const char *tcp_reason(char out[TCP_REASON], int error)
+const char tcp_changed[] = "a message was changed on the way: by the network, by a device between "
+                           "the hosts, or by somebody";
+
+const char *tcp_reason(char out[LS_REASON], int error)
 {
-    _Static_assert(TCP_REASON >= LS_REASON && TCP_REASON >= sizeof TCP_CHANGED, "a text's size");
-    if (error != EBADMSG)
-        return ls_reason(out, error);
-    snprintf(out, TCP_REASON, "%s", TCP_CHANGED);
-    return out;
+    return error == EBADMSG ? tcp_changed : ls_reason(out, error);
 }

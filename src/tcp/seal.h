@@ -28,6 +28,7 @@
 #ifndef TCP_SEAL_H
 #define TCP_SEAL_H
 
+#include "base/error.h"
 #include "hash/mac.h"
 
 #include <stdbool.h>
@@ -87,13 +88,10 @@ int tcp_receive(tcp_link *link, void *data, size_t bytes, uint64_t until_ns);
 /* Closes the connection, if there is one. */
 void tcp_hang_up_link(tcp_link *link);
 
-/* What a message says about EBADMSG. */
-#define TCP_CHANGED                                                                                \
-    "a message was changed on the way: by the network, by a device between the hosts, or by "      \
-    "somebody"
-
-enum { TCP_REASON = 160 /* size of a text of tcp_reason in bytes */ };
-/* Formats the reason for a failed call as ls_reason (base/error.h) does; EBADMSG is TCP_CHANGED. */
-const char *tcp_reason(char out[TCP_REASON], int error);
+/* What error messages say about EBADMSG: "a message was changed on the way: …". */
+extern const char tcp_changed[];
+/* Returns the reason for a failed call, as ls_reason (base/error.h) does; tcp_changed for
+ * EBADMSG. */
+const char *tcp_reason(char out[LS_REASON], int error);
 
 #endif

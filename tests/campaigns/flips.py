@@ -224,7 +224,7 @@ def main():
             verdict = "HANG"
         elif statuses[0] == 0 and not same:
             verdict = "WRONG WEIGHTS"
-        elif any(s not in (0, 71, 75) for s in statuses):
+        elif any(s not in (0, 71, 74, 75) for s in statuses):
             verdict = f"STATUS {statuses}"
         elif any(s and not text.strip() for s, text in zip(statuses, said)):
             verdict = "NO WORD"
