@@ -8,9 +8,13 @@ part of another connection or of an earlier run, or ends the connection. The pla
 hello, a proof, a note, a header, a gradient, a tag or a sign of life.
 
 A run passes if both processes end, and if the weights are those of one process on one host whenever
-the status is 0. With --continue the config says on_host_loss "continue".
+the status is 0. With --continue the config says on_host_loss "continue", and a bit of a later
+connection is flipped too: of the vote or of the new group. With --arrive two processes train
+undisturbed, and a third one reaches the first through the relay and asks to be admitted. Then the
+first two must end with status 0. (The exception are missing bytes: if they are the last ones that
+are sent for a time, they look like a link that is stuck, and after the deadline all hosts stop.)
 
-    flips.py TRAINER --runs 300 [--seed N] [--continue] [--only KIND]
+    flips.py TRAINER --runs 300 [--seed N] [--continue | --arrive] [--only KIND]
 """
 import argparse
 import collections
@@ -24,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 KINDS = ["flip", "omit", "add", "repeat", "exchange", "reflect", "replay", "cut"]
 HANG_S = 120  # a run takes about a second; this is the time after which it counts as a hang
@@ -38,13 +43,14 @@ CONFIG = {
 
 
 class Relay:
-    """Forwards connections, and damages one of them as `plan` says: (kind, connection, direction,
-    offset, random generator). Keeps the first bytes of every direction of every connection."""
+    """Forwards connections, and damages some of them as `plans` say, once for each plan: (kind,
+    connection, direction, offset, random generator). Keeps the first bytes of every direction of
+    every connection."""
 
-    def __init__(self, upstream, plan=None, earlier=None):
-        self.upstream, self.plan, self.earlier = upstream, plan, earlier
+    def __init__(self, upstream, plans=(), earlier=None):
+        self.upstream, self.plans, self.earlier = upstream, list(plans), earlier
         self.streams = {}
-        self.done = False
+        self.done = 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -104,14 +110,15 @@ class Relay:
 
     def damage(self, data, position, number, direction):
         """Returns the data to be sent on and the data to be sent back, and whether to cut."""
-        if not self.plan or self.done or self.plan[1:3] != (number, direction):
-            return data, b"", False
-        kind, _, _, offset, rng = self.plan
-        at = offset - position
-        if not 0 <= at < len(data):
-            return data, b"", False
         with self.lock:
-            self.done = True
+            plan = next((p for p in self.plans if p[1:3] == (number, direction)
+                         and 0 <= p[3] - position < len(data)), None)
+            if not plan:
+                return data, b"", False
+            self.plans.remove(plan)
+            self.done += 1
+        kind, _, _, offset, rng = plan
+        at = offset - position
         length = rng.choice([1, 4, 16, 40, 424, 1000])
         head, part, rest = data[:at], data[at:at + length], data[at + length:]
         if kind == "flip":
@@ -147,23 +154,33 @@ def weights_of(directory):
         return None
 
 
-def run_pair(trainer, directory, plan=None, earlier=None):
-    """Returns the two statuses (None: it did not end), the second's relay and what both printed."""
+def start(directory, trainer, name, *options):
+    out = open(os.path.join(directory, f"said_{name}"), "w+")
+    command = [trainer, "c.json", "--quiet", "--members", "2", "--secret", "key", "--wait", "20"]
+    return subprocess.Popen([*command, *options], cwd=directory, stdin=subprocess.DEVNULL,
+                            stdout=out, stderr=subprocess.STDOUT), out
+
+
+def run_hosts(trainer, directory, arrives, plans=(), earlier=None):
+    """Returns the statuses (None: a process did not end), the relay and what the processes printed.
+    The last process has come through the relay."""
     for name in os.listdir(directory):
         if name.startswith("run"):
             shutil.rmtree(os.path.join(directory, name))
     port = free_port()
-    relay = Relay(port, plan, earlier)
-    common = [trainer, "c.json", "--quiet", "--members", "2", "--secret", "key", "--wait", "20"]
-    places = [["--listen", f"127.0.0.1:{port}"],
-              ["--join", f"127.0.0.1:{relay.port}", "--listen", "127.0.0.1:0"]]
-    both = []
-    for n, place in enumerate(places):
-        out = open(os.path.join(directory, f"said{n}"), "w+")
-        both.append((subprocess.Popen(common + place, cwd=directory, stdin=subprocess.DEVNULL,
-                                      stdout=out, stderr=subprocess.STDOUT), out))
+    relay = Relay(port, plans, earlier)
+    through = ["--join", f"127.0.0.1:{relay.port}", "--listen", "127.0.0.1:0"]
+    # the first step takes a second, so that the third process comes before the end
+    stall = ["--inject", "worker=0,step=1,kind=stall,stage=start,seconds=1"] if arrives else []
+    hosts = [start(directory, trainer, 0, "--listen", f"127.0.0.1:{port}", *stall)]
+    if arrives:
+        hosts.append(start(directory, trainer, 1, "--join", f"127.0.0.1:{port}", *through[2:]))
+        while (not os.path.exists(os.path.join(directory, "run", "metrics.jsonl"))
+               and hosts[0][0].poll() is None):
+            time.sleep(0.01)
+    hosts.append(start(directory, trainer, 2, *through))
     statuses, said = [], []
-    for process, out in both:
+    for process, out in hosts:
         try:
             statuses.append(process.wait(HANG_S))
         except subprocess.TimeoutExpired:
@@ -175,6 +192,20 @@ def run_pair(trainer, directory, plan=None, earlier=None):
         out.close()
     relay.listener.close()
     return statuses, relay, said
+
+
+def judge(statuses, said, same, arrives):
+    """Returns what is wrong, or None."""
+    if None in statuses:
+        return "HANG"
+    if statuses[0] == 0 and not same:
+        return "WRONG WEIGHTS"
+    if any(s not in (0, 71, 74, 75) for s in statuses):
+        return f"STATUS {statuses}"
+    if any(s and not text.strip() for s, text in zip(statuses, said)):
+        return "NO WORD"
+    stuck = any("nothing has come or gone" in text for text in said)
+    return "LOST BY A NEWCOMER" if arrives and not stuck and statuses[:2] != [0, 0] else None
 
 
 def make_plan(rng, kind, streams):
@@ -191,14 +222,19 @@ def main():
     p.add_argument("--runs", type=int, default=300)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--continue", dest="goes_on", action="store_true")
+    p.add_argument("--arrive", action="store_true")
     p.add_argument("--only", choices=KINDS)
     p.add_argument("--verbose", action="store_true")
     a = p.parse_args()
     trainer = os.path.abspath(a.trainer)
     directory = tempfile.mkdtemp(prefix="flips")
     config = dict(CONFIG)
-    if a.goes_on:
+    if a.goes_on or a.arrive:
         config["cluster"] = {"deadline_s": 3, "on_host_loss": "continue"}
+    if a.arrive:
+        config["cluster"]["on_arrival"] = "admit"
+        config["shards"] = 4
+        config["epochs"] = 6
     with open(os.path.join(directory, "c.json"), "w") as f:
         json.dump(config, f)
     with open(os.path.join(directory, "key"), "wb") as f:
@@ -207,35 +243,27 @@ def main():
     subprocess.run([trainer, "c.json", "--quiet"], cwd=directory, check=True,
                    stdout=subprocess.DEVNULL)
     reference = weights_of(directory)
-    statuses, relay, said = run_pair(trainer, directory)
-    if statuses != [0, 0] or weights_of(directory) != reference:
+    statuses, relay, said = run_hosts(trainer, directory, a.arrive)
+    if any(statuses) or weights_of(directory) != reference:
         sys.exit(f"the undamaged run: {statuses} {said}")
     earlier = {key: bytes(s) for key, s in relay.streams.items()}
     outcomes, bad = collections.Counter(), 0
     for n in range(a.runs):
         rng = random.Random(a.seed * 1000003 + n)
         kind = a.only or (KINDS[n // 2 % len(KINDS)] if n % 2 else "flip")
-        plan = make_plan(rng, kind, earlier)
-        statuses, relay, said = run_pair(trainer, directory, plan,
-                                         earlier if kind == "replay" and n % 4 == 1 else None)
-        same = weights_of(directory) == reference
+        plans = [make_plan(rng, kind, earlier)]
+        if a.goes_on and n % 2:
+            plans.append(("flip", 4 + rng.randrange(6), rng.randrange(2), rng.randrange(2000), rng))
+        statuses, relay, said = run_hosts(trainer, directory, a.arrive, plans,
+                                          earlier if kind == "replay" and n % 4 == 1 else None)
         changed = any("was changed on the way" in text for text in said)
-        if None in statuses:
-            verdict = "HANG"
-        elif statuses[0] == 0 and not same:
-            verdict = "WRONG WEIGHTS"
-        elif any(s not in (0, 71, 74, 75) for s in statuses):
-            verdict = f"STATUS {statuses}"
-        elif any(s and not text.strip() for s, text in zip(statuses, said)):
-            verdict = "NO WORD"
-        else:
-            verdict = None
-        outcome = verdict or (f"{kind if relay.done else 'not reached'}: status {statuses[0]}, "
-                              f"{statuses[1]}" + (", named" if changed else ""))
+        verdict = judge(statuses, said, weights_of(directory) == reference, a.arrive)
+        outcome = verdict or (f"{kind}: " * (relay.done > 0) + f"damaged {relay.done} times, status "
+                              + ", ".join(map(str, statuses)) + ", named" * changed)
         outcomes[outcome] += 1
         bad += verdict is not None
         if verdict or a.verbose:
-            print(f"run {n}: {outcome}: {plan[:4]} {said}", flush=True)
+            print(f"run {n}: {outcome}: {[plan[:4] for plan in plans]} {said}", flush=True)
     shutil.rmtree(directory)
     for outcome, count in sorted(outcomes.items()):
         print(f"{count:5d}  {outcome}")
