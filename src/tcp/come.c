@@ -57,7 +57,7 @@ static int await_turn(joining *j, tcp_link *link, tcp_note *note, ls_error *err)
 static int receive_invitation(joining *j, tcp_link *link, const tcp_note *note, uint64_t *grace_ns,
                               ls_error *err)
 {
-    tcp_invitation what;
+    tcp_invitation what = {0};
     char why[LS_REASON];
     const int members = (int)note->members, own = (int)note->member;
     const uint64_t until_ns = tcp_try_until(j);
@@ -121,7 +121,7 @@ int tcp_await_admission(joining *j, ls_error *err)
 {
     tcp_wire *const w = j->wire, *made = NULL;
     tcp_link *link = &tcp_line_of(w, 0, 0)->link;
-    tcp_note note;
+    tcp_note note = {0};
     uint64_t grace_ns = 0;
     ls_error why = {0};
     int status = await_turn(j, link, &note, &why);

@@ -122,7 +122,7 @@ static void accept_connection(joining *j)
  * answer. It calls again, and is answered when this process regroups too. */
 static bool answer_hello(joining *j, pending *g)
 {
-    answer a;
+    answer a = {0};
     ls_error unused;
     const hello *h = &g->said.hello;
     if ((j->running && h->from != TCP_NOBODY) || tcp_draw(g->nonce, NONCE, &unused))
@@ -395,7 +395,7 @@ static int receive_verdict(joining *j, tcp_link *link, uint64_t until_ns, ls_err
 
 int tcp_greet(joining *j, tcp_link *link, hello *h, ls_error *err)
 {
-    answer a;
+    answer a = {0};
     uint8_t proof[PROOF];
     const uint64_t until_ns = tcp_try_until(j);
     int status = exchange_hellos(j, link->fd, h, &a, until_ns, err);

@@ -412,7 +412,7 @@ static int await_complete(joining *j, tcp_link *link, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
-    tcp_note note;
+    tcp_note note = {0};
     int status;
     do {
         status = tcp_receive_note(j, link, &note, j->until_ns, err);
@@ -572,7 +572,7 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
  * not wait. */
 static int check_note_of(joining *j, int member, ls_error *err)
 {
-    tcp_note note;
+    tcp_note note = {0};
     char why[LS_REASON];
     tcp_link *link = &tcp_line_of(j->wire, member, 0)->link;
     struct pollfd watch = {.fd = link->fd, .events = POLLIN};
@@ -646,7 +646,7 @@ static int await_all(joining *j, ls_error *err)
  * members. It sends the error that arrives first to all other members. */
 static int receive_cause(const joining *j, int status, ls_error *why)
 {
-    tcp_note note;
+    tcp_note note = {0};
     char own[100];
     tcp_link *link = &tcp_line_of(j->wire, 0, 0)->link;
     const uint64_t until_ns = ls_now_ns() + CAUSE_NS;
