@@ -68,6 +68,7 @@ typedef struct claim {
     hello hello;
     uint8_t nonce[NONCE]; /* the listener's */
 } claim;
+_Static_assert(sizeof(claim) == sizeof(hello) + NONCE, "a claim has no gap");
 
 static claim claim_of(const hello *h, const uint8_t nonce[NONCE])
 {

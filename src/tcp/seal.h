@@ -49,8 +49,8 @@ typedef struct tcp_link {
     tcp_way out, in;
 } tcp_link;
 
-/* Derives 32 bytes from the secret: the HMAC-SHA-256 of a letter and the claim. Each use of the
- * secret has its own letter (tcp_letter). */
+/* Derives 32 bytes from the secret: the HMAC-SHA-256 of a letter and the claim, which has at most
+ * the size of a hello and a nonce. Each use of the secret has its own letter (tcp_letter). */
 void tcp_derive(uint8_t out[32], const void *secret, size_t secret_bytes, char letter,
                 const void *claim, size_t claim_bytes);
 
