@@ -129,7 +129,7 @@ copy_libraries()
 copy_headers()
 {
     mkdir -p "$kit/include"
-    printf '#include <%s>\n' setjmp.h stdarg.h stddef.h stdint.h cmocka.h cjson/cJSON.h nettle/sha2.h nettle/hmac.h \
+    printf '#include <%s>\n' setjmp.h stdarg.h stddef.h stdint.h cmocka.h cjson/cJSON.h nettle/sha2.h nettle/hmac.h nettle/umac.h \
         nettle/version.h zlib.h >"$kit/all.c"
     cc -M "$kit/all.c" | tr -s ' ' '\n' | grep -E '/(cmocka|cjson|nettle|zlib|zconf)' | sort -u |
         while read -r header; do

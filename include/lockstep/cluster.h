@@ -63,14 +63,18 @@ typedef struct ls_trainer_cluster {
  * Every pair of members has LS_WIRE_CHANNELS (<lockstep/sys/wire.h>) TCP connections. Both ends of
  * a connection prove that they know the secret without sending it (HMAC-SHA-256 over random numbers
  * of both ends). Therefore a program that does not know the secret cannot join the run, and cannot
- * keep a member from joining. Data that is sent after this proof is not encrypted and not
- * authenticated. Use a tunnel on a network in which somebody can forge traffic. */
+ * keep a member from joining. All data that is sent after this proof is authenticated (UMAC-128,
+ * with keys that are derived from the secret for each connection) and not encrypted: data that was
+ * changed on the way is never used, and the connection counts as broken. Use a tunnel on a network
+ * in which somebody must not read the weights. */
 typedef struct ls_tcp_place {
     size_t size; /* sizeof(ls_tcp_place) */
     /* Address of the first member, "HOST:PORT", such as "10.0.0.1:7070" or "[fd00::1]:7070". NULL:
      * this member is the first, and sets `listen`. */
     const char *meet;
-    const void *secret;  /* secret that only the members know */
+    /* Secret that only the members know. It should be random (head -c 32 /dev/urandom), because
+     * whoever can connect can test guesses. A text of fewer than 24 characters causes a warning. */
+    const void *secret;
     size_t secret_bytes; /* length of the secret, at least LS_TCP_SECRET_LEAST */
     int members;         /* total number of members, this one included */
     uint64_t wait_ns;    /* longest time that ls_trainer_open waits for the other members, in
@@ -95,9 +99,10 @@ typedef struct ls_tcp_place {
  * - LS_EINVAL: an address cannot be parsed, or a host's name leads to a loopback address such as
  *   127.0.1.1; the secret is too short; or the first member expects another number of members
  * - LS_ETIMEDOUT: not all members came in time, or the first does not answer
- * - LS_EUNSUPPORTED: the secrets differ, or the run has already begun
+ * - LS_EUNSUPPORTED: the secrets or the versions differ, or the run has already begun
  * - LS_EIO: the program that answers is not a member of this run
- * - LS_ESYSTEM: the address is in use, or a connection between two members failed
+ * - LS_ESYSTEM: the address is in use, a connection between two members failed, or a message was
+ *   changed on the way
  * - LS_ENOMEM */
 const ls_wire_type *ls_wire_tcp(void);
 #pragma GCC visibility pop

@@ -58,7 +58,7 @@ static const char main_help[] =
     "                      one. With on_arrival \"admit\" it can also join a run in progress,\n"
     "                      through any of its processes, and takes part from the next epoch on\n"
     "  --members N         number of processes\n"
-    "  --secret FILE       file with a secret of at least 16 bytes that all processes share\n"
+    "  --secret FILE       the processes' common secret (head -c 32 /dev/urandom > FILE)\n"
     "  --secret-fd N       reads the secret from file descriptor N\n"
     "  --wait SECONDS      longest time to wait until all processes have connected (600)\n"
     "  --advertise ADDR[:PORT]  with --join: the address at which the other processes reach this\n"
@@ -270,7 +270,8 @@ static int check_hosts(const cli_arguments *a)
     if (others != (a->members > 0) || others != secret)
         return cli_usage(NULL,
                          "--listen [ADDRESS]:PORT on the first host, --join HOST:PORT on the "
-                         "others, --members N and --secret FILE need each other",
+                         "others, --members N and --secret FILE (head -c 32 /dev/urandom > FILE) "
+                         "need each other",
                          "");
     if (a->secret && a->secret_fd >= 0)
         return cli_usage(NULL, "--secret FILE or --secret-fd N, not both", "");

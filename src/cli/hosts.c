@@ -10,14 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define MAKE "head -c 32 /dev/urandom > FILE" /* command that makes a secret, for messages */
+
 static int check_length(const char *from, size_t count, ls_error *err)
 {
     return count >= LS_TCP_SECRET_LEAST
                ? LS_OK
                : ls_fail(err, LS_EDATA,
-                         "%s: expected at least %d bytes, found %zu; make it anew: "
-                         "head -c 32 /dev/urandom > FILE",
-                         from, LS_TCP_SECRET_LEAST, count);
+                         "%s: expected at least %d bytes, found %zu; make it anew: " MAKE, from,
+                         LS_TCP_SECRET_LEAST, count);
 }
 
 /* Checks the mode of the file with the secret. A file that other users may write is refused. A file
@@ -32,7 +33,7 @@ static int check_mode(const char *path, const ls_host *host, ls_error *err)
     if (mode & (S_IWGRP | S_IWOTH))
         return ls_fail(err, LS_EDATA,
                        "%s: users other than its owner may write this secret (mode %04o): chmod "
-                       "go-w it",
+                       "go-w it, and if they are not to be trusted, make it anew: " MAKE,
                        path, mode);
     if (mode & (S_IRGRP | S_IROTH))
         ls_log(host, LS_LOG_WARNING,
@@ -46,8 +47,11 @@ static int read_file(cli_rendezvous *m, const char *path, const ls_host *host, l
 {
     void *bytes = NULL;
     size_t count = 0;
+    ls_error why = {0};
     int status = ls_read_plain_file(&bytes, &count, path, "a file with a secret", LS_EDATA,
-                                    sizeof m->secret, host, err);
+                                    sizeof m->secret, host, &why);
+    if (status)
+        ls_fail(err, status, status == LS_ENOENT ? "%s; make one: " MAKE : "%s", why.text);
     if (status == LS_OK)
         status = check_mode(path, host, err);
     if (status == LS_OK)

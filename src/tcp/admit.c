@@ -35,22 +35,22 @@ bool tcp_may_wait(const joining *j, const hello *h)
 /* Closes the connection of entry i of j->waiting and removes the entry. */
 static void remove_waiting(joining *j, int i)
 {
-    close(j->waiting[i].fd);
+    close(j->waiting[i].link.fd);
     memmove(&j->waiting[i], &j->waiting[i + 1],
             (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
 }
 
-/* Sends a note to the newcomer i of j->waiting. A note that cannot be sent at once is dropped. If
- * only a part of it can be sent, the connection is shut down, because the newcomer would take the
- * next message for the rest of the note. */
+/* Sends a note to the newcomer i of j->waiting. A note that cannot be sent at once is dropped. If a
+ * part of it was sent, the connection is of no use any more: it is shut down, and read_waiting()
+ * finds that it has ended. */
 static void send_to_waiting(joining *j, int i, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {.kind = kind, .members = (uint32_t)j->vote.members};
     snprintf(note.text, sizeof note.text, "%s", text);
     j->waiting[i].told_ns = ls_now_ns();
-    const ssize_t sent = send(j->waiting[i].fd, &note, sizeof note, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0 && (size_t)sent < sizeof note)
-        (void)shutdown(j->waiting[i].fd, SHUT_RDWR);
+    const int error = tcp_send_now(&j->waiting[i].link, &note, sizeof note);
+    if (error && error != EAGAIN)
+        shutdown(j->waiting[i].link.fd, SHUT_RDWR);
 }
 
 void tcp_dismiss_waiting(joining *j, const char *why)
@@ -63,17 +63,17 @@ void tcp_dismiss_waiting(joining *j, const char *why)
     }
 }
 
-void tcp_let_wait(joining *j, int fd, const hello *h)
+void tcp_let_wait(joining *j, const tcp_link *link, const hello *h)
 {
     if (j->waiting_count == TCP_WAITING_MAX) {
-        close(fd);
+        close(link->fd);
         return;
     }
     tcp_waiting *w = &j->waiting[j->waiting_count++];
     memset(w, 0, sizeof *w);
-    w->fd = fd;
+    w->link = *link;
     w->since_ns = ls_now_ns();
-    tcp_set_entry(&w->at, fd, h);
+    tcp_set_entry(&w->at, link->fd, h);
 }
 
 /* Compares the received fingerprint of a waiting newcomer. Returns whether the newcomer may go on
@@ -82,19 +82,25 @@ static bool check_fingerprint(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
     char why[TCP_NOTE], line[TCP_NOTE + 40];
-    const size_t bytes = w->note.member < TCP_NOTE ? w->note.member : TCP_NOTE;
-    w->fit = w->note.kind == TCP_ARRIVAL &&
-             (!j->options.refuses || j->options.refuses(j->options.user, w->at.host, w->note.text,
-                                                        bytes, why, sizeof why) == 0);
+    if (!tcp_is_sealed(&w->link.in, &w->said.note, sizeof w->said.note, w->said.tag)) {
+        snprintf(line, sizeof line, "wants to join, but %s", tcp_changed);
+        tcp_log_refused(j, w->link.fd, w->at.host, line);
+        return false;
+    }
+    const size_t bytes = w->said.note.member < TCP_NOTE ? w->said.note.member : TCP_NOTE;
+    w->fit =
+        w->said.note.kind == TCP_ARRIVAL &&
+        (!j->options.refuses || j->options.refuses(j->options.user, w->at.host, w->said.note.text,
+                                                   bytes, why, sizeof why) == 0);
     if (w->fit) {
         tcp_log(j, LS_LOG_INFO, "host %s has come and is %s", w->at.host, waiting_for);
         send_to_waiting(j, i, TCP_COMING, waiting_for);
         return true;
     }
-    if (w->note.kind != TCP_ARRIVAL)
+    if (w->said.note.kind != TCP_ARRIVAL)
         return false;
     snprintf(line, sizeof line, "wants to join: %s", why);
-    tcp_log_refused(j, w->fd, w->at.host, line);
+    tcp_log_refused(j, w->link.fd, w->at.host, line);
     send_to_waiting(j, i, TCP_FAILED, why);
     return false;
 }
@@ -106,20 +112,21 @@ static bool read_waiting(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
     if (w->fit) {
-        const bool here = !tcp_is_closed(w->fd);
+        const bool here = !tcp_is_closed(w->link.fd);
         if (here && ls_now_ns() - w->told_ns > SAY_NS)
             send_to_waiting(j, i, TCP_COMING, waiting_for);
         else if (!here)
             tcp_log(j, LS_LOG_WARNING, "host %s, which waited, has gone", w->at.host);
         return here;
     }
-    const ssize_t n = recv(w->fd, (char *)&w->note + w->got, sizeof w->note - w->got, MSG_DONTWAIT);
+    const ssize_t n =
+        recv(w->link.fd, (char *)&w->said + w->got, sizeof w->said - w->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return ls_now_ns() - w->since_ns < COME_NS;
     w->got += n > 0 ? (size_t)n : 0;
     if (n <= 0)
         return false;
-    return w->got < sizeof w->note || check_fingerprint(j, i);
+    return w->got < sizeof w->said || check_fingerprint(j, i);
 }
 
 bool tcp_serve_waiting(joining *j)
@@ -190,15 +197,14 @@ static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
                      .run = j->run};
     tcp_invitation what = {.formed = j->vote.formed, .grace_ns = grace_ns};
     const uint64_t until_ns = ls_now_ns() + j->try_ns;
-    const int fd = j->waiting[i].fd;
+    tcp_link *to = &j->waiting[i].link;
     entry first = j->entry[0];
     if (j->first_bytes > 0) /* this member has reached the first member at j->first */
         tcp_pack_address(first.address[0], &first.port, &j->first);
-    if (tcp_move_all(fd, &head, sizeof head, true, until_ns) == 0 &&
-        tcp_move_all(fd, &what, sizeof what, true, until_ns) == 0 &&
-        tcp_move_all(fd, &first, sizeof first, true, until_ns) == 0)
-        tcp_move_all(fd, j->entry + 1, (size_t)(j->vote.members - 1) * sizeof(entry), true,
-                     until_ns);
+    if (tcp_send(to, &head, sizeof head, until_ns) == 0 &&
+        tcp_send(to, &what, sizeof what, until_ns) == 0 &&
+        tcp_send(to, &first, sizeof first, until_ns) == 0)
+        tcp_send(to, j->entry + 1, (size_t)(j->vote.members - 1) * sizeof(entry), until_ns);
     remove_waiting(j, i);
 }
 

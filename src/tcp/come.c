@@ -15,7 +15,7 @@
  * waits */
 #define SILENCE_NS UINT64_C(60000000000)
 
-static int send_fingerprint(joining *j, int fd, ls_error *err)
+static int send_fingerprint(joining *j, tcp_link *link, ls_error *err)
 {
     char why[LS_REASON];
     tcp_note note = {.kind = TCP_ARRIVAL};
@@ -25,7 +25,7 @@ static int send_fingerprint(joining *j, int fd, ls_error *err)
     note.member = (uint32_t)bytes;
     if (bytes > 0)
         memcpy(note.text, j->options.fingerprint, bytes);
-    const int error = tcp_move_all(fd, &note, sizeof note, true, tcp_try_until(j));
+    const int error = tcp_send(link, &note, sizeof note, tcp_try_until(j));
     return error ? ls_fail(err, LS_EIO, "host %s, of the run, has gone: %s", j->verdict.host,
                            ls_reason(why, error))
                  : LS_OK;
@@ -33,13 +33,15 @@ static int send_fingerprint(joining *j, int fd, ls_error *err)
 
 /* Sends the fingerprint and waits for the note TCP_ADMITTED, which begins the invitation. The wait
  * has no limit as long as the member sends notes. */
-static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
+static int await_turn(joining *j, tcp_link *link, tcp_note *note, ls_error *err)
 {
-    int status = send_fingerprint(j, fd, err);
+    int status = send_fingerprint(j, link, err);
     while (status == LS_OK) {
-        status = tcp_receive_note(j, fd, note, ls_now_ns() + SILENCE_NS, err);
+        status = tcp_receive_note(j, link, note, ls_now_ns() + SILENCE_NS, err);
         if (status == LS_ETIMEDOUT)
             return ls_fail(err, LS_EIO, "host %s has been silent for a minute", j->verdict.host);
+        if (status == LS_ESYSTEM) /* a note was changed: this process may call again */
+            return LS_EIO;
         if (status == LS_OK && note->kind == TCP_ADMITTED)
             return LS_OK;
         if (status == LS_OK && note->kind == TCP_FAILED)
@@ -52,10 +54,11 @@ static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
 }
 
 /* Receives the invitation that follows the note TCP_ADMITTED, and prepares the vote. */
-static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t *grace_ns,
+static int receive_invitation(joining *j, tcp_link *link, const tcp_note *note, uint64_t *grace_ns,
                               ls_error *err)
 {
-    tcp_invitation what;
+    tcp_invitation what = {0};
+    char why[LS_REASON];
     const int members = (int)note->members, own = (int)note->member;
     const uint64_t until_ns = tcp_try_until(j);
     if (members < 2 || members > LS_MEMBERS_MAX || own != members - 1)
@@ -69,9 +72,14 @@ static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t
         return ls_fail(err, LS_ENOMEM, "out of memory for %d members", room);
     ls_free(NULL, j->entry);
     j->entry = all;
-    if (tcp_move_all(fd, &what, sizeof what, false, until_ns) ||
-        tcp_move_all(fd, all, (size_t)members * sizeof *all, false, until_ns))
-        return ls_fail(err, LS_EIO, "host %s, of the run, has gone", j->verdict.host);
+    int error = tcp_receive(link, &what, sizeof what, until_ns);
+    if (!error)
+        error = tcp_receive(link, all, sizeof *all, until_ns);
+    if (!error)
+        error = tcp_receive(link, all + 1, (size_t)(members - 1) * sizeof *all, until_ns);
+    if (error)
+        return ls_fail(err, LS_EIO, "host %s, of the run, has gone: %s", j->verdict.host,
+                       tcp_reason(why, error));
     for (int m = 0; m < members; m++)
         all[m].host[TCP_HOST - 1] = '\0';
     if (all[0].port)
@@ -112,15 +120,14 @@ static int take_wire(joining *j, tcp_wire *w, tcp_wire *made, ls_error *err)
 int tcp_await_admission(joining *j, ls_error *err)
 {
     tcp_wire *const w = j->wire, *made = NULL;
-    const int fd = tcp_line_of(w, 0, 0)->fd;
-    tcp_note note;
+    tcp_link *link = &tcp_line_of(w, 0, 0)->link;
+    tcp_note note = {0};
     uint64_t grace_ns = 0;
     ls_error why = {0};
-    int status = await_turn(j, fd, &note, &why);
+    int status = await_turn(j, link, &note, &why);
     if (status == LS_OK)
-        status = receive_invitation(j, fd, &note, &grace_ns, &why);
-    close(fd);
-    tcp_line_of(w, 0, 0)->fd = -1;
+        status = receive_invitation(j, link, &note, &grace_ns, &why);
+    tcp_hang_up_link(link);
     if (status == LS_OK) {
         tcp_log_waiting(j, true, "the epoch has ended: host %s is being admitted", j->host);
         status = tcp_vote_in(&made, j, grace_ns, &why);

@@ -3,21 +3,25 @@
  *
  *     caller                                              listener
  *     hello: version, member, channel, nonce   ──▶
- *                                              ◀──  nonce, proof of (hello, nonce)
+ *                                              ◀──  version, nonce, proof of (hello, nonce)
  *     proof of (hello, nonce)                  ──▶
  *                                              ◀──  verdict: welcome, or the reason why not
  *
  * A proof is an HMAC-SHA-256 with the secret as its key. It covers three things: one letter
  * (different for the two ends), the hello, and the listener's nonce. The hello contains the
  * caller's nonce. Each end draws a new random nonce for each connection, so a proof recorded from
- * one connection is useless in another connection.
+ * one connection is useless in another connection. The verdict is the first sealed message
+ * (seal.h).
+ *
+ * Versions. Hello and answer begin with the same two numbers in every version: MAGIC, and the
+ * version of the protocol. A listener answers a hello of another version with its own two numbers
+ * alone and closes the connection, so that both ends can name both versions.
  *
  * The listener serves all *pending* connections (with an incomplete handshake) at the same time, so
  * that a caller that sends nothing does not delay others. A caller that receives a wrong proof also
  * sends its own proof, so that the listener reports too that the secrets differ. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "hash/hash.h"
 #include "tcp/join.h"
 
 #include <errno.h>
@@ -28,33 +32,65 @@
 
 #define MAGIC 0x50434c53u /* "SLCP" */
 /* version of the transport's interface, and of the handshake */
-#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 3)
+#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 4)
+/* what both ends say of another version: that version, and the one of this process */
+#define OTHER_VERSION                                                                              \
+    "speaks version %u.%u of the protocol between hosts where this host speaks %u.%u (all hosts "  \
+    "of a run need the same version of Lockstep)"
 /* time limit for a caller of a run that has begun */
 #define LATE_NS UINT64_C(1000000000)
 
+/* First bytes of every hello and every answer, in all versions. */
+typedef struct opening {
+    uint32_t magic, version;
+} opening;
+
 typedef struct answer {
+    opening opening;
     uint8_t nonce[NONCE], proof[PROOF];
 } answer;
 
-/* Computes the proof of one end. `who` is the letter of that end: 'a' for the listener, 'c' for the
- * caller. */
-static void compute_proof(uint8_t out[PROOF], const joining *j, char who, const hello *h,
-                          const uint8_t nonce[NONCE])
+/* Every host of a run lays out these structures alike: they have no gaps, and a change of a size
+ * needs a new VERSION. */
+_Static_assert(sizeof(hello) == 88 + TCP_HOST, "a hello");
+_Static_assert(sizeof(answer) == 8 + NONCE + PROOF, "an answer");
+_Static_assert(sizeof(tcp_verdict) == 8 + TCP_HOST, "a verdict");
+_Static_assert(sizeof(entry) == 36 + TCP_HOST, "an entry");
+_Static_assert(sizeof(tcp_note) == 24 + TCP_NOTE, "a note");
+_Static_assert(sizeof(tcp_set) == LS_MEMBERS_MAX / 8, "a set");
+_Static_assert(sizeof(tcp_ballot) == 8 + 2 * sizeof(tcp_set), "a ballot");
+_Static_assert(sizeof(tcp_invitation) == sizeof(tcp_ballot) + 8, "an invitation");
+_Static_assert(sizeof(tcp_message) == 16 + sizeof(tcp_ballot) + 2 * sizeof(tcp_set), "a vote");
+_Static_assert(sizeof(tcp_head) == 8 + TCP_TAG, "a header");
+
+/* What the proofs and the keys of a connection depend on. */
+typedef struct claim {
+    hello hello;
+    uint8_t nonce[NONCE]; /* the listener's */
+} claim;
+_Static_assert(sizeof(claim) == sizeof(hello) + NONCE, "a claim has no gap");
+
+static claim claim_of(const hello *h, const uint8_t nonce[NONCE])
 {
-    uint8_t claim[1 + sizeof *h + NONCE] = {(uint8_t)who};
-    memcpy(claim + 1, h, sizeof *h);
-    memcpy(claim + 1 + sizeof *h, nonce, NONCE);
-    ls_hmac_sha256(out, j->place.secret, j->place.secret_bytes, claim, sizeof claim);
+    claim c = {.hello = *h};
+    memcpy(c.nonce, nonce, NONCE);
+    return c;
 }
 
-/* Compares two proofs in constant time, so that the duration does not reveal the position at which
- * the proofs differ. */
-static bool equal_proofs(const uint8_t *a, const uint8_t *b)
+/* Computes the proof of one end. `who`: the letter of that end. */
+static void compute_proof(uint8_t out[PROOF], const joining *j, tcp_letter who, const hello *h,
+                          const uint8_t nonce[NONCE])
 {
-    unsigned differs = 0;
-    for (int i = 0; i < PROOF; i++)
-        differs |= (unsigned)(a[i] ^ b[i]);
-    return differs == 0;
+    const claim c = claim_of(h, nonce);
+    tcp_derive(out, j->place.secret, j->place.secret_bytes, (char)who, &c, sizeof c);
+}
+
+/* Sets the keys of a connection. `calls`: this process is the caller. */
+static void set_keys(tcp_link *link, const joining *j, const hello *h, const uint8_t nonce[NONCE],
+                     bool calls)
+{
+    const claim c = claim_of(h, nonce);
+    tcp_set_keys(link, j->place.secret, j->place.secret_bytes, &c, sizeof c, calls);
 }
 
 /* ---- the listener ---------------------------------------------------------------------------- */
@@ -82,33 +118,42 @@ static void accept_connection(joining *j)
     j->pending[j->pending_count++] = (pending){.fd = fd, .since_ns = ls_now_ns()};
 }
 
-/* Number of bytes of a hello after which magic and version are complete. */
-enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
-
 /* Answers a complete hello. Returns false if the connection must be closed. A member of the run
  * that calls during the run is already regrouping, while this process is not. Such a caller gets no
  * answer. It calls again, and is answered when this process regroups too. */
 static bool answer_hello(joining *j, pending *g)
 {
-    answer a;
+    answer a = {0};
     ls_error unused;
     const hello *h = &g->said.hello;
     if ((j->running && h->from != TCP_NOBODY) || tcp_draw(g->nonce, NONCE, &unused))
         return false;
+    a.opening = (opening){MAGIC, VERSION};
     memcpy(a.nonce, g->nonce, NONCE);
-    compute_proof(a.proof, j, 'a', h, g->nonce);
+    compute_proof(a.proof, j, TCP_PROOF_LISTENER, h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
            (ssize_t)sizeof a; /* the whole answer fits into the empty send buffer */
 }
 
-/* Checks magic and version of a hello, as soon as they have arrived. */
+/* Checks magic and version of a hello, as soon as they have arrived. Tells a caller with another
+ * version the version of this process. */
 static bool is_of_this_version(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
-    if (g->got < VERSION_BYTES || (h->magic == MAGIC && h->version == VERSION))
+    const opening own = {MAGIC, VERSION};
+    const bool swapped = h->magic == __builtin_bswap32(MAGIC);
+    char why[200];
+    if (g->got < sizeof own || (h->magic == MAGIC && h->version == VERSION))
         return true;
-    if (h->magic == MAGIC)
-        tcp_log_refused(j, g->fd, "?", "has another version of Lockstep");
+    if (h->magic != MAGIC && !swapped)
+        return false;
+    if (swapped)
+        snprintf(why, sizeof why, "has another byte order, which one run cannot mix");
+    else
+        snprintf(why, sizeof why, OTHER_VERSION, (unsigned)h->version >> 16,
+                 (unsigned)h->version & 0xffff, VERSION >> 16, VERSION & 0xffff);
+    tcp_log_refused(j, g->fd, "?", why);
+    (void)send(g->fd, &own, sizeof own, MSG_NOSIGNAL);
     return false;
 }
 
@@ -140,27 +185,32 @@ static uint32_t verdict_for(joining *j, const pending *g)
     return TCP_MEMBERS;
 }
 
-/* Checks the proof of a caller and sends the verdict. Returns 1 if the verdict is TCP_WELCOME or
- * TCP_WAIT, or −1 if the connection must be closed. */
-static int finish_handshake(joining *j, pending *g)
+/* Checks the proof of a caller, sets the keys of the connection and sends the verdict. Returns 1 if
+ * the verdict is TCP_WELCOME or TCP_WAIT, or −1 if the connection must be closed. */
+static int finish_handshake(joining *j, pending *g, tcp_link *link)
 {
     uint8_t proof[PROOF];
     hello *h = &g->said.hello;
     h->host[TCP_HOST - 1] = '\0';
-    compute_proof(proof, j, 'c', h, g->nonce);
-    if (!equal_proofs(proof, g->said.proof)) {
-        tcp_log_refused(j, g->fd, h->host, "has another secret");
+    compute_proof(proof, j, TCP_PROOF_CALLER, h, g->nonce);
+    if (!ls_equal_secrets(proof, g->said.proof, PROOF)) {
+        tcp_log_refused(
+            j, g->fd, h->host,
+            "has another secret (take the same file on all hosts, made by " TCP_MAKE_SECRET ")");
         return -1;
     }
+    link->fd = g->fd;
+    set_keys(link, j, h, g->nonce, false);
     tcp_verdict v = {.kind = verdict_for(j, g), .members = (uint32_t)j->place.members};
     memcpy(v.host, j->host, sizeof v.host);
     const bool welcome = v.kind == TCP_WELCOME || v.kind == TCP_WAIT;
-    return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && welcome ? 1 : -1;
+    return tcp_send_now(link, &v, sizeof v) == 0 && welcome ? 1 : -1;
 }
 
 /* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME or
- * TCP_WAIT, 0 if more data must arrive, −1 if the connection must be closed. */
-static int read_pending(joining *j, pending *g)
+ * TCP_WAIT, with the connection in *link; 0 if more data must arrive; −1 if the connection must be
+ * closed. */
+static int read_pending(joining *j, pending *g, tcp_link *link)
 {
     const bool greeted = g->got >= sizeof(hello);
     const size_t whole = greeted ? sizeof g->said : sizeof(hello);
@@ -172,13 +222,13 @@ static int read_pending(joining *j, pending *g)
         return -1;
     if (g->got < whole)
         return 0;
-    return greeted ? finish_handshake(j, g) : answer_hello(j, g) ? 0 : -1;
+    return greeted ? finish_handshake(j, g, link) : answer_hello(j, g) ? 0 : -1;
 }
 
-/* Waits up to `wait_ns` for data, and then serves all pending connections. Returns the connection
- * of a caller whose handshake is complete with TCP_WELCOME or TCP_WAIT, and writes the caller's
- * hello to *said. Returns −1 if there is no such caller. */
-static int serve(joining *j, uint64_t wait_ns, hello *said)
+/* Waits up to `wait_ns` for data, and then serves all pending connections. If there is a caller
+ * whose handshake is complete with TCP_WELCOME or TCP_WAIT, returns true, and writes the connection
+ * to *link and the caller's hello to *said. */
+static bool serve(joining *j, uint64_t wait_ns, tcp_link *link, hello *said)
 {
     struct pollfd watch[PENDING_MAX + 1];
     const uint64_t patience = j->running ? LATE_NS : TCP_TRY_NS;
@@ -191,57 +241,57 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
      * entry. */
     for (int i = j->pending_count - 1; i >= 0; i--) {
         pending *g = &j->pending[i];
-        const int heard = watch[i].revents ? read_pending(j, g) : 0;
+        const int heard = watch[i].revents ? read_pending(j, g, link) : 0;
         if (heard > 0) {
-            const int fd = g->fd;
             *said = g->said.hello;
             *g = j->pending[--j->pending_count];
-            return fd;
+            return true;
         }
         if (heard < 0 || ls_now_ns() - g->since_ns > patience)
             drop(j, i);
     }
     if (calls)
         accept_connection(j);
-    return -1;
+    return false;
 }
 
 /* Handles a caller that is not a member and comes after the run has begun: lets the caller wait
  * here to be admitted, or closes its connection. Does nothing and returns false for any other
- * caller, and for `fd` −1. */
-static bool take_newcomer(joining *j, int fd, const hello *said)
+ * caller. */
+static bool take_newcomer(joining *j, const tcp_link *link, const hello *said)
 {
-    if (fd < 0 || said->from != TCP_NOBODY || j->vote.members == 0)
+    if (said->from != TCP_NOBODY || j->vote.members == 0)
         return false;
     if (tcp_may_wait(j, said))
-        tcp_let_wait(j, fd, said);
+        tcp_let_wait(j, link, said);
     else
-        close(fd);
+        close(link->fd);
     return true;
 }
 
-int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
+bool tcp_await_caller(joining *j, uint64_t until_ns, tcp_link *link, hello *said)
 {
-    int fd = -1;
-    for (uint64_t now; fd < 0 && (now = ls_now_ns()) < until_ns;) {
-        fd = serve(j, tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now, said);
-        if (take_newcomer(j, fd, said))
-            fd = -1;
+    bool came = false;
+    for (uint64_t now; !came && (now = ls_now_ns()) < until_ns;) {
+        came = serve(j, tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now, link, said) &&
+               !take_newcomer(j, link, said);
         tcp_beat(j);
     }
-    return fd;
+    if (!came)
+        link->fd = -1;
+    return came;
 }
 
 bool tcp_answer_late(joining *j)
 {
     enum { AT_MOST = 64 }; /* most callers that one call serves; the next call serves the others */
     hello said;
+    tcp_link link;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {
         before = j->pending_count;
-        const int fd = serve(j, 0, &said);
-        if (fd >= 0 && !take_newcomer(j, fd, &said))
-            close(fd);
+        if (serve(j, 0, &link, &said) && !take_newcomer(j, &link, &said))
+            close(link.fd);
     }
     return tcp_serve_waiting(j) || j->pending_count > 0;
 }
@@ -263,8 +313,24 @@ static int fail_greeting(const joining *j, int error, ls_error *err)
     char why[LS_REASON];
     return ls_fail(err, LS_EIO,
                    "the program that answers at %s is not a member of this run (%s): it is another "
-                   "program, or another version",
-                   j->target, ls_reason(why, error));
+                   "program, or another version (this one speaks version %u.%u of the protocol "
+                   "between hosts)",
+                   j->target, ls_reason(why, error), VERSION >> 16, VERSION & 0xffff);
+}
+
+/* Reports a listener with another version or another byte order, or another program. */
+static int fail_version(const joining *j, const opening *o, ls_error *err)
+{
+    if (o->magic == __builtin_bswap32(MAGIC))
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the host that answers at %s has another byte order, which one run cannot "
+                       "mix",
+                       j->target);
+    if (o->magic != MAGIC)
+        return fail_greeting(j, EPROTO, err);
+    return ls_fail(err, LS_EUNSUPPORTED, "the host that answers at %s " OTHER_VERSION, j->target,
+                   (unsigned)o->version >> 16, (unsigned)o->version & 0xffff, VERSION >> 16,
+                   VERSION & 0xffff);
 }
 
 static int check_verdict(const joining *j, ls_error *err)
@@ -288,12 +354,10 @@ static int check_verdict(const joining *j, ls_error *err)
     }
 }
 
-/* Performs the caller's side of the handshake. */
-int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
+/* Sends the hello, and receives the answer of a listener of the same version. */
+static int exchange_hellos(joining *j, int fd, hello *h, answer *a, uint64_t until_ns,
+                           ls_error *err)
 {
-    answer a;
-    uint8_t proof[PROOF];
-    const uint64_t until_ns = tcp_try_until(j);
     h->magic = MAGIC;
     h->version = VERSION;
     h->admits = j->options.admits != 0;
@@ -304,36 +368,62 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
         return status;
     int error = tcp_move_all(fd, h, sizeof *h, true, until_ns);
     if (!error)
-        error = tcp_move_all(fd, &a, sizeof a, false, until_ns);
-    if (error)
-        return fail_greeting(j, error, err);
-    compute_proof(proof, j, 'a', h, a.nonce);
-    const bool known = equal_proofs(proof, a.proof);
-    compute_proof(proof, j, 'c', h, a.nonce);
-    error = tcp_move_all(fd, proof, sizeof proof, true, until_ns);
-    if (!known)
-        return ls_fail(
-            err, LS_EUNSUPPORTED,
-            "the program that answers at %s does not know this run's secret: is the secret "
-            "the same on every host?",
-            j->target);
+        error = tcp_move_all(fd, &a->opening, sizeof a->opening, false, until_ns);
+    if (!error && (a->opening.magic != MAGIC || a->opening.version != VERSION))
+        return fail_version(j, &a->opening, err);
     if (!error)
-        error = tcp_move_all(fd, &j->verdict, sizeof j->verdict, false, until_ns);
+        error = tcp_move_all(fd, (char *)a + sizeof a->opening, sizeof *a - sizeof a->opening,
+                             false, until_ns);
+    return error ? fail_greeting(j, error, err) : LS_OK;
+}
+
+/* Receives the verdict. */
+static int receive_verdict(joining *j, tcp_link *link, uint64_t until_ns, ls_error *err)
+{
+    char name[TCP_HOST];
+    const int error = tcp_receive(link, &j->verdict, sizeof j->verdict, until_ns);
+    if (error)
+        j->verdict = (tcp_verdict){0};
+    if (error == EBADMSG)
+        return ls_fail(err, LS_ESYSTEM, "from the host at %s %s", j->target, tcp_changed);
     if (error)
         return fail_greeting(j, error, err);
-    char name[TCP_HOST];
     j->verdict.host[TCP_HOST - 1] = '\0';
     tcp_take_name(name, j->verdict.host);
     memcpy(j->verdict.host, name, sizeof name);
     return check_verdict(j, err);
 }
 
+int tcp_greet(joining *j, tcp_link *link, hello *h, ls_error *err)
+{
+    answer a = {0};
+    uint8_t proof[PROOF];
+    const uint64_t until_ns = tcp_try_until(j);
+    int status = exchange_hellos(j, link->fd, h, &a, until_ns, err);
+    if (status)
+        return status;
+    compute_proof(proof, j, TCP_PROOF_LISTENER, h, a.nonce);
+    const bool known = ls_equal_secrets(proof, a.proof, PROOF);
+    compute_proof(proof, j, TCP_PROOF_CALLER, h, a.nonce);
+    const int error = tcp_move_all(link->fd, proof, sizeof proof, true, until_ns);
+    if (!known)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "the program that answers at %s does not know this run's secret: is the secret "
+            "the same file on every host (made by " TCP_MAKE_SECRET ")? If it is, %s",
+            j->target, tcp_changed);
+    if (error)
+        return fail_greeting(j, error, err);
+    set_keys(link, j, h, a.nonce, true);
+    return receive_verdict(j, link, until_ns, err);
+}
+
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
+int tcp_receive_note(joining *j, tcp_link *link, tcp_note *note, uint64_t until_ns, ls_error *err)
 {
     char why[LS_REASON];
-    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
+    while (!tcp_ready(link->fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
         tcp_beat(j);
         if (ls_now_ns() >= until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
@@ -341,8 +431,11 @@ int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_e
                            j->verdict.host);
     }
     const int error =
-        tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
+        tcp_receive(link, note, sizeof *note, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
     note->text[TCP_NOTE - 1] = '\0';
+    if (error == EBADMSG)
+        return ls_fail(err, LS_ESYSTEM, "from host %s, at %s, %s", j->verdict.host, j->where,
+                       tcp_changed);
     return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s",
                            j->verdict.host, j->where, ls_reason(why, error))
                  : LS_OK;

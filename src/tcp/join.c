@@ -96,21 +96,19 @@ static int connect_to_member(joining *j, int member, int channel, ls_error *err)
     const int origin = tcp_set_nth(&j->vote.formed.set, member);
     entry *e = &j->entry[origin];
     const bool both = origin > 0 && has_another(e);
-    tcp_line *line = tcp_line_of(j->wire, member, channel);
+    tcp_link *link = &tcp_line_of(j->wire, member, channel)->link;
     hello h = {.from = (uint32_t)j->wire->base.member,
                .to = (uint32_t)origin,
                .channel = (uint32_t)channel,
                .members = (uint32_t)j->place.members,
                .group = j->vote.formed.number};
     for (unsigned tries = 0;; tries++) {
-        int status = reach_member(j, origin, &line->fd, err);
+        int status = reach_member(j, origin, &link->fd, err);
         if (status == LS_OK)
-            status = tcp_greet(j, line->fd, &h, err);
+            status = tcp_greet(j, link, &h, err);
         if (status == LS_OK)
             return LS_OK;
-        if (line->fd >= 0)
-            close(line->fd);
-        line->fd = -1;
+        tcp_hang_up_link(link);
         const bool again = both && tries % 2 == 0;
         if (!again && (status != LS_EIO || ls_now_ns() >= j->until_ns))
             return status;
@@ -128,7 +126,7 @@ static int connect_to_lower(joining *j, ls_error *err)
     const int own = j->wire->base.member;
     int status = LS_OK;
     for (int i = 0; i < own * LS_WIRE_CHANNELS && status == LS_OK; i++)
-        if (j->wire->line[i].fd < 0)
+        if (j->wire->line[i].link.fd < 0)
             status = connect_to_member(j, i / LS_WIRE_CHANNELS, i % LS_WIRE_CHANNELS, err);
     return status;
 }
@@ -139,7 +137,7 @@ static int connect_to_lower(joining *j, ls_error *err)
  * - It belongs to another group or to a vote.
  * - It is meant for another member.
  * - The channel already has a connection. */
-static bool use_connection(joining *j, int fd, const hello *h)
+static bool use_connection(joining *j, const tcp_link *link, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
     tcp_line *line = h->from > own && h->from < members && h->channel < LS_WIRE_CHANNELS &&
@@ -147,11 +145,11 @@ static bool use_connection(joining *j, int fd, const hello *h)
                              h->group == j->vote.formed.number
                          ? tcp_line_of(j->wire, (int)h->from, (int)h->channel)
                          : NULL;
-    if (!line || line->fd >= 0) {
-        close(fd);
+    if (!line || line->link.fd >= 0) {
+        close(link->fd);
         return false;
     }
-    line->fd = fd;
+    line->link = *link;
     return true;
 }
 
@@ -160,7 +158,7 @@ static int fail_await(const joining *j, ls_error *err)
 {
     int member = j->wire->base.member + 1;
     while (member < j->wire->base.members - 1 &&
-           tcp_line_of(j->wire, member, LS_WIRE_CHANNELS - 1)->fd >= 0)
+           tcp_line_of(j->wire, member, LS_WIRE_CHANNELS - 1)->link.fd >= 0)
         member++;
     return ls_fail(err, LS_ETIMEDOUT,
                    "host %s does not reach host %s: does a firewall let it through? Or say "
@@ -182,7 +180,7 @@ static bool votes_again(const joining *j, const hello *h)
  * connected to all members. */
 static bool has_closed_vote(const joining *j, int member)
 {
-    const int fd = j->vote_fd[tcp_set_nth(&j->vote.formed.set, member)];
+    const int fd = j->voting[tcp_set_nth(&j->vote.formed.set, member)].fd;
     char unused[256];
     while (fd >= 0 && recv(fd, unused, sizeof unused, MSG_DONTWAIT) > 0)
         continue;
@@ -197,7 +195,7 @@ static bool other_has_left(const joining *j)
 {
     const int own = j->wire->base.member;
     for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
-        const int member = i / LS_WIRE_CHANNELS, fd = j->wire->line[i].fd;
+        const int member = i / LS_WIRE_CHANNELS, fd = j->wire->line[i].link.fd;
         if (member < own ? tcp_is_closed(fd) : member > own && fd < 0 && has_closed_vote(j, member))
             return true;
     }
@@ -210,22 +208,24 @@ static int await_higher(joining *j, ls_error *err)
     const int own = j->wire->base.member, members = j->wire->base.members;
     int missing = 0, status = LS_OK;
     for (int i = (own + 1) * LS_WIRE_CHANNELS; i < members * LS_WIRE_CHANNELS; i++)
-        if (j->wire->line[i].fd < 0)
+        if (j->wire->line[i].link.fd < 0)
             missing++;
     /* connections that came before this member knew of the group */
     while (j->earlies > 0) {
         j->earlies--;
-        missing -= use_connection(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
+        missing -= use_connection(j, &j->early[j->earlies].link, &j->early[j->earlies].said);
     }
     while (missing > 0 && status == LS_OK) {
         hello h;
-        const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
-        const bool left = j->how && fd >= 0 && votes_again(j, &h);
-        if (fd >= 0)
-            missing -= use_connection(j, fd, &h);
+        tcp_link link;
+        const bool came =
+            tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
+        const bool left = j->how && came && votes_again(j, &h);
+        if (came)
+            missing -= use_connection(j, &link, &h);
         else if (ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
-        if (left || (j->how && fd < 0 && other_has_left(j)))
+        if (left || (j->how && !came && other_has_left(j)))
             status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         /* a note of another member can say that the rendezvous has failed */
         if (status == LS_OK && !j->how)
@@ -239,7 +239,9 @@ int tcp_connect_all(joining *j, ls_error *err)
     for (int m = 0; m < j->wire->base.members; m++)
         memcpy(j->wire->host[m], j->entry[tcp_set_nth(&j->vote.formed.set, m)].host, TCP_HOST);
     int status = connect_to_lower(j, err);
-    return status ? status : await_higher(j, err);
+    if (status == LS_OK)
+        status = await_higher(j, err);
+    return status;
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -268,11 +270,31 @@ static int read_place(joining *j, ls_error *err)
     if (p->members < 1 || p->members > LS_MEMBERS_MAX)
         return ls_fail(err, LS_EINVAL, "%d members: expected 1 to %d", p->members, LS_MEMBERS_MAX);
     if (!p->secret || p->secret_bytes < LS_TCP_SECRET_LEAST)
-        return ls_fail(err, LS_EINVAL, "a secret of %zu bytes: expected at least %d",
+        return ls_fail(err, LS_EINVAL,
+                       "a secret of %zu bytes: expected at least %d; make one: " TCP_MAKE_SECRET,
                        p->secret_bytes, LS_TCP_SECRET_LEAST);
     snprintf(j->where, sizeof j->where, "%s", p->meet ? p->meet : p->listen);
     j->advertises = p->advertise != NULL;
     return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
+}
+
+/* Warns of a secret that can be guessed: whoever connects gets a proof (greet.c), by which guesses
+ * can be tested without another packet. The least length is that of 18 random bytes in base 64. */
+static void check_strength(const joining *j)
+{
+    enum { LEAST = 24 };
+    const uint8_t *secret = j->place.secret;
+    size_t bytes = j->place.secret_bytes;
+    while (bytes > 0 && (secret[bytes - 1] == '\n' || secret[bytes - 1] == '\r'))
+        bytes--;
+    for (size_t i = 0; i < bytes; i++)
+        if ((secret[i] < ' ' && secret[i] != '\t') || secret[i] > '~')
+            return;
+    if (bytes < LEAST)
+        tcp_log(j, LS_LOG_WARNING,
+                "the secret is a text of %zu characters: who can connect can test guesses of it "
+                "as fast as a computer can; make a random one: " TCP_MAKE_SECRET,
+                bytes);
 }
 
 /* Copies the secret, because a regrouping needs the secret later. The function `open` of the
@@ -318,7 +340,7 @@ static int run_rendezvous(joining *j, ls_error *err)
     if (!j->caller || !j->entry)
         return no_memory(err);
     for (size_t i = 0; i < members; i++)
-        j->caller[i] = -1;
+        j->caller[i].fd = -1;
     int status = tcp_meet(j, err);
     if (status == LS_OK && j->verdict.kind == TCP_WAIT)
         return be_admitted(j, err);
@@ -326,19 +348,20 @@ static int run_rendezvous(joining *j, ls_error *err)
         status = tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
     if (status)
         return status;
-    status = tcp_connect_all(j, err);
-    return tcp_agree_to_go(j, status, err);
+    status = tcp_agree_to_go(j, tcp_connect_all(j, err), err);
+    if (status == LS_OK)
+        tcp_expand_keys(j->wire);
+    return status;
 }
 
 void tcp_hang_up(joining *j)
 {
     for (int i = 0; j->caller && i < j->place.members; i++)
-        if (j->caller[i] >= 0)
-            close(j->caller[i]);
+        tcp_hang_up_link(&j->caller[i]);
     while (j->pending_count > 0)
         close(j->pending[--j->pending_count].fd);
     while (j->earlies > 0)
-        close(j->early[--j->earlies].fd);
+        close(j->early[--j->earlies].link.fd);
     ls_free(NULL, j->caller);
     j->caller = NULL;
 }
@@ -349,7 +372,7 @@ void tcp_free_rendezvous(joining *j)
         return;
     tcp_hang_up(j);
     for (int i = 0; i < j->waiting_count; i++)
-        close(j->waiting[i].fd);
+        close(j->waiting[i].link.fd);
     if (j->listen_fd >= 0)
         close(j->listen_fd);
     if (j->found)
@@ -387,6 +410,8 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     int status = read_place(j, err);
     if (status == LS_OK)
         status = keep_secret(j, err);
+    if (status == LS_OK)
+        check_strength(j);
     if (status == LS_OK)
         status = tcp_make_lines(w, place->members, err);
     const bool alone = place->members == 1 && !options->admits;

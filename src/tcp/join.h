@@ -25,6 +25,7 @@
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
+#include "tcp/seal.h"
 #include "tcp/vote.h"
 
 #include <lockstep/host.h>
@@ -33,6 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 /* A first-in, first-out queue of transfers, which grows as needed. */
 typedef struct tcp_queue {
@@ -40,19 +42,33 @@ typedef struct tcp_queue {
     unsigned first, count, room; /* room: capacity, a power of two */
 } tcp_queue;
 
+/* Header of a transfer, a sealed message (seal.h). */
+typedef struct tcp_head {
+    uint64_t bytes; /* length of the data in bytes, in native byte order */
+    uint8_t tag[TCP_TAG];
+} tcp_head;
+
 /* One direction of a connection. */
 typedef struct tcp_flow {
     tcp_queue queue; /* transfers that have not been completed */
-    /* number of bytes of the first transfer that have been moved, its header included */
+    /* number of bytes of the first transfer that have been moved, its header and its tag
+     * included */
     size_t done;
-    /* header of the first transfer: length of its data in bytes, in native byte order */
-    uint64_t head;
+    size_t covered; /* number of bytes of its data that `mac` covers */
+    bool begun;     /* sending: the first transfer has its numbers, even if no byte was sent */
+    bool sealed;    /* sending: `tag` is complete */
+    tcp_head head;  /* its header */
+    uint8_t tag[TCP_TAG]; /* tag of its data */
+    ls_mac mac;           /* has the expanded key of this direction (tcp_expand_keys) */
 } tcp_flow;
 
 /* The connection to another member for one channel. */
 typedef struct tcp_line {
-    int fd;      /* −1: not connected, or this member itself */
-    bool broken; /* the connection has failed, and is not used any more */
+    tcp_link link; /* link.fd −1: not connected, or this member itself */
+    bool broken;   /* the connection has failed, and is not used any more */
+    /* A received message was changed on the way, and nothing more is received. This member can
+     * still send, for example the reason why it leaves. */
+    bool deaf;
     tcp_flow out, in;
 } tcp_line;
 
@@ -80,6 +96,9 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
+
+/* Expands the keys of all connections, for transfers. Called when all members are connected. */
+void tcp_expand_keys(tcp_wire *w);
 
 /* Closes all connections and frees the arrays of the transport, but not w->rendezvous. */
 void tcp_free_lines(tcp_wire *w);
@@ -209,10 +228,14 @@ typedef struct tcp_invitation {
 
 /* A newcomer that waits at this member to be admitted. */
 typedef struct tcp_waiting {
-    int fd;
-    entry at;          /* address of the newcomer's listener, and name of its host */
-    tcp_note note;     /* the newcomer's note TCP_ARRIVAL, as far as it has arrived */
-    size_t got;        /* number of bytes of `note` received */
+    tcp_link link;
+    entry at; /* address of the newcomer's listener, and name of its host */
+    /* the newcomer's note TCP_ARRIVAL and its tag, as far as they have arrived */
+    struct {
+        tcp_note note;
+        uint8_t tag[TCP_TAG];
+    } said;
+    size_t got;        /* number of bytes of `said` received */
     bool fit;          /* the newcomer's fingerprint has arrived and equals the run's fingerprint */
     uint64_t since_ns; /* time at which the newcomer came (ls_now_ns) */
     uint64_t told_ns;  /* time of the last note to the newcomer (ls_now_ns) */
@@ -260,11 +283,11 @@ typedef struct joining {
     int listen_fd;          /* listening socket; −1: none */
     pending pending[PENDING_MAX];
     int pending_count; /* number of entries of `pending` used */
-    /* [members]: on the first member, the connections to the members that have come, or −1. The
-     * value REPORTED (meet.c) instead of a connection means that the member has sent TCP_CONNECTED.
-     * Members other than the first use caller[0] alone: there REPORTED means that the first member
-     * has sent TCP_GO. */
-    int *caller;
+    /* [members]: on the first member, the connections to the members that have come; fd −1: none.
+     * The value REPORTED (meet.c) of fd means that the member has sent TCP_CONNECTED. Members other
+     * than the first use caller[0] alone: there REPORTED means that the first member has sent
+     * TCP_GO. */
+    tcp_link *caller;
     entry *entry;                  /* [members] by origin: addresses of the listeners */
     struct sockaddr_storage first; /* address at which the first member has answered */
     socklen_t first_bytes;
@@ -279,14 +302,14 @@ typedef struct joining {
     uint64_t run; /* random number of the run (hello.run) */
     tcp_vote vote;
     const ls_regroup *how; /* arguments of the regrouping in progress; NULL: at the start */
-    /* [vote.members] connections over which this member votes, by origin; −1: none. NULL: no vote
-     * is in progress */
-    int *vote_fd;
+    /* [vote.members] connections over which this member votes, by origin; fd −1: none. NULL: no
+     * vote is in progress */
+    tcp_link *voting;
     uint64_t formed_ns; /* time at which this member formed its group; 0: at the start */
     /* connections for data in a group that other members have formed, while this member does not
      * know yet that the group is formed */
     struct {
-        int fd;
+        tcp_link link;
         hello said;
     } early[PENDING_MAX];
     int earlies; /* number of entries of `early` used */
@@ -326,6 +349,9 @@ bool tcp_is_closed(int fd);
  * comes first, ECONNRESET if the other end has closed the connection. */
 int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns);
 
+/* Sends or receives all bytes of the two parts, as tcp_move_all does. Changes `part`. */
+int tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns);
+
 /* Sets up a socket, so that it does not block, is closed on exec and sends without delay. */
 void tcp_set_up(int fd);
 
@@ -343,9 +369,10 @@ void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, u
 void tcp_pause(const joining *j);
 
 /* Serves the listener until a caller has completed the handshake with the verdict TCP_WELCOME. Then
- * returns the connection and writes the caller's hello to *said. Returns −1 if there is no such
- * caller until `until_ns`. Newcomers are added to j->waiting meanwhile. */
-int tcp_await_caller(joining *j, uint64_t until_ns, hello *said);
+ * returns true, and writes the connection to *link and the caller's hello to *said. Returns false
+ * with link->fd −1 if there is no such caller until `until_ns`. Newcomers are added to j->waiting
+ * meanwhile. */
+bool tcp_await_caller(joining *j, uint64_t until_ns, tcp_link *link, hello *said);
 
 /* Connects to the member whose origin is `origin`, at address[0] of its entry. Sets *fd to the
  * connection, or to −1 with *error set to an errno. */
@@ -368,15 +395,17 @@ static inline void tcp_beat(const joining *j)
         j->options.alive(j->options.user);
 }
 
-/* Does the caller's side of the handshake: sends the hello, and completes it until the verdict,
- * j->verdict. Errors: LS_EUNSUPPORTED (another secret, or the run has begun), LS_EINVAL (another
- * number of members), LS_EIO (the connection was closed; another attempt can succeed),
- * LS_ESYSTEM. */
-int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
+/* Does the caller's side of the handshake over link->fd: sends the hello, and completes it until
+ * the verdict, j->verdict. Sets the keys of the connection. Errors: LS_EUNSUPPORTED (another
+ * version or another secret, or the run has begun), LS_EINVAL (another number of members), LS_EIO
+ * (the connection was closed; another attempt can succeed), LS_ESYSTEM (also: a message was
+ * changed). */
+int tcp_greet(joining *j, tcp_link *link, hello *h, ls_error *err);
 
-/* Receives the next note of the member to which this process has connected over `fd`. Waits until
- * `until_ns` at most. Errors: LS_ETIMEDOUT; LS_EIO if that member has closed the connection. */
-int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
+/* Receives the next note of the member to which this process has connected. Waits until `until_ns`
+ * at most. Errors: LS_ETIMEDOUT; LS_EIO if that member has closed the connection; LS_ESYSTEM if the
+ * note was changed. */
+int tcp_receive_note(joining *j, tcp_link *link, tcp_note *note, uint64_t until_ns, ls_error *err);
 
 /* ---- meet.c: finds the first member and the others ------------------------------------------- */
 
@@ -402,9 +431,9 @@ int tcp_check_notes(joining *j, ls_error *err);
 
 /* Returns whether a caller with this hello may wait here to be admitted. */
 bool tcp_may_wait(const joining *j, const hello *h);
-/* Adds a caller whose handshake is complete to the waiting newcomers. The connection `fd` belongs
- * to j->waiting from then on, or is closed if TCP_WAITING_MAX newcomers wait already. */
-void tcp_let_wait(joining *j, int fd, const hello *h);
+/* Adds a caller whose handshake is complete to the waiting newcomers. The connection belongs to
+ * j->waiting from then on, or is closed if TCP_WAITING_MAX newcomers wait already. */
+void tcp_let_wait(joining *j, const tcp_link *link, const hello *h);
 /* Reads the fingerprints of the waiting newcomers, refuses newcomers whose fingerprint differs, and
  * removes newcomers that have closed their connections. Does not wait. Returns whether a
  * fingerprint is still expected. */

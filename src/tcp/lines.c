@@ -1,7 +1,9 @@
 #define _GNU_SOURCE /* for ppoll */
 /* Transfers over TCP. A *line* is the connection to another member for one channel. A message
- * consists of a header, which is the length of the data in bytes as a uint64_t, and the data. Only
- * tcp_poll and tcp_drain wait. */
+ * consists of two sealed messages (seal.h): a header, which is the length of the data in bytes as a
+ * uint64_t, and the data. The data are sent from, and received into, the memory of the transfer.
+ * The tags are computed piece by piece meanwhile. A received transfer ends only when both of its
+ * tags match. Only tcp_poll and tcp_drain wait. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -16,8 +18,9 @@
 #include <unistd.h>
 
 enum {
-    HEAD = sizeof(uint64_t), /* bytes of a message's header */
+    HEAD = sizeof(tcp_head), /* bytes of a message's header */
     QUEUE = 16,              /* initial capacity of a queue */
+    AHEAD = 1 << 17, /* most data whose tag is computed before they are sent: they stay cached */
     /* most bytes that one direction of a connection moves before the next direction is served */
     TURN = 1 << 20
 };
@@ -64,17 +67,35 @@ static ls_transfer *first_of(const tcp_queue *q)
     return q->item[q->first];
 }
 
-/* Lists the parts of the queue's first transfer that have not been moved yet: the rest of the
- * header and the rest of the data. Returns the number of parts. */
-static size_t parts_of(struct iovec part[2], tcp_flow *flow)
+/* Number of bytes that are sent for a transfer: header, data and tag of the data. */
+static size_t whole_of(const ls_transfer *t)
+{
+    return HEAD + t->bytes + TCP_TAG;
+}
+
+/* Returns how many bytes of the data have been moved, if `done` bytes of the transfer have been. */
+static size_t data_of(const ls_transfer *t, size_t done)
+{
+    const size_t body = done > HEAD ? done - HEAD : 0;
+    return body < t->bytes ? body : t->bytes;
+}
+
+/* Lists the parts of the queue's first transfer that can be moved now: the rest of the header, the
+ * data from the first byte that has not been moved up to `until`, and, if all data can be moved,
+ * the rest of the tag. Returns the number of parts. */
+static size_t parts_of(struct iovec part[3], tcp_flow *flow, size_t until)
 {
     const ls_transfer *t = first_of(&flow->queue);
+    const size_t done = flow->done, body = data_of(t, done);
     size_t count = 0;
-    if (flow->done < HEAD)
-        part[count++] = (struct iovec){(char *)&flow->head + flow->done, HEAD - flow->done};
-    const size_t body = flow->done < HEAD ? 0 : flow->done - HEAD;
-    if (t->bytes > body)
-        part[count++] = (struct iovec){(char *)t->data + body, t->bytes - body};
+    if (done < HEAD)
+        part[count++] = (struct iovec){(char *)&flow->head + done, HEAD - done};
+    if (until > body)
+        part[count++] = (struct iovec){(char *)t->data + body, until - body};
+    if (until == t->bytes) {
+        const size_t tag = done > HEAD + t->bytes ? done - HEAD - t->bytes : 0;
+        part[count++] = (struct iovec){flow->tag + tag, TCP_TAG - tag};
+    }
     return count;
 }
 
@@ -85,55 +106,141 @@ static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_erro
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
-/* Checks a received header: the message must be as long as the posted receive. */
-static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer *t, ls_error *err)
+/* Ends receiving, because a tag does not match. Nothing of the message is used. */
+static int fail_changed(const tcp_wire *w, tcp_line *line, const ls_transfer *t, ls_error *err)
 {
-    return flow->head == t->bytes
+    line->deaf = true;
+    return ls_fail(err, LS_EIO, "from host %s to host %s %s", w->host[t->peer],
+                   w->host[w->base.member], tcp_changed);
+}
+
+/* ---- sending and receiving ------------------------------------------------------------------- */
+
+/* Makes the tag of the data cover the first `until` bytes. */
+static void cover(tcp_flow *flow, const ls_transfer *t, size_t until)
+{
+    if (until > flow->covered)
+        ls_mac_update(&flow->mac, (const char *)t->data + flow->covered, until - flow->covered);
+    flow->covered = until;
+}
+
+/* Seals the header of the first transfer, and begins the tag of its data. */
+static void begin_sending(tcp_line *line)
+{
+    tcp_flow *flow = &line->out;
+    flow->head.bytes = first_of(&flow->queue)->bytes;
+    ls_mac_begin(&flow->mac, line->link.out.number++);
+    ls_mac_update(&flow->mac, &flow->head.bytes, sizeof flow->head.bytes);
+    ls_mac_end(&flow->mac, flow->head.tag);
+    ls_mac_begin(&flow->mac, line->link.out.number++);
+    flow->covered = 0;
+    flow->sealed = false;
+    flow->begun = true;
+}
+
+/* Sends as much of the first transfer as the connection takes, but AHEAD bytes of data at most.
+ * Returns the result of sendmsg. The tag covers data before they are sent, so that the tag goes out
+ * together with the last data. */
+static ssize_t send_some(tcp_line *line)
+{
+    tcp_flow *flow = &line->out;
+    const ls_transfer *t = first_of(&flow->queue);
+    struct iovec part[3];
+    if (!flow->begun)
+        begin_sending(line);
+    const size_t sent = data_of(t, flow->done), left = t->bytes - sent;
+    const size_t until = left > AHEAD ? sent + AHEAD : t->bytes;
+    cover(flow, t, until);
+    if (until == t->bytes && !flow->sealed) {
+        ls_mac_end(&flow->mac, flow->tag);
+        flow->sealed = true;
+    }
+    const struct msghdr message = {.msg_iov = part, .msg_iovlen = parts_of(part, flow, until)};
+    return sendmsg(line->link.fd, &message, MSG_NOSIGNAL | (flow->sealed ? 0 : MSG_MORE));
+}
+
+/* Checks a received header, and begins the tag of the data: the message must be as long as the
+ * posted receive. */
+static int check_head(const tcp_wire *w, tcp_line *line, const ls_transfer *t, ls_error *err)
+{
+    tcp_flow *flow = &line->in;
+    uint8_t tag[TCP_TAG];
+    ls_mac_begin(&flow->mac, line->link.in.number++);
+    ls_mac_update(&flow->mac, &flow->head.bytes, sizeof flow->head.bytes);
+    ls_mac_end(&flow->mac, tag);
+    if (!ls_equal_secrets(tag, flow->head.tag, TCP_TAG))
+        return fail_changed(w, line, t, err);
+    ls_mac_begin(&flow->mac, line->link.in.number++);
+    flow->covered = 0;
+    return flow->head.bytes == t->bytes
                ? LS_OK
                : ls_fail(err, LS_EDATA,
                          "host %s sent a message of %llu bytes where %zu were expected",
-                         w->host[t->peer], (unsigned long long)flow->head, t->bytes);
+                         w->host[t->peer], (unsigned long long)flow->head.bytes, t->bytes);
+}
+
+/* Checks what has been received of the first transfer, `done` bytes in all: the header, and the tag
+ * of the data when everything has arrived. */
+static int check_received(const tcp_wire *w, tcp_line *line, size_t done, ls_error *err)
+{
+    tcp_flow *flow = &line->in;
+    const ls_transfer *t = first_of(&flow->queue);
+    uint8_t tag[TCP_TAG];
+    if (done < HEAD)
+        return LS_OK;
+    int status = flow->done < HEAD ? check_head(w, line, t, err) : LS_OK;
+    if (status)
+        return status;
+    cover(flow, t, data_of(t, done));
+    if (done < whole_of(t))
+        return LS_OK;
+    ls_mac_end(&flow->mac, tag);
+    return ls_equal_secrets(tag, flow->tag, TCP_TAG) ? LS_OK : fail_changed(w, line, t, err);
+}
+
+/* Receives as much of the first transfer as has arrived. Data go to the memory of the transfer
+ * before they are checked. Nobody reads them there until tcp_poll returns the transfer. */
+static ssize_t receive_some(tcp_line *line)
+{
+    struct iovec part[3];
+    struct msghdr message = {.msg_iov = part};
+    message.msg_iovlen = parts_of(part, &line->in, first_of(&line->in.queue)->bytes);
+    return recvmsg(line->link.fd, &message, 0);
 }
 
 /* Sends or receives as much of the first transfer as the connection allows. Sets *moved to the
- * number of bytes moved; 0 if the socket would block. Errors: LS_EIO (the connection broke),
- * LS_EDATA (check_head). */
-static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *moved,
-                     ls_error *err)
+ * number of bytes moved; 0 if the socket would block. Errors: LS_EIO (the connection broke, or a
+ * message was changed), LS_EDATA (check_head). */
+static int move_some(const tcp_wire *w, tcp_line *line, bool out, size_t *moved, ls_error *err)
 {
-    const ls_transfer *t = first_of(&flow->queue);
-    const bool out = !t->incoming;
-    struct iovec part[2];
-    struct msghdr message = {.msg_iov = part};
-    if (out)
-        flow->head = t->bytes;
-    message.msg_iovlen = parts_of(part, flow);
+    const ls_transfer *t = first_of(out ? &line->out.queue : &line->in.queue);
     ssize_t n;
     do
-        n = out ? sendmsg(line->fd, &message, MSG_NOSIGNAL) : recvmsg(line->fd, &message, 0);
+        n = out ? send_some(line) : receive_some(line);
     while (n < 0 && errno == EINTR);
     *moved = n > 0 ? (size_t)n : 0;
     if ((n == 0 && !out) || (n < 0 && errno != EAGAIN))
         return fail_line(w, t, n < 0 ? errno : 0, err);
-    return !out && flow->done < HEAD && flow->done + *moved >= HEAD ? check_head(w, flow, t, err)
-                                                                    : LS_OK;
+    return out ? LS_OK : check_received(w, line, line->in.done + *moved, err);
 }
 
 /* Moves transfers in one direction of a connection until the socket would block, TURN bytes have
  * been moved, or the output array of tcp_poll is full. */
-static int move_transfers(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
+static int move_transfers(tcp_wire *w, tcp_line *line, bool out, ls_error *err)
 {
+    tcp_flow *flow = out ? &line->out : &line->in;
     size_t moved = 1;
     for (size_t turn = 0;
          flow->queue.count > 0 && moved > 0 && turn < TURN && w->ended_count < w->ended_most;
          turn += moved) {
-        int status = move_some(w, line, flow, &moved, err);
+        int status = move_some(w, line, out, &moved, err);
         if (status)
             return status;
         flow->done += moved;
-        if (flow->done < HEAD + first_of(&flow->queue)->bytes)
+        if (flow->done < whole_of(first_of(&flow->queue)))
             continue;
         flow->done = 0;
+        flow->begun = false;
         w->ended[w->ended_count++] = pop(&flow->queue);
     }
     return LS_OK;
@@ -153,10 +260,10 @@ static void move_all_transfers(tcp_wire *w)
         ls_error why = {0};
         if (line->broken)
             continue;
-        int status = move_transfers(w, line, &line->out, &why);
-        const int other = move_transfers(w, line, &line->in, status ? NULL : &why);
+        int status = move_transfers(w, line, true, &why);
+        const int other = line->deaf ? LS_OK : move_transfers(w, line, false, status ? NULL : &why);
+        line->broken = status != LS_OK || (other != LS_OK && !line->deaf);
         status = status ? status : other;
-        line->broken = status != LS_OK;
         if (status && !w->broken.status)
             w->broken = why;
     }
@@ -171,10 +278,10 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
     unsigned count = 0;
     for (int i = 0; i < lines_of(w); i++) {
         const tcp_line *line = &w->line[i];
-        const short events = (short)((line->in.queue.count > 0 ? POLLIN : 0) |
+        const short events = (short)((line->in.queue.count > 0 && !line->deaf ? POLLIN : 0) |
                                      (line->out.queue.count > 0 ? POLLOUT : 0));
         if (events && !line->broken)
-            w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
+            w->watch[count++] = (struct pollfd){.fd = line->link.fd, .events = events};
     }
     /* The result is not needed: all connections are tried again in any case. */
     ppoll(w->watch, count, &limit, NULL);
@@ -228,11 +335,11 @@ void tcp_drain(tcp_wire *w)
     const uint64_t until = ls_deadline_ns(DRAIN_NS);
     char rest[256];
     for (int i = 0; i < lines_of(w); i++)
-        if (w->line[i].fd >= 0)
-            shutdown(w->line[i].fd, SHUT_WR);
+        if (w->line[i].link.fd >= 0)
+            shutdown(w->line[i].link.fd, SHUT_WR);
     for (int i = 0; i < lines_of(w); i++)
-        while (w->line[i].fd >= 0 && tcp_ready(w->line[i].fd, POLLIN, until) &&
-               recv(w->line[i].fd, rest, sizeof rest, 0) > 0)
+        while (w->line[i].link.fd >= 0 && tcp_ready(w->line[i].link.fd, POLLIN, until) &&
+               recv(w->line[i].link.fd, rest, sizeof rest, 0) > 0)
             ;
 }
 
@@ -248,16 +355,23 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     if (!w->line || !w->watch || !w->host)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)
-        w->line[i].fd = -1;
+        w->line[i].link.fd = -1;
     w->base.members = members;
     return LS_OK;
+}
+
+void tcp_expand_keys(tcp_wire *w)
+{
+    for (int i = 0; i < lines_of(w); i++) {
+        ls_mac_init(&w->line[i].out.mac, w->line[i].link.out.key);
+        ls_mac_init(&w->line[i].in.mac, w->line[i].link.in.key);
+    }
 }
 
 void tcp_free_lines(tcp_wire *w)
 {
     for (int i = 0; w->line && i < lines_of(w); i++) {
-        if (w->line[i].fd >= 0)
-            close(w->line[i].fd);
+        tcp_hang_up_link(&w->line[i].link);
         ls_free(NULL, w->line[i].out.queue.item);
         ls_free(NULL, w->line[i].in.queue.item);
     }

@@ -19,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Value of joining.caller[m]: the note that this member expects from member m has arrived. From the
- * first member (m = 0) that note is TCP_GO, from any other member it is TCP_CONNECTED. */
+/* Value of joining.caller[m].fd: the note that this member expects from member m has arrived. From
+ * the first member (m = 0) that note is TCP_GO, from any other member it is TCP_CONNECTED. */
 enum { REPORTED = -2 };
 /* time limit for connecting all members to each other, from the time when all have come */
 #define CONNECT_NS UINT64_C(60000000000)
@@ -120,14 +120,14 @@ static int listen_as_configured(joining *j, ls_error *err)
 static void drop_gone_callers(joining *j, int *count)
 {
     for (int i = *count; i >= 1; i--) {
-        if (!tcp_is_closed(j->caller[i]))
+        if (!tcp_is_closed(j->caller[i].fd))
             continue;
         tcp_log(j, LS_LOG_WARNING, "host %s had come, but has closed its connection",
                 j->entry[i].host);
-        close(j->caller[i]);
+        close(j->caller[i].fd);
         j->caller[i] = j->caller[*count];
         j->entry[i] = j->entry[*count];
-        j->caller[(*count)--] = -1;
+        j->caller[(*count)--].fd = -1;
     }
 }
 
@@ -149,9 +149,8 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
  * the connection down. */
 static void send_note(joining *j, int caller, const tcp_note *note)
 {
-    if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
-        (ssize_t)sizeof *note)
-        shutdown(j->caller[caller], SHUT_RDWR); /* drop_gone_callers() will remove it */
+    if (tcp_send_now(&j->caller[caller], note, sizeof *note))
+        shutdown(j->caller[caller].fd, SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
 /* Sends a note to the members 1 … count. note.member is here the number of members that have come,
@@ -209,20 +208,22 @@ static int gather_callers(joining *j, ls_error *err)
     tcp_log(j, LS_LOG_INFO, "listening at %s, as the first of %d", j->where, others + 1);
     while (count < others) {
         hello h;
+        tcp_link link;
         report_progress(j, count, &told_ns);
-        const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
+        const bool came =
+            tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
         drop_gone_callers(j, &count);
-        if (fd < 0 && ls_now_ns() >= j->until_ns)
+        if (!came && ls_now_ns() >= j->until_ns)
             return fail_waiting(j, count, err);
-        if (fd < 0)
+        if (!came)
             continue;
         /* A caller that has a member number already does not come for this rendezvous. */
         if (h.from != TCP_NOBODY) {
-            close(fd);
+            close(link.fd);
             continue;
         }
-        j->caller[++count] = fd;
-        tcp_set_entry(&j->entry[count], fd, &h);
+        j->caller[++count] = link;
+        tcp_set_entry(&j->entry[count], link.fd, &h);
     }
     report_progress(j, count, &told_ns);
     j->complete = true;
@@ -236,11 +237,11 @@ static void sort_callers(joining *j)
     for (int i = 2; i < j->place.members; i++)
         for (int k = i; k > 1 && memcmp(&j->entry[k], &j->entry[k - 1], sizeof(entry)) < 0; k--) {
             const entry e = j->entry[k];
-            const int fd = j->caller[k];
+            const tcp_link link = j->caller[k];
             j->entry[k] = j->entry[k - 1];
             j->caller[k] = j->caller[k - 1];
             j->entry[k - 1] = e;
-            j->caller[k - 1] = fd;
+            j->caller[k - 1] = link;
         }
 }
 
@@ -270,10 +271,10 @@ static int send_numbers(joining *j, ls_error *err)
                          .members = (uint32_t)members,
                          .member = (uint32_t)m,
                          .run = j->run};
-        int error = tcp_move_all(j->caller[m], &head, sizeof head, true, until_ns);
+        tcp_link *to = &j->caller[m];
+        int error = tcp_send(to, &head, sizeof head, until_ns);
         if (!error)
-            error = tcp_move_all(j->caller[m], j->entry, (size_t)members * sizeof(entry), true,
-                                 until_ns);
+            error = tcp_send(to, j->entry, (size_t)members * sizeof(entry), until_ns);
         tcp_beat(j); /* tells this process that the thread has not hung (join.h) */
         if (error) {
             ls_error gone = {0};
@@ -282,8 +283,8 @@ static int send_numbers(joining *j, ls_error *err)
             send_to_callers(j, members - 1, TCP_FAILED, gone.text);
             return ls_fail(err, gone.status, "%s", gone.text);
         }
-        tcp_line_of(j->wire, m, 0)->fd = j->caller[m];
-        j->caller[m] = -1;
+        tcp_line_of(j->wire, m, 0)->link = *to;
+        to->fd = -1;
     }
     return LS_OK;
 }
@@ -407,14 +408,14 @@ static int reach_first(joining *j, int *fd, ls_error *err)
 /* Waits until all members have come, and receives this member's number and all addresses. In
  * TCP_COMING notes, note.member is the number of members that have come. In TCP_COMPLETE, it is the
  * number that the first member gives to this member. */
-static int await_complete(joining *j, int fd, ls_error *err)
+static int await_complete(joining *j, tcp_link *link, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
-    tcp_note note;
+    tcp_note note = {0};
     int status;
     do {
-        status = tcp_receive_note(j, fd, &note, j->until_ns, err);
+        status = tcp_receive_note(j, link, &note, j->until_ns, err);
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
@@ -430,11 +431,11 @@ static int await_complete(joining *j, int fd, ls_error *err)
         return ls_fail(err, LS_EDATA, "host %s, the first, calls this one member %u of %u",
                        j->verdict.host, (unsigned)note.member, (unsigned)note.members);
     const int error =
-        tcp_move_all(fd, j->entry, (size_t)members * sizeof(entry), false, tcp_try_until(j));
+        tcp_receive(link, j->entry, (size_t)members * sizeof(entry), tcp_try_until(j));
     if (error)
-        return ls_fail(err, LS_EIO,
-                       "host %s, the first, has closed its connection before all had come: %s",
-                       j->verdict.host, ls_reason(why, error));
+        return ls_fail(err, error == EBADMSG ? LS_ESYSTEM : LS_EIO,
+                       "the connection to host %s, the first, has failed before all had come: %s",
+                       j->verdict.host, tcp_reason(why, error));
     for (int m = 0; m < members; m++)
         j->entry[m].host[TCP_HOST - 1] = '\0';
     j->wire->base.member = (int)note.member;
@@ -461,14 +462,13 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 /* Returns whether to call again, and prepares the next call. This process calls again in two cases:
  * the connection was closed, for example by a gateway whose target does not listen yet; or the
  * previous run can still be ending (may_end_soon). */
-static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
+static bool is_to_call_again(joining *j, tcp_link *link, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
     if ((status != LS_EIO && !may_end_soon(j, status, ending_ns)) || ls_now_ns() >= j->until_ns)
         return false;
     tcp_log_waiting(j, false, "%.250s; calling again", why->text);
-    close(*fd);
-    *fd = -1;
+    tcp_hang_up_link(link);
     tcp_pause(j);
     resolve_again(j);
     return true;
@@ -477,21 +477,21 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
 int tcp_call_first(joining *j, ls_error *err)
 {
     hello h = {.from = TCP_NOBODY, .members = (uint32_t)j->place.members};
-    tcp_line *line = tcp_line_of(j->wire, 0, 0);
+    tcp_link *link = &tcp_line_of(j->wire, 0, 0)->link;
     ls_error why = {0};
     uint64_t ending_ns = 0;
     int status;
     tcp_log(j, LS_LOG_INFO, "joining the run at %s, as one of %d", j->where, j->place.members);
     do {
         j->verdict.kind = 0;
-        status = reach_first(j, &line->fd, &why);
+        status = reach_first(j, &link->fd, &why);
         if (status == LS_OK)
-            status = open_own_listener(j, line->fd, &h, &why);
+            status = open_own_listener(j, link->fd, &h, &why);
         if (status == LS_OK)
-            status = tcp_greet(j, line->fd, &h, &why);
+            status = tcp_greet(j, link, &h, &why);
         if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
-            status = await_complete(j, line->fd, &why);
-    } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
+            status = await_complete(j, link, &why);
+    } while (is_to_call_again(j, link, status, &why, &ending_ns));
     if (status && err)
         *err = why;
     return status;
@@ -562,9 +562,6 @@ int tcp_meet(joining *j, ls_error *err)
 static int fail_note(const joining *j, int member, const tcp_note *note, ls_error *err)
 {
     const char *host = j->entry[member].host;
-    if (!note)
-        return ls_fail(err, LS_ESYSTEM,
-                       "host %s has closed its connection while the hosts were connecting", host);
     return member == 0 ? ls_fail(err, LS_ESYSTEM, "%.400s", note->text)
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
@@ -575,17 +572,21 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
  * not wait. */
 static int check_note_of(joining *j, int member, ls_error *err)
 {
-    tcp_note note;
-    const int fd = tcp_line_of(j->wire, member, 0)->fd;
-    struct pollfd watch = {.fd = fd, .events = POLLIN};
-    if (j->caller[member] == REPORTED || fd < 0 || poll(&watch, 1, 0) <= 0)
+    tcp_note note = {0};
+    char why[LS_REASON];
+    tcp_link *link = &tcp_line_of(j->wire, member, 0)->link;
+    struct pollfd watch = {.fd = link->fd, .events = POLLIN};
+    if (j->caller[member].fd == REPORTED || link->fd < 0 || poll(&watch, 1, 0) <= 0)
         return LS_OK;
-    if (tcp_move_all(fd, &note, sizeof note, false, tcp_try_until(j)))
-        return fail_note(j, member, NULL, err);
+    const int error = tcp_receive(link, &note, sizeof note, tcp_try_until(j));
+    if (error)
+        return ls_fail(err, LS_ESYSTEM,
+                       "the connection to host %s has failed while the hosts were connecting: %s",
+                       j->entry[member].host, tcp_reason(why, error));
     note.text[TCP_NOTE - 1] = '\0';
     if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED))
         return fail_note(j, member, &note, err);
-    j->caller[member] = REPORTED;
+    j->caller[member].fd = REPORTED;
     return LS_OK;
 }
 
@@ -603,7 +604,7 @@ int tcp_check_notes(joining *j, ls_error *err)
 static bool all_reported(const joining *j)
 {
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++)
-        if (j->caller[m] != REPORTED)
+        if (j->caller[m].fd != REPORTED)
             return false;
     return true;
 }
@@ -618,9 +619,9 @@ static void send_result(joining *j, int status, const char *text)
                      .members = (uint32_t)j->place.members};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++) {
-        const int fd = tcp_line_of(j->wire, m, 0)->fd;
-        if (fd >= 0)
-            tcp_move_all(fd, &note, sizeof note, true, tcp_try_until(j));
+        tcp_link *link = &tcp_line_of(j->wire, m, 0)->link;
+        if (link->fd >= 0)
+            tcp_send(link, &note, sizeof note, tcp_try_until(j));
     }
 }
 
@@ -645,12 +646,12 @@ static int await_all(joining *j, ls_error *err)
  * members. It sends the error that arrives first to all other members. */
 static int receive_cause(const joining *j, int status, ls_error *why)
 {
-    tcp_note note;
+    tcp_note note = {0};
     char own[100];
-    const int fd = tcp_line_of(j->wire, 0, 0)->fd;
+    tcp_link *link = &tcp_line_of(j->wire, 0, 0)->link;
     const uint64_t until_ns = ls_now_ns() + CAUSE_NS;
-    if (fd < 0 || !tcp_ready(fd, POLLIN, until_ns) ||
-        tcp_move_all(fd, &note, sizeof note, false, until_ns) || note.kind != TCP_FAILED)
+    if (link->fd < 0 || !tcp_ready(link->fd, POLLIN, until_ns) ||
+        tcp_receive(link, &note, sizeof note, until_ns) || note.kind != TCP_FAILED)
         return status;
     note.text[TCP_NOTE - 1] = '\0';
     snprintf(own, sizeof own, "%.*s", (int)sizeof own - 1, why->text);
@@ -673,6 +674,6 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err)
     if (status && err)
         *err = why;
     for (int m = 0; m < j->place.members; m++)
-        j->caller[m] = -1;
+        j->caller[m].fd = -1;
     return status;
 }

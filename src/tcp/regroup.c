@@ -50,8 +50,11 @@ enum {
 
 /* Another member, as this member sees it during the vote. */
 typedef struct voter {
-    size_t got;       /* number of bytes of `in` received */
-    tcp_message in;   /* message that is being received */
+    size_t got; /* number of bytes of `in` received */
+    struct {
+        tcp_message message;
+        uint8_t tag[TCP_TAG];
+    } in;             /* message that is being received */
     uint64_t next_ns; /* earliest time of the next attempt to connect to the member */
     /* time at which the member's newest message was received, or at which it was connected */
     uint64_t heard_ns;
@@ -81,9 +84,7 @@ typedef struct regrouping {
 /* Closes the vote's connection to a member, if there is one. */
 static void disconnect(regrouping *m, int who)
 {
-    if (m->j->vote_fd[who] >= 0)
-        close(m->j->vote_fd[who]);
-    m->j->vote_fd[who] = -1;
+    tcp_hang_up_link(&m->j->voting[who]);
     m->voter[who].got = 0;
     tcp_vote_disconnect(m->vote, who);
     m->changed_ns = ls_now_ns();
@@ -93,8 +94,8 @@ static void disconnect(regrouping *m, int who)
  * time. */
 static void send_message(regrouping *m, int who, tcp_message *message)
 {
-    const int fd = m->j->vote_fd[who];
-    if (fd >= 0 && tcp_move_all(fd, message, sizeof *message, true, ls_now_ns() + m->j->try_ns))
+    tcp_link *to = &m->j->voting[who];
+    if (to->fd >= 0 && tcp_send(to, message, sizeof *message, ls_now_ns() + m->j->try_ns))
         disconnect(m, who);
 }
 
@@ -118,11 +119,11 @@ static void send_state(regrouping *m, int who)
         send_to_all(m, NULL, &message);
 }
 
-/* Uses `fd` as the vote's connection to a member, in place of an earlier one. */
-static void attach(regrouping *m, int who, int fd)
+/* Uses `link` as the vote's connection to a member, in place of an earlier one. */
+static void attach(regrouping *m, int who, const tcp_link *link)
 {
     disconnect(m, who);
-    m->j->vote_fd[who] = fd;
+    m->j->voting[who] = *link;
     m->voter[who].heard_ns = ls_now_ns();
     send_state(m, who);
 }
@@ -145,7 +146,7 @@ static bool has_hung_up(const regrouping *m, int who)
         return false;
     for (int i = 0; i < LS_WIRE_CHANNELS; i++) {
         const tcp_line *line = tcp_line_of(m->old, index_of(&m->before, who), i);
-        struct pollfd watch = {.fd = line->fd, .events = POLLRDHUP};
+        struct pollfd watch = {.fd = line->link.fd, .events = POLLRDHUP};
         hung_up |= line->broken || poll(&watch, 1, 0) > 0;
     }
     return hung_up;
@@ -162,17 +163,18 @@ static void dial(regrouping *m, int who)
                .channel = TCP_ON_VOTE,
                .group = m->vote->formed.number};
     const uint64_t began = ls_now_ns(), try_ns = j->try_ns;
-    int fd = -1, error = 0;
+    tcp_link link = {.fd = -1};
+    int error = 0;
     j->try_ns = try_ns / 2;
-    tcp_reach(j, who, &fd, &error);
+    tcp_reach(j, who, &link.fd, &error);
     j->try_ns = try_ns;
     tcp_beat(j);
     if (error == ECONNREFUSED)
         tcp_set_add(&m->vote->suspects, who);
-    if (fd >= 0 && who < m->vote->own && tcp_greet(j, fd, &h, NULL) == LS_OK)
-        attach(m, who, fd);
-    else if (fd >= 0)
-        close(fd);
+    if (link.fd >= 0 && who < m->vote->own && tcp_greet(j, &link, &h, NULL) == LS_OK)
+        attach(m, who, &link);
+    else
+        tcp_hang_up_link(&link);
     const uint64_t now = ls_now_ns();
     m->voter[who].next_ns = now + INTERVAL_NS;
     m->next_dial_ns = now + (now - began);
@@ -182,7 +184,7 @@ static void dial(regrouping *m, int who)
 static bool must_dial(const regrouping *m, int who)
 {
     const voter *v = &m->voter[who];
-    return who != m->vote->own && m->j->vote_fd[who] < 0 && !v->refused &&
+    return who != m->vote->own && m->j->voting[who].fd < 0 && !v->refused &&
            ls_now_ns() >= v->next_ns && tcp_set_has(&m->vote->formed.set, who) &&
            !tcp_set_has(&m->vote->suspects, who) && (who < m->vote->own || has_hung_up(m, who));
 }
@@ -212,19 +214,19 @@ static void accept_incoming(regrouping *m)
 {
     joining *j = m->j;
     hello h;
-    const int fd = tcp_await_caller(j, ls_now_ns() + LISTEN_NS, &h);
-    if (fd < 0)
+    tcp_link link;
+    if (!tcp_await_caller(j, ls_now_ns() + LISTEN_NS, &link, &h))
         return;
     if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && h.group > m->vote->formed.number &&
         j->earlies < PENDING_MAX) {
-        j->early[j->earlies].fd = fd;
+        j->early[j->earlies].link = link;
         j->early[j->earlies++].said = h;
     } else if (h.run == j->run && h.channel == TCP_ON_VOTE && h.to == (uint32_t)m->vote->own &&
                h.from > (uint32_t)m->vote->own && h.from < (uint32_t)m->vote->members &&
                !m->voter[h.from].refused) {
-        attach(m, (int)h.from, fd);
+        attach(m, (int)h.from, &link);
     } else {
-        close(fd);
+        close(link.fd);
     }
 }
 
@@ -248,9 +250,10 @@ static void on_message(regrouping *m, int who, const tcp_message *in)
 static void receive_from(regrouping *m, int who)
 {
     voter *v = &m->voter[who];
-    const int *fd = &m->j->vote_fd[who]; /* disconnect() sets it to −1 */
-    while (*fd >= 0) {
-        const ssize_t n = recv(*fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
+    tcp_link *link = &m->j->voting[who]; /* disconnect() sets its fd to −1 */
+    while (link->fd >= 0) {
+        const ssize_t n =
+            recv(link->fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0) {
@@ -261,8 +264,14 @@ static void receive_from(regrouping *m, int who)
         if (v->got < sizeof v->in)
             continue;
         v->got = 0;
+        const tcp_message in = v->in.message;
+        if (!tcp_is_sealed(&link->in, &in, sizeof in, v->in.tag)) {
+            tcp_log(m->j, LS_LOG_WARNING, "in a vote, from host %s to host %s %s",
+                    m->j->entry[who].host, m->j->host, tcp_changed);
+            disconnect(m, who);
+            return;
+        }
         v->heard_ns = ls_now_ns();
-        const tcp_message in = v->in;
         on_message(m, who, &in);
     }
 }
@@ -417,6 +426,8 @@ static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
     int status = tcp_make_lines(w, tcp_set_count(set), err);
     if (status == LS_OK)
         status = tcp_connect_all(m->j, err);
+    if (status == LS_OK)
+        tcp_expand_keys(w);
     if (status)
         tcp_free(w);
     else
@@ -455,16 +466,16 @@ static uint64_t grace_of(uint64_t deadline_ns)
 static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
 {
     const size_t members = (size_t)m->vote->members;
-    int *fd = ls_alloc_array(NULL, members, sizeof *fd);
+    tcp_link *voting = ls_alloc_array(NULL, members, sizeof *voting);
     m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
-    for (size_t i = 0; fd && i < members; i++)
-        fd[i] = -1;
-    m->j->vote_fd = fd;
+    for (size_t i = 0; voting && i < members; i++)
+        voting[i].fd = -1;
+    m->j->voting = voting;
     m->j->try_ns = m->grace_ns / 4;
-    int status = fd && m->voter ? vote_and_connect(out, m, suspects, err)
-                                : ls_fail(err, LS_ENOMEM, "out of memory for a vote");
-    m->j->vote_fd = NULL;
-    ls_free(NULL, fd);
+    int status = voting && m->voter ? vote_and_connect(out, m, suspects, err)
+                                    : ls_fail(err, LS_ENOMEM, "out of memory for a vote");
+    m->j->voting = NULL;
+    ls_free(NULL, voting);
     ls_free(NULL, m->voter);
     return status;
 }

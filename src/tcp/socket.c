@@ -30,14 +30,24 @@ bool tcp_is_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
+/* Removes `bytes` bytes at the beginning of the parts. */
+static void advance(struct iovec part[2], size_t bytes)
 {
-    for (size_t done = 0; done < bytes;) {
-        char *at = (char *)data + done;
-        const ssize_t n =
-            out ? send(fd, at, bytes - done, MSG_NOSIGNAL) : recv(fd, at, bytes - done, 0);
+    for (int i = 0; i < 2; i++) {
+        const size_t taken = bytes < part[i].iov_len ? bytes : part[i].iov_len;
+        part[i].iov_base = (char *)part[i].iov_base + taken;
+        part[i].iov_len -= taken;
+        bytes -= taken;
+    }
+}
+
+int tcp_move_parts(int fd, struct iovec part[2], bool out, uint64_t until_ns)
+{
+    struct msghdr message = {.msg_iov = part, .msg_iovlen = 2};
+    while (part[0].iov_len + part[1].iov_len > 0) {
+        const ssize_t n = out ? sendmsg(fd, &message, MSG_NOSIGNAL) : recvmsg(fd, &message, 0);
         if (n > 0)
-            done += (size_t)n;
+            advance(part, (size_t)n);
         else if (n == 0)
             return ECONNRESET;
         else if (errno == EAGAIN && !tcp_ready(fd, out ? POLLOUT : POLLIN, until_ns))
@@ -46,6 +56,12 @@ int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
             return errno;
     }
     return 0;
+}
+
+int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
+{
+    struct iovec part[2] = {{data, bytes}, {NULL, 0}};
+    return tcp_move_parts(fd, part, out, until_ns);
 }
 
 int tcp_draw(void *out, size_t bytes, ls_error *err)

@@ -116,6 +116,16 @@ def campaigns(args):
          "of an admission", "all that were not lost end with the undisturbed run's weights; none hangs; no process and no "
          "temporary file is left",
          words(sys.executable, ROOT / "tests" / "cluster" / "arrivals.py", trainer, "--cases", 200, "--seed", 9)),
+        ("flips", "400 runs on two hosts over a relay that damages the stream once: a flipped bit, bytes that are missing, "
+         "added, repeated, exchanged, reflected or of another connection or run, a connection that is cut",
+         "no other weights with status 0, no hang, and a word on each host that fails",
+         words(sys.executable, HERE / "flips.py", trainer, "--runs", 400, "--seed", 10)),
+        ("flips that go on", "200 of the same with on_host_loss continue, half of them with a second flip in the vote or "
+         "after it", "the same",
+         words(sys.executable, HERE / "flips.py", trainer, "--runs", 200, "--seed", 11, "--continue")),
+        ("flips of a newcomer", "100 of the same to a host that is admitted to a run of two others",
+         "the same, and the two others end with status 0",
+         words(sys.executable, HERE / "flips.py", trainer, "--runs", 100, "--seed", 12, "--arrive")),
         ("cycles", "10,000 times open, two steps, evaluation, prediction, close, in one process",
          "resident memory grows by at most 1 MB after 1,000, descriptors and threads equal",
          words(built / "tests" / "embed" / "cycles")),

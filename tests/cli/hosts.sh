@@ -31,10 +31,16 @@ for mode in 660 602; do
     # shellcheck disable=SC2086
     run $base --secret key
     expect_code 65
-    expect_error "key: users other than its owner may write this secret (mode 0$mode): chmod go-w it"
+    expect_error "key: users other than its owner may write this secret (mode 0$mode): chmod go-w it, and if they \
+are not to be trusted, make it anew: head -c 32 /dev/urandom > FILE"
 done
 
 chmod 600 key
+label='no file'
+# shellcheck disable=SC2086
+run $base --secret missing
+expect_code 66
+expect_error 'missing: no such file; make one: head -c 32 /dev/urandom > FILE'
 label='--secret-fd from a pipe'
 # shellcheck disable=SC2086
 "$program" $base --secret-fd 3 3<key >stdout.txt 2>stderr.txt </dev/null

@@ -225,7 +225,7 @@ class Test:
         if other.code() != 71:
             self.fail("another secret was taken")
         other.has_said("does not know this run's secret")
-        first.await_said("host h2 (10.77.1.1) has another secret, and was turned away")
+        first.await_said("host h2 (10.77.1.1) has another secret (take the same file on all hosts")
         fewer = Host(self, 3, *joins, "--members", "2")
         if fewer.code() != 64:
             self.fail("another number of members was taken")

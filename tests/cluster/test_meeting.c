@@ -7,6 +7,7 @@
 
 #include <lockstep/sys/wire.h>
 
+#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -288,7 +290,7 @@ static void another_secret_is_said_on_both_sides(void **state)
     prepare_all(&p, m, 3, 2);
     m[1].place.secret = "of another run altogether...";
     turn_away(m, LS_EUNSUPPORTED, "does not know this run's secret",
-              "has another secret, and was turned away");
+              "has another secret (take the same file on all hosts");
 }
 
 static void a_run_that_has_begun_says_so_to_late_callers(void **state)
@@ -319,6 +321,122 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
         has_met(&m[i]);
     }
 }
+
+/* ---- other versions -------------------------------------------------------------------------- */
+
+/* The first bytes of each connection, from both ends, in all versions (src/tcp/greet.c). */
+typedef struct opening {
+    uint32_t magic, version;
+} opening;
+
+#define MAGIC 0x50434c53u
+#define OLD 0x20003u /* version 2.3 */
+
+static void name_versions(char out[200], uint32_t version, uint32_t other)
+{
+    snprintf(out, 200,
+             "speaks version %u.%u of the protocol between hosts where this host speaks %u.%u (all "
+             "hosts of a run need the same version of Lockstep)",
+             version >> 16, version & 0xffff, other >> 16, other & 0xffff);
+}
+
+/* Connects to a member on this host, sends `said` and receives the answer. Returns how many bytes
+ * came before the member closed the connection. */
+static size_t knock(const places *p, const opening *said, opening *answer)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char more[8];
+    at.sin_port = htons((uint16_t)atoi(p->listen + 1));
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(send(fd, said, sizeof *said, MSG_NOSIGNAL), sizeof *said);
+    const ssize_t n = recv(fd, answer, sizeof *answer, MSG_WAITALL);
+    assert_true(n <= 0 || recv(fd, more, sizeof more, 0) <= 0);
+    close(fd);
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void a_caller_of_another_version_is_named_and_told(void **state)
+{
+    const opening old = {MAGIC, OLD}, swapped = {__builtin_bswap32(MAGIC), OLD}, other = {1, OLD};
+    opening answer = {0};
+    char expected[200];
+    member m[2];
+    places p;
+    (void)state;
+    prepare_all(&p, m, 2, 2);
+    go(&m[0]);
+    await_said(&m[0], "1 of 2");
+    assert_int_equal(knock(&p, &old, &answer), sizeof answer);
+    assert_int_equal(answer.magic, MAGIC);
+    name_versions(expected, OLD, answer.version);
+    await_said(&m[0], expected);
+    assert_int_equal(knock(&p, &swapped, &answer), sizeof answer);
+    await_said(&m[0], "has another byte order");
+    assert_int_equal(knock(&p, &other, &answer), 0); /* another program is told nothing */
+    go(&m[1]);
+    for (int i = 0; i < 2; i++) {
+        join(&m[i]);
+        has_met(&m[i]);
+    }
+}
+
+/* A listener of another version or byte order answers with its own magic and version. */
+static void a_listener_of_another_version_is_named(void **state)
+{
+    const opening answers[2] = {{MAGIC, OLD}, {__builtin_bswap32(MAGIC), OLD}};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t bytes = sizeof at;
+        opening said;
+        char meet[40], expected[200];
+        member m;
+        const int door = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(bind(door, (struct sockaddr *)&at, bytes), 0);
+        assert_int_equal(listen(door, 5), 0);
+        assert_int_equal(getsockname(door, (struct sockaddr *)&at, &bytes), 0);
+        snprintf(meet, sizeof meet, "127.0.0.1:%d", ntohs(at.sin_port));
+        prepare(&m, ":0", meet, 2);
+        go(&m);
+        const int fd = accept(door, NULL, NULL);
+        assert_int_equal(recv(fd, &said, sizeof said, MSG_WAITALL), sizeof said);
+        assert_int_equal(send(fd, &answers[i], sizeof *answers, MSG_NOSIGNAL), sizeof *answers);
+        join(&m); /* it does not call again */
+        name_versions(expected, OLD, said.version);
+        has_failed(&m, LS_EUNSUPPORTED, i == 0 ? expected : "has another byte order");
+        close(fd);
+        close(door);
+    }
+}
+
+/* ---- secrets --------------------------------------------------------------------------------- */
+
+static void a_secret_that_can_be_guessed_is_warned_of(void **state)
+{
+    static const struct {
+        const char *secret;
+        bool warns;
+    } cases[] = {{"correct horse 12", true},
+                 {"correct horse battery 3\n", true}, /* 23 characters */
+                 {"correct horse battery 34", false},
+                 {"1234567890123456\x01", false}, /* not a text */
+                 {"\xff\xfe random bytes.", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const places p = some_places();
+        member m;
+        prepare(&m, p.listen, NULL, 1);
+        m.place.secret = cases[i].secret;
+        m.place.secret_bytes = strlen(cases[i].secret);
+        run_member(&m);
+        has_met(&m);
+        assert_int_equal(has_said(&m, "make a random one: head -c 32 /dev/urandom > FILE"),
+                         cases[i].warns);
+    }
+}
+
+/* ---- hosts that are not reached -------------------------------------------------------------- */
 
 /* After the rendezvous, all members are told at once which host cannot be reached. */
 static void a_member_that_another_one_does_not_reach_is_named_to_all(void **state)
@@ -370,6 +488,9 @@ LS_TESTS(cluster_meeting, "integration")
         cmocka_unit_test(a_name_that_is_loopback_is_named),
         cmocka_unit_test(another_number_of_members_is_said_on_both_sides),
         cmocka_unit_test(another_secret_is_said_on_both_sides),
+        cmocka_unit_test(a_caller_of_another_version_is_named_and_told),
+        cmocka_unit_test(a_listener_of_another_version_is_named),
+        cmocka_unit_test(a_secret_that_can_be_guessed_is_warned_of),
         cmocka_unit_test(a_run_that_has_begun_says_so_to_late_callers),
         cmocka_unit_test(a_member_that_another_one_does_not_reach_is_named_to_all),
         cmocka_unit_test(those_that_wait_hear_that_not_all_have_come),

@@ -1,6 +1,7 @@
 /* Tests the transport over TCP. The processes of a run (its members) connect on the loopback
  * interface, while other programs connect to the same ports. A thread of the test stands for each
  * process. */
+#define _GNU_SOURCE /* syscall */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -583,7 +585,7 @@ typedef struct dying_member {
 static void end_lines(const tcp_wire *w)
 {
     for (int i = 0; i < w->base.members * LS_WIRE_CHANNELS; i++)
-        shutdown(w->line[i].fd, SHUT_RDWR);
+        shutdown(w->line[i].link.fd, SHUT_RDWR);
 }
 
 /* Ends all connections, as the end of its process would. The descriptors are closed later. */
@@ -592,12 +594,12 @@ static void die_when_formed(void *user)
     const dying_member *d = user;
     joining *j = d->rendezvous;
     if (j->vote.formed.number == 0 || j->listen_fd < 0 ||
-        j->wire->line[d->p->after * LS_WIRE_CHANNELS].fd < 0)
+        j->wire->line[d->p->after * LS_WIRE_CHANNELS].link.fd < 0)
         return;
     close(j->listen_fd);
     j->listen_fd = -1;
     for (int i = 0; i < j->vote.members; i++)
-        shutdown(j->vote_fd[i], SHUT_RDWR);
+        shutdown(j->voting[i].fd, SHUT_RDWR);
     end_lines(j->wire);
     if (!d->p->unnoticed)
         end_lines(d->old);
@@ -841,14 +843,15 @@ static void places_that_cannot_be_are_refused(void **state)
 
 /* ---- notes to a newcomer --------------------------------------------------------------------- */
 
-/* Largest number of bytes that one call of `send` sends; 0: no limit. */
+/* Largest number of bytes that one call of `sendmsg` sends of its first part; 0: no limit. */
 static atomic_size_t most_sent;
 
 /* Replaces the C library's function in this program. */
-ssize_t send(int fd, const void *bytes, size_t count, int flags)
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     const size_t most = atomic_load(&most_sent);
-    return sendto(fd, bytes, most && count > most ? most : count, flags, NULL, 0);
+    return most ? sendto(fd, message->msg_iov[0].iov_base, most, flags, NULL, 0)
+                : (ssize_t)syscall(SYS_sendmsg, fd, message, flags);
 }
 
 /* A newcomer that does not read while its notes come: only a part of a note may fit into the
@@ -857,24 +860,28 @@ static void a_note_sent_in_part_is_the_last_of_its_connection(void **state)
 {
     (void)state;
     int ends[2];
-    tcp_note note;
+    struct {
+        tcp_note note;
+        uint8_t tag[TCP_TAG];
+    } sealed;
     joining *j = calloc(1, sizeof *j);
     assert_non_null(j);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     j->vote.members = 1;
     j->waiting_count = 1;
-    j->waiting[0].fd = ends[0];
+    j->waiting[0].link.fd = ends[0];
     j->waiting[0].fit = true;
     assert_false(tcp_serve_waiting(j)); /* the last note was sent at time 0, so another is due */
-    assert_int_equal(recv(ends[1], &note, sizeof note, MSG_DONTWAIT), sizeof note);
-    assert_int_equal(note.kind, TCP_COMING);
+    assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT),
+                     sizeof(tcp_note) + TCP_TAG);
+    assert_int_equal(sealed.note.kind, TCP_COMING);
     assert_int_equal(j->waiting_count, 1);
     j->waiting[0].told_ns = 0;
-    atomic_store(&most_sent, sizeof note / 2);
+    atomic_store(&most_sent, sizeof(tcp_note) / 2);
     assert_false(tcp_serve_waiting(j));
     atomic_store(&most_sent, 0);
-    assert_int_equal(recv(ends[1], &note, sizeof note, MSG_DONTWAIT), sizeof note / 2);
-    assert_int_equal(recv(ends[1], &note, sizeof note, MSG_DONTWAIT), 0); /* the end */
+    assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT), sizeof(tcp_note) / 2);
+    assert_int_equal(recv(ends[1], &sealed, sizeof sealed, MSG_DONTWAIT), 0); /* the end */
     assert_false(tcp_serve_waiting(j));
     assert_int_equal(j->waiting_count, 0);
     close(ends[1]);

@@ -149,8 +149,10 @@ struct ls_wire_type {
     int (*post)(ls_wire *wire, ls_transfer *transfer, ls_error *err);
     /* Makes progress on transfers. Writes up to `most` transfers that have ended to `ended`, and
      * returns how many it wrote, or a negative status. If no transfer has ended, poll waits for
-     * one, at most `timeout_ns` nanoseconds. Errors: LS_EIO (a connection broke), LS_EDATA (a
-     * message had another length than the transfer that receives it). */
+     * one, at most `timeout_ns` nanoseconds. The library trusts the data of a received transfer
+     * that has ended. Therefore an engine that can notice that a message was changed on the way
+     * does so before it reports the transfer. Errors: LS_EIO (a connection broke, or a message was
+     * changed), LS_EDATA (a message had another length than the transfer that receives it). */
     int (*poll)(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
     /* Closes and frees the wire. Collective: every member calls it, when no transfer is in
      * progress. */
