@@ -92,7 +92,9 @@ typedef struct ls_cuda_device {
     char model[96];
     int major, minor; /* compute capability */
     size_t memory_bytes;
-    int driver; /* driver version as CUDA counts: 13000 */
+    int driver;  /* driver version as CUDA counts: 13000 */
+    int runtime; /* version of the loaded CUDA runtime, counted in the same way */
+    int nccl; /* version of NCCL, as NCCL counts (22809), if NCCL adds gradients; 0: it does not */
     ls_precision precision;
     /* the CUDA context has failed: every later call fails, and no function waits for the GPU */
     bool lost;

@@ -65,6 +65,13 @@ cudaError_t cudaSetDevice(int device)
     return dbl_result(dbl_lost(device));
 }
 
+cudaError_t cudaGetDevice(int *device)
+{
+    DBL_ENTER_CUDA(cudaGetDevice);
+    *device = current;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     DBL_ENTER_CUDA(cudaGetDeviceProperties);

@@ -43,9 +43,21 @@ void ls_math_version(char *out, size_t size)
     snprintf(out, size, "double of cuDNN and cuBLAS");
 }
 
-const char *ls_math_misfit(void)
+void ls_math_built(char *out, size_t size)
 {
-    return NULL;
+    ls_math_version(out, size);
+}
+
+void ls_math_loaded(char *out, size_t size)
+{
+    ls_math_version(out, size);
+}
+
+int ls_math_misfit(char *out, size_t size)
+{
+    (void)out;
+    (void)size;
+    return 0;
 }
 
 int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)

@@ -23,6 +23,12 @@ const char *ncclGetErrorString(ncclResult_t result)
     }
 }
 
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
 const char *ncclGetLastError(ncclComm_t comm)
 {
     (void)comm;

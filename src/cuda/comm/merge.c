@@ -164,6 +164,8 @@ static int comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *de
     comm->shown = &group->merge.rank[rank];
     comm->mine->device = ls_cuda_device_of(device);
     comm->mine->ordinal = comm->mine->device->ordinal;
+    comm->mine->device->nccl =
+        base->type == &ls_cuda_comm_nccl ? ls_cuda_links_version(group->links) : 0;
     int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal),
                             "%s: making the device current", comm->mine->device->name);
     if (status == LS_OK)

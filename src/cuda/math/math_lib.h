@@ -51,9 +51,13 @@ void ls_math_close(ls_math *math);
 /* Writes the versions of the libraries to `out` (`size` bytes), as in "cuDNN 9.19.0, cuBLAS
  * 13.1". */
 void ls_math_version(char *out, size_t size);
-/* Returns NULL if the loaded libraries are compatible with the libraries of the build. Otherwise
- * returns a static text with the reason. */
-const char *ls_math_misfit(void);
+/* Writes the versions of the libraries with which this back end was built, in the same form. */
+void ls_math_built(char *out, size_t size);
+/* Writes the versions of the loaded libraries and their files: "cuDNN 9.19.0 (/usr/lib/…), …". */
+void ls_math_loaded(char *out, size_t size);
+/* Returns 0 if the loaded libraries are compatible with the libraries of the build. Otherwise
+ * writes the reason and returns non-zero. */
+int ls_math_misfit(char *out, size_t size);
 
 /* ---- choices; results depend on them; used by `choices` and `choose` of the device table ----- */
 
