@@ -99,6 +99,7 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     d->major = properties.major;
     d->minor = properties.minor;
     d->memory_bytes = properties.totalGlobalMem;
+    d->processors = properties.multiProcessorCount;
     if (d->major < NEEDED_MAJOR)
         return ls_fail(err, LS_EDEVICE,
                        "%s is a %s of compute capability %d.%d; this back end needs %d.0 or "
@@ -154,6 +155,8 @@ static int open_math(ls_cuda_device *d, ls_error *err)
         .device = d->name,
         .model = d->model,
         .compute = d->major * 10 + d->minor,
+        .processors = d->processors,
+        .memory_bytes = d->memory_bytes,
         .precision = d->precision,
         .cache_dir = d->cache_dir,
     };

@@ -92,6 +92,7 @@ typedef struct ls_cuda_device {
     char model[96];
     int major, minor; /* compute capability */
     size_t memory_bytes;
+    int processors; /* number of multiprocessors */
     int driver;  /* driver version as CUDA counts: 13000 */
     int runtime; /* version of the loaded CUDA runtime, counted in the same way */
     int nccl; /* version of NCCL, as NCCL counts (22809), if NCCL adds gradients; 0: it does not */
