@@ -56,7 +56,8 @@ static void explain(ls_backend_info *out, cudaError_t error)
     else if (error == cudaErrorNoDevice)
         say(out, 0, "the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES set?)");
     else
-        say(out, 1, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+        say(out, 1, "%s (%s)%s", cudaGetErrorString(error), cudaGetErrorName(error),
+            cuda_advice(error));
 }
 
 static void probe(ls_backend_info *out)

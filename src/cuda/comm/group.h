@@ -59,8 +59,8 @@
  *
  * The watchdog is one thread per group. It asks every communicator for asynchronous errors, and
  * aborts the barrier at the first error. When the barrier is aborted, by the watchdog or by any
- * rank, the watchdog aborts *all* communicators: this is the only way to end a kernel of NCCL that
- * waits for a lost peer. A rank may free memory that NCCL can access only after
+ * rank, the watchdog aborts *all* communicators, in one NCCL group: this is the only way to end a
+ * kernel of NCCL that waits for a lost peer. A rank may free memory that NCCL can access only after
  * ls_cuda_links_are_gone has returned true.
  *
  * One lock per rank separates the worker's calls from the watchdog's calls. No thread waits while

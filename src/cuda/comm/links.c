@@ -62,15 +62,29 @@ static int nccl_fail(const ls_cuda_links *l, ls_error *err, int rank, const char
 
 /* ---- the watchdog --------------------------------------------------------------------------- */
 
+/* Takes the communicator from a rank, so that no other thread calls NCCL with it. */
+static ncclComm_t take_comm(ls_cuda_links *l, int rank)
+{
+    pthread_mutex_lock(&l->link[rank].lock);
+    ncclComm_t comm = l->link[rank].comm;
+    l->link[rank].comm = NULL;
+    pthread_mutex_unlock(&l->link[rank].lock);
+    return comm;
+}
+
+/* Aborts all communicators in one NCCL group, because the abort of one can wait for the kernels of
+ * the others. No lock is held meanwhile, so that no worker waits for the abort. */
 static void abort_all(ls_cuda_links *l)
 {
-    for (int r = 0; r < l->ranks; r++) {
-        pthread_mutex_lock(&l->link[r].lock);
-        if (l->link[r].comm)
-            (void)l->nccl.ncclCommAbort(l->link[r].comm);
-        l->link[r].comm = NULL;
-        pthread_mutex_unlock(&l->link[r].lock);
-    }
+    ncclComm_t comm;
+    if (!l->nccl.version)
+        return;
+    const bool grouped = l->nccl.ncclGroupStart() == ncclSuccess;
+    for (int r = 0; r < l->ranks; r++)
+        if ((comm = take_comm(l, r)) != NULL)
+            (void)l->nccl.ncclCommAbort(comm);
+    if (grouped)
+        (void)l->nccl.ncclGroupEnd();
 }
 
 /* Asks every communicator for errors. An error aborts the barrier. */
