@@ -4,6 +4,7 @@
 #include "cuda/comm/group.h"
 #include "cuda/cuda_op.h"
 #include "cuda/math/math_lib.h"
+#include "cuda/shared_lib.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +56,8 @@ static void explain(ls_backend_info *out, cudaError_t error)
     else if (error == cudaErrorNoDevice)
         say(out, 0, "the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES set?)");
     else
-        say(out, 1, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+        say(out, 1, "%s (%s)%s", cudaGetErrorString(error), cudaGetErrorName(error),
+            cuda_advice(error));
 }
 
 static void probe(ls_backend_info *out)
@@ -68,9 +70,8 @@ static void probe(ls_backend_info *out)
     version_text(runtime_text, sizeof runtime_text, runtime);
     ls_math_version(math, sizeof math);
     snprintf(out->version, sizeof out->version, "CUDA %s, %s", runtime_text, math);
-    const char *misfit = ls_math_misfit();
-    if (misfit) {
-        say(out, 1, "%s", misfit);
+    if (ls_math_misfit(out->reason, sizeof out->reason)) {
+        out->broken = 1;
         return;
     }
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -90,6 +91,8 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     cudaError_t e = cudaGetDeviceProperties(&properties, d->ordinal);
     if (e == cudaSuccess)
         e = cudaDriverGetVersion(&d->driver);
+    if (e == cudaSuccess)
+        e = cudaRuntimeGetVersion(&d->runtime);
     int status = cuda_check(err, e, "%s: reading the properties of the device", d->name);
     if (status)
         return status;
@@ -97,6 +100,7 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     d->major = properties.major;
     d->minor = properties.minor;
     d->memory_bytes = properties.totalGlobalMem;
+    d->processors = properties.multiProcessorCount;
     if (d->major < NEEDED_MAJOR)
         return ls_fail(err, LS_EDEVICE,
                        "%s is a %s of compute capability %d.%d; this back end needs %d.0 or "
@@ -109,20 +113,41 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
 {
     const ls_cuda_device *d = (const ls_cuda_device *)device;
     static const char *const precision[] = {"fp32", "tf32", "bf16"};
-    char math[40], driver[16];
+    char math[40], runtime[16], driver[16], nccl[16], adds[32] = "";
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->model, sizeof out->model, "%s", d->model);
     snprintf(out->isa, sizeof out->isa, "sm_%d%d %s", d->major, d->minor, precision[d->precision]);
     ls_math_version(math, sizeof math);
+    version_text(runtime, sizeof runtime, d->runtime);
     version_text(driver, sizeof driver, d->driver);
-    snprintf(out->library, sizeof out->library, "%s, driver %s", math, driver);
+    ls_nccl_version_text(nccl, d->nccl);
+    if (d->nccl)
+        snprintf(adds, sizeof adds, ", NCCL %s", nccl);
+    snprintf(out->library, sizeof out->library, "CUDA %s, %s%s, driver %s", runtime, math, adds,
+             driver);
     out->memory_bytes = d->memory_bytes;
     out->threads = 1;
     out->shadow_bytes = d->precision == LS_PRECISION_BF16 ? (int)sizeof(uint16_t) : 0;
 }
 
 /* ---- bind and close ------------------------------------------------------------------------- */
+
+/* Logs with which libraries the plugin was built, and which ones were loaded: the program can have
+ * loaded other copies before. */
+static void log_libraries(const ls_cuda_device *d)
+{
+    cudaError_t (*const function)(int *) = cudaRuntimeGetVersion;
+    char need[16], have[16], driver[16], built[64], path[160], loaded[384];
+    version_text(need, sizeof need, CUDART_VERSION);
+    version_text(have, sizeof have, d->runtime);
+    version_text(driver, sizeof driver, d->driver);
+    ls_math_built(built, sizeof built);
+    ls_math_loaded(loaded, sizeof loaded);
+    ls_shared_lib_path(path, sizeof path, &function);
+    ls_log(d->host, LS_LOG_INFO, "%s: built with CUDA %s, %s; loaded CUDA %s (%s), %s, driver %s",
+           d->name, need, built, have, path, loaded, driver);
+}
 
 static int open_math(ls_cuda_device *d, ls_error *err)
 {
@@ -131,6 +156,8 @@ static int open_math(ls_cuda_device *d, ls_error *err)
         .device = d->name,
         .model = d->model,
         .compute = d->major * 10 + d->minor,
+        .processors = d->processors,
+        .memory_bytes = d->memory_bytes,
         .precision = d->precision,
         .cache_dir = d->cache_dir,
     };
@@ -153,6 +180,8 @@ static int cuda_bind(ls_device *device, ls_error *err)
     if (status == LS_OK)
         status = ls_cuda_pinned_alloc(&fault, device, sizeof *d->fault, err);
     d->fault = fault;
+    if (status == LS_OK)
+        log_libraries(d);
     return status == LS_OK ? open_math(d, err) : status;
 }
 

@@ -92,7 +92,10 @@ typedef struct ls_cuda_device {
     char model[96];
     int major, minor; /* compute capability */
     size_t memory_bytes;
-    int driver; /* driver version as CUDA counts: 13000 */
+    int processors; /* number of multiprocessors */
+    int driver;     /* driver version as CUDA counts: 13000 */
+    int runtime;    /* version of the loaded CUDA runtime, counted in the same way */
+    int nccl; /* version of NCCL, as NCCL counts (22809), if NCCL adds gradients; 0: it does not */
     ls_precision precision;
     /* the CUDA context has failed: every later call fails, and no function waits for the GPU */
     bool lost;
@@ -116,6 +119,10 @@ typedef struct ls_cuda_device {
  * `what` (a printf format) says what was tried and on which device. */
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Returns what to do about an error that the environment causes, as ": start …"; "" for other
+ * errors. */
+const char *cuda_advice(cudaError_t error);
 
 /* Returns true if every later call on the device fails after this error. */
 bool cuda_is_lost(cudaError_t error);

@@ -29,6 +29,22 @@ bool cuda_is_lost(cudaError_t error)
     }
 }
 
+const char *cuda_advice(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorDevicesUnavailable:
+        return ": another process has the GPU for itself (compute mode EXCLUSIVE_PROCESS), or MPS "
+               "has no room; wait, or set the mode with nvidia-smi -c DEFAULT";
+    case cudaErrorSystemNotReady:
+        return ": start NVIDIA's fabric manager, which connects the GPUs "
+               "(systemctl start nvidia-fabricmanager)";
+    case cudaErrorInitializationError:
+        return ": a process that was forked from one that uses CUDA cannot use it; start it by "
+               "exec (spawn)";
+    default: return "";
+    }
+}
+
 /* Returns true for errors that only a mistake in this back end can cause. */
 static bool is_misuse(cudaError_t error)
 {
@@ -70,8 +86,10 @@ int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     va_start(args, what);
     vsnprintf(tried, sizeof tried, what, args);
     va_end(args);
-    snprintf(text, sizeof text, "%s: %s (%s%s)", tried, cudaGetErrorString(error),
-             cudaGetErrorName(error), cuda_is_lost(error) ? "; the device is lost" : "");
+    const char *advice = cuda_advice(error);
+    const bool lost = cuda_is_lost(error) && advice[0] == '\0';
+    snprintf(text, sizeof text, "%s: %s (%s%s)%s", tried, cudaGetErrorString(error),
+             cudaGetErrorName(error), lost ? "; the device is lost" : "", advice);
     (void)cudaGetLastError();
     return ls_fail(err, status_of(error), "%s", text);
 }

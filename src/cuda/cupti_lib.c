@@ -2,49 +2,26 @@
 
 #ifdef LS_HAVE_CUPTI
 #include "cuda/cuda_device.h"
+#include "cuda/shared_lib.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 
 #ifndef LOCKSTEP_CUPTI_FOLDER
 #define LOCKSTEP_CUPTI_FOLDER ""
 #endif
 
-enum { PATH_BYTES = 512, WHY_BYTES = 200 };
-
-static int missing(const char *name, const char *function, ls_error *err)
-{
-    return ls_fail(err, LS_EUNSUPPORTED, "%.200s has no function %s", name, function);
-}
-
-static int take_functions(ls_cupti *out, void *library, const char *name, ls_error *err)
-{
-    void *symbol;
-    _Static_assert(sizeof symbol == sizeof out->cuptiActivityEnable,
-                   "dlsym gives functions as pointers to data");
-#define TAKE(function)                                                                             \
-    symbol = dlsym(library, #function);                                                            \
-    if (!symbol)                                                                                   \
-        return missing(name, #function, err);                                                      \
-    memcpy(&out->function, &symbol, sizeof symbol);
-    LS_CUPTI_FUNCTIONS(TAKE)
-#undef TAKE
-    return LS_OK;
-}
+enum { PATH_BYTES = 512 };
 
 int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err)
 {
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library)
-        return take_functions(out, library, name, err);
-    char why[WHY_BYTES];
-    const char *said = dlerror();
-    snprintf(why, sizeof why, "%s", said ? said : "the loader does not say why");
-    for (char *c = why; *c; c++)
-        if (*c == '\n')
-            *c = ' ';
-    return ls_fail(err, LS_EUNSUPPORTED, "CUPTI does not load: %s", why);
+    void *library = ls_shared_lib_open("CUPTI", name, err);
+    int status = library ? LS_OK : LS_EUNSUPPORTED;
+#define TAKE(function)                                                                             \
+    if (status == LS_OK)                                                                           \
+        status = ls_shared_lib_take(&out->function, library, name, #function, err);
+    LS_CUPTI_FUNCTIONS(TAKE)
+#undef TAKE
+    return status;
 }
 
 /* Loads the library by its name. If that fails, loads it from the folder in which it was at build

@@ -242,6 +242,9 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
             w->replica, e->sums_in_place ? ls_fold_root(&w->fold) : e->total, &w->error);
     if (status == LS_OK)
         status = e->group->type->join(&w->comm, e->group, w->rank, w->device, &w->error);
+    /* A group can load a library that adds gradients, which then belongs to the description. */
+    if (status == LS_OK)
+        w->device->ops->describe(w->device, &w->info);
     w->by_pieces = e->by_pieces;
     if (status == LS_OK && w->by_pieces)
         status = ls_replica_prepare_pieces(w->replica, &w->error);

@@ -122,6 +122,10 @@ void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int 
  * checkpoint is resumed, the first member takes the number from it.) Errors: LS_ECONFIG (the number
  * is 0 or smaller than the number of members). */
 int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
+/* Logs a warning if the devices of this process are not all alike, because the bits then depend on
+ * which device computes which shard. */
+void ls_members_warn_of_kinds(const struct ls_trainer *t);
+
 /* Checks that recipe, library version and data are the same on all members. It is called before the
  * members exchange data whose size depends on recipe or data. Errors: LS_ECONFIG, LS_EDATA,
  * LS_EUNSUPPORTED, which name the host that differs. */

@@ -182,6 +182,22 @@ static int check_own_kind(const struct ls_trainer *t, const char *mine, ls_error
     return LS_OK;
 }
 
+void ls_members_warn_of_kinds(const struct ls_trainer *t)
+{
+    char first[KIND], other[KIND];
+    describe(first, KIND, info_of(t, 0));
+    for (int w = 1; w < ls_engine_workers(t->engine); w++) {
+        describe(other, KIND, info_of(t, w));
+        if (strcmp(other, first) == 0)
+            continue;
+        ls_log(t->host, LS_LOG_WARNING,
+               "devices: %s is a %s, but %s is a %s: they round differently, so the bits of the "
+               "weights depend on which of them computes which shard",
+               info_of(t, 0)->name, first, info_of(t, w)->name, other);
+        return;
+    }
+}
+
 static int compare_kinds(struct ls_trainer *t, ls_error *err)
 {
     char own[KIND] = "";

@@ -567,6 +567,7 @@ static int log_warnings(ls_trainer *t, ls_error *err)
                workers, ls_plural((uint64_t)workers, "worker", "workers"), team, cpus);
     if (ls_members_first(t) && !t->dir.resumed)
         ls_log_data_doubts(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
+    ls_members_warn_of_kinds(t);
     warn_of_rows(t, on_host);
     warn_of_idle(t);
     warn_of_single_rows(t);

@@ -37,6 +37,7 @@ void comm_gang_expected(float *out, int ranks, int shards, int step, size_t floa
 
 void comm_gang_must_be_clean(void)
 {
+    assert_int_equal(dbl_lone_aborts(), 0);
     const char *wrong = dbl_end();
     if (wrong[0])
         fail_msg("%s", wrong);

@@ -38,6 +38,12 @@ for devices in cuda:0,0,1,1 cuda:0,1,0,1,2; do
     train "$devices" --set shards=5
     expect "$wanted" "$devices"
 done
+# GPUs of two models: a warning.
+LOCKSTEP_DOUBLE_ODD=2 train cuda:0,1,2 --set shards=5
+grep -q 'cuda(2) is a Another double.*depend on which of them computes which shard' "$scratch/train.err" ||
+    fail "GPUs of two models: no warning"
+train cuda:0,1 --set shards=5
+! grep -q 'depend on which' "$scratch/train.err" || fail "GPUs of one model: a warning"
 # Some workers have no shard: alone on a GPU, or on a GPU with other workers.
 train cuda:0 --set shards=2
 fewer=$found

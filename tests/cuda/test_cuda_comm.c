@@ -161,6 +161,58 @@ static void show_even_split(ls_merge_group *g)
     }
 }
 
+static char library[2][sizeof(((ls_device_info *)0)->library)];
+
+static void describe_libraries(comm_member *m)
+{
+    ls_device_info info;
+    m->device->ops->describe(m->device, &info);
+    if (m->rank == 0)
+        snprintf(library[m->gang->type == &ls_cuda_comm_nccl], sizeof *library, "%s", info.library);
+}
+
+/* The bits depend on NCCL's version only if NCCL adds. With `ordered` it moves data. */
+static void a_device_names_nccl_if_nccl_adds(void **state)
+{
+    (void)state;
+    for (int adds = 0; adds < 2; adds++) {
+        comm_gang g = {.type = adds ? &ls_cuda_comm_nccl : &ls_cuda_comm_ordered,
+                       .ranks = 2,
+                       .shards = 2,
+                       .steps = 1,
+                       .floats = 64,
+                       .last = describe_libraries};
+        dbl_begin(&worlds[0]);
+        comm_gang_run(&g);
+        comm_gang_must_be_clean();
+        comm_gang_must_succeed(&g);
+        comm_gang_free(&g);
+    }
+    assert_null(strstr(library[0], "NCCL"));
+    assert_non_null(strstr(library[1], ", NCCL 2."));
+    assert_non_null(strstr(library[1], ", driver "));
+}
+
+/* Without NCCL `nccl` has no group, and `ordered` fails in its first merge, with the reason. */
+static void a_missing_nccl_is_an_error(void **state)
+{
+    (void)state;
+    for (int adds = 0; adds < 2; adds++) {
+        comm_gang g = {.type = adds ? &ls_cuda_comm_nccl : &ls_cuda_comm_ordered,
+                       .ranks = 2,
+                       .shards = 2,
+                       .steps = 1,
+                       .floats = 64};
+        dbl_begin(&worlds[0]);
+        dbl_fail("ncclLoad", 1, 0);
+        comm_gang_run(&g);
+        comm_gang_must_be_clean();
+        assert_int_equal(comm_gang_status(&g), LS_EUNSUPPORTED);
+        assert_non_null(strstr(comm_gang_text(&g), "NCCL does not load"));
+        comm_gang_free(&g);
+    }
+}
+
 static void the_kernel_can_add_up_any_split_among_eight(void **state)
 {
     (void)state;
@@ -258,6 +310,8 @@ LS_TESTS(cuda_comm, "integration doubles no-asan")
         cmocka_unit_test(an_arena_smaller_than_the_ranks_lines),
         cmocka_unit_test(nccl_adds_up),
         cmocka_unit_test(nccl_merges_bucket_by_bucket),
+        cmocka_unit_test(a_device_names_nccl_if_nccl_adds),
+        cmocka_unit_test(a_missing_nccl_is_an_error),
         cmocka_unit_test(the_kernel_can_add_up_any_split_among_eight),
         cmocka_unit_test(a_communicator_that_does_not_fit_the_devices_says_so),
         cmocka_unit_test(a_rank_that_stays_away_is_named),

@@ -38,6 +38,7 @@ typedef struct process {
     int gpus[GANG_RANKS];
     comm_gang gang, again; /* first gang of the process; second gang, if it has steps */
     int status, closed;
+    int device; /* the current CUDA device of the process's thread after the group was closed */
     ls_error err;
 } process;
 
@@ -94,6 +95,7 @@ static void *run_process(void *arg)
         comm_gang_run(&p->gang);
         p->status = comm_gang_status(&p->gang);
     }
+    (void)cudaGetDevice(&p->device);
     if (p->status != LS_OK && p->member == 1 && s->fails_in > 0) {
         p->again = gang_of(p);
         p->again.first_step = s->fails_in;
@@ -121,6 +123,9 @@ static void run_scenario(scenario *s, const dbl_options *world)
     }
     for (int m = 0; m < s->members; m++)
         pthread_join(s->process[m].thread, NULL);
+    /* The thread that closes a group keeps its current device. */
+    for (int m = 0; m < s->members; m++)
+        assert_int_equal(s->process[m].device, 0);
     comm_gang_must_be_clean();
     wire_world_destroy(s->wire);
 }

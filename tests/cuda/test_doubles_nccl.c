@@ -184,6 +184,52 @@ static void a_lost_device_hangs_its_peers_until_they_are_aborted(void **state)
     end_clean();
 }
 
+static void aborts_outside_a_group_are_counted(void **state)
+{
+    (void)state;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 2});
+        open_ranks(2);
+        if (grouped)
+            OK(ncclGroupStart());
+        for (int r = 0; r < 2; r++)
+            OK(ncclCommAbort(comm[r]));
+        if (grouped)
+            OK(ncclGroupEnd());
+        for (int r = 0; r < 2; r++)
+            free_rank(r);
+        assert_int_equal(dbl_lone_aborts(), grouped ? 0 : 1);
+        end_clean();
+    }
+}
+
+static void nothing_at_all(const void *args)
+{
+    (void)args;
+}
+
+static void a_kernel_that_is_loaded_while_nccl_runs_is_told(void **state)
+{
+    (void)state;
+    dbl_begin(&(dbl_options){.mode = DBL_LAZY, .devices = 2});
+    open_ranks(2);
+    OK(cudaSetDevice(0));
+    OK(dbl_launch(stream[0], "early", nothing_at_all, "", 1));
+    for (int r = 0; r < 2; r++) {
+        OK(cudaSetDevice(r));
+        OK(ncclAllReduce(in[r], out[r], N, ncclFloat32, ncclSum, comm[r], stream[r]));
+    }
+    OK(cudaSetDevice(0));
+    OK(dbl_launch(stream[0], "early", nothing_at_all, "", 1));
+    assert_string_equal(dbl_complaints(), "");
+    OK(dbl_launch(stream[0], "late", nothing_at_all, "", 1));
+    expect_complaint("the first launch of late on device 0, while NCCL runs there");
+    for (int r = 0; r < 2; r++)
+        OK(cudaStreamSynchronize(stream[r]));
+    close_ranks(2);
+    end_clean();
+}
+
 static void a_missing_rank_leaves_the_others_in_progress(void **state)
 {
     (void)state;
@@ -209,6 +255,8 @@ LS_TESTS(cuda_doubles_contract_nccl, "integration doubles no-tsan")
         cmocka_unit_test(sends_outside_a_group_hang_until_they_are_aborted),
         cmocka_unit_test(an_abort_releases_its_own_rank_alone),
         cmocka_unit_test(a_lost_device_hangs_its_peers_until_they_are_aborted),
+        cmocka_unit_test(aborts_outside_a_group_are_counted),
+        cmocka_unit_test(a_kernel_that_is_loaded_while_nccl_runs_is_told),
         cmocka_unit_test(a_missing_rank_leaves_the_others_in_progress),
     };
     return cmocka_run_group_tests_name("doubles_nccl", tests, NULL, NULL);

@@ -145,6 +145,10 @@ static void points(run *r, size_t n)
     float *y = run_room(r, bytes), *dx = run_room(r, bytes), *dx2 = run_room(r, bytes);
     run_ok(r, ls_k_sum(y, x, x2, n, r->stream));
     run_keep(r, "sum", y, RUN_FLOAT, n);
+    if (n >= 3 * LS_K_BUSY) {
+        run_ok(r, ls_k_busy((void *)y, 3, 5, r->stream));
+        run_keep(r, "busy", y, RUN_INT, 3 * LS_K_BUSY);
+    }
     for (int relu = 0; relu < 2; relu++) {
         run_ok(r, ls_k_add(y, x, x2, 0, relu, n, r->stream));
         run_keep(r, relu ? "add relu" : "add", y, RUN_FLOAT, n);

@@ -5,6 +5,7 @@
  *     LOCKSTEP_DOUBLE_GPUS     number of GPUs (1)
  *     LOCKSTEP_DOUBLE_ENGINE   engine that convolutions choose
  *     LOCKSTEP_DOUBLE_DRIVER   version of the driver
+ *     LOCKSTEP_DOUBLE_ODD      number of a GPU of another model
  *     LOCKSTEP_DOUBLE_NCCL     the call of ncclSend that fails
  *     LOCKSTEP_DOUBLE_CUPTI    "odd names" for all kernels, or the function of CUPTI that fails
  *                              ("load": the library is missing) */
@@ -42,6 +43,8 @@ static void begin(void)
     set_cupti();
     dbl_prefer_engine(number_of("LOCKSTEP_DOUBLE_ENGINE"));
     dbl_set_driver(number_of("LOCKSTEP_DOUBLE_DRIVER"));
+    if (number_of("LOCKSTEP_DOUBLE_ODD") > 0)
+        dbl_name_device(number_of("LOCKSTEP_DOUBLE_ODD"), "Another double");
     if (number_of("LOCKSTEP_DOUBLE_NCCL") > 0)
         dbl_fail("ncclSend", number_of("LOCKSTEP_DOUBLE_NCCL"), 0);
 }

@@ -93,6 +93,36 @@ static void a_driver_that_fails_is_broken(void **state)
     end();
 }
 
+/* Errors whose cause is the environment come with what to do. */
+static void errors_of_the_environment_say_what_to_do(void **state)
+{
+    static const struct {
+        int error;
+        const char *says;
+    } cases[] = {{cudaErrorSystemNotReady, "fabric manager"},
+                 {cudaErrorInitializationError, "forked"},
+                 {cudaErrorDevicesUnavailable, "EXCLUSIVE_PROCESS"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_backend_info info;
+        ls_device *device = NULL;
+        ls_device_request request = {.size = sizeof request};
+        ls_error err = {0};
+        begin(DBL_EAGER, 1);
+        dbl_fail("cudaGetDeviceCount", 1, cases[i].error);
+        backend()->probe(&info);
+        assert_true(info.broken);
+        assert_non_null(strstr(info.reason, cases[i].says));
+        assert_int_equal(backend()->open(&device, &request, &err), LS_OK);
+        dbl_fail("cudaSetDevice", 1, cases[i].error);
+        assert_int_equal(device->ops->bind(device, &err), LS_EDEVICE);
+        assert_non_null(strstr(err.text, cases[i].says));
+        assert_null(strstr(err.text, "the device is lost"));
+        device->ops->close(device);
+        end();
+    }
+}
+
 static void a_device_that_is_not_there_is_refused(void **state)
 {
     ls_device *device = NULL;
@@ -369,6 +399,7 @@ LS_TESTS(cuda_device, "unit doubles no-tsan")
         cmocka_unit_test(devices_are_described),
         cmocka_unit_test(no_driver_is_absent_and_says_so),
         cmocka_unit_test(a_driver_that_fails_is_broken),
+        cmocka_unit_test(errors_of_the_environment_say_what_to_do),
         cmocka_unit_test(a_device_that_is_not_there_is_refused),
         cmocka_unit_test(uploads_leave_the_callers_memory_free),
         cmocka_unit_test(memory_is_zeroed_for_every_stream),

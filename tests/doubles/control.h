@@ -121,6 +121,13 @@ void dbl_ask_workspace(size_t bytes);
  * bits. */
 void dbl_prefer_engine(int engine);
 
+/* Returns how often a communicator was aborted outside of an NCCL group while other ranks of its id
+ * were there and had not been aborted. Such an abort can wait for the other ranks. */
+int dbl_lone_aborts(void);
+
+/* Sets the product name of a device; NULL: that of all doubles. */
+void dbl_name_device(int device, const char *name);
+
 /* Sets the version that cudaDriverGetVersion returns; 0: that of the runtime. */
 void dbl_set_driver(int version);
 

@@ -65,13 +65,28 @@ cudaError_t cudaSetDevice(int device)
     return dbl_result(dbl_lost(device));
 }
 
+cudaError_t cudaGetDevice(int *device)
+{
+    DBL_ENTER_CUDA(cudaGetDevice);
+    *device = current;
+    return cudaSuccess;
+}
+
+static const char *model[DBL_DEVICES];
+
+void dbl_name_device(int device, const char *name)
+{
+    model[device] = name;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     DBL_ENTER_CUDA(cudaGetDeviceProperties);
     if (!exists(device))
         return dbl_result(cudaErrorInvalidDevice);
     memset(prop, 0, sizeof *prop);
-    snprintf(prop->name, sizeof prop->name, "Double of a GPU");
+    snprintf(prop->name, sizeof prop->name, "%s",
+             model[device] ? model[device] : "Double of a GPU");
     prop->major = 9;
     prop->totalGlobalMem = dbl_world.memory_bytes;
     prop->multiProcessorCount = 4;

@@ -72,6 +72,10 @@ void dbl_count_leaks(void);
 void dbl_bury(void *memory);
 void dbl_empty_graves(void);
 
+/* ---- stream.c ------------------------------------------------------------------------------- */
+
+void dbl_launches_begin(void);
+
 /* ---- idle.c: waiting without ordering memory ------------------------------------------------- */
 
 typedef struct dbl_idle {
@@ -215,6 +219,9 @@ void dbl_graphs_begin(void);
 
 /* ---- nccl_comm.c ---------------------------------------------------------------------------- */
 
+void dbl_nccl_begin(void);
+/* Returns the number of NCCL operations that are enqueued or run on the device. */
+int dbl_nccl_pending(int device);
 void dbl_nccl_end(void);
 
 #endif

@@ -521,3 +521,31 @@ cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, floa
     struct drop_back a = {dx, dy, kept, p, count};
     return TWIN(stream, drop_back_body, a);
 }
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+struct busy {
+    uint32_t *out;
+    int blocks;
+    uint32_t rounds;
+};
+
+static void busy_body(const void *copied)
+{
+    const struct busy *a = copied;
+    const uint32_t count = (uint32_t)a->blocks * LS_K_BUSY;
+    if (!twin_bytes(a->out, count * sizeof *a->out))
+        return;
+    for (uint32_t t = 0; t < count; t++) {
+        uint32_t x = t * 32;
+        for (uint32_t i = 0; i < a->rounds; i++)
+            x = x * 1664525u + 1013904223u + (x >> 16);
+        a->out[t] = x;
+    }
+}
+
+cudaError_t ls_k_busy(uint32_t *out, int blocks, uint32_t rounds, cudaStream_t stream)
+{
+    struct busy a = {out, blocks, rounds};
+    return TWIN(stream, busy_body, a);
+}

@@ -5,8 +5,7 @@
 #include "cuda/math/math_lib.h"
 
 #include "base/error.h"
-#include "doubles/control.h"
-#include "doubles/launch.h"
+#include "doubles/inside.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -43,9 +42,21 @@ void ls_math_version(char *out, size_t size)
     snprintf(out, size, "double of cuDNN and cuBLAS");
 }
 
-const char *ls_math_misfit(void)
+void ls_math_built(char *out, size_t size)
 {
-    return NULL;
+    ls_math_version(out, size);
+}
+
+void ls_math_loaded(char *out, size_t size)
+{
+    ls_math_version(out, size);
+}
+
+int ls_math_misfit(char *out, size_t size)
+{
+    (void)out;
+    (void)size;
+    return 0;
 }
 
 int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)
@@ -101,7 +112,9 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
     p->shape = is_dense(shape) ? as_conv(*shape) : *shape;
     p->tf32 = math->precision == LS_PRECISION_TF32;
     p->engine = math->engine;
-    p->plan.workspace_bytes = asked_workspace + 64 + (size_t)shape->c; /* something to get wrong */
+    /* Something to get wrong: each pass needs another size. */
+    p->plan.workspace_bytes =
+        asked_workspace + 64 + (size_t)shape->c + 1024 * (size_t)(shape->kind % 3);
     snprintf(p->plan.name, sizeof p->plan.name, "double");
     *out = &p->plan;
     return LS_OK;
@@ -319,9 +332,20 @@ static void run_body(const void *copied)
     free(s.sum);
 }
 
+/* The libraries are told that all memory begins at a multiple of 16 bytes (cudnn_graph.c,
+ * cublas_dense.c). */
+static void check_alignment(const ls_math_operands *o)
+{
+    const void *const memory[] = {o->a, o->b, o->out, o->workspace, o->bias};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        if ((uintptr_t)memory[i] % 16)
+            dbl_complain("ls_math_run: operand %zu is at %p, no multiple of 16", i, memory[i]);
+}
+
 int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands *operands,
                 ls_error *err)
 {
+    check_alignment(operands);
     const double_plan *p = (const double_plan *)plan;
     work w = {p->shape, *operands, plan->workspace_bytes, p->tf32, p->engine};
     cudaError_t e = dbl_launch(stream, "ls_math_run", run_body, &w, sizeof w);

@@ -7,6 +7,17 @@
 static dbl_clique *cliques;
 static uint32_t last_id;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int lone_aborts;
+
+void dbl_comms_begin(void)
+{
+    atomic_store(&lone_aborts, 0);
+}
+
+int dbl_lone_aborts(void)
+{
+    return atomic_load(&lone_aborts);
+}
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
@@ -21,6 +32,12 @@ const char *ncclGetErrorString(ncclResult_t result)
     case ncclInProgress: return "NCCL operation in progress";
     default: return "unknown result code";
     }
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
 }
 
 const char *ncclGetLastError(ncclComm_t comm)
@@ -247,6 +264,15 @@ static int nothing_runs(void *arg)
     return atomic_load_explicit(&((ncclComm_t)arg)->running, memory_order_relaxed) == 0;
 }
 
+void dbl_comm_abort_end(ncclComm_t comm)
+{
+    dbl_wait_until(nothing_runs, comm, NULL, "ncclCommAbort");
+    leave(comm->clique);
+    bury(comm);
+}
+
+/* The end of an abort can wait for the operations of the other ranks of the process, so all of them
+ * must be aborted in one group. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     int error;
@@ -255,8 +281,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (!is_alive(comm, "ncclCommAbort"))
         return ncclInvalidArgument;
     atomic_store_explicit(&comm->aborted, 1, memory_order_relaxed);
-    dbl_wait_until(nothing_runs, comm, NULL, "ncclCommAbort");
-    leave(comm->clique);
-    bury(comm);
+    const int others =
+        atomic_load(&comm->clique->arrived) - atomic_fetch_add(&comm->clique->flagged, 1) - 1;
+    if (dbl_group_abort(comm))
+        return (ncclResult_t)error;
+    if (others > 0 && !comm->initialising)
+        atomic_fetch_add(&lone_aborts, 1);
+    dbl_comm_abort_end(comm);
     return (ncclResult_t)error;
 }

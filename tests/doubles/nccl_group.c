@@ -11,6 +11,16 @@ typedef struct call {
 static _Thread_local call calls[DBL_GROUP];
 static _Thread_local int call_count, depth;
 static _Thread_local ncclResult_t group_error;
+static _Thread_local ncclComm_t aborts[DBL_RANKS];
+static _Thread_local int abort_count;
+
+int dbl_group_abort(ncclComm_t comm)
+{
+    if (depth == 0)
+        return 0;
+    aborts[abort_count++] = comm;
+    return 1;
+}
 
 static size_t item_bytes(ncclDataType_t type)
 {
@@ -117,6 +127,9 @@ ncclResult_t ncclGroupEnd(void)
         return (ncclResult_t)error;
     if (error)
         group_error = (ncclResult_t)error;
+    for (int i = 0; i < abort_count; i++)
+        dbl_comm_abort_end(aborts[i]);
+    abort_count = 0;
     return flush();
 }
 

@@ -30,6 +30,7 @@ struct dbl_clique {
     int device[DBL_RANKS];
     _Atomic int arrived;
     _Atomic int leaving;  /* number of ranks that have aborted */
+    _Atomic int flagged;  /* number of ranks whose abort has begun */
     dbl_channel *channel; /* [from][to] */
     const void **limbo;   /* buffers of aborted operations, until every rank has aborted */
     size_t limbo_count, limbo_room;
@@ -63,10 +64,17 @@ typedef struct dbl_op {
 } dbl_op;
 
 /* nccl_comm.c */
+void dbl_comms_begin(void);
+/* Ends an abort: waits for the communicator's operations and destroys it. */
+void dbl_comm_abort_end(ncclComm_t comm);
 /* Checks that the communicator may be given work: alive, ready, not aborted. */
 ncclResult_t dbl_comm_check(ncclComm_t comm, const char *caller);
 /* Releases the hold on the buffer as soon as every rank has left. */
 void dbl_limbo(dbl_clique *clique, const void *memory);
+
+/* nccl_group.c */
+/* Returns non-zero if the calling thread is in a group; the abort then ends with the group. */
+int dbl_group_abort(ncclComm_t comm);
 
 /* nccl_run.c */
 dbl_work *dbl_nccl_work(ncclComm_t comm, const dbl_op *ops, int count);

@@ -10,13 +10,33 @@
 
 typedef struct task {
     ncclComm_t comm;
-    int begun, ended;
+    int begun, ended, finished;
     int op;                      /* which one takes */
     int from;                    /* how many of its peers' messages were taken */
     uint64_t awaited[DBL_RANKS]; /* messages that must have been taken from each channel of ours */
     int count;
     dbl_op ops[];
 } task;
+
+static _Atomic int pending[DBL_DEVICES];
+
+void dbl_nccl_begin(void)
+{
+    memset(pending, 0, sizeof pending);
+    dbl_comms_begin();
+}
+
+int dbl_nccl_pending(int device)
+{
+    return atomic_load_explicit(&pending[device], memory_order_relaxed);
+}
+
+static void finish(task *t)
+{
+    if (!t->finished)
+        atomic_fetch_sub_explicit(&pending[t->comm->device], 1, memory_order_relaxed);
+    t->finished = 1;
+}
 
 typedef struct header {
     dbl_op_kind kind;
@@ -148,6 +168,7 @@ static dbl_progress run(dbl_work *work)
     if (atomic_load_explicit(&t->comm->aborted, memory_order_relaxed)) {
         if (t->begun)
             end(t, 1);
+        finish(t);
         return DBL_DONE;
     }
     if (!t->begun)
@@ -159,6 +180,7 @@ static dbl_progress run(dbl_work *work)
     if (!sends_were_taken(t))
         return DBL_BLOCKED;
     end(t, 0);
+    finish(t);
     return DBL_DONE;
 }
 
@@ -168,6 +190,7 @@ static void drop(dbl_work *work)
     task *t = (task *)work->data;
     if (t->begun && !t->ended)
         end(t, 1);
+    finish(t);
 }
 
 dbl_work *dbl_nccl_work(ncclComm_t comm, const dbl_op *ops, int count)
@@ -175,6 +198,7 @@ dbl_work *dbl_nccl_work(ncclComm_t comm, const dbl_op *ops, int count)
     size_t bytes = sizeof(task) + (size_t)count * sizeof *ops;
     dbl_work *work = dbl_work_create("NCCL operation", run, NULL, bytes);
     task *t = (task *)work->data;
+    atomic_fetch_add_explicit(&pending[comm->device], 1, memory_order_relaxed);
     t->comm = comm;
     t->count = count;
     memcpy(t->ops, ops, (size_t)count * sizeof *ops);

@@ -120,6 +120,35 @@ static dbl_progress run_body(dbl_work *work)
     return DBL_DONE;
 }
 
+/* ---- lazy loading ---------------------------------------------------------------------------- */
+
+enum { KERNELS = 128 };
+static _Atomic(const char *) loaded[DBL_DEVICES][KERNELS];
+
+void dbl_launches_begin(void)
+{
+    memset(loaded, 0, sizeof loaded);
+}
+
+/* The first launch of a kernel loads it, which can wait for the kernels that run. If these are
+ * NCCL's, and wait for another device whose thread waits too, nobody goes on. */
+static void load_kernel(int device, const char *name)
+{
+    for (int i = 0; i < KERNELS; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong_explicit(&loaded[device][i], &none, name,
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+            if (dbl_nccl_pending(device) > 0)
+                dbl_complain("the first launch of %s on device %d, while NCCL runs there", name,
+                             device);
+            return;
+        }
+        if (strcmp(none, name) == 0)
+            return;
+    }
+    dbl_complain("more than %d kernels", KERNELS);
+}
+
 cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const void *args),
                        const void *args, size_t bytes)
 {
@@ -127,6 +156,8 @@ cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const
     cudaError_t error = dbl_check_stream(stream, name);
     if (error)
         return dbl_result(error);
+    if (!stream->capture)
+        load_kernel(stream->device, name);
     dbl_work *work = dbl_work_create(name, run_body, NULL, sizeof(struct launch) + bytes);
     struct launch *l = (struct launch *)work->data;
     l->body = body;

@@ -20,6 +20,8 @@ void dbl_begin(const dbl_options *options)
     dbl_devices_begin();
     dbl_memory_begin();
     dbl_graphs_begin();
+    dbl_launches_begin();
+    dbl_nccl_begin();
     dbl_executor_begin();
 }
 

@@ -65,7 +65,7 @@ extern "C" {
 
 /* Version of this header, raised with every incompatible change. A back end must match it
  * exactly. */
-#define LS_PLUGIN_ABI 11
+#define LS_PLUGIN_ABI 12
 
 typedef struct ls_stream ls_stream;       /* an in-order queue of work on one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */
@@ -531,7 +531,7 @@ typedef struct ls_device_info {
     char name[16];       /* name in messages and results: "cpu(0)", "cuda(1)" */
     char model[96];      /* product name: "AMD EPYC …", "NVIDIA H200" */
     char isa[32];        /* instruction set, on which the bits of results depend, such as "sm_90" */
-    char library[64];    /* library that computes, with its version: "cuDNN 9.8.0" */
+    char library[96];    /* libraries that compute, with versions: "cuDNN 9.8.0" */
     unsigned flags;      /* bits LS_DEVICE_HOST_MEMORY, LS_DEVICE_REBINDS */
     size_t memory_bytes; /* total memory of the device in bytes; 0: unknown */
     int threads;         /* number of threads with which a worker computes on a CPU (its *team*); 1

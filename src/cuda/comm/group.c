@@ -3,6 +3,8 @@
  * and gives every rank the total. A *stage* is memory for partial sums of other GPUs (group.h). */
 #include "cuda/comm/group.h"
 
+#include <pthread.h>
+
 /* ---- pinning -------------------------------------------------------------------------------- */
 
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
@@ -25,12 +27,32 @@ int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
                       comm->mine->device->name, bytes);
 }
 
-static void unpin(ls_cuda_group *group)
+static void *unpin_memory(void *arg)
 {
-    if (!group->pinned)
-        return;
+    const ls_cuda_group *group = arg;
     (void)cudaSetDevice(group->rank[0].ordinal); /* avoids creating a context on another GPU */
     (void)cudaHostUnregister(group->pinned);
+    return NULL;
+}
+
+/* Unpins the memory on a thread of its own, because the current CUDA device of the calling thread
+ * belongs to the program that uses the library. (To set the device and to set it back would create
+ * a context on a GPU that the program perhaps does not use.) If there is no thread, the device is
+ * set back nevertheless. */
+static void unpin(ls_cuda_group *group)
+{
+    pthread_t thread;
+    int device = 0;
+    if (!group->pinned)
+        return;
+    if (ls_thread_start(&thread, unpin_memory, group) == 0) {
+        pthread_join(thread, NULL);
+    } else {
+        const cudaError_t known = cudaGetDevice(&device);
+        unpin_memory(group);
+        if (known == cudaSuccess)
+            (void)cudaSetDevice(device);
+    }
     group->pinned = NULL;
 }
 
@@ -59,6 +81,10 @@ int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
     if (status == LS_OK && desc->type != &ls_cuda_comm_local)
         status = ls_cuda_links_create(&group->links, &group->merge.barrier, desc->ranks, desc->host,
                                       err);
+    /* With `nccl` the bits depend on NCCL's version. So it is loaded before the run describes its
+     * libraries. */
+    if (status == LS_OK && desc->type == &ls_cuda_comm_nccl && desc->ranks > 1)
+        status = ls_cuda_links_load(group->links, err);
     if (status != LS_OK) {
         ls_cuda_group_destroy(&group->merge.base);
         return status;

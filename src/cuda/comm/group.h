@@ -33,6 +33,7 @@
 #ifndef CUDA_COMM_GROUP_H
 #define CUDA_COMM_GROUP_H
 
+#include "cuda/comm/nccl_lib.h"
 #include "cuda/cuda_device.h"
 #include "merge/group.h"
 #include "merge/tree.h"
@@ -40,17 +41,16 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
-#include <nccl.h>
 #include <stdbool.h>
 
 /* ---- NCCL (links.c) ------------------------------------------------------------------ */
 
-/* The *links*: the NCCL communicators of a group's ranks, one for each GPU, and their watchdog. Of
- * the ranks that share a GPU, the lowest has the GPU's communicator. The other ranks of the GPU
- * only take part in the meetings.
+/* The *links*: NCCL, the NCCL communicators of a group's ranks, one for each GPU, and their
+ * watchdog. Of the ranks that share a GPU, the lowest has the GPU's communicator. The other ranks
+ * of the GPU only take part in the meetings.
  *
  *     ls_cuda_links_connect(links, rank, …)           every rank at the same time
- *     ls_cuda_links_begin(&nccl, links, rank, err)    then NCCL calls on `nccl`
+ *     ls_cuda_links_begin(&link, links, rank, err)    then link.nccl->ncclSend(…, link.comm, …)
  *     ls_cuda_links_end(links, rank, result, …)       waits until these calls are enqueued;
  *                                                     returns their result
  *
@@ -59,8 +59,8 @@
  *
  * The watchdog is one thread per group. It asks every communicator for asynchronous errors, and
  * aborts the barrier at the first error. When the barrier is aborted, by the watchdog or by any
- * rank, the watchdog aborts *all* communicators: this is the only way to end a kernel of NCCL that
- * waits for a lost peer. A rank may free memory that NCCL can access only after
+ * rank, the watchdog aborts *all* communicators, in one NCCL group: this is the only way to end a
+ * kernel of NCCL that waits for a lost peer. A rank may free memory that NCCL can access only after
  * ls_cuda_links_are_gone has returned true.
  *
  * One lock per rank separates the worker's calls from the watchdog's calls. No thread waits while
@@ -85,15 +85,28 @@ typedef struct ls_cuda_peer {
     int ranks; /* number of NCCL's ranks */
 } ls_cuda_peer;
 
-/* Connects the communicators. Collective, with two meetings; the rank's device must be current.
- * Errors: LS_EDEVICE, LS_EUNSUPPORTED (two of NCCL's ranks on one GPU), LS_ESYSTEM, LS_EABORTED,
- * LS_ETIMEDOUT. */
+/* Loads NCCL (nccl_lib.h), unless it is loaded already. The caller is the only thread that uses the
+ * links. Errors: LS_EUNSUPPORTED. */
+int ls_cuda_links_load(ls_cuda_links *links, ls_error *err);
+
+/* Returns the version of the loaded NCCL as NCCL counts (22809); 0: it is not loaded. */
+int ls_cuda_links_version(const ls_cuda_links *links);
+
+/* Connects the communicators; loads NCCL if that has not been done. Collective, with two meetings;
+ * the rank's device must be current. Errors: LS_EDEVICE, LS_EUNSUPPORTED (two of NCCL's ranks on
+ * one GPU), LS_ESYSTEM, LS_EABORTED, LS_ETIMEDOUT. */
 int ls_cuda_links_connect(ls_cuda_links *links, int rank, ls_cuda_peer peer, uint64_t deadline_ns,
                           ls_error *err);
 
+/* A rank's communicator, and the functions of NCCL. */
+typedef struct ls_cuda_link {
+    const ls_nccl *nccl;
+    ncclComm_t comm;
+} ls_cuda_link;
+
 /* Sets *out to the communicator of a rank that has one, and locks it until ls_cuda_links_end.
  * Errors: LS_EABORTED. */
-int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_error *err);
+int ls_cuda_links_begin(ls_cuda_link *out, ls_cuda_links *links, int rank, ls_error *err);
 /* Unlocks the communicator and waits until its calls are enqueued. `result`: result of the calls.
  * Called after each successful ls_cuda_links_begin. Errors: LS_EDEVICE, LS_EUNSUPPORTED,
  * LS_EABORTED, LS_ETIMEDOUT. */

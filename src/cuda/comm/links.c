@@ -19,6 +19,7 @@ typedef struct nccl_link {
 } nccl_link;
 
 struct ls_cuda_links {
+    ls_nccl nccl; /* loaded by rank 0 before the first meeting, or earlier */
     ls_barrier *barrier;
     const ls_host *host;
     int ranks;
@@ -48,10 +49,12 @@ void ls_cuda_nap(unsigned rounds)
         nanosleep(&nap, NULL);
 }
 
-static int nccl_fail(ls_error *err, int rank, const char *what, ncclResult_t result)
+static int nccl_fail(const ls_cuda_links *l, ls_error *err, int rank, const char *what,
+                     ncclResult_t result)
 {
     int status = result == ncclInvalidUsage ? LS_EUNSUPPORTED : LS_EDEVICE;
-    return ls_fail(err, status, "NCCL, rank %d: %s: %s%s", rank, what, ncclGetErrorString(result),
+    return ls_fail(err, status, "NCCL, rank %d: %s: %s%s", rank, what,
+                   l->nccl.ncclGetErrorString(result),
                    result == ncclInvalidUsage
                        ? " (workers that share a GPU merge with \"ordered\" or \"local\")"
                        : "");
@@ -59,15 +62,29 @@ static int nccl_fail(ls_error *err, int rank, const char *what, ncclResult_t res
 
 /* ---- the watchdog --------------------------------------------------------------------------- */
 
+/* Takes the communicator from a rank, so that no other thread calls NCCL with it. */
+static ncclComm_t take_comm(ls_cuda_links *l, int rank)
+{
+    pthread_mutex_lock(&l->link[rank].lock);
+    ncclComm_t comm = l->link[rank].comm;
+    l->link[rank].comm = NULL;
+    pthread_mutex_unlock(&l->link[rank].lock);
+    return comm;
+}
+
+/* Aborts all communicators in one NCCL group, because the abort of one can wait for the kernels of
+ * the others. No lock is held meanwhile, so that no worker waits for the abort. */
 static void abort_all(ls_cuda_links *l)
 {
-    for (int r = 0; r < l->ranks; r++) {
-        pthread_mutex_lock(&l->link[r].lock);
-        if (l->link[r].comm)
-            (void)ncclCommAbort(l->link[r].comm);
-        l->link[r].comm = NULL;
-        pthread_mutex_unlock(&l->link[r].lock);
-    }
+    ncclComm_t comm;
+    if (!l->nccl.version)
+        return;
+    const bool grouped = l->nccl.ncclGroupStart() == ncclSuccess;
+    for (int r = 0; r < l->ranks; r++)
+        if ((comm = take_comm(l, r)) != NULL)
+            (void)l->nccl.ncclCommAbort(comm);
+    if (grouped)
+        (void)l->nccl.ncclGroupEnd();
 }
 
 /* Asks every communicator for errors. An error aborts the barrier. */
@@ -77,13 +94,13 @@ static void links_check(ls_cuda_links *l)
         ncclResult_t state = ncclSuccess, result = ncclSuccess;
         pthread_mutex_lock(&l->link[r].lock);
         if (l->link[r].comm)
-            result = ncclCommGetAsyncError(l->link[r].comm, &state);
+            result = l->nccl.ncclCommGetAsyncError(l->link[r].comm, &state);
         pthread_mutex_unlock(&l->link[r].lock);
         if (!ls_nccl_is_bad(result) && !ls_nccl_is_bad(state))
             continue;
         pthread_mutex_lock(&l->lock);
         if (l->failure.status == LS_OK)
-            (void)nccl_fail(&l->failure, r, "asynchronous error",
+            (void)nccl_fail(l, &l->failure, r, "asynchronous error",
                             ls_nccl_is_bad(result) ? result : state);
         pthread_mutex_unlock(&l->lock);
         ls_barrier_abort(l->barrier);
@@ -218,6 +235,25 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
     ls_free(l->host, l);
 }
 
+int ls_cuda_links_load(ls_cuda_links *l, ls_error *err)
+{
+    char have[16], built[16];
+    if (l->nccl.version)
+        return LS_OK;
+    int status = ls_nccl_load(&l->nccl, err);
+    if (status != LS_OK)
+        return status;
+    ls_nccl_version_text(have, l->nccl.version);
+    ls_nccl_version_text(built, NCCL_VERSION_CODE);
+    ls_log(l->host, LS_LOG_INFO, "loaded NCCL %s (%s), built with %s", have, l->nccl.path, built);
+    return LS_OK;
+}
+
+int ls_cuda_links_version(const ls_cuda_links *l)
+{
+    return l->nccl.version;
+}
+
 /* ---- a rank's calls ------------------------------------------------------------------------- */
 
 /* Fails with the error that the watchdog has found. If there is none, fails with the message that
@@ -242,12 +278,12 @@ static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t de
         pthread_mutex_lock(&l->link[rank].lock);
         int gone = !l->link[rank].comm;
         if (!gone)
-            result = ncclCommGetAsyncError(l->link[rank].comm, &state);
+            result = l->nccl.ncclCommGetAsyncError(l->link[rank].comm, &state);
         pthread_mutex_unlock(&l->link[rank].lock);
         if (gone || ls_barrier_aborted(l->barrier))
             return say_why(l, err);
         if (ls_nccl_is_bad(result) || ls_nccl_is_bad(state))
-            return nccl_fail(err, rank, what, ls_nccl_is_bad(result) ? result : state);
+            return nccl_fail(l, err, rank, what, ls_nccl_is_bad(result) ? result : state);
         if (state == ncclSuccess)
             return LS_OK;
         if (ls_now_ns() >= deadline_ns)
@@ -262,7 +298,8 @@ static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *er
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t comm = NULL;
-    ncclResult_t result = ncclCommInitRankConfig(&comm, peer.ranks, l->id, peer.rank, &config);
+    ncclResult_t result =
+        l->nccl.ncclCommInitRankConfig(&comm, peer.ranks, l->id, peer.rank, &config);
     pthread_mutex_lock(&l->link[rank].lock);
     pthread_mutex_lock(&l->lock);
     int late = l->gone != 0;
@@ -271,9 +308,9 @@ static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *er
         l->link[rank].comm = comm;
     pthread_mutex_unlock(&l->link[rank].lock);
     if (late && comm)
-        (void)ncclCommAbort(comm);
+        (void)l->nccl.ncclCommAbort(comm);
     if (ls_nccl_is_bad(result))
-        return nccl_fail(err, rank, "joining", result);
+        return nccl_fail(l, err, rank, "joining", result);
     return late ? say_why(l, err) : LS_OK;
 }
 
@@ -282,9 +319,10 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
 {
     int status = LS_OK;
     if (rank == 0) {
-        ncclResult_t result = ncclGetUniqueId(&l->id);
-        if (result != ncclSuccess)
-            status = nccl_fail(err, rank, "creating a unique id", result);
+        status = ls_cuda_links_load(l, err);
+        ncclResult_t result = status == LS_OK ? l->nccl.ncclGetUniqueId(&l->id) : ncclInternalError;
+        if (status == LS_OK && result != ncclSuccess)
+            status = nccl_fail(l, err, rank, "creating a unique id", result);
         if (status == LS_OK)
             status = start_watchdog(l, err);
     }
@@ -297,11 +335,11 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
     return status == LS_OK ? ls_barrier_wait(l->barrier, rank, deadline_ns, err) : status;
 }
 
-int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *l, int rank, ls_error *err)
+int ls_cuda_links_begin(ls_cuda_link *out, ls_cuda_links *l, int rank, ls_error *err)
 {
     pthread_mutex_lock(&l->link[rank].lock);
-    *out = l->link[rank].comm;
-    if (*out)
+    *out = (ls_cuda_link){&l->nccl, l->link[rank].comm};
+    if (out->comm)
         return LS_OK;
     pthread_mutex_unlock(&l->link[rank].lock);
     return say_why(l, err);
@@ -312,6 +350,6 @@ int ls_cuda_links_end(ls_cuda_links *l, int rank, ncclResult_t result, uint64_t 
 {
     pthread_mutex_unlock(&l->link[rank].lock);
     if (ls_nccl_is_bad(result))
-        return nccl_fail(err, rank, "merging", result);
+        return nccl_fail(l, err, rank, "merging", result);
     return result == ncclInProgress ? links_await(l, rank, "merging", deadline_ns, err) : LS_OK;
 }

@@ -141,6 +141,28 @@ static void comm_leave(ls_comm *base)
     ls_free(group->merge.desc.host, comm);
 }
 
+/* Runs the kernels of a merge once. The first launch of a kernel loads it, and can wait for kernels
+ * that run; if these are NCCL's, they wait for other ranks, and the ranks can wait for each other
+ * for ever. So all kernels of a merge are loaded before the first NCCL operation. */
+static int load_kernels(const ls_cuda_comm *comm, ls_error *err)
+{
+    static const uint8_t order[] = {0, 1, LS_K_ADD, 2, LS_K_ADD};
+    cudaStream_t stream = comm->mine->device->communication->cuda;
+    void *memory = NULL;
+    cudaError_t e = cudaMalloc(&memory, 4 * sizeof(float));
+    float *four = memory;
+    const float *const in[] = {four, four + 1, four + 2};
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(four, 0, 4 * sizeof *four, stream);
+    for (int parts = 1; parts <= 3 && e == cudaSuccess; parts++) /* two parts have another kernel */
+        e = ls_k_add_arenas(four + 3, in, parts, order, 1, stream);
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(stream);
+    if (memory)
+        cudaFree(memory);
+    return cuda_check(err, e, "%s: loading the kernels of a merge", comm->mine->device->name);
+}
+
 static int comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err)
 {
     ls_cuda_group *group = (ls_cuda_group *)base;
@@ -164,10 +186,14 @@ static int comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *de
     comm->shown = &group->merge.rank[rank];
     comm->mine->device = ls_cuda_device_of(device);
     comm->mine->ordinal = comm->mine->device->ordinal;
+    comm->mine->device->nccl =
+        base->type == &ls_cuda_comm_nccl ? ls_cuda_links_version(group->links) : 0;
     int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal),
                             "%s: making the device current", comm->mine->device->name);
     if (status == LS_OK)
         status = make_events(comm->mine, base->ahead ? EVENTS : 2, err);
+    if (status == LS_OK && base->ranks > 1)
+        status = load_kernels(comm, err);
     if (status != LS_OK) {
         comm_leave(&comm->base);
         return status;

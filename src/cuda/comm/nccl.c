@@ -28,20 +28,20 @@
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                         int bucket, ls_error *err)
 {
-    ncclComm_t nccl;
+    ls_cuda_link link;
     const size_t *ends = comm->group->merge.desc.buckets, first = bucket ? ends[bucket - 1] : 0;
     cudaStream_t stream = comm->mine->device->communication->cuda;
-    int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
+    int status = ls_cuda_links_begin(&link, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
     /* The call is in an NCCL group, because a single non-blocking call can return before it has
      * enqueued anything. (An NCCL group is several calls that NCCL makes together.) */
-    ncclResult_t result = ncclGroupStart();
+    ncclResult_t result = link.nccl->ncclGroupStart();
     if (result == ncclSuccess) {
         ncclResult_t called =
-            ncclAllReduce(from + first, merge->total + first, ends[bucket] - first, ncclFloat32,
-                          ncclSum, nccl, stream);
-        result = ncclGroupEnd();
+            link.nccl->ncclAllReduce(from + first, merge->total + first, ends[bucket] - first,
+                                     ncclFloat32, ncclSum, link.comm, stream);
+        result = link.nccl->ncclGroupEnd();
         if (ls_nccl_is_bad(called))
             result = called;
     }

@@ -76,7 +76,7 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
 /* Sends this GPU's partial sums of the peer's chunk to GPU `peer`, and receives the peer's partial
  * sums of this GPU's chunk. Both GPUs handle the partial sums in the same sequence, rank by rank.
  */
-static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
+static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, const ls_cuda_link *link,
                                   cudaStream_t stream)
 {
     const ls_merge_rank *rank = comm->group->merge.rank;
@@ -89,18 +89,18 @@ static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
         for (int i = 0; gpu == ls_cuda_comm_gpu(comm) && theirs > 0 && i < rank[r].count &&
                         !ls_nccl_is_bad(result);
              i++)
-            result = ncclSend(rank[r].partials[i].data + theirs_first, theirs, ncclFloat32, peer,
-                              nccl, stream);
+            result = link->nccl->ncclSend(rank[r].partials[i].data + theirs_first, theirs,
+                                          ncclFloat32, peer, link->comm, stream);
         for (int i = 0; gpu == peer && count > 0 && i < rank[r].count && !ls_nccl_is_bad(result);
              i++)
-            result = ncclRecv(ls_cuda_comm_stage(comm, r, i, count), count, ncclFloat32, peer, nccl,
-                              stream);
+            result = link->nccl->ncclRecv(ls_cuda_comm_stage(comm, r, i, count), count, ncclFloat32,
+                                          peer, link->comm, stream);
     }
     return result;
 }
 
 /* Sends this GPU's chunk of the total to the peer and receives the peer's chunk. */
-static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
+static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, const ls_cuda_link *link,
                                     cudaStream_t stream)
 {
     size_t first, count, theirs_first, theirs;
@@ -108,30 +108,31 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
     chunk_of(comm, ls_cuda_comm_gpu(comm), &first, &count);
     chunk_of(comm, peer, &theirs_first, &theirs);
     if (count > 0)
-        result = ncclSend(comm->shown->total + first, count, ncclFloat32, peer, nccl, stream);
+        result = link->nccl->ncclSend(comm->shown->total + first, count, ncclFloat32, peer,
+                                      link->comm, stream);
     if (theirs > 0 && !ls_nccl_is_bad(result))
-        result =
-            ncclRecv(comm->shown->total + theirs_first, theirs, ncclFloat32, peer, nccl, stream);
+        result = link->nccl->ncclRecv(comm->shown->total + theirs_first, theirs, ncclFloat32, peer,
+                                      link->comm, stream);
     return result;
 }
 
-typedef ncclResult_t exchange_fn(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
+typedef ncclResult_t exchange_fn(ls_cuda_comm *comm, int peer, const ls_cuda_link *link,
                                  cudaStream_t stream);
 
 /* Exchanges with all peers at once. The calls are one batch (an NCCL group), which the function
  * ends even if a call in it has failed. */
 static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t stream, ls_error *err)
 {
-    ncclComm_t nccl;
-    int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
+    ls_cuda_link link;
+    int status = ls_cuda_links_begin(&link, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
-    ncclResult_t result = ncclGroupStart();
+    ncclResult_t result = link.nccl->ncclGroupStart();
     if (result == ncclSuccess) {
         for (int g = 0; g < comm->map.gpus && !ls_nccl_is_bad(result); g++)
             if (g != ls_cuda_comm_gpu(comm))
-                result = with_peer(comm, g, nccl, stream);
-        ncclResult_t ended = ncclGroupEnd();
+                result = with_peer(comm, g, &link, stream);
+        ncclResult_t ended = link.nccl->ncclGroupEnd();
         result = !ls_nccl_is_bad(result) ? ended : result;
     }
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,

@@ -93,6 +93,12 @@ cudaError_t ls_k_to_bf16(uint16_t *to, const float *from, size_t count, cudaStre
 cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int add,
                            cudaStream_t stream);
 
+/* Keeps `blocks` thread blocks of 1024 threads busy for `rounds` rounds of a random number
+ * generator, as load beside other kernels. out[LS_K_BUSY · block + i] ← the number of the first
+ * thread of the block's warp i. */
+enum { LS_K_BUSY = 32 /* warps of a block */ };
+cudaError_t ls_k_busy(uint32_t *out, int blocks, uint32_t rounds, cudaStream_t stream);
+
 /* ---- element by element ---------------------------------------------------------------------- */
 
 /* to[i] ← a[i] + b[i] for i < count; `to` may be a or b. */

@@ -260,3 +260,20 @@ cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, floa
     drop_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dy, kept, p, count);
     return cudaGetLastError();
 }
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+__global__ static void busy(uint32_t *out, uint32_t rounds)
+{
+    uint32_t x = blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint32_t i = 0; i < rounds; i++)
+        x = x * 1664525u + 1013904223u + (x >> 16);
+    if (threadIdx.x % 32 == 0)
+        out[blockIdx.x * LS_K_BUSY + threadIdx.x / 32] = x;
+}
+
+cudaError_t ls_k_busy(uint32_t *out, int blocks, uint32_t rounds, cudaStream_t stream)
+{
+    busy<<<(unsigned)blocks, 32 * LS_K_BUSY, 0, stream>>>(out, rounds);
+    return cudaGetLastError();
+}

@@ -223,6 +223,21 @@ static void install(const ls_math *math, const char *key, const char *draft, con
         close(lock);
 }
 
+void ls_math_cache_remark(const ls_math *math, const char *key, const char *text)
+{
+    char path[PATH_BYTES], draft[PATH_BYTES + 64];
+    if (!math->desc.cache_dir || !path_of(path, math, key))
+        return;
+    snprintf(draft, sizeof draft, "%s.%ld.%p", path, (long)getpid(), (const void *)math);
+    snprintf(strrchr(path, '.'), sizeof ".tried", ".tried");
+    FILE *file = fopen(draft, "we");
+    if (!file)
+        return;
+    const int good = fprintf(file, "%s\n%s", key, text) > 0;
+    if (fclose(file) != 0 || !good || rename(draft, path) != 0)
+        (void)unlink(draft);
+}
+
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES], draft[PATH_BYTES + 64];

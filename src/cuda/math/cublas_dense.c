@@ -3,18 +3,24 @@
  * cuBLAS matrices are column-major: cuBLAS sees a row-major [r][c] as a c × r matrix. Therefore
  * y[rows][out] = x·wᵀ is written as Y(out × rows) = W(in × out)ᵀ · X(in × rows). dx and the
  * gradient of the weights are written in the same way. */
-#include "cuda/math/inside.h"
+#include "cuda/math/tune.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { WORKSPACE = 8 << 20 };
+enum {
+    WORKSPACE = 32 << 20, /* largest workspace of an algorithm in bytes */
+    ANSWERS = 8           /* largest number of algorithms that are measured */
+};
 
 typedef struct dense_plan {
     ls_math_inside inside; /* base; must be first */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t left, right, out;
     cublasLtMatmulAlgo_t algo;
+    char name[64];                                   /* "algorithm 66, tile 18, split 1" */
+    cublasLtMatmulHeuristicResult_t answer[ANSWERS]; /* candidates */
+    int answers;
     const void *bias; /* bias that `product` is set to */
 } dense_plan;
 
@@ -94,29 +100,119 @@ static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
     return e;
 }
 
-/* Takes the library's first recommendation. The recommendation depends on the shapes and the device
- * alone. Therefore all workers take the same recommendation, although no choice is stored. Nothing
- * is timed, because each dense layer of the examples moves less than a megabyte, and takes about as
- * long as the launch of a kernel. */
-static cublasStatus_t choose(dense_plan *p)
+/* ---- choosing (ls_math_library) -------------------------------------------------------------- */
+
+static void dense_key(char *out, size_t size, const ls_math_inside *inside)
+{
+    const ls_math *math = inside->math;
+    const ls_math_shape *s = &inside->shape;
+    snprintf(
+        out, size,
+        "lockstep 4 dense cublas %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d "
+        "%d out %d",
+        cublasLtGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
+        (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->out);
+}
+
+static void name_algorithm(char *out, size_t size, const cublasLtMatmulAlgo_t *algo)
+{
+    static const cublasLtMatmulAlgoConfigAttributes_t names[3] = {
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
+    int32_t value[3] = {0};
+    size_t written;
+    for (int i = 0; i < 3; i++)
+        (void)cublasLtMatmulAlgoConfigGetAttribute(algo, names[i], &value[i], sizeof value[i],
+                                                   &written);
+    snprintf(out, size, "algorithm %d, tile %d, split %d", (int)value[0], (int)value[1],
+             (int)value[2]);
+}
+
+static cublasStatus_t ask(dense_plan *p, int room)
 {
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t result;
-    int found = 0;
-    memset(&result, 0, sizeof result);
     cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
+    p->answers = 0;
     if (e == CUBLAS_STATUS_SUCCESS)
         e = limit(preference);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmulAlgoGetHeuristic(p->inside.math->blas, p->product, p->left, p->right,
-                                           p->out, p->out, preference, 1, &result, &found);
-    if (e == CUBLAS_STATUS_SUCCESS && found < 1)
-        e = CUBLAS_STATUS_NOT_SUPPORTED;
+                                           p->out, p->out, preference, room, p->answer,
+                                           &p->answers);
     if (preference)
         cublasLtMatmulPreferenceDestroy(preference);
-    p->algo = result.algo;
-    p->inside.plan.workspace_bytes = result.workspaceSize;
-    return e;
+    return e == CUBLAS_STATUS_SUCCESS && p->answers < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : e;
+}
+
+static int declines(const ls_math_inside *inside, cublasStatus_t e, ls_error *err)
+{
+    const ls_math_shape *s = &inside->shape;
+    return ls_fail(err, e == CUBLAS_STATUS_NOT_SUPPORTED ? LS_EUNSUPPORTED : LS_EDEVICE,
+                   "cuBLAS declines a dense layer of %d inputs, %d outputs and %d rows: %s", s->c,
+                   s->out, s->rows, cublasLtGetStatusString(e));
+}
+
+static int dense_find(ls_math_inside *inside, ls_tune_result *result, int room, ls_error *err)
+{
+    dense_plan *p = (dense_plan *)inside;
+    const cublasStatus_t e = ask(p, room < ANSWERS ? room : ANSWERS);
+    if (e != CUBLAS_STATUS_SUCCESS)
+        return declines(inside, e, err);
+    for (int i = 0; i < p->answers; i++) {
+        name_algorithm(result[i].name, sizeof result[i].name, &p->answer[i].algo);
+        result[i].workspace_bytes = p->answer[i].workspaceSize;
+        result[i].simple = false;
+    }
+    return p->answers;
+}
+
+static void dense_take(ls_math_inside *inside, int i)
+{
+    dense_plan *p = (dense_plan *)inside;
+    p->algo = p->answer[i].algo;
+    name_algorithm(p->name, sizeof p->name, &p->algo);
+    inside->plan.workspace_bytes = p->answer[i].workspaceSize;
+}
+
+enum { ALGO_WORDS = sizeof(((cublasLtMatmulAlgo_t *)0)->data) / sizeof(uint64_t) };
+
+/* Writes the name on a line of its own, followed by cuBLAS's description, a few words in
+ * hexadecimal digits. */
+static char *dense_to_text(const ls_math_inside *inside)
+{
+    const dense_plan *p = (const dense_plan *)inside;
+    const size_t size = sizeof p->name + ALGO_WORDS * 17 + 2;
+    char *text = ls_alloc(inside->math->desc.host, size);
+    if (!text)
+        return NULL;
+    size_t used = (size_t)snprintf(text, size, "%s\n", p->name);
+    for (int i = 0; i < ALGO_WORDS; i++)
+        used += (size_t)snprintf(text + used, size - used, "%016llx ",
+                                 (unsigned long long)p->algo.data[i]);
+    return text;
+}
+
+/* Asks cuBLAS whether it accepts the algorithm, and how large its workspace is. */
+static int dense_from_text(ls_math_inside *inside, const char *text)
+{
+    dense_plan *p = (dense_plan *)inside;
+    cublasLtMatmulHeuristicResult_t result;
+    const char *at = strchr(text, '\n');
+    memset(&result, 0, sizeof result);
+    for (int i = 0; i < ALGO_WORDS; i++) {
+        unsigned long long word;
+        int length = 0;
+        if (!at || sscanf(at, "%16llx%n", &word, &length) != 1)
+            return LS_EUNSUPPORTED;
+        p->algo.data[i] = word;
+        at += length;
+    }
+    if (cublasLtMatmulAlgoCheck(inside->math->blas, p->product, p->left, p->right, p->out, p->out,
+                                &p->algo, &result) != CUBLAS_STATUS_SUCCESS ||
+        result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > WORKSPACE)
+        return LS_EUNSUPPORTED;
+    name_algorithm(p->name, sizeof p->name, &p->algo);
+    inside->plan.workspace_bytes = result.workspaceSize;
+    return LS_OK;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -159,18 +255,25 @@ static void dense_fini(ls_math_inside *inside)
 
 static int dense_init(ls_math_inside *inside, ls_error *err)
 {
-    const ls_math_shape *s = &inside->shape;
-    const dense_form f = form_of(s);
+    const dense_form f = form_of(&inside->shape);
     dense_plan *p = (dense_plan *)inside;
-    snprintf(inside->plan.name, sizeof inside->plan.name, "cublas");
-    cublasStatus_t e = describe(p, &f);
-    if (e == CUBLAS_STATUS_SUCCESS && inside->math->blas)
-        e = choose(p);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        return LS_OK;
-    return ls_fail(err, e == CUBLAS_STATUS_NOT_SUPPORTED ? LS_EUNSUPPORTED : LS_EDEVICE,
-                   "cuBLAS declines a dense layer of %d inputs, %d outputs and %d rows: %s", s->c,
-                   s->out, s->rows, cublasLtGetStatusString(e));
+    const cublasStatus_t e = describe(p, &f);
+    if (e != CUBLAS_STATUS_SUCCESS)
+        return declines(inside, e, err);
+    const int status = inside->math->blas ? ls_math_choose_plan(inside, err) : LS_OK;
+    snprintf(inside->plan.name, sizeof inside->plan.name, "cublas %s", p->name);
+    return status;
 }
 
-const ls_math_library ls_cublas_dense = {sizeof(dense_plan), dense_init, dense_run, dense_fini};
+const ls_math_library ls_cublas_dense = {
+    .bytes = sizeof(dense_plan),
+    .init = dense_init,
+    .run = dense_run,
+    .fini = dense_fini,
+    .key = dense_key,
+    .find = dense_find,
+    .take = dense_take,
+    .to_text = dense_to_text,
+    .from_text = dense_from_text,
+    .name = "cuBLAS",
+};

@@ -5,6 +5,7 @@
 
 enum {
     CONFIGS = 128,
+    KNOBS = 48,
     NOTES = CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
     BEHAVIORS = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT
 };
@@ -43,6 +44,7 @@ static int get(ls_graph_object o, cudnnBackendAttributeName_t name,
 
 typedef struct traits {
     int64_t number;
+    uint64_t settings; /* hash of the knobs */
     int note[NOTES];
     int compiled; /* non-zero: compiled at run time */
 } traits;
@@ -54,6 +56,31 @@ static void read_behavior(traits *t, ls_graph_object engine)
         get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, BEHAVIORS, note);
     for (int i = 0; i < notes; i++)
         t->compiled |= note[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+}
+
+/* Hashes the settings, so that two configurations of an engine can be compared. */
+static uint64_t hash_settings(ls_graph_object config)
+{
+    ls_graph_object knob[KNOBS];
+    uint64_t hash = 0;
+    for (int i = 0; i < KNOBS; i++)
+        knob[i] = object(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    const int count =
+        get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOBS, knob);
+    for (int i = 0; i < count; i++) {
+        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+        int64_t value = 0;
+        get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+        get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+        /* The knobs can come in any sequence, so their mixed numbers are added. */
+        uint64_t mixed = ((uint64_t)type << 40) + (uint64_t)value;
+        for (int round = 0; round < 2; round++)
+            mixed = (mixed ^ mixed >> 31) * 0xff51afd7ed558ccdu;
+        hash += mixed ^ mixed >> 29;
+    }
+    for (int i = 0; i < KNOBS; i++)
+        destroy(knob[i]);
+    return hash;
 }
 
 static bool read_traits(traits *out, ls_graph_object config)
@@ -71,6 +98,7 @@ static bool read_traits(traits *out, ls_graph_object config)
             if ((int)note[i] >= 0 && (int)note[i] < NOTES)
                 out->note[note[i]] = 1;
         read_behavior(out, engine);
+        out->settings = hash_settings(config);
     }
     destroy(engine);
     return good;
@@ -85,20 +113,13 @@ static bool is_winograd(const traits *t, const ls_math_shape *shape)
            (shape->kind == LS_MATH_CONV_WEIGHTS && t->number == 17);
 }
 
-/* Returns true if the engine is deterministic and precise enough. With fp32 operands, an engine
- * that uses tensor cores computes in tf32. Of the forms of Winograd's algorithm, only those with
- * small tiles for 3×3 filters are precise enough. With the form for 5×5 filters the error of
- * LeNet's gradient of weights is 8.7e-6; without this form it is 3.2e-7; PyTorch's error is 9.4e-7.
- * (Measured on an H200 in fp32, compared with float64.) */
+/* Returns true if cuDNN says that the engine is deterministic and computes in the precision that is
+ * requested. With fp32 operands, an engine that uses tensor cores computes in tf32. */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
     if (note[CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC] ||
-        note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION] ||
-        note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6] ||
-        note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13] || note[CUDNN_NUMERICAL_NOTE_FFT])
-        return false;
-    if (is_winograd(t, shape) && (shape->kh != 3 || shape->kw != 3))
+        note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION])
         return false;
     if (!shape->half && note[CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS])
         return false;
@@ -106,7 +127,20 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
            !note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE];
 }
 
+/* Returns true if the engine may be used although its error was not measured. (tune.h says how
+ * errors are measured.) */
+static bool is_plain(const traits *t, const ls_math_shape *shape)
+{
+    return !is_winograd(t, shape) && !t->note[CUDNN_NUMERICAL_NOTE_FFT];
+}
+
 /* ---- plans ---------------------------------------------------------------------------------- */
+
+size_t ls_conv_workspace_limit(const ls_math *math)
+{
+    const size_t least = (size_t)256 << 20, share = math->desc.memory_bytes / 256;
+    return share > least ? share : least;
+}
 
 void ls_conv_engine_destroy(ls_conv_engine *engine)
 {
@@ -114,13 +148,13 @@ void ls_conv_engine_destroy(ls_conv_engine *engine)
     memset(engine, 0, sizeof *engine);
 }
 
-static int finish(ls_conv_engine *out, ls_graph_object plan)
+static int finish(ls_conv_engine *out, const ls_math *math, ls_graph_object plan)
 {
     int64_t bytes = 0;
     out->plan = plan;
     if (!plan || cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS ||
         get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1 ||
-        bytes < 0 || (size_t)bytes > LS_ENGINE_WORKSPACE) {
+        bytes < 0 || (size_t)bytes > ls_conv_workspace_limit(math)) {
         ls_conv_engine_destroy(out);
         return LS_EUNSUPPORTED;
     }
@@ -147,8 +181,10 @@ static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits
     if (plan)
         set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
             &config);
-    int status = finish(out, plan);
+    int status = finish(out, math, plan);
     out->number = t->number;
+    out->settings = t->settings;
+    out->simple = t->number == 0 || t->number == 1;
     snprintf(out->name, sizeof out->name, "engine %lld%s%s%s", (long long)t->number,
              t->note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "",
              is_winograd(t, shape) ? ", Winograd" : "", t->compiled ? ", compiled here" : "");
@@ -180,6 +216,8 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
     return count;
 }
 
+enum { MODES = 3 };
+
 /* The candidates found so far. */
 typedef struct list {
     ls_conv_engine *at;
@@ -188,12 +226,12 @@ typedef struct list {
     int compiled;
 } list;
 
-static int variants_of(const list *l, int64_t number)
+static bool is_known(const list *l, const traits *t)
 {
-    int count = 0;
     for (int i = 0; i < l->count; i++)
-        count += l->at[i].number == number;
-    return count;
+        if (l->at[i].number == t->number && l->at[i].settings == t->settings)
+            return true;
+    return false;
 }
 
 static void consider(list *l, ls_graph_object config, const ls_math *math,
@@ -201,24 +239,58 @@ static void consider(list *l, ls_graph_object config, const ls_math *math,
 {
     traits t;
     if (l->count < l->room && read_traits(&t, config) && is_welcome(&t, math, shape) &&
-        t.compiled == l->compiled && variants_of(l, t.number) < LS_ENGINE_VARIANTS)
+        (l->room > 1 || is_plain(&t, shape)) && t.compiled == l->compiled && !is_known(l, &t))
         l->count += make_engine(&l->at[l->count], config, &t, math, shape) == LS_OK;
+}
+
+/* Considers the recommendations of all modes in turn. */
+static void consider_all(list *l, ls_graph_object config[MODES][CONFIGS], const int found[MODES],
+                         const ls_math *math, const ls_math_shape *shape)
+{
+    for (int i = 0; i < CONFIGS; i++)
+        for (int m = 0; m < MODES; m++)
+            if (i < found[m])
+                consider(l, config[m][i], math, shape);
+}
+
+static void destroy_all(ls_graph_object config[CONFIGS])
+{
+    for (int i = 0; i < CONFIGS; i++)
+        destroy(config[i]);
+}
+
+static const cudnnBackendHeurMode_t modes[MODES] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B,
+                                                    CUDNN_HEUR_MODE_FALLBACK};
+
+/* Finds the first candidate, and asks no further heuristic then, because that takes time. */
+static void find_first(list *l, const ls_graph *g, const ls_math *math, const ls_math_shape *shape)
+{
+    ls_graph_object config[CONFIGS];
+    for (int m = 0; m < MODES && l->count == 0; m++) {
+        const int count = recommend(config, g, math, modes[m]);
+        for (int i = 0; i < count; i++)
+            consider(l, config[i], math, shape);
+        destroy_all(config);
+    }
+}
+
+static void find_all(list *l, const ls_graph *g, const ls_math *math, const ls_math_shape *shape)
+{
+    ls_graph_object config[MODES][CONFIGS];
+    int found[MODES];
+    for (int m = 0; m < MODES; m++)
+        found[m] = recommend(config[m], g, math, modes[m]);
+    consider_all(l, config, found, math, shape);
+    for (int m = 0; m < MODES; m++)
+        destroy_all(config[m]);
 }
 
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
                               const ls_math_shape *shape)
 {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    ls_graph_object config[CONFIGS];
     list l = {out, room, 0, 0};
     for (; l.compiled < 2 && l.count == 0; l.compiled++)
-        for (int m = 0; m < 2 && l.count < room; m++) {
-            int count = recommend(config, g, math, modes[m]);
-            for (int i = 0; i < count; i++)
-                consider(&l, config[i], math, shape);
-            for (int i = 0; i < CONFIGS; i++)
-                destroy(config[i]);
-        }
+        (room > 1 ? find_all : find_first)(&l, g, math, shape);
     return l.count;
 }
 
@@ -257,7 +329,7 @@ int ls_conv_engine_from_text(ls_conv_engine *out, const ls_math *math, const cha
         destroy(plan);
         return LS_EUNSUPPORTED;
     }
-    int status = finish(out, plan);
+    int status = finish(out, math, plan);
     snprintf(out->name, sizeof out->name, "%.*s", (int)(line - text), text);
     return status;
 }

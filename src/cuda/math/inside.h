@@ -27,6 +27,7 @@ struct ls_math {
 };
 
 typedef struct ls_math_inside ls_math_inside;
+struct ls_tune_result; /* tune.h */
 
 /* Functions that create and run plans of one kind. A plan is a struct of `bytes` bytes that begins
  * with ls_math_inside. */
@@ -38,6 +39,23 @@ typedef struct ls_math_library {
     int (*run)(ls_math_inside *plan, cudaStream_t stream, const ls_math_operands *operands,
                ls_error *err);
     void (*fini)(ls_math_inside *plan);
+
+    /* The functions that follow serve ls_math_choose_plan (choice.c). */
+
+    /* Writes the key of the plan's choice: all that decides which choice is best. */
+    void (*key)(char *out, size_t size, const ls_math_inside *plan);
+    /* Makes the candidates, at most `room`, in the sequence in which the library recommends them.
+     * room 1: only the first one that may be used without measuring. Sets the first three fields of
+     * `result` (tune.h) and returns the number of candidates, or a negative status. */
+    int (*find)(ls_math_inside *plan, struct ls_tune_result *result, int room, ls_error *err);
+    /* Makes the plan run candidate i. */
+    void (*take)(ls_math_inside *plan, int i);
+    /* Returns what the plan runs as text, which the caller frees with ls_free; NULL if the library
+     * gives no text or memory runs out. */
+    char *(*to_text)(const ls_math_inside *plan);
+    /* Makes the plan run what a text says. Returns LS_OK or LS_EUNSUPPORTED. */
+    int (*from_text)(ls_math_inside *plan, const char *text);
+    const char *name; /* name of the library, for messages */
 } ls_math_library;
 
 extern const ls_math_library ls_cudnn_conv;   /* cudnn_conv.c */
@@ -78,29 +96,39 @@ void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *sha
 /* Destroys all objects of the graph. */
 void ls_graph_fini(ls_graph *g);
 
+/* ---- choice.c: which candidate a plan runs --------------------------------------------------- */
+
+/* Makes the plan run the choice of another machine, the choice on disk, or the best candidate,
+ * which it then stores on disk. Errors: LS_EUNSUPPORTED, LS_EDEVICE, LS_ENOMEM. */
+int ls_math_choose_plan(ls_math_inside *plan, ls_error *err);
+
 /* ---- cudnn_engine.c: cuDNN's engines (implementations) that compute a graph ------------------ */
 
 /* A *candidate* is an engine with its settings that may be chosen for a shape. */
-enum {
-    LS_ENGINES = 24, /* largest number of candidates */
-    /* largest number of candidates that use the same engine with different settings */
-    LS_ENGINE_VARIANTS = 3
-};
-#define LS_ENGINE_WORKSPACE ((size_t)256 << 20)
+enum { LS_ENGINES = 64 /* largest number of candidates */ };
+
+/* Returns the largest workspace of a candidate in bytes: 1/256 of the device's memory, and at least
+ * 256 MiB. */
+size_t ls_conv_workspace_limit(const ls_math *math);
 
 /* A finished execution plan of cuDNN, of a candidate. */
 typedef struct ls_conv_engine {
     ls_graph_object plan;
     size_t workspace_bytes;
     int64_t number;
-    char name[64]; /* "engine 6, tensor cores" */
+    uint64_t settings; /* hash of the engine's settings (knobs) */
+    bool simple;       /* engines 0 and 1, which add term by term */
+    char name[64];     /* "engine 6, tensor cores" */
 } ls_conv_engine;
 
-/* Fills `out` with at most `room` candidates, in the sequence in which cuDNN recommends them.
- * Returns their number. A candidate is deterministic, is as precise as the shape requires, and
- * needs at most LS_ENGINE_WORKSPACE bytes of workspace. Engines that cuDNN compiles at run time are
+/* Fills `out` with at most `room` candidates, and returns their number. They come from all of
+ * cuDNN's heuristics (modes A and B, and the fallback), first the first recommendation of each,
+ * then the second of each, and so on. No two candidates have the same engine and settings. cuDNN
+ * calls all of them deterministic and as precise as the shape requires; they need at most
+ * ls_conv_workspace_limit bytes of workspace. Engines that cuDNN compiles at run time are
  * candidates only if there are no other candidates, because compiling takes up to seconds at each
- * start. */
+ * start. room 1: a candidate that may be used without measuring its error, so none that computes by
+ * FFT or by Winograd's algorithm. */
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
                               const ls_math_shape *shape);
 
@@ -129,6 +157,10 @@ char *ls_math_cache_get(const ls_math *math, const char *key);
 /* Stores `text` on disk for `key`. If another process has already stored a text for the key, that
  * text stays. If the file cannot be written, logs a warning and returns as usual. */
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text);
+
+/* Stores a text about the choice for `key` (the candidates and what was measured) beside the
+ * choice, for people. Failures are ignored. */
+void ls_math_cache_remark(const ls_math *math, const char *key, const char *text);
 
 /* Deletes the text that is stored on disk for `key`, if it still equals `text`, which cuDNN has
  * refused. Logs a warning. */

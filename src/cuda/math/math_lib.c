@@ -1,26 +1,71 @@
 /* The implementation of math_lib.h: handles, versions, and the choice of the library for a plan. */
 #include "cuda/math/inside.h"
+#include "cuda/shared_lib.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- versions ------------------------------------------------------------------------------- */
 
-void ls_math_version(char *out, size_t size)
+static void cudnn_text(char out[24], size_t version)
 {
-    size_t cudnn = cudnnGetVersion(), blas = cublasLtGetVersion();
-    snprintf(out, size, "cuDNN %zu.%zu.%zu, cuBLAS %zu.%zu", cudnn / 10000, cudnn / 100 % 100,
-             cudnn % 100, blas / 10000, blas / 100 % 100);
+    snprintf(out, 24, "%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* The order of run-time search paths decides which copy of cuDNN is loaded. A copy that is older
- * than the header lacks functions that the header declares. */
-const char *ls_math_misfit(void)
+static void write_versions(char *out, size_t size, size_t cudnn, size_t blas)
 {
-    size_t have = cudnnGetVersion();
+    char text[24];
+    cudnn_text(text, cudnn);
+    snprintf(out, size, "cuDNN %s, cuBLAS %zu.%zu", text, blas / 10000, blas / 100 % 100);
+}
+
+void ls_math_version(char *out, size_t size)
+{
+    write_versions(out, size, cudnnGetVersion(), cublasLtGetVersion());
+}
+
+void ls_math_built(char *out, size_t size)
+{
+    write_versions(out, size, CUDNN_VERSION, CUBLAS_VERSION);
+}
+
+static void path_of_cudnn(char *out, size_t size)
+{
+    size_t (*const function)(void) = cudnnGetVersion;
+    ls_shared_lib_path(out, size, &function);
+}
+
+void ls_math_loaded(char *out, size_t size)
+{
+    size_t (*const of_blas)(void) = cublasLtGetVersion;
+    char text[24], cudnn[160], blas[160];
+    const size_t version = cublasLtGetVersion();
+    cudnn_text(text, cudnnGetVersion());
+    path_of_cudnn(cudnn, sizeof cudnn);
+    ls_shared_lib_path(blas, sizeof blas, &of_blas);
+    snprintf(out, size, "cuDNN %s (%s), cuBLAS %zu.%zu (%s)", text, cudnn, version / 10000,
+             version / 100 % 100, blas);
+}
+
+/* The order of run-time search paths, and what the program has loaded before, decide which copy of
+ * cuDNN is loaded. A copy that is older than the header lacks functions that the header declares. A
+ * copy for another major version of CUDA uses another runtime and another cuBLAS. */
+int ls_math_misfit(char *out, size_t size)
+{
+    const size_t have = cudnnGetVersion(), cuda = cudnnGetCudartVersion() / 1000;
+    char loaded[24], path[160];
+    cudnn_text(loaded, have);
+    path_of_cudnn(path, sizeof path);
     if (have / 10000 != CUDNN_MAJOR || have < CUDNN_VERSION / 100 * 100)
-        return "the cuDNN that was loaded is older than the one this back end was built with";
-    return NULL;
+        snprintf(out, size,
+                 "cuDNN %s was loaded, and this back end needs %d.%d or newer: update %s", loaded,
+                 CUDNN_MAJOR, CUDNN_MINOR, path);
+    else if (cuda != CUDART_VERSION / 1000)
+        snprintf(out, size, "the loaded cuDNN %s is for CUDA %zu, this back end is for CUDA %d: %s",
+                 loaded, cuda, CUDART_VERSION / 1000, path);
+    else
+        return 0;
+    return 1;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
  * dense product with `half`, the two factors are bf16, but the result and the bias are fp32. An
  * *engine* is one of the library's implementations of an operation. Only deterministic engines are
  * used, so results do not depend on what ran before. A *plan* is an engine, ready to run a product
- * of one shape. A *choice* is the engine that was chosen for a shape.
+ * of one shape. A *choice* is the engine that was chosen for a shape (choice.c, tune.h).
  *
  * Threads: all calls with one ls_math are made on the worker's thread. The version functions may be
  * called on any thread. */
@@ -30,13 +30,15 @@ typedef struct ls_math ls_math;
 
 typedef struct ls_math_desc {
     const ls_host *host;
-    const char *device; /* "cuda(0)", for messages */
-    const char *model;  /* "NVIDIA H200": part of the key of a choice that is stored on disk */
-    int compute;        /* compute capability; 90 is 9.0 */
+    const char *device;  /* "cuda(0)", for messages */
+    const char *model;   /* "NVIDIA H200": part of the key of a choice that is stored on disk */
+    int compute;         /* compute capability; 90 is 9.0 */
+    int processors;      /* number of multiprocessors; 0: unknown */
+    size_t memory_bytes; /* memory of the device; 0: unknown */
     ls_precision precision;
-    /* Directory in which choices of convolutions are stored. If it is set, engines are timed on the
-     * device; all workers and all later runs use the first choice for a shape. NULL: the library's
-     * first recommendation is used, and nothing is timed. */
+    /* Directory in which choices are stored. If it is set, engines are measured on the device
+     * (tune.h); all workers and all later runs use the first choice for a shape. NULL: the
+     * library's first recommendation is used, and nothing is measured. */
     const char *cache_dir;
     /* description of another device, for which plans can be made but not run. NULL: this device */
     const char *device_json;
@@ -51,9 +53,13 @@ void ls_math_close(ls_math *math);
 /* Writes the versions of the libraries to `out` (`size` bytes), as in "cuDNN 9.19.0, cuBLAS
  * 13.1". */
 void ls_math_version(char *out, size_t size);
-/* Returns NULL if the loaded libraries are compatible with the libraries of the build. Otherwise
- * returns a static text with the reason. */
-const char *ls_math_misfit(void);
+/* Writes the versions of the libraries with which this back end was built, in the same form. */
+void ls_math_built(char *out, size_t size);
+/* Writes the versions of the loaded libraries and their files: "cuDNN 9.19.0 (/usr/lib/…), …". */
+void ls_math_loaded(char *out, size_t size);
+/* Returns 0 if the loaded libraries are compatible with the libraries of the build. Otherwise
+ * writes the reason and returns non-zero. */
+int ls_math_misfit(char *out, size_t size);
 
 /* ---- choices; results depend on them; used by `choices` and `choose` of the device table ----- */
 

@@ -22,7 +22,7 @@ import time as _time
 import numpy as _np
 
 from . import _library as _l
-from . import _picture, _table, _tensors
+from . import _nvidia, _picture, _table, _tensors
 from ._library import Error
 from ._picture import pictures
 
@@ -199,6 +199,7 @@ class Model(_l.Handle):
     def open(cls, path, device=None):
         """Opens a file that a run or `save` has written. `device`: "cpu:1" (the default) or "cuda:0"."""
         self = cls()
+        _nvidia.share({"devices": device or "cpu"})
         options = _l.model_options(size=_c.sizeof(_l.model_options),
                                    device=device.encode() if device else None)
         _l.call("ls_model_open", _c.byref(self._handle), _bytes(path), _c.byref(options))
@@ -482,6 +483,7 @@ class Trainer(_l.Handle):
         if self._arrays:
             options.sources, options.source_count = self._arrays.pointers, 1
         self._sinks = []
+        _nvidia.share(config, set)
         try:
             _l.call("ls_trainer_open", _c.byref(self._handle), _c.byref(options))
         except Error:
