@@ -29,7 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a trainer and all snapshots of its model share for predictions (train/snapshot.h). */
+/* What a trainer and all snapshots of its model share for predictions (model/snapshot.h). */
 struct ls_inference {
     atomic_uint references;
     /* number of snapshots created so far; the id of a snapshot is this number */
@@ -497,8 +497,12 @@ int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    char target[LS_PATH_BYTES];
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
+    int status = ls_follow_links(target, path, err);
+    if (status)
+        return status;
     const ls_inference *i = s->inference;
     const ls_config *c = &i->card.config;
     const ls_onnx_desc d = {
@@ -512,7 +516,7 @@ int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
         .loss = c->loss,
     };
     ls_c_locale locale = ls_c_locale_enter();
-    const int status = ls_onnx_save(path, &d, i->host, err);
+    status = ls_onnx_save(target, &d, i->host, err);
     ls_c_locale_leave(locale);
     return status;
 }
