@@ -1,6 +1,6 @@
 /* Lists the images in a folder and finds their classes, the names of its subfolders. Computes the
  * *state* of the folder: a hash of its path and of the names, sizes and times of its images
- * (pack.h). */
+ * (folder.h). */
 #define _DEFAULT_SOURCE /* for realpath and DT_REG; only this file of the directory needs it */
 #include "data/folder.h"
 
