@@ -306,6 +306,20 @@ def test_numbers_of_every_type_are_texts_with_their_own_digits(tmp_path):
             model.predict({"id": np.array([0.3, 2 ** 24], np.float32), "a": [1, 1]})
 
 
+def test_a_path_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "later")
+    with trainer(set={"epochs": 1}) as t:
+        for path, status in ((tmp_path, "LS_EINVAL"), (tmp_path / "pipe", "LS_EINVAL"), (tmp_path / "no" / "m", "LS_EIO")):
+            with pytest.raises(lockstep.Error, match=re.escape(str(path))) as refused:
+                t.fit(save=path)
+            assert refused.value.status == status
+            with pytest.raises(lockstep.Error):
+                next(t.records(save=path))
+        assert t.fit(save=tmp_path / "link").steps == 10  # nothing has been trained before
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "later").is_file()
+
+
 def test_arrays_lie_in_files_too(tmp_path):
     x, _ = stripes(9)
     with trainer(set={"epochs": 1}) as t:
