@@ -106,6 +106,16 @@ grep -q '^trainer: warning: moving: the data have changed since the run' err || 
 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains on changed files"
 grep -q packing err || fail "a file's time had changed"
 
+# Names in Latin-1, which become the same name, are not taken for one class.
+latin=$(printf 'latin/caf\351') other=$(printf 'latin/caf\350')
+if mkdir -p "$latin" "$other" 2> err; then # some file systems have names in UTF-8 only
+    cp set/cat/1.pgm "$latin"
+    cp set/dog/1.pgm "$other"
+    rc=0
+    "$trainer" pack latin --to latin.safetensors --size 4 > out 2> err || rc=$?
+    [ $rc = 65 ] && grep -q '^trainer: latin: class .*expected different names' err || fail "two classes of one name"
+fi
+
 rc=0
 "$trainer" config.json --set data.channels=2 > out 2> err || rc=$?
 [ $rc = 78 ] && grep -q 'data.channels=2: data.channels: expected 3 for colours or 1 for grey, found 2' err ||
