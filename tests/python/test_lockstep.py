@@ -320,6 +320,15 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_run(tmp_path):
     assert (tmp_path / "link").is_symlink() and (tmp_path / "later").is_file()
 
 
+def test_weights_that_are_not_finite_are_named():
+    with trainer() as t:
+        for bad in (np.nan, np.inf):
+            weights = t.weights()
+            weights["3.bias"][2] = bad
+            with pytest.raises(ValueError, match=rf"^3\.bias: expected finite numbers, found {bad} at \[2\]$"):
+                t.load(weights)
+
+
 def test_arrays_lie_in_files_too(tmp_path):
     x, _ = stripes(9)
     with trainer(set={"epochs": 1}) as t:
