@@ -98,9 +98,11 @@ int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count,
 
 /* Writes the whole network to `path` as an ONNX file, as `trainer export` does: its inputs are rows
  * as they are in the user's data, its outputs logits and, if the model predicts classes,
- * probabilities (docs/data.md). The file appears completely or not at all. Any thread.
- * Errors: LS_EINVAL (no model or no path), LS_EUNSUPPORTED (the file would have 2 GB or more, or a
- * layer has no operator in ONNX), LS_EIO, LS_ENOMEM. */
+ * probabilities (docs/data.md). The file appears completely or not at all. If `path` is a symbolic
+ * link, the file to which it leads is created or replaced, and the link stays. Any thread.
+ * Errors: LS_EINVAL (no model or no path, or the path leads to a device, a pipe, a socket or a
+ * directory, which is not replaced), LS_EUNSUPPORTED (the file would have 2 GB or more, or a layer
+ * has no operator in ONNX), LS_EIO, LS_ENOMEM. */
 int ls_model_export(const ls_snapshot *model, const char *path, ls_error *err);
 
 /* Returns the description of the model that its file contains, a JSON text (see docs/data.md), or

@@ -165,6 +165,11 @@ static int print_table(const list *l, ls_error *err)
                 shown[i * COLUMNS + (size_t)c] = c == RUN ? l->entry[i].path : text[i][c];
         }
         cli_print_table(stdout, columns, COLUMNS, shown, (int)l->count, cli_columns(stdout, 10000));
+        for (size_t i = 0; i < l->count; i++)
+            if (l->entry[i].facts.lacks_records)
+                cli_say("%s: earlier records are missing, because another program had moved or cut "
+                        "their file",
+                        l->entry[i].path);
     }
     const int status = text && shown ? LS_OK : no_memory(err);
     ls_free(NULL, text);
@@ -195,6 +200,7 @@ static void print_json(const entry *e)
     ls_json_put_int(w, "epochs", f->epochs);
     ls_json_put_int(w, "of_epochs", f->of_epochs);
     ls_json_put_uint(w, "steps", f->steps);
+    ls_json_put_bool(w, "lacks_records", f->lacks_records);
     put_text(w, "judged_by", f->judged);
     put_text(w, "metric", strcmp(f->metric, "R²") == 0 ? "r2" : f->metric);
     ls_json_put_double(w, "value", f->value);

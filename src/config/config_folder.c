@@ -18,7 +18,9 @@
 /* Returns whether the path `packed` is below the cache directory. */
 static bool is_own(const char *packed, const char *cache)
 {
-    return packed && cache && strncmp(packed, cache, strlen(cache)) == 0;
+    const size_t n = cache ? strlen(cache) : 0;
+    return packed && n > 0 && strncmp(packed, cache, n) == 0 &&
+           (packed[n] == '/' || cache[n - 1] == '/');
 }
 
 int ls_config_folder(ls_folder_desc *out, const ls_config *c, const ls_trainer_options *o,

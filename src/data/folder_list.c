@@ -1,6 +1,6 @@
 /* Lists the images in a folder and finds their classes, the names of its subfolders. Computes the
  * *state* of the folder: a hash of its path and of the names, sizes and times of its images
- * (pack.h). */
+ * (folder.h). */
 #define _DEFAULT_SOURCE /* for realpath and DT_REG; only this file of the directory needs it */
 #include "data/folder.h"
 
@@ -215,15 +215,21 @@ static int list_images(ls_folder *k, ls_folder_listing *l, const char *folder, i
     return status;
 }
 
-/* Finds the class whose name is that of the subfolder `folder`; the two may be in different Unicode
- * normal forms. If there is none, and the folder is one of the training images, a new class is
- * added. */
+/* Returns whether a subfolder has the name of a class; the two may be in different Unicode normal
+ * forms. Only the names of a model have U+FFFD in place of bytes that are invalid UTF-8. */
+static bool is_class(const ls_folder *k, const char *class_name, const char *name)
+{
+    return k->fixed ? ls_prep_is_name(class_name, name) : ls_text_is_same(class_name, name);
+}
+
+/* Finds the class whose name is that of the subfolder `folder`. If there is none, and the folder is
+ * one of the training images, a new class is added. */
 static int find_class(ls_folder *k, int test, const char *folder, int32_t *label)
 {
     ls_folder_names *all = &k->classes;
     const char *name = name_of(folder);
     for (size_t i = 0; i < all->count; i++)
-        if (ls_prep_is_name(all->name[i], name)) {
+        if (is_class(k, all->name[i], name)) {
             *label = (int32_t)i;
             return LS_OK;
         }
@@ -326,7 +332,10 @@ static int check_split(const ls_folder *k, int test, const char *folder)
                        "%.300s: expected at least two sub-folders with images, one a class, found "
                        "\"%.60s\" alone",
                        folder, k->classes.name[0]);
-    return LS_OK;
+    ls_error why;
+    const int status =
+        ls_prep_check_names(k->classes.name, (int)k->classes.count, "class", k->host, &why);
+    return status ? ls_fail(k->err, status, "%.300s: %s", folder, why.text) : LS_OK;
 }
 
 static int list_split(ls_folder *k, int test, const char *folder)

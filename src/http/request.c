@@ -72,7 +72,7 @@ unsigned http_framing_check(struct MHD_Connection *c, const char *version, char 
         snprintf(why, size, "Content-Length: expected one, found %d", f.lengths);
         return MHD_HTTP_BAD_REQUEST;
     }
-    if (f.encodings > 1 || (f.encodings == 1 && !http_is_type(f.encoding, "chunked"))) {
+    if (f.encodings > 1 || (f.encodings == 1 && strcasecmp(f.encoding, "chunked") != 0)) {
         snprintf(why, size, "Transfer-Encoding: expected chunked, found %s%.100s",
                  f.encodings > 1 ? "several, the last " : "", f.encoding);
         return MHD_HTTP_NOT_IMPLEMENTED;

@@ -2,25 +2,26 @@
 #include "model/trained.h"
 
 #include "base/host.h"
-#include "store/io.h"
+#include "base/plain_file.h"
+#include "json/json.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Returns the first record of the run in the directory `dir`, or NULL. */
-static cJSON *first_record(const char *dir)
+/* Returns the first record of the run in the directory `dir`, or NULL. The caller destroys it. */
+static ls_json *first_record(const char *dir, const ls_host *host)
 {
     char path[LS_PATH_BYTES];
-    char *line = NULL;
-    size_t capacity = 0;
-    FILE *f = fopen(ls_path_join(path, dir, "metrics.jsonl"), "r");
-    if (!f)
+    void *text;
+    size_t count;
+    ls_json *record = NULL;
+    if (ls_read_file_start(&text, &count, ls_path_join(path, dir, "metrics.jsonl"),
+                           "a metrics file", LS_EDATA, LS_JSON_BYTES, host, NULL) != LS_OK)
         return NULL;
-    const ssize_t n = getline(&line, &capacity, f);
-    cJSON *record = n > 0 ? cJSON_ParseWithLength(line, (size_t)n) : NULL;
-    free(line);
-    fclose(f);
+    const char *newline = memchr(text, '\n', count);
+    if (!newline || ls_json_parse(&record, path, text, (size_t)(newline - (const char *)text), host,
+                                  NULL) != LS_OK)
+        record = NULL;
+    ls_free(host, text);
     return record;
 }
 
@@ -41,9 +42,11 @@ static bool rows_differ(const cJSON *data, const char *key, const ls_dataset *fo
 void ls_warn_of_changed_data(const ls_trained *t, const char *run_dir)
 {
     const ls_dataset *train = t->data[LS_TRAIN], *test = t->data[LS_TEST];
-    cJSON *record = train ? first_record(run_dir) : NULL;
-    const cJSON *data = cJSON_GetObjectItemCaseSensitive(record, "data");
+    ls_json *record = train ? first_record(run_dir, t->host) : NULL;
+    const cJSON *data =
+        record ? cJSON_GetObjectItemCaseSensitive(ls_json_root(record), "data") : NULL;
     const ls_dataset_info *info = train ? ls_dataset_describe(train) : NULL;
+    const bool is_folder = t->config.data_keys.packed && t->config.data_path;
     if (data && (rows_differ(data, "train_rows", train) || rows_differ(data, "test_rows", test) ||
                  differs(data, "sha256", info->images_sha256) ||
                  differs(data, "labels_sha256", info->labels_sha256) ||
@@ -52,6 +55,6 @@ void ls_warn_of_changed_data(const ls_trained *t, const char *run_dir)
                "%.300s: the data have changed since the run, so these are not the run's rows, and "
                "the run may have been trained on some of its test or validation rows; put the data "
                "back, or name other rows with --data",
-               info->source);
-    cJSON_Delete(record);
+               is_folder ? t->config.data_path : info->source);
+    ls_json_destroy(record);
 }

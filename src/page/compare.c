@@ -65,6 +65,8 @@ static void format_state(char out[TEXT], const ls_run_facts *f)
         snprintf(out, TEXT, "%s, resumed", ls_run_states[f->state]);
     if (f->resumed > 1)
         snprintf(out, TEXT, "%s, resumed %d times", ls_run_states[f->state], f->resumed);
+    if (f->lacks_records)
+        snprintf(out + strlen(out), TEXT - strlen(out), ", earlier records missing");
 }
 
 /* The figures of a run, in the order of their rows. */

@@ -90,8 +90,9 @@ static void take_start(ls_run_facts *f, const cJSON *r)
 
 static void take_resume(ls_run_facts *f, const cJSON *r)
 {
-    const double epochs = number(r, "epochs");
+    const double epochs = number(r, "epochs"), missing = number(r, "missing_records");
     f->resumed++;
+    f->lacks_records |= missing > 0;
     f->state = LS_RUN_KILLED; /* the state unless a record of the run's end follows */
     f->hash[0] = '\0';
     if (epochs >= 0 && epochs < 1e9)
@@ -134,12 +135,14 @@ static void take_eval(ls_run_facts *f, const cJSON *r)
 static void take_end(ls_run_facts *f, const cJSON *r)
 {
     char status[24] = "";
-    const double steps = number(r, "steps");
+    const double epochs = number(r, "epochs"), steps = number(r, "steps");
     COPY(status, r, "status");
     for (int s = LS_RUN_FINISHED; s <= LS_RUN_FAILED; s++)
         if (strcmp(status, ls_run_states[s]) == 0)
             f->state = (ls_run_state)s;
     COPY(f->hash, r, "weights_sha256");
+    if (epochs >= 0 && epochs < 1e9)
+        f->epochs = (int)epochs;
     if (steps >= 0 && steps < 9e15)
         f->steps = (uint64_t)steps;
 }

@@ -42,6 +42,10 @@ typedef struct ls_run_facts {
     uint64_t parameters;
     int resumed; /* number of times that the run was resumed */
     bool synthetic;
+    /* Records of earlier steps are in another file, because another program has moved or cut the
+     * run's file (record resume, missing_records). `best`, `rate`, `seconds` and `resumed` count
+     * only what is left. */
+    bool lacks_records;
 } ls_run_facts;
 
 /* Returns the name of the rows on which a run is evaluated: "validation" or "test". `config`: the

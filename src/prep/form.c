@@ -1,6 +1,7 @@
 /* Compares texts that may be in different Unicode normal forms: an é may be one character, or an e
  * and a combining accent. File names occur in both forms, depending on the file system. The
- * comparison decomposes both texts, character by character. */
+ * comparison decomposes both texts, character by character, and sorts the combining marks of each
+ * letter as Unicode does (canonical decomposition, Unicode 3.11). */
 #include "prep/level.h"
 #include "prep/prep.h"
 
@@ -10,19 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A character, and the two characters into which it is decomposed. */
+/* A character, and the two characters into which it is decomposed, or the only one (second 0). */
 typedef struct pair {
     uint16_t whole, first, second;
 } pair;
 
+/* Combining marks, and the class by which the marks after a letter are sorted. */
+typedef struct mark_range {
+    uint16_t first, last;
+    uint8_t class;
+} mark_range;
+
 static const pair pairs[] = {
 #include "prep/pairs.inc"
+};
+
+static const mark_range marks[] = {
+#include "prep/marks.inc"
 };
 
 enum {
     /* capacity of `waiting`: one more than the largest number of characters into which one
      * character is decomposed */
     DEPTH = 8,
+    MARKS = 32, /* most marks of a letter that are sorted; Unicode's text streams have up to 30 */
     /* Hangul syllables are composed of two or three letters by a rule (Unicode 3.12). */
     SYLLABLES = 0xAC00,
     SYLLABLES_END = 0xD7A4,
@@ -38,9 +50,12 @@ enum {
 typedef struct reader {
     const unsigned char *at;
     size_t left;
-    /* decomposed characters that `next` has not returned yet; the last entry is returned first */
+    /* decomposed characters that `take` has not returned yet; the last entry is returned first */
     uint32_t waiting[DEPTH];
     int count; /* number of entries of `waiting` used */
+    /* [marks]: the sorted marks of a letter, of which `next` has returned the first `mark` */
+    uint32_t sorted[MARKS];
+    int marks, mark;
     bool
         keeps_invalid; /* an invalid byte becomes INVALID plus the byte; false: it becomes U+FFFD */
 } reader;
@@ -78,8 +93,8 @@ static void take_syllable_apart(reader *r, uint32_t c)
     put(r, LEADING + s / OF_LEADING);
 }
 
-/* Returns the next fully decomposed character; 0 at the end. */
-static uint32_t next(reader *r)
+/* Returns the next fully decomposed character of the text; 0 at the end. */
+static uint32_t take(reader *r)
 {
     if (r->count == 0 && r->left == 0)
         return 0;
@@ -96,10 +111,56 @@ static uint32_t next(reader *r)
         else if (!found)
             return c;
         else {
-            put(r, found->second);
+            if (found->second)
+                put(r, found->second);
             put(r, found->first);
         }
     }
+}
+
+static int by_range(const void *a, const void *b)
+{
+    const uint32_t c = *(const uint32_t *)a;
+    const mark_range *range = b;
+    return c < range->first ? -1 : c > range->last;
+}
+
+/* Returns the canonical combining class of a mark; 0: the character is none. */
+static int class_of(uint32_t c)
+{
+    const mark_range *found =
+        c < marks[0].first || c > 0xFFFF
+            ? NULL
+            : bsearch(&c, marks, sizeof marks / sizeof *marks, sizeof *marks, by_range);
+    return found ? found->class : 0;
+}
+
+/* Reads the marks after `mark`, which it is given, and sorts all of them by class. Marks of one
+ * class keep their order. */
+static void sort_marks(reader *r, uint32_t mark)
+{
+    r->marks = r->mark = 0;
+    while (class_of(mark) > 0 && r->marks < MARKS) {
+        int i = r->marks++;
+        for (; i > 0 && class_of(r->sorted[i - 1]) > class_of(mark); i--)
+            r->sorted[i] = r->sorted[i - 1];
+        r->sorted[i] = mark;
+        mark = take(r);
+    }
+    if (mark)
+        put(r, mark);
+}
+
+/* Returns the next character of the text's canonical decomposition; 0 at the end. */
+static uint32_t next(reader *r)
+{
+    if (r->mark == r->marks) {
+        const uint32_t c = take(r);
+        if (class_of(c) == 0)
+            return c;
+        sort_marks(r, c);
+    }
+    return r->sorted[r->mark++];
 }
 
 static bool are_equal(const char *name, const char *text, bool keeps_invalid)
@@ -129,6 +190,13 @@ bool ls_prep_is_name(const char *name, const char *text)
 bool ls_text_is_same(const char *a, const char *b)
 {
     return are_equal(a, b, true);
+}
+
+bool ls_text_has_one_form(const char *text)
+{
+    while (*text && (unsigned char)*text < 0x80 && !strchr(";K`", *text))
+        text++;
+    return *text == '\0';
 }
 
 uint64_t ls_text_hash(const char *text)

@@ -7,7 +7,11 @@
 
 enum {
     ROUNDED_BYTES = 17, /* older versions compared longer texts byte by byte */
-    DOUBLE_DIGITS = 15  /* a double holds any number of this many digits */
+    DOUBLE_DIGITS = 15, /* a double holds any number of this many digits */
+    /* Powers of ten of the first digit: at 10^308 a number may be too large for a double, and below
+     * 10^-307 a double has fewer digits. */
+    TOO_LARGE = 308,
+    TOO_SMALL = -308
 };
 
 /* Steps over the point, which may stand between two digits. */
@@ -84,6 +88,8 @@ bool ls_level_was_rounded(const char *text)
     ls_digits n;
     if (strlen(text) > ROUNDED_BYTES || !ls_field_digits(text, &n))
         return false;
+    if (n.count > 0 && (n.power >= TOO_LARGE || n.power <= TOO_SMALL))
+        return true;
     if (n.count > n.power + 1) /* a fraction */
         return n.count > DOUBLE_DIGITS;
     return n.power == ROUNDED_BYTES - 1 ||

@@ -4,7 +4,8 @@
  * Two texts are the same level if they are
  *
  * - the same text: the same bytes, or the same characters in different Unicode normal forms (an é
- *   may be one character, or an e and a combining accent), or
+ *   may be one character, or an e and a combining accent; several accents of a letter may be in
+ *   any order that Unicode calls the same), or
  * - the same decimal number, digit by digit: 1, 1.0, 01, +1, 1e0 and 10e-1 are one level, and two
  *   numbers of 17 digits that differ in the last digit are two. No number is rounded.
  *
@@ -37,7 +38,8 @@ int ls_level_order(const char *a, const char *b);
  * another digit. */
 bool ls_level_is_code(const char *text);
 /* Returns whether an older version, which compared numbers of up to 17 bytes as doubles, may have
- * taken this level and other numbers for one level. */
+ * taken this level and other numbers for one level: doubles do not hold all of its digits, or it is
+ * too large or too small for a double. */
 bool ls_level_was_rounded(const char *text);
 
 /* Returns whether two texts have the same characters. A byte that is invalid UTF-8 equals only
@@ -45,5 +47,9 @@ bool ls_level_was_rounded(const char *text);
 bool ls_text_is_same(const char *a, const char *b);
 /* Returns a hash that is the same for all texts that have the same characters. */
 uint64_t ls_text_hash(const char *text);
+/* Returns true for most texts that have the same characters as no other text. They are ASCII; of
+ * that, only ; and K and ` have other forms, which Unicode calls the Greek question mark, the
+ * kelvin sign and the Greek varia. */
+bool ls_text_has_one_form(const char *text);
 
 #endif

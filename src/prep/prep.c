@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "json/shortest.h"
 #include "base/utf8.h"
+#include "json/shortest.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -184,13 +184,6 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-static bool is_ascii(const char *text)
-{
-    while (*text && (unsigned char)*text < 0x80)
-        text++;
-    return *text == '\0';
-}
-
 /* Returns `text`, or a copy of it in `same` in which each byte that is invalid UTF-8 is U+FFFD, as
  * in the names of a description. NULL: the text is longer than any name. */
 static const char *cleaned(char same[3 * 4096 + 1], const char *text)
@@ -214,7 +207,7 @@ int ls_prep_find(const ls_prep *p, const char *name)
     char same[3 * 4096 + 1];
     const char *text = cleaned(same, name);
     const ls_prep_name *found = text ? find_bytes(p->sorted, p->columns, text) : NULL;
-    for (int i = 0; text && !found && !is_ascii(text) && i < p->columns; i++)
+    for (int i = 0; text && !found && !ls_text_has_one_form(text) && i < p->columns; i++)
         found = ls_text_is_same(p->sorted[i].text, text) ? &p->sorted[i] : NULL;
     return found ? found->index : -1;
 }
@@ -229,7 +222,7 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
     const ls_prep_name *found = wanted ? find_bytes(c->sorted, c->levels, wanted) : NULL;
     if (found || !wanted)
         return found ? found->index : -1;
-    if (is_ascii(wanted) && (codes || !ls_field_digits(wanted, &digits)))
+    if (ls_text_has_one_form(wanted) && (codes || !ls_field_digits(wanted, &digits)))
         return -1;
     for (int k = 0; k < c->levels; k++)
         if (ls_level_is_same(c->level[k], wanted, codes)) {

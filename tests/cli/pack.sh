@@ -96,8 +96,25 @@ done
 "$trainer" bench config.json --devices ref:1 --rounds 1 --seconds 0.05 > out 2> err || fail "a folder is measured"
 grep -q packing err && fail "bench packs again"
 touch -d '2001-01-01' set/dog/2.pgm
+cp -r set moving
+"$trainer" config.json --set data.path=moving --set run_dir=moving-run > out 2> err || fail "it trains on a copy"
+"$trainer" eval moving-run > out 2> err || fail "it evaluates"
+grep -q 'have changed' err && fail "no image had changed"
+image moving/cat/1.pgm '\100'
+"$trainer" eval moving-run > out 2> err || fail "it evaluates changed images"
+grep -q '^trainer: warning: moving: the data have changed since the run' err || fail "the warning names the folder"
 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains on changed files"
 grep -q packing err || fail "a file's time had changed"
+
+# Names in Latin-1, which become the same name, are not taken for one class.
+latin=$(printf 'latin/caf\351') other=$(printf 'latin/caf\350')
+if mkdir -p "$latin" "$other" 2> err; then # some file systems have names in UTF-8 only
+    cp set/cat/1.pgm "$latin"
+    cp set/dog/1.pgm "$other"
+    rc=0
+    "$trainer" pack latin --to latin.safetensors --size 4 > out 2> err || rc=$?
+    [ $rc = 65 ] && grep -q '^trainer: latin: class .*expected different names' err || fail "two classes of one name"
+fi
 
 rc=0
 "$trainer" config.json --set data.channels=2 > out 2> err || rc=$?

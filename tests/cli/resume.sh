@@ -79,11 +79,23 @@ expect_code 0
 expect_stderr_line 'trainer: warning: runs/first/metrics.jsonl was moved or removed; a new file begins without the [0-9]* records before the checkpoint'
 grep -q '"type":"resume".*"missing_records":' runs/first/metrics.jsonl || fail 'expected the number of missing records'
 [ "$(sha_of runs/first)" = "$(sha_of ../whole)" ] || fail 'expected the bits of the undisturbed run'
-for words in 'report runs/first' 'compare runs/first ../whole' 'runs runs'; do
-    # shellcheck disable=SC2086 # words
-    run $words
-    expect_code 0
-done
+run report runs/first
+expect_code 0
+run compare runs/first ../whole
+expect_code 0
+grep -q '^ended  *finished, resumed, earlier records missing  *finished$' stdout.txt || fail 'expected that records are missing'
+run runs runs
+expect_code 0
+expect_stderr_line 'trainer: runs/first: earlier records are missing, because another program had moved or cut their file'
+# The number of finished epochs is known from the end of a run that was resumed after its last one.
+mv runs/first/metrics.jsonl runs/first/metrics.jsonl.2
+run --resume runs/first --quiet
+expect_code 0
+[ "$(grep -c '"type":"epoch"' runs/first/metrics.jsonl)" -eq 0 ] || fail 'expected no epoch in the new file'
+epochs=$(sed -n 's/.*"type":"run_end".*"status":"finished","epochs":\([0-9]*\),.*/\1/p' runs/first/metrics.jsonl)
+run runs runs --json
+expect_code 0
+grep -q "\"epochs\":$epochs,\"of_epochs\":$epochs,.*\"lacks_records\":true," stdout.txt || fail "expected $epochs epochs"
 cd ..
 
 # --resume latest with a config chooses the newest run with the name of the config, according to the

@@ -60,6 +60,13 @@ with tempfile.TemporaryDirectory() as place:
         assert pathlib.Path("library.onnx").read_bytes() == pathlib.Path("program.onnx").read_bytes(), cache
         subprocess.run(["rm", "-r", "by-library", "library.onnx"], check=True)
 
+    # packed rows in a folder whose name only begins with that of the cache belong to the user, and are taken as they are
+    rows = next(pathlib.Path("lockstep").glob("data-*.safetensors"))
+    named = {**config, "run_dir": "by-library", "data": {**config["data"], "packed": str(rows)}}
+    pathlib.Path("packed.json").write_text(json.dumps(named))
+    assert run(program, "packed.json", "lock", "library.onnx").stdout.strip() == by_program
+    assert not pathlib.Path("lock").exists()
+
     # without a cache, and without the library that decodes
     assert "cache_dir" in run(program, "library.json", "", "x.onnx", expect=1).stderr
     beside = pathlib.Path(library).parent

@@ -74,6 +74,25 @@ static const struct {
     {"1a", "01a", NEVER},
     {"caf\xC3\xA9", "cafe\xCC\x81", ALWAYS},
     {"caf\xC3\xA9", "cafe", NEVER},
+    /* Vietnamese: two marks, as one character, as the old code pages have it, and both orders */
+    {"\u1EC7", "\u00EA\u0323", ALWAYS},
+    {"\u1EC7", "e\u0323\u0302", ALWAYS},
+    {"\u1EC7", "e\u0302\u0323", ALWAYS},
+    {"\u1EC7x", "\u1EB9\u0302x", ALWAYS},
+    {"e\u0301\u0302", "e\u0302\u0301", NEVER}, /* marks of one class keep their order */
+    {"e\u0323", "e\u0323\u0302", NEVER},
+    {"e\u0323\u0302e", "e\u0302e\u0323", NEVER},
+    {"\u0323\u0302", "\u0302\u0323", ALWAYS}, /* without a letter */
+    /* characters that Unicode replaces by another one */
+    {"\u212B", "\u00C5", ALWAYS},
+    {"\u212B", "A\u030A", ALWAYS},
+    {"\u2126", "\u03A9", ALWAYS},
+    {"\u212A", "K", ALWAYS},
+    {"5 \u212Ab", "5 Kb", ALWAYS},
+    {"\uF900", "\u8C48", ALWAYS},
+    {"\uD55C", "\u1112\u1161\u11AB", ALWAYS},
+    {"\uFF11", "1", NEVER},
+    {"\u00B2", "2", NEVER},
     {"caf\xE9", "caf\xE9", ALWAYS},
     {"caf\xE9", "caf\xE8", NEVER},
     {"caf\xE9", "caf\xEF\xBF\xBD", NEVER},
@@ -162,15 +181,34 @@ static void a_zero_before_a_digit_is_a_code(void **state)
 /* Numbers of up to 17 bytes that have the double of another such number. */
 static void numbers_that_were_rounded_are_known(void **state)
 {
-    static const char *const rounded[] = {"9007199254740992",  "9007199254740993",
-                                          "-9007199254740993", "90071992547409921",
-                                          "12345678901234560", "12345678901234500",
-                                          "1.234567890123456", ".1234567890123456"},
-                             *const exact[] = {"9007199254740991",    "1234567890123456",
-                                               "-1234567890123456",   "4111111111111111",
-                                               "123456789012345",     "0.12345678901234",
-                                               "1234567890123456789", "0000000000000001",
-                                               "id-90071992547409",   "1e20"};
+    static const char *const rounded[] = {"9007199254740992",
+                                          "9007199254740993",
+                                          "-9007199254740993",
+                                          "90071992547409921",
+                                          "12345678901234560",
+                                          "12345678901234500",
+                                          "1.234567890123456",
+                                          ".1234567890123456",
+                                          "1e400",
+                                          "12e345",
+                                          "-9e308",
+                                          "1e-400",
+                                          "0.1e-307",
+                                          "5e-324"},
+                             *const exact[] = {"9007199254740991",
+                                               "1234567890123456",
+                                               "-1234567890123456",
+                                               "4111111111111111",
+                                               "123456789012345",
+                                               "0.12345678901234",
+                                               "1234567890123456789",
+                                               "0000000000000001",
+                                               "id-90071992547409",
+                                               "1e20",
+                                               "1e307",
+                                               "1e-307",
+                                               "0e400",
+                                               "0"};
     (void)state;
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
         if (!ls_level_was_rounded(rounded[i]))

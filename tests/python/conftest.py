@@ -4,7 +4,7 @@ memory at any time. What callbacks use stays."""
 import ctypes
 
 import pytest
-from lockstep import _library
+from lockstep_trainer import _library
 
 BOUND = {"set": "set_count", "data_dirs": "data_dir_count", "step_rows": "step_row_count", "sources": "source_count",
          "inject": "inject_count"}  # a field that points to an array, and the field with its length

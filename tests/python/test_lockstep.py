@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import zlib
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +291,42 @@ def test_whole_numbers_are_texts_with_all_their_digits(tmp_path):
         for other in (ids[0] + 2, float(ids[0]), np.float64(ids[1])):
             with pytest.raises(lockstep.Error, match='row 0: column "id": expected a text that the model has learnt'):
                 model.predict({"id": [other], "a": [1]})
+
+
+def test_numbers_of_every_type_are_texts_with_their_own_digits(tmp_path):
+    texts = ["0.3", "90071992547409921", "16777216"]
+    text = "id,a,answer\n" + "".join(f"{texts[i % 3]},{i % 4},{'no' if i % 3 else 'yes'}\n" for i in range(24))
+    with table_model(tmp_path, text, categorical="id") as model:
+        want = model.predict([{"id": t, "a": 1} for t in texts])
+        for i, value in ((0, np.float32(0.3)), (0, np.float16(0.3)), (0, Decimal("0.30")), (1, Decimal(texts[1])),
+                         (2, Decimal("16777216"))):
+            assert (model.predict({"id": [value], "a": [1]}) == want[i]).all(), repr(value)
+        assert (model.predict({"id": np.array([0.3, 0.3], np.float32), "a": np.array([1, 1])}) == want[0]).all()
+        with pytest.raises(ValueError, match='row 1: column "id": .* float32 of this size has lost digits'):
+            model.predict({"id": np.array([0.3, 2 ** 24], np.float32), "a": [1, 1]})
+
+
+def test_a_path_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "later")
+    with trainer(set={"epochs": 1}) as t:
+        for path, status in ((tmp_path, "LS_EINVAL"), (tmp_path / "pipe", "LS_EINVAL"), (tmp_path / "no" / "m", "LS_EIO")):
+            with pytest.raises(lockstep.Error, match=re.escape(str(path))) as refused:
+                t.fit(save=path)
+            assert refused.value.status == status
+            with pytest.raises(lockstep.Error):
+                next(t.records(save=path))
+        assert t.fit(save=tmp_path / "link").steps == 10  # nothing has been trained before
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "later").is_file()
+
+
+def test_weights_that_are_not_finite_are_named():
+    with trainer() as t:
+        for bad in (np.nan, np.inf):
+            weights = t.weights()
+            weights["3.bias"][2] = bad
+            with pytest.raises(ValueError, match=rf"^3\.bias: expected finite numbers, found {bad} at \[2\]$"):
+                t.load(weights)
 
 
 def test_arrays_lie_in_files_too(tmp_path):

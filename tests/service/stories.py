@@ -380,6 +380,7 @@ def knows_where_a_body_ends(place):
             ((501,), b"Transfer-Encoding: xchunked"), ((501,), b"Transfer-Encoding: gzip, chunked"),
             ((501,), b"Transfer-Encoding: chunked, identity"), ((501,), b"Transfer-Encoding: identity"),
             ((501,), b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+            ((501,), b"Transfer-Encoding: chunked;q=1"), ((501,), b"Transfer-Encoding: chunked;"),
             ((501,), b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), ((501,), b"Transfer-Encoding:"),
             ((400,), b"Transfer-Encoding: chunked\r\nContent-Length: 785"),
             ((400,), b"Content-Length: 785\r\nTransfer-Encoding: chunked"),

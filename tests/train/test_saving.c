@@ -7,6 +7,7 @@
 #include "train/saving.h"
 #include "train/train_fixture.h"
 
+#include <lockstep/model.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,6 +258,7 @@ static void no_function_replaces(const char *path)
     is_refused(ls_trainer_save(t, path, &err), path, &err);
     assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
     is_refused(ls_snapshot_save(snapshot, path, &err), path, &err);
+    is_refused(ls_model_export(snapshot, path, &err), path, &err);
     ls_snapshot_release(snapshot);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     f.options.trace_path = path;
@@ -312,6 +314,8 @@ static void links_lead_every_function_to_their_target(void **state)
     was_written_through(link, file, &size);
     assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
     assert_int_equal(ls_snapshot_save(snapshot, link, &err), LS_OK);
+    was_written_through(link, file, &size);
+    assert_int_equal(ls_model_export(snapshot, link, &err), LS_OK);
     was_written_through(link, file, &size);
     ls_snapshot_release(snapshot);
     assert_int_equal(ls_trainer_close(t), LS_OK);

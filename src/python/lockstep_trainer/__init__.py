@@ -34,6 +34,17 @@ def _bytes(path):
     return _os.fsencode(_os.fspath(path))
 
 
+def _check_target(path):
+    """Raises an error if a file cannot be written to `path` because of what stands there: before a run rather than
+    after it. The library checks it again when it writes."""
+    text = _os.fsdecode(path)
+    if _os.path.exists(path) and not _os.path.isfile(path):
+        raise Error("LS_EINVAL", f'"{text}": expected the name of a file, found something else')
+    folder = _os.path.dirname(_os.path.realpath(text))
+    if not _os.path.isdir(folder):
+        raise Error("LS_EIO", f"{text}: there is no directory {folder}")
+
+
 def _rows(x, what="x"):
     """Converts rows to the form that the library reads: a contiguous array (n, channels, height, width) of uint8
     or float32. Only uint8 values are divided by 255. bool becomes 0.0 and 1.0; numbers of other types keep their
@@ -548,6 +559,8 @@ class Trainer(_l.Handle):
             run.done.set()
 
     def _begin(self, run, save):
+        if save is not None:
+            _check_target(save)
         with self._freeing:  # a concurrent close() comes before this block, or finds the new run and waits for it
             thread = _threading.Thread(target=self._work, args=(self.handle, save, run))
             self._latest = run

@@ -1,6 +1,7 @@
 """Converts a user's rows of a table, whose columns have names, to rows that the library has prepared."""
 import ctypes as _c
 import datetime as _datetime
+import decimal as _decimal
 import numbers as _numbers
 import os as _os
 import re as _re
@@ -94,10 +95,25 @@ def _value(value):
     return value.isoformat() if isinstance(value, _datetime.date) else str(value)
 
 
-def _category(value):
-    """Converts a value of a column of texts like _value, but a whole number to its digits, all of them."""
-    whole = isinstance(value, (int, _np.integer)) and not isinstance(value, bool)
-    return str(int(value)) if whole else _value(value)
+def _category(value, where):
+    """Converts a value of a column of texts like _value, but a whole or decimal number to its digits, all of them, and a
+    number of less than 64 bits to its own digits: float32(0.3) to 0.3. `where` names the row and column in an error."""
+    if isinstance(value, (int, _np.integer)) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, _decimal.Decimal) and not value.is_nan():
+        return str(value)
+    if isinstance(value, _np.floating) and value.itemsize < 8 and _np.isfinite(value):
+        if abs(value) >= 2.0 ** (_np.finfo(value.dtype).nmant + 1):
+            raise ValueError(f"{where}: found {value}, but a {value.dtype} of this size has lost digits: give a text")
+        return float(str(value))
+    return _value(value)
+
+
+def _categories(name, values):
+    """Converts the values of a column of texts. A column of float32 is read as such: pandas would give floats."""
+    array = _np.asarray(values) if hasattr(values, "__array__") else None
+    values = array if array is not None and array.dtype.kind == "f" else values
+    return [_category(v, f"row {i}: column \"{name}\"") for i, v in enumerate(values)]
 
 
 def _bit(value):
@@ -125,7 +141,8 @@ def rows(handle, named, table):
     if all(p is not None for p in plain):
         return _np.ascontiguousarray(_np.stack(plain, axis=1))
     out = _np.empty((n, width), _np.float32)
-    lists = [[_category(v) if "levels" in c else _value(_bit(v)) for v in values[c["name"]]] for c in table]
+    lists = [_categories(c["name"], values[c["name"]]) if "levels" in c
+             else [_value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()
     for field, column in zip(fields, table):
         field.column = column["name"].encode()

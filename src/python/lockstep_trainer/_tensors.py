@@ -39,6 +39,9 @@ def write(path, tensors):
     for name, a in arrays.items():
         if a.dtype not in names:
             raise ValueError(f"{name}: expected one of {', '.join(map(str, names))}, found {a.dtype}")
+        if a.dtype.kind == "f" and not np.isfinite(a).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
+            raise ValueError(f"{name}: expected finite numbers, found {a[place]} at {list(place)}")
         header[name] = {"dtype": names[a.dtype], "shape": a.shape, "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
     text = json.dumps(header).encode()
