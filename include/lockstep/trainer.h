@@ -201,6 +201,10 @@ typedef struct ls_trainer_options {
     const ls_trainer_cluster *cluster;
     const struct ls_trainer_sys *sys; /* faults to cause on purpose, for tests
                                        * (<lockstep/sys/trainer.h>); NULL: none */
+    /* With `resume`: the run continues from the checkpoint after this number of steps, also if that
+     * checkpoint was set aside as doubtful. Later checkpoints are set aside. 0: the run continues
+     * from its newest checkpoint that was not set aside. */
+    uint64_t resume_at;
 } ls_trainer_options;
 
 /* Opens a trainer: reads the config, opens the data and the devices, builds a replica of the model

@@ -70,6 +70,7 @@ typedef struct ls_start_values { /* values of run_start and resume */
     ls_data_values data;
     const ls_config *config;
     uint64_t step; /* resume: number of steps that the run had done before */
+    bool doubtful; /* resume: the run continues from a checkpoint that was set aside */
 } ls_start_values;
 
 typedef struct ls_step_values {

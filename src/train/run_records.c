@@ -70,6 +70,7 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
         .data = describe_data(t),
         .config = &t->config,
         .step = t->position.steps,
+        .doubtful = t->dir.resumed && t->dir.resumed->doubtful,
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }

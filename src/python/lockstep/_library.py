@@ -57,7 +57,7 @@ class trainer_options(c.Structure):
                 ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
                 ("step_rows", c.POINTER(c.c_uint32)), ("step_row_count", c.c_int),
                 ("pool", c.c_void_p), ("host", c.c_void_p), ("cluster", c.c_void_p),
-                ("sys", c.POINTER(trainer_sys))]
+                ("sys", c.POINTER(trainer_sys)), ("resume_at", c.c_uint64)]
 
 
 class step_result(c.Structure):
