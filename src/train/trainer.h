@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "records/sink.h"
 #include "records/trace.h"
+#include "train/agreement.h"
 #include "train/members.h"
 #include "train/snapshot.h"
 
@@ -72,6 +73,8 @@ struct ls_trainer {
     ls_engine *engine;  /* the workers */
     ls_members members; /* the processes of the run */
     struct ls_coordination *coordination;
+    ls_agreement agreement;
+    bool diverged;        /* ls_agreement_lost was called */
     ls_position position; /* how far the run is (checkpoint/checkpoint.h) */
     ls_run_files dir;     /* the run's directory and its saver */
     ls_record_room records;
