@@ -27,6 +27,10 @@ static const recipe recipes[] = {
      {"optimizer={\"name\":\"adamw\",\"lr\":0.001}", "ema=0.9", "threads=2"},
      {"weights", "slot0", "slot1", "average", "statistics"}},
     {"clipped", {"optimizer.clip_norm=0.5", "shards=2"}, {"weights", "statistics"}},
+    /* each worker computes the total piece by piece in its update (comm/comm.h) */
+    {"pieces",
+     {"shards=2", "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}"},
+     {"weights", "slot0"}},
 };
 
 static void open_recipe(fixture *f, const recipe *r, int workers, char devices[32],
@@ -136,8 +140,9 @@ static void no_flipped_bit_is_saved(void **state)
                     for (int workers = 2; workers <= 3; workers++)
                         for (int worker = 0; worker < workers; worker++) {
                             const flip c = {workers, worker, step, bits[b], r->part[p]};
-                            if (strcmp(r->name, "clipped") == 0 && workers > 2)
-                                continue; /* it has two shards */
+                            const bool two_shards = i >= 2;
+                            if (two_shards && workers > 2)
+                                continue;
                             if (number++ % ls_tests_rounds(71, 1) == 0)
                                 flip_one(r, &c, hash);
                         }
@@ -156,6 +161,23 @@ static void a_flipped_bit_in_a_frozen_layer_is_noticed(void **state)
                     "{\"type\":\"dense\",\"name\":\"last\",\"out\":10}]}");
     fixture_set(&f, "freeze=[\"last.*\"]");
     fixture_set(&f, "epochs=2");
+    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
+    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void the_naive_all_reduce_compares_too(void **state)
+{
+    static const char *const faults[] = {"worker=1,step=1,kind=corrupt,bit=31"};
+    fixture f;
+    (void)state;
+    fixture_begin(&f);
+    fixture_set(&f, "allreduce=naive");
     fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
     f.sys.inject = faults;
     f.sys.inject_count = 1;
@@ -312,6 +334,7 @@ LS_TESTS(train_flips, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flipped_bit_is_saved),
         cmocka_unit_test(a_flipped_bit_in_a_frozen_layer_is_noticed),
+        cmocka_unit_test(the_naive_all_reduce_compares_too),
         cmocka_unit_test(a_flipped_bit_in_a_skipped_step_is_noticed),
         IN_SCRATCH(a_run_continues_from_a_checkpoint_that_is_not_doubtful),
         IN_SCRATCH(a_doubtful_checkpoint_is_used_only_if_it_is_asked_for),
