@@ -209,6 +209,10 @@ typedef struct ls_trainer_options {
     /* Largest total size of the decoded rows of folders of pictures in cache_dir, in bytes. The
      * rows of the folders that were used least recently are removed. 0: 20 GiB. */
     uint64_t cache_bytes;
+    /* With `resume`: the run continues from the checkpoint after this number of steps, also if that
+     * checkpoint was set aside as doubtful. Later checkpoints are set aside. 0: the run continues
+     * from its newest checkpoint that was not set aside. */
+    uint64_t resume_at;
 } ls_trainer_options;
 
 /* Opens a trainer: reads the config, opens the data and the devices, builds a replica of the model

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"
+#include "store/durable.h"
 #include "json/fields.h"
 
 #include <dirent.h>
@@ -337,14 +338,29 @@ void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps)
     snprintf(out, LS_CHECKPOINT_NAME, "step-%09llu.safetensors", (unsigned long long)steps);
 }
 
-/* Parses a name; accepts only names that ls_checkpoint_name writes. */
-static bool read_name(const char *name, uint64_t *steps)
+/* Writes the name of a checkpoint that was set aside. */
+static void write_name_aside(char out[LS_CHECKPOINT_NAME], uint64_t steps)
+{
+    snprintf(out, LS_CHECKPOINT_NAME, "doubtful-%09llu.safetensors", (unsigned long long)steps);
+}
+
+/* Writes the name of a checkpoint, which was set aside if `aside`. */
+static void write_name(char out[LS_CHECKPOINT_NAME], uint64_t steps, bool aside)
+{
+    if (aside)
+        write_name_aside(out, steps);
+    else
+        ls_checkpoint_name(out, steps);
+}
+
+/* Parses a name; accepts only names that write_name writes. */
+static bool read_name(const char *name, bool aside, uint64_t *steps)
 {
     char again[LS_CHECKPOINT_NAME];
     unsigned long long n;
-    if (sscanf(name, "step-%20llu.safetensors", &n) != 1)
+    if (sscanf(name, aside ? "doubtful-%20llu.safetensors" : "step-%20llu.safetensors", &n) != 1)
         return false;
-    ls_checkpoint_name(again, n);
+    write_name(again, n, aside);
     *steps = n;
     return strcmp(name, again) == 0;
 }
@@ -353,7 +369,7 @@ bool ls_checkpoint_is_named(const char *path)
 {
     uint64_t steps;
     const char *slash = strrchr(path, '/');
-    return read_name(slash ? slash + 1 : path, &steps);
+    return read_name(slash ? slash + 1 : path, false, &steps);
 }
 
 /* ---- listing -------------------------------------------------------------------------------- */
@@ -380,8 +396,9 @@ static int add(listing *l, uint64_t steps, const ls_host *host)
     return LS_OK;
 }
 
-/* Lists the checkpoints of a directory. If the directory does not exist, the list is empty. */
-static int list(listing *out, const char *directory, const ls_host *host, ls_error *err)
+/* Lists the checkpoints of a directory: those that were set aside if `aside`, or the others. If the
+ * directory does not exist, the list is empty. */
+static int list(listing *out, const char *directory, bool aside, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];
     uint64_t steps;
@@ -392,7 +409,7 @@ static int list(listing *out, const char *directory, const ls_host *host, ls_err
         return LS_OK;
     errno = stream ? 0 : errno;
     for (const struct dirent *e; stream && status == LS_OK && (e = readdir(stream)); errno = 0)
-        if (read_name(e->d_name, &steps))
+        if (read_name(e->d_name, aside, &steps))
             status = add(out, steps, host);
     const int error = errno;
     if (stream)
@@ -413,7 +430,7 @@ bool ls_checkpoints_exist(const char *directory)
     bool found = false;
     DIR *stream = opendir(directory);
     for (const struct dirent *e; stream && !found && (e = readdir(stream));)
-        found = read_name(e->d_name, &steps);
+        found = read_name(e->d_name, false, &steps) || read_name(e->d_name, true, &steps);
     if (stream)
         closedir(stream);
     return found;
@@ -457,14 +474,54 @@ static int fail_without_any(const char *directory, ls_error *err)
                    directory, old, old);
 }
 
+/* Called for a directory in which all checkpoints were set aside; returns an error. */
+static int fail_with_doubtful(const char *directory, const listing *aside, ls_error *err)
+{
+    return ls_fail(err, LS_EDATA,
+                   "%.200s: all checkpoints were set aside, because the run's copies of the model "
+                   "were no longer equal when they were saved, or it is not known that they were; "
+                   "begin the run anew, or continue from one of them all the same: --at %llu",
+                   directory, (unsigned long long)aside->steps[aside->count - 1]);
+}
+
+/* If a checkpoint that was set aside is newer than the one that is used, warns. */
+static void warn_of_doubtful(const listing *aside, uint64_t used, const ls_host *host)
+{
+    if (aside->count > 0 && aside->steps[0] > used)
+        ls_log(host, LS_LOG_WARNING,
+               "the checkpoint after step %llu was set aside as doubtful, so the one after step "
+               "%llu is used",
+               (unsigned long long)aside->steps[0], (unsigned long long)used);
+}
+
+int ls_checkpoint_at(char **path, char **state, bool *doubtful, const char *directory,
+                     uint64_t steps, const ls_host *host, ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES];
+    *path = *state = NULL;
+    *doubtful = false;
+    ls_checkpoint_name(name, steps);
+    if (access(ls_path_join(file, directory, name), F_OK) != 0) {
+        write_name_aside(name, steps);
+        *doubtful = access(ls_path_join(file, directory, name), F_OK) == 0;
+        if (!*doubtful)
+            return ls_fail(err, LS_ENOENT, "%.300s: there is no checkpoint after step %llu",
+                           directory, (unsigned long long)steps);
+    }
+    int status = open_one(state, file, host, err);
+    return status ? status : ls_path_copy(path, file, host, err);
+}
+
 int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
                           const ls_host *host, ls_error *err)
 {
     char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES];
     ls_error why = {0};
-    listing l;
+    listing l, aside = {NULL, 0, 0};
     *path = *state = NULL;
-    int status = list(&l, directory, host, err);
+    int status = list(&l, directory, false, host, err);
+    if (status == LS_OK)
+        status = list(&aside, directory, true, host, err);
     for (size_t i = 0; i < l.count && status == LS_OK && !*state; i++) {
         ls_checkpoint_name(name, l.steps[i]);
         const int found = open_one(state, ls_path_join(file, directory, name), host, &why);
@@ -473,6 +530,8 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory, bool
         else if (found && warns)
             ls_log(host, LS_LOG_WARNING,
                    "checkpoint %s is damaged, so an older one is used: %.380s", name, why.text);
+        else if (warns)
+            warn_of_doubtful(&aside, l.steps[i], host);
     }
     if (*state)
         status = ls_path_copy(path, file, host, err);
@@ -481,12 +540,36 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory, bool
         *state = NULL;
     }
     if (status == LS_OK && l.count == 0)
-        status = fail_without_any(directory, err);
+        status = aside.count > 0 ? fail_with_doubtful(directory, &aside, err)
+                                 : fail_without_any(directory, err);
     else if (status == LS_OK && !*state)
         status = ls_fail(err, LS_EDATA, "%.200s: no checkpoint is whole; the oldest: %.280s",
                          directory, why.text);
+    ls_free(host, aside.steps);
     ls_free(host, l.steps);
     return status;
+}
+
+int ls_checkpoints_set_aside(int *count, const char *directory, uint64_t after, const ls_host *host,
+                             ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], from[LS_PATH_BYTES], to[LS_PATH_BYTES], why[LS_REASON];
+    listing l;
+    int status = list(&l, directory, false, host, err);
+    *count = 0;
+    for (size_t i = 0; i < l.count && l.steps[i] > after && status == LS_OK; i++) {
+        ls_checkpoint_name(name, l.steps[i]);
+        ls_path_join(from, directory, name);
+        write_name_aside(name, l.steps[i]);
+        ls_path_join(to, directory, name);
+        if (rename(from, to) != 0)
+            status = ls_fail(err, LS_EIO, "%.300s: cannot be set aside: %s", from,
+                             ls_reason(why, errno));
+        else
+            ++*count;
+    }
+    ls_free(host, l.steps);
+    return status == LS_OK && *count > 0 ? ls_sync_parent(to, err) : status;
 }
 
 /* ---- pruning -------------------------------------------------------------------------------- */
@@ -499,12 +582,30 @@ static bool has_steps(const listing *l, uint64_t steps)
     return found;
 }
 
+/* Removes the checkpoints that were set aside and are not newer than `steps`: the run has done and
+ * saved these steps again. */
+static int remove_doubtful(const char *directory, uint64_t steps, const ls_host *host,
+                           ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], path[LS_PATH_BYTES];
+    listing l;
+    int status = list(&l, directory, true, host, err);
+    for (size_t i = 0; i < l.count && status == LS_OK; i++) {
+        write_name_aside(name, l.steps[i]);
+        if (l.steps[i] <= steps)
+            status = ls_remove_file(ls_path_join(path, directory, name), err);
+    }
+    ls_free(host, l.steps);
+    return status;
+}
+
 int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
                          const ls_host *host, ls_error *err)
 {
     char name[LS_CHECKPOINT_NAME], path[LS_PATH_BYTES];
     listing l;
-    int status = list(&l, directory, host, err);
+    uint64_t newest = 0;
+    int status = list(&l, directory, false, host, err);
     const bool spares = best && best->epoch > 0;
     uint64_t spared = 0;
     if (spares)
@@ -518,6 +619,8 @@ int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, 
         status = status == LS_OK ? failed : status;
     }
     ls_free(host, l.steps);
+    if (status == LS_OK && read_name(saved, false, &newest))
+        status = remove_doubtful(directory, newest, host, err);
     return status;
 }
 

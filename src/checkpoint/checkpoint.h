@@ -164,15 +164,29 @@ void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps);
 /* Returns whether the last component of `path` is a name that ls_checkpoint_name writes. */
 bool ls_checkpoint_is_named(const char *path);
 
-/* Returns whether the directory has any checkpoint, complete or damaged. */
+/* Returns whether the directory has any checkpoint, complete, damaged or set aside. */
 bool ls_checkpoints_exist(const char *directory);
 
-/* Finds the newest complete checkpoint, and returns its path and state, which the caller frees. If
- * `warns` is true, logs each newer checkpoint that is damaged. Errors: LS_ENOENT (there are no
- * checkpoints), LS_EDATA (no checkpoint is complete, or the checkpoints were saved by a version
- * before 0.2, each in a directory of its own), LS_EIO, LS_ENOMEM. */
+/* Finds the newest complete checkpoint, and returns its path and state, which the caller frees.
+ * Checkpoints that were set aside (ls_checkpoints_set_aside) are not used. If `warns` is true, logs
+ * each newer checkpoint that is damaged or was set aside. Errors: LS_ENOENT (there are no
+ * checkpoints), LS_EDATA (no checkpoint is complete, all were set aside, or the checkpoints were
+ * saved by a version before 0.2, each in a directory of its own), LS_EIO, LS_ENOMEM. */
 int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
                           const ls_host *host, ls_error *err);
+
+/* Finds the checkpoint after `steps` steps, and returns its path and state, which the caller frees
+ * even after an error. *doubtful: the checkpoint was set aside. Errors: LS_ENOENT, LS_EDATA (it is
+ * damaged), LS_EIO, LS_ENOMEM. */
+int ls_checkpoint_at(char **path, char **state, bool *doubtful, const char *directory,
+                     uint64_t steps, const ls_host *host, ls_error *err);
+
+/* Sets all checkpoints of the directory aside that were saved after more than `after` steps: gives
+ * them another name, doubtful-000000469.safetensors, so that no run continues from them unless its
+ * user asks for it. The change survives a loss of power. *count receives their number. Errors:
+ * LS_EIO, LS_ENOMEM. */
+int ls_checkpoints_set_aside(int *count, const char *directory, uint64_t after, const ls_host *host,
+                             ls_error *err);
 
 /* Finds the checkpoint of the best evaluation, and returns its path, which the caller frees. The
  * newest complete checkpoint contains which evaluation was the best. Errors: LS_ENOENT (nothing was
@@ -183,7 +197,8 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
  * file with that path exists. */
 bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best);
 
-/* Removes all checkpoints of the directory except these:
+/* Removes checkpoints that were set aside and are not newer than `saved`, and all other checkpoints
+ * of the directory except these:
  *
  * - the `keep` ≥ 1 newest checkpoints
  * - the checkpoint named `saved`, which the caller knows to be complete

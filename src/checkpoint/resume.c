@@ -253,13 +253,19 @@ static int read_state(ls_resumed *r, const char *text, const ls_host *host, ls_e
     return status ? status : ls_state_read(&r->state, r->doc, err);
 }
 
-static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *err)
+static int open_checkpoint(ls_run_files *files, uint64_t at, const ls_host *host, ls_error *err)
 {
     ls_resumed *r = files->resumed;
     char *state, path[LS_PATH_BYTES];
-    int status = ls_checkpoints_latest(
-        &r->path, &state, ls_path_join(path, files->path, "checkpoints"), true, host, err);
-    if (status == LS_ENOENT)
+    ls_path_join(path, files->path, "checkpoints");
+    int status = at > 0 ? ls_checkpoint_at(&r->path, &state, &r->doubtful, path, at, host, err)
+                        : ls_checkpoints_latest(&r->path, &state, path, true, host, err);
+    if (r->doubtful)
+        ls_log(host, LS_LOG_WARNING,
+               "the checkpoint after step %llu is doubtful: the run's copies of the model were no "
+               "longer equal when it was saved, or it is not known that they were",
+               (unsigned long long)at);
+    if (status == LS_ENOENT && at == 0)
         return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", files->path);
     if (status == LS_OK)
         status = read_state(r, state, host, err);
@@ -298,7 +304,7 @@ static int check_is_run(const char *path, ls_error *err)
 }
 
 int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
-                   const ls_config *config, const ls_host *host, ls_error *err)
+                   const ls_config *config, uint64_t at, const ls_host *host, ls_error *err)
 {
     char path[LS_PATH_BYTES];
     *config_path = NULL;
@@ -313,7 +319,7 @@ int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
     status = check_is_run(files->path, err);
     if (status == LS_OK)
         status = ls_dir_lock_take(&files->lock, files->path, host, err);
-    return status ? status : open_checkpoint(files, host, err);
+    return status ? status : open_checkpoint(files, at, host, err);
 }
 
 int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const ls_host *host,

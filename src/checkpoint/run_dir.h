@@ -16,6 +16,7 @@ typedef struct ls_resumed {
     char *path;   /* path of the checkpoint file */
     ls_json *doc; /* owner of the texts of `state` */
     ls_state state;
+    bool doubtful; /* the checkpoint was set aside (ls_checkpoints_set_aside) */
 } ls_resumed;
 
 /* Files of a run. */
@@ -48,16 +49,17 @@ int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *conf
 /* ---- resume.c: resuming a run --------------------------------------------------------------- */
 
 /* Finds the directory of the run to resume, locks it, and reads the state of its newest complete
- * checkpoint.
+ * checkpoint, or of the checkpoint after `at` steps.
  *
  * - files: receives the directory (path, lock) and the state (resumed)
  * - wanted: path of the directory, or "latest" for the latest run
  * - config: the caller's config; NULL: the caller has none, and *config_path receives the path of
  *   the config in the run's directory, which the caller frees
+ * - at: number of steps of the checkpoint; 0: the newest that was not set aside
  *
  * Errors: LS_ENOENT, LS_EDATA, LS_EIO, LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
-                   const ls_config *config, const ls_host *host, ls_error *err);
+                   const ls_config *config, uint64_t at, const ls_host *host, ls_error *err);
 /* Finds, among the runs in runs/ that have a checkpoint, the run that began last according to its
  * records, and returns its directory, which the caller frees. If a run that began later has no
  * checkpoint, a warning in the log names it. `name`: only runs whose config has this name; NULL:

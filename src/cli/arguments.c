@@ -33,10 +33,10 @@ static const char main_help[] =
     "  --set KEY=VALUE     sets a key of the config: --set optimizer.lr=0.1 --set epochs=3\n"
     "  --metrics FILE|-    also writes the metrics records to FILE; with - to stdout, and the\n"
     "                      result line to stderr\n"
-    "  --resume RUN        continues the run in directory RUN from its newest checkpoint, on any\n"
-    "                      number of devices, with the same bits; latest: the newest run in\n"
-    "                      runs/ that has a checkpoint. Without CONFIG, the run's own config is\n"
-    "                      used\n"
+    "  --resume RUN        continues the run in RUN, on any number of devices, with the same\n"
+    "                      bits; latest: the newest run in runs/ with a checkpoint. Without\n"
+    "                      CONFIG, the run's own config is used\n"
+    "  --at STEP           resumes from the checkpoint after STEP steps\n"
     "  --print-config      prints the config with all defaults and --set applied, and exits\n"
     "  --quiet             prints warnings and errors only\n"
     "  --version           prints the versions of the program, its back ends and their libraries\n"
@@ -304,6 +304,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
          .size = sizeof out->devices},
         {CLI_TEXT, "metrics", .value = &out->metrics},
         {CLI_TEXT, "resume", .value = &out->resume},
+        {CLI_WHOLE, "at", .whole = &out->resume_at, .least = 1, .greatest = 2e9},
         {CLI_LIST, "inject", .list = &out->inject, .most = 16},
         {CLI_TEXT, "trace", .value = &out->trace},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
@@ -330,6 +331,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)
         return problem;
+    if (out->resume_at && !out->resume)
+        return cli_usage(NULL, "--at needs --resume RUN", "");
     if (out->trace_ops && !out->trace)
         return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
     if (out->serve_after && !out->serve)

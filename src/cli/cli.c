@@ -229,6 +229,7 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     s.view.no_tables = a->no_tables;
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, a->quiet, &host);
     o.resume = a->resume;
+    o.resume_at = (uint64_t)a->resume_at;
     places.sys.inject = a->inject.item;
     places.sys.inject_count = a->inject.count;
     const ls_trainer_callbacks callbacks = {.size = sizeof callbacks,

@@ -89,6 +89,7 @@ typedef struct cli_arguments {
     bool config_help;    /* --help config is given */
     const char *config;  /* NULL: the config of the resumed run */
     const char *resume;  /* directory of a run, or "latest"; NULL: a new run */
+    int resume_at;       /* number of steps of the checkpoint; 0: the newest */
     const char *metrics; /* NULL: records go only to the run directory */
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */

@@ -239,6 +239,12 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
     return status;
 }
 
+void ls_cluster_set_digest(ls_cluster *c, uint64_t digest)
+{
+    if (!c->summing) /* otherwise the progress thread has the order already */
+        c->digest = digest;
+}
+
 static size_t is_ready(const ls_cluster *c)
 {
     /* Relaxed, because the caller itself has stored the number. */

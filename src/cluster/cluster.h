@@ -234,6 +234,11 @@ int ls_cluster_sum(ls_cluster *cluster, const ls_cluster_wait *wait, ls_error *e
 int ls_cluster_agreed(const ls_cluster *cluster);
 void ls_cluster_commit(ls_cluster *cluster, int committed);
 extern const ls_members_ops ls_cluster_ops;
+/* Sets the digest of this member's replicas (base/digest.h), which the next sum compares with
+ * those of the other members. Called before each sum. A sum that has been begun already, in an
+ * earlier attempt of the same step, goes on with the digest of that attempt. If the digests differ,
+ * the sum fails with LS_EDIVERGED on every member. */
+void ls_cluster_set_digest(ls_cluster *cluster, uint64_t digest);
 
 /* Returns the largest number of bytes that a member sends in a sum, divided by the number of bytes
  * that a member would send in a ring all-reduce. */

@@ -10,6 +10,7 @@
  * data of one member. */
 #include "cluster/progress.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/host.h"
 
@@ -120,6 +121,7 @@ static void exchange_heads(ls_cluster *c)
                         .number = c->begun,
                         .bytes = c->order_bytes,
                         .shards = c->kind == LS_ORDER_SUM ? (uint32_t)c->sum.shards : 0,
+                        .digest = c->kind == LS_ORDER_SUM ? c->digest : 0,
                         .asks = asks && atomic_load_explicit(asks, memory_order_relaxed) != 0};
     snprintf(c->head.host, sizeof c->head.host, "%s", c->host);
     c->agreed = (int)c->head.asks;
@@ -504,9 +506,31 @@ static bool await_order(ls_cluster *c)
     return true;
 }
 
+static const char *name_of_peer(void *cluster, int m)
+{
+    return ((const ls_cluster *)cluster)->peer[m].host;
+}
+
+/* Compares the digests in the headers of all members (base/digest.h). Every member sees the same
+ * digests. Returns false after a fault. */
+static bool digests_agree(ls_cluster *c)
+{
+    uint64_t digest[LS_MEMBERS_MAX];
+    char why[300];
+    for (int m = 0; m < c->members; m++)
+        digest[m] = m == c->member ? c->head.digest : c->peer[m].head_in.digest;
+    if (ls_digests_agree(digest, c->members))
+        return true;
+    ls_digest_explain(why, sizeof why, digest, c->members, name_of_peer, c);
+    ls_watch_fault(c, LS_EDIVERGED, "%s", why);
+    return false;
+}
+
 /* Called when all transfers of the order in progress have ended. */
 static void end_successfully(ls_cluster *c)
 {
+    if (c->kind == LS_ORDER_SUM && !digests_agree(c))
+        return;
     if (c->kind == LS_ORDER_SUM)
         c->regroups_since_sum = 0;
     if (c->kind == LS_ORDER_ADMIT)

@@ -40,7 +40,7 @@
 #endif
 
 /* The first field of every message. It marks messages of this version. */
-#define LS_CLUSTER_MAGIC 0x4c53776du
+#define LS_CLUSTER_MAGIC 0x4c53776eu
 
 /* Channels of the transport: independent, ordered sequences of messages between two members. */
 enum {
@@ -76,6 +76,7 @@ typedef struct ls_head {
     uint64_t bytes;            /* gather: bytes of the sender's part; sum: bytes of the arena */
     uint32_t shards;           /* sum: number of leaves of the tree; other orders: 0 */
     uint32_t asks;             /* non-zero: the sender asks all members to stop */
+    uint64_t digest;           /* sum: digest of the sender's replicas; other orders: 0 */
     char host[LS_MEMBER_NAME]; /* name of the sender's host */
 } ls_head;
 
@@ -202,6 +203,7 @@ struct ls_cluster {
      * push of the order until `done`. At all other times they belong to the caller. */
     uint64_t order_bytes; /* bytes of this member's part of a gather, or of the arena of a sum */
     size_t *bytes;        /* [members]: bytes of each part of a gather */
+    uint64_t digest;      /* digest of this member's replicas, for the next sum */
     /* memory of a gather that the transport accesses, of stage_bytes bytes: the members' parts one
      * after another */
     unsigned char *stage;

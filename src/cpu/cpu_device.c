@@ -118,7 +118,7 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
     const size_t length = strlen(out->model);
     snprintf(out->model + length, sizeof out->model - length, ", %s", d->kernels->name);
     snprintf(out->library, sizeof out->library, LIBRARY);
-    out->flags = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
+    out->flags = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS | LS_DEVICE_DIGESTS;
     out->memory_bytes = memory_bytes();
     out->threads = ls_team_size(d->team);
     out->block_rows = BLOCK_ROWS;
@@ -233,7 +233,8 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
  * tensors. */
 static bool is_on_arena(ls_op_kind kind)
 {
-    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING ||
+           kind == LS_OP_CLIP || kind == LS_OP_DIGEST;
 }
 
 static int check_desc(const ls_op_desc *desc, ls_error *err)

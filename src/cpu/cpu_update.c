@@ -1,13 +1,15 @@
 /* The ops that work on a whole arena instead of tensors: the updates of the optimizers, gradient
- * clipping, and the update of running statistics. An arena is one array of all parameters, or of
- * all gradients. The ops work element by element and without fused multiply-adds. Therefore the
- * bits depend neither on the instruction set nor on the number of threads. */
+ * clipping, the update of running statistics, and digests. An arena is one array of all parameters,
+ * or of all gradients. The ops work element by element and without fused multiply-adds. Therefore
+ * the bits depend neither on the instruction set nor on the number of threads. */
 #include "cpu/lanes_op.h"
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/portable_math.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -23,6 +25,7 @@ static const char *name_of(ls_op_kind kind)
     return kind == LS_OP_ADAMW     ? "adamw"
            : kind == LS_OP_RUNNING ? "running"
            : kind == LS_OP_CLIP    ? "clip"
+           : kind == LS_OP_DIGEST  ? "digest"
                                    : "sgd";
 }
 
@@ -31,7 +34,7 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     const update_op *u = (const update_op *)op;
     const ls_op_kind kind = u->desc.kind;
     int adamw = kind == LS_OP_ADAMW, velocity = kind == LS_OP_SGD && u->desc.u.sgd.momentum != 0;
-    if (!buffers->args || !buffers->param[0] || !buffers->grad[0] ||
+    if (!buffers->args || !buffers->param[0] || (!buffers->grad[0] && kind != LS_OP_DIGEST) ||
         (kind == LS_OP_CLIP && !buffers->clip) || ((adamw || velocity) && !buffers->slot[0]) ||
         (adamw && !buffers->slot[1]) || !buffers->guard != !buffers->skip)
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(kind));
@@ -128,13 +131,88 @@ static void find_clip(const update_op *u, float scale, unsigned flags)
     clip[0] = (float)fmin(1, (double)u->desc.u.clip.most / (sqrt(sum) * (double)scale + 1e-6));
 }
 
-static void step_running(const update_op *u, float scale)
+static void step_running(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
     float *to = u->base.b.param[0], momentum = u->desc.u.running.momentum;
     const float *sum = u->base.b.grad[0];
-    for (size_t i = 0; i < u->desc.count; i++)
+    (void)lr;
+    for (size_t i = first; i < end; i++)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
+
+/* The step of an op that only sums a digest. */
+static void step_nothing(const update_op *u, float lr, float scale, size_t first, size_t end)
+{
+    (void)u;
+    (void)lr;
+    (void)scale;
+    (void)first;
+    (void)end;
+}
+
+/* ---- digests --------------------------------------------------------------------------------- */
+
+/* Number of floats that are summed before they are updated. They stay in the first-level cache in
+ * between, together with the floats of the optimizer's state. */
+#define DIGEST_FLOATS 512
+
+/* Returns the digest of `vectors` vectors, the first of which is at position `at`. The kernel's
+ * sums weight the last vector by 1, the one before it by 2, and so on. */
+static uint64_t digest_of(const ls_lanes_digest *d, size_t vectors, size_t at)
+{
+    const uint64_t end = 2 * (uint64_t)(at / 16 + vectors) + 1;
+    uint64_t sum = 0;
+    for (int lane = 15; lane >= 0; lane--) {
+        const int i = lane / 2 + lane % 2 * 8;
+        sum = (sum + end * d->sum[i] - 2 * d->sums[i]) * LS_DIGEST_FACTOR;
+    }
+    return sum;
+}
+
+/* Adds the floats first … end − 1 of an array to the sums. Only the last floats of the array can be
+ * less than a vector; zeros are added to them, which count nothing. */
+static void sum_floats(const ls_lanes_kernels *kernels, ls_lanes_digest *d, const float *array,
+                       const float *ahead, size_t first, size_t end)
+{
+    const size_t whole = (end - first) / 16 * 16;
+    kernels->digest(whole / 16, array + first, ahead + first, d);
+    if (first + whole < end) {
+        _Alignas(64) float rest[16] = {0};
+        memcpy(rest, array + first + whole, (end - first - whole) * sizeof *rest);
+        kernels->digest(1, rest, rest, d);
+    }
+}
+
+/* Returns how many arrays the op updates: param[0], and the optimizer's states. */
+static int arrays_of(const update_op *u)
+{
+    if (u->desc.kind == LS_OP_SGD)
+        return u->desc.u.sgd.momentum != 0 ? 2 : 1;
+    return u->desc.kind == LS_OP_ADAMW ? 3 : 1;
+}
+
+/* Updates the elements first … end − 1 and returns their digest before the update. */
+static uint64_t step_and_sum(const update_op *u, step_fn *fn, float lr, float scale, size_t first,
+                             size_t end)
+{
+    const ls_op_buffers *b = &u->base.b;
+    const float *array[1 + LS_OP_SLOTS] = {b->param[0], b->slot[0], b->slot[1]};
+    ls_lanes_digest d[1 + LS_OP_SLOTS] = {{{0}, {0}}};
+    const int arrays = arrays_of(u);
+    const float *ahead = b->grad[0] ? b->grad[0] : b->param[0];
+    uint64_t sum = 0;
+    for (size_t at = first; at < end; at += DIGEST_FLOATS) {
+        const size_t stop = end - at < DIGEST_FLOATS ? end : at + DIGEST_FLOATS;
+        for (int i = 0; i < arrays; i++)
+            sum_floats(u->base.kernels, &d[i], array[i], ahead, at, stop);
+        fn(u, lr, scale, at, stop);
+    }
+    for (int i = 0; i < arrays; i++)
+        sum += digest_of(&d[i], (end - first + 15) / 16, b->digest_at[i] + first);
+    return sum;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 /* number of floats of an item, the work that a thread takes at a time: whole cache lines */
 #define STEP_FLOATS 16384
@@ -143,13 +221,32 @@ typedef struct pass {
     const update_op *u;
     step_fn *fn;
     float lr, scale;
+    bool sums;               /* the pass also sums the digest */
+    _Atomic uint64_t digest; /* the sum so far */
 } pass;
 
 static void step_some(void *arg, uint32_t item)
 {
-    const pass *p = arg;
+    pass *p = arg;
     const size_t first = (size_t)item * STEP_FLOATS, left = p->u->desc.count - first;
-    p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
+    const size_t end = first + (left < STEP_FLOATS ? left : STEP_FLOATS);
+    if (!p->sums)
+        p->fn(p->u, p->lr, p->scale, first, end);
+    else
+        /* relaxed: the end of ls_team_run orders the additions before the sum is read */
+        atomic_fetch_add_explicit(&p->digest,
+                                  step_and_sum(p->u, p->fn, p->lr, p->scale, first, end),
+                                  memory_order_relaxed);
+}
+
+/* Runs `fn` over the whole arena, by the threads of `team`. */
+static void run_pass(const update_op *u, ls_team *team, step_fn *fn, float lr, float scale)
+{
+    uint64_t *digest = u->base.b.args->digest;
+    pass p = {.u = u, .fn = fn, .lr = lr, .scale = scale, .sums = digest};
+    ls_team_run(team, (uint32_t)((u->desc.count + STEP_FLOATS - 1) / STEP_FLOATS), step_some, &p);
+    if (digest)
+        *digest += atomic_load_explicit(&p.digest, memory_order_relaxed);
 }
 
 /* Returns true if the update must be skipped. Sets *skip if the loss (*guard) is not finite. As
@@ -174,9 +271,11 @@ static void run_step(update_op *u, const ls_step_args *args)
     step_fn *with_momentum = sgd->nesterov ? step_nesterov : step_momentum;
     if (adamw)
         prepare_adamw(u, args, lr);
-    pass p = {u, adamw ? step_adamw : sgd->momentum != 0 ? with_momentum : step_plain, lr, scale};
-    ls_team_run(u->base.team, (uint32_t)((u->desc.count + STEP_FLOATS - 1) / STEP_FLOATS),
-                step_some, &p);
+    run_pass(u, u->base.team,
+             adamw                ? step_adamw
+             : sgd->momentum != 0 ? with_momentum
+                                  : step_plain,
+             lr, scale);
 }
 
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
@@ -188,7 +287,11 @@ static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     if (is_skipped(&u->base.b))
         return LS_OK;
     if (u->desc.kind == LS_OP_RUNNING)
-        step_running(u, u->desc.u.running.of_weights ? 1 : args->row_scale);
+        run_pass(u, NULL, step_running, 0, u->desc.u.running.of_weights ? 1 : args->row_scale);
+    else if (u->desc.kind == LS_OP_DIGEST && args->digest)
+        run_pass(u, NULL, step_nothing, 0, 0);
+    else if (u->desc.kind == LS_OP_DIGEST)
+        return LS_OK;
     else if (u->desc.kind == LS_OP_CLIP)
         find_clip(u, args->scale, flags);
     else
@@ -206,7 +309,8 @@ static const ls_op_impl update_impl = {
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     *out = NULL;
-    if (desc->kind != LS_OP_RUNNING && desc->count % 16 != 0)
+    const bool whole = desc->kind != LS_OP_RUNNING && desc->kind != LS_OP_DIGEST;
+    if (whole && desc->count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
                        name_of(desc->kind), desc->count);
     update_op *u = (update_op *)ls_lanes_op_alloc(sizeof *u, &update_impl, device, desc);

@@ -196,6 +196,13 @@ typedef struct ls_lanes_norm_pass {
     float a, b, c; /* coefficients of norm_dx */
 } ls_lanes_norm_pass;
 
+/* Sums for a digest over vectors (base/digest.h): for number i of a vector, an integer of 32 bits,
+ * sum[i] is the sum over all vectors so far, and sums[i] the sum of all values that sum[i] has had.
+ * The even numbers of a vector come first, then the odd ones: 0, 2, … 14, 1, 3, … 15. */
+typedef struct ls_lanes_digest {
+    uint64_t sum[16], sums[16];
+} ls_lanes_digest;
+
 typedef struct ls_lanes_kernels {
     const char *name; /* "avx512", "avx2" or "generic" */
     int mask_bytes;   /* bytes of a mask for one vector: the signs of sixteen lanes */
@@ -303,6 +310,10 @@ typedef struct ls_lanes_kernels {
      * smoothing / classes; for the row's label, 1 − smoothing is added. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
+
+    /* Adds n vectors to the sums of a digest. Prefetches n vectors at `ahead`, which the caller
+     * reads next. */
+    void (*digest)(size_t n, const float *x, const float *ahead, ls_lanes_digest *sums);
 
     /* to[pixel][16] ← ((byte / 255) − mean) / std. Each operation is correctly rounded, except for
      * some values of std. The pointer is NULL if it is faster to look the result up in a table of

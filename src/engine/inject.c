@@ -11,10 +11,12 @@
 static const char *const kinds[] = {"fail", "stall", "spin", "corrupt", "nan", NULL};
 static const char *const stages[] = {"start",  "shard",    "merge",  "apply",
                                      "report", "evaluate", "export", NULL};
+static const char *const parts[] = {"weights", "slot0", "slot1", "average", "statistics", NULL};
 
 #define EXPECTED                                                                                   \
     "expected worker=N,step=N,kind=fail|stall|spin|corrupt|nan, and if need be "                   \
-    "stage=start|shard|merge|apply|report|evaluate|export and seconds=X"
+    "stage=start|shard|merge|apply|report|evaluate|export and seconds=X; with kind=corrupt, "      \
+    "part=weights|slot0|slot1|average|statistics, bit=0 to 31 and index=N"
 
 /* Parses a decimal integer of at most `most`. */
 static bool read_number(const char *text, size_t length, uint64_t most, uint64_t *out)
@@ -61,8 +63,9 @@ static bool read_seconds(const char *text, size_t length, double *out)
     return true;
 }
 
-static const char *const keys[] = {"worker", "step", "kind", "stage", "seconds", NULL};
-enum { WORKER, STEP, KIND, STAGE, SECONDS };
+static const char *const keys[] = {"worker", "step", "kind",  "stage", "seconds",
+                                   "part",   "bit",  "index", NULL};
+enum { WORKER, STEP, KIND, STAGE, SECONDS, PART, BIT, INDEX };
 
 /* Parses one key=value into `out`, and sets the bit 1 << key in *seen. Returns false if `pair` is
  * malformed or the key has occurred before. */
@@ -94,6 +97,15 @@ static bool read_pair(ls_injection *out, const char *pair, size_t length, unsign
         out->stage = (ls_stage)word;
         break;
     case SECONDS: fine = read_seconds(value, length, &out->seconds); break;
+    case PART:
+        fine = read_word(value, length, parts, &word);
+        out->part = (ls_replica_part)word;
+        break;
+    case BIT:
+        fine = read_number(value, length, 31, &number);
+        out->bit = (int)number;
+        break;
+    case INDEX: fine = read_number(value, length, UINT64_MAX / 2, &out->index); break;
     }
     return fine;
 }
@@ -112,8 +124,10 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
     }
     const bool hangs = one.kind == LS_INJECT_STALL || one.kind == LS_INJECT_SPIN;
     const bool staged = one.kind == LS_INJECT_FAIL || hangs;
+    const unsigned of_flip = 1u << PART | 1u << BIT | 1u << INDEX;
     fine = fine && (seen & needed) == needed && (staged || !(seen & 1u << STAGE)) &&
-           (hangs || !(seen & 1u << SECONDS));
+           (hangs || !(seen & 1u << SECONDS)) &&
+           (one.kind == LS_INJECT_CORRUPT || !(seen & of_flip));
     if (!fine)
         return ls_fail(err, LS_EINVAL, "inject: cannot read '%.200s': " EXPECTED, text);
     out->item[out->count++] = one;
@@ -160,16 +174,22 @@ int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, 
     return LS_OK;
 }
 
-bool ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind)
+const ls_injection *ls_inject_now(ls_injections *all, int worker, uint64_t step,
+                                  ls_inject_kind kind)
 {
     for (int i = 0; i < all->count; i++) {
         ls_injection *one = &all->item[i];
         if (one->worker == worker && one->step == step && one->kind == kind && !one->fired) {
             one->fired = true;
-            return true;
+            return one;
         }
     }
-    return false;
+    return NULL;
+}
+
+const char *ls_inject_part_name(ls_replica_part part)
+{
+    return parts[part];
 }
 
 bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step)

@@ -8,10 +8,17 @@
  * | step    | number of the step, from 1                                                 |
  * | kind    | fail: the device fails; stall: the worker's thread sleeps; spin: the       |
  * |         | thread runs in a loop and uses its CPU; corrupt: a bit of the worker's     |
- * |         | weights flips; nan: the loss of a shard becomes NaN                        |
+ * |         | replica flips after the step's update; nan: the loss of a shard becomes NaN |
  * | stage   | the time of the fault (see below), only for fail, stall and spin;          |
  * |         | default: shard                                                             |
  * | seconds | duration of a stall or spin; default: for ever                             |
+ * | part    | only for corrupt: weights (the default); slot0, slot1: the optimizer's     |
+ * |         | states (slot0: momentum, or AdamW's m; slot1: AdamW's v); average: the     |
+ * |         | moving average; statistics: the running statistics of batch norm           |
+ * | bit     | only for corrupt: the bit of a float, 0 (the lowest, the default) to 31    |
+ * |         | (the sign)                                                                 |
+ * | index   | only for corrupt: number of the float within the part, in the order of the |
+ * |         | device's memory; default: 0                                                |
  *
  * | stage    | time of the fault                                                         |
  * |----------|---------------------------------------------------------------------------|
@@ -56,12 +63,25 @@ typedef enum ls_stage {
     LS_STAGE_EXPORT
 } ls_stage;
 
+/* A part of a replica, as in the table above. */
+typedef enum ls_replica_part {
+    LS_PART_WEIGHTS,
+    LS_PART_SLOT_0,
+    LS_PART_SLOT_1,
+    LS_PART_AVERAGE,
+    LS_PART_STATISTICS
+} ls_replica_part;
+
 typedef struct ls_injection {
     int worker;
     uint64_t step; /* number of the step, from 1 */
     ls_inject_kind kind;
     ls_stage stage;
     double seconds; /* seconds of a stall or spin; < 0: for ever */
+    /* the bit that flips: part of the replica, number of the float in it, bit of the float */
+    ls_replica_part part;
+    uint64_t index;
+    int bit;
     /* the injection has been executed; read and written only by the worker's thread */
     bool fired;
 } ls_injection;
@@ -79,9 +99,13 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err);
  * Returns LS_OK if there are no such injections. Called by the worker's thread. */
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err);
 
-/* Returns whether an injection of this kind (corrupt or nan) is due for the worker in this step,
- * and marks the injection as fired. Called by the worker's thread. */
-bool ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind);
+/* Returns an injection of this kind (corrupt or nan) that is due for the worker in this step, and
+ * marks it as fired. NULL: there is none. Called by the worker's thread. */
+const ls_injection *ls_inject_now(ls_injections *all, int worker, uint64_t step,
+                                  ls_inject_kind kind);
+
+/* Returns the word for a part of a replica. */
+const char *ls_inject_part_name(ls_replica_part part);
 
 /* Returns whether an injection that has not fired is due for the worker within this step. Called by
  * the worker's thread. */

@@ -2,10 +2,9 @@
  * certain job. The coordinator (the thread that hands out work) calls them. The arguments and
  * results of jobs are in the *exchange*, memory that the coordinator and the workers share
  * (exchange.h). */
+#include "base/digest.h"
 #include "base/error.h"
 #include "engine/worker.h"
-
-#include <stdio.h>
 
 /* Runs the worker's `job` on its thread. The result is stored as the status of the worker's
  * `error`. */
@@ -66,35 +65,36 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 
 /* ---- reading back --------------------------------------------------------------------------- */
 
-/* Returns LS_EDIVERGED if the workers' checksums differ. The message lists all checksums. With
- * three or more workers the list shows which worker differs from the others. With two workers it
- * cannot show which of the two is wrong. */
-static int compare_checksums(const ls_engine *e, uint64_t steps_done, ls_error *err)
+/* Names a live worker in the list of digests that compare_states makes. */
+static const char *name_of_worker(void *engine, int rank)
 {
-    const int first = ls_first_live(e);
-    char list[300] = "";
-    size_t used = 0;
-    bool differ = false;
-    for (int i = first; i < e->workers && used < sizeof list; i++) {
+    const ls_engine *e = engine;
+    for (int i = 0; i < e->workers; i++)
+        if (e->worker[i].presence == LS_LIVE && e->worker[i].rank == rank)
+            return e->worker[i].info.name;
+    return "";
+}
+
+/* Compares checksums and digests of all live workers. Errors: LS_EDIVERGED. */
+static int compare_states(ls_engine *e, uint64_t steps_done, ls_error *err)
+{
+    uint64_t state[LS_DEVICES_MAX];
+    char why[300];
+    int count = 0;
+    for (int i = 0; i < e->workers; i++) {
         const ls_train_worker *w = &e->worker[i];
-        if (w->presence != LS_LIVE)
-            continue;
-        differ |= w->checksum != e->worker[first].checksum;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%sworker %d %08x",
-                                 used ? ", " : "", i, (unsigned)w->checksum);
+        if (w->presence == LS_LIVE)
+            state[count++] = ls_digest_next(w->digest, w->checksum);
     }
-    if (!differ)
+    if (ls_digests_agree(state, count))
         return LS_OK;
-    return ls_fail(
-        err, LS_EDIVERGED,
-        "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
-        "memory is faulty; resume from a checkpoint before that",
-        (unsigned long long)steps_done, list);
+    ls_digest_explain(why, sizeof why, state, count, name_of_worker, e);
+    return ls_fail(err, LS_EDIVERGED, "after step %llu: %s", (unsigned long long)steps_done, why);
 }
 
 int ls_engine_read_back(ls_engine *e, bool exports, uint64_t steps_done, ls_error *err)
 {
     e->exchange->exporter = exports ? ls_first_live(e) : -1;
     int status = ls_engine_run_all(e, ls_worker_snapshot, steps_done, err);
-    return status ? status : compare_checksums(e, steps_done, err);
+    return status ? status : compare_states(e, steps_done, err);
 }

@@ -86,9 +86,14 @@ typedef struct ls_train_worker {
     bool merging_early;
     bool failed;        /* a step has failed, so the worker begins no further step in this group */
     ls_worker_job *job; /* the most recent job */
-    uint32_t checksum;  /* checksum of its weights and optimizer states, by ls_worker_snapshot */
-    void *scratch;      /* [LS_SCRATCH] buffer for computing the checksum */
-    ls_ring reports;    /* reports of steps, from the worker to the coordinator */
+    /* It compares its digest with those of other workers or processes. false: there are none, or
+     * the device computes no digests */
+    bool compares;
+    /* its digest after its last step, and the digest before that step (base/digest.h) */
+    uint64_t digest, digest_before;
+    uint32_t checksum; /* checksum of its weights and optimizer states, by ls_worker_snapshot */
+    void *scratch;     /* [LS_SCRATCH] buffer for computing the checksum */
+    ls_ring reports;   /* reports of steps, from the worker to the coordinator */
     ls_heartbeat heartbeat; /* the coordinator reads it at any time */
 
     /* The fields below belong to the coordinator at all times. */

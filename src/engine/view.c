@@ -1,4 +1,5 @@
 #include "engine/view.h"
+#include "base/digest.h"
 #include "engine/worker.h"
 
 bool ls_engine_has_room(const ls_engine *e)
@@ -90,6 +91,35 @@ ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
     if (w->presence == LS_LIVE && w->fault.error.status == LS_OK)
         view.report = &w->report;
     return view;
+}
+
+bool ls_engine_compares(const ls_engine *e)
+{
+    const int first = ls_first_live(e);
+    return first < e->workers && e->worker[first].compares;
+}
+
+uint64_t ls_engine_state_digest(const ls_engine *e)
+{
+    const ls_train_worker *w = &e->worker[ls_first_live(e)];
+    return ls_digest_next(w->digest, w->checksum);
+}
+
+void ls_engine_digest(const ls_engine *e, ls_engine_digests *out)
+{
+    const ls_train_worker *w = &e->worker[ls_first_live(e)];
+    *out = (ls_engine_digests){w->digest, w->digest_before};
+}
+
+void ls_engine_set_digest(ls_engine *e, const ls_engine_digests *digests)
+{
+    for (int i = 0; i < e->workers; i++) {
+        ls_train_worker *w = &e->worker[i];
+        if (w->presence == LS_STALLED)
+            continue;
+        w->digest = digests->now;
+        w->digest_before = digests->before;
+    }
 }
 
 const char *ls_engine_device_name(const ls_engine *e, int worker)

@@ -104,4 +104,23 @@ uint64_t ls_engine_ns(const ls_engine *engine);
 /* Converts a recent value of ls_now_ns to the run's time. */
 uint64_t ls_engine_ns_at(const ls_engine *engine, uint64_t now_ns);
 
+/* ---- digests (base/digest.h) ---------------------------------------------------------------- */
+
+/* A worker's digest after its last step, and before that step. It is the same for all live workers,
+ * once a step has compared it. */
+typedef struct ls_engine_digests {
+    uint64_t now, before;
+} ls_engine_digests;
+
+/* Returns whether the steps compare digests. */
+bool ls_engine_compares(const ls_engine *engine);
+/* Returns a number that contains the checksum of the present state and the digest, after
+ * ls_engine_read_back. */
+uint64_t ls_engine_state_digest(const ls_engine *engine);
+/* Copies the digests of the first live worker. The workers must have no work. */
+void ls_engine_digest(const ls_engine *engine, ls_engine_digests *out);
+/* Sets the digests of all workers: the workers have adopted the state of another process. The
+ * workers must have no work. */
+void ls_engine_set_digest(ls_engine *engine, const ls_engine_digests *digests);
+
 #endif

@@ -248,6 +248,9 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     w->by_pieces = e->by_pieces;
     if (status == LS_OK && w->by_pieces)
         status = ls_replica_prepare_pieces(w->replica, &w->error);
+    w->compares = (e->live > 1 || e->desc.cluster) && ls_replica_set_digests(w->replica, true);
+    if (!w->compares)
+        ls_replica_set_digests(w->replica, false);
     if (status == LS_OK)
         status = ls_worker_choose_steps(w);
     return status;
@@ -299,8 +302,8 @@ void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, vo
 
 /* ---- checksums ------------------------------------------------------------------------------ */
 
-/* Adds the first `floats` floats of an arena to the worker's checksum. */
-static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
+/* Adds the first `floats` floats of an arena to a checksum. */
+static int add_checksum(uint32_t *sum, ls_train_worker *w, const float *arena, size_t floats)
 {
     const ls_device_ops *ops = w->device->ops;
     const size_t most = LS_SCRATCH / sizeof *arena;
@@ -312,7 +315,7 @@ static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
             status = ops->sync(w->device, NULL, &w->error);
         if (status)
             return status;
-        w->checksum = ls_crc32(w->checksum, w->scratch, count * sizeof *arena);
+        *sum = ls_crc32(*sum, w->scratch, count * sizeof *arena);
         ls_beat(&w->heartbeat, LS_PLACE_EXPORT);
         done += count;
     }
@@ -338,7 +341,7 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
                             count, 0, NULL, &w->error);
     w->checksum = 0;
     return status ? status
-                  : add_checksum(w, ls_replica_gradient_arena(w->replica),
+                  : add_checksum(&w->checksum, w, ls_replica_gradient_arena(w->replica),
                                  ls_replica_floats(w->replica));
 }
 
@@ -364,14 +367,14 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
 /* Computes the checksum of the weight arena and of the slots. In each arena the parameters are
  * followed by the *tail*, a few floats in which a gradient has the loss and counts. A slot has
  * values for the parameters only, so its checksum ends at the offset of the tail. */
-static int compute_checksum(ls_train_worker *w)
+int ls_worker_sum_state(uint32_t *sum, ls_train_worker *w)
 {
     ls_replica *r = w->replica;
-    w->checksum = 0;
-    int status = add_checksum(w, ls_replica_weight_arena(r), ls_replica_floats(r));
+    *sum = 0;
+    int status = add_checksum(sum, w, ls_replica_weight_arena(r), ls_replica_floats(r));
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (ls_replica_slot_arena(r, i))
-            status = add_checksum(w, ls_replica_slot_arena(r, i), ls_replica_tail_offset(r));
+            status = add_checksum(sum, w, ls_replica_slot_arena(r, i), ls_replica_tail_offset(r));
     return status;
 }
 
@@ -400,7 +403,7 @@ static int export_state(ls_train_worker *w, const ls_exchange *x)
 int ls_worker_snapshot(ls_train_worker *w, const ls_exchange *x)
 {
     ls_beat(&w->heartbeat, LS_PLACE_EXPORT);
-    int status = compute_checksum(w);
+    int status = ls_worker_sum_state(&w->checksum, w);
     if (status == LS_OK && x->exporter == w->index)
         status = export_state(w, x);
     return status;

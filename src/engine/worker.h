@@ -48,6 +48,8 @@ ls_worker_job ls_worker_check;
 /* Computes the checksum of the replica. If this worker is the exporter (ls_exchange.exporter), it
  * also copies its weights and optimizer states to the exchange. */
 ls_worker_job ls_worker_snapshot;
+/* Computes the checksum of the replica's whole state. */
+int ls_worker_sum_state(uint32_t *sum, ls_train_worker *worker);
 /* Copies weights and optimizer states from the exchange to the replica. */
 ls_worker_job ls_worker_load;
 

@@ -21,7 +21,9 @@
  * had been enqueued after the end of the step before.
  */
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
+#include "cluster/cluster.h"
 #include "engine/worker.h"
 #include "sync/park.h"
 
@@ -100,17 +102,43 @@ static int spoil_loss(ls_train_worker *w)
                                   &w->error);
 }
 
-/* Fault injection: flips the lowest bit of the first weight. */
-static int spoil_weight(ls_train_worker *w)
+/* Fault injection: returns the array of which `flip` flips a bit, and sets *floats to its length;
+ * NULL: the replica has no such array. */
+static float *array_to_spoil(ls_train_worker *w, const ls_injection *flip, size_t *floats)
+{
+    ls_replica *r = w->replica;
+    const size_t tail = ls_replica_tail_offset(r), stats = tail + LS_TAIL;
+    *floats = tail;
+    switch (flip->part) {
+    case LS_PART_SLOT_0: return ls_replica_slot_arena(r, 0);
+    case LS_PART_SLOT_1: return ls_replica_slot_arena(r, 1);
+    case LS_PART_AVERAGE:
+        return ls_replica_slot_arena(r, ls_optimizer_average(w->engine->desc.optimizer));
+    case LS_PART_STATISTICS:
+        *floats = ls_replica_floats(r) - stats;
+        return *floats > 0 ? ls_replica_weight_arena(r) + stats : NULL;
+    case LS_PART_WEIGHTS: break;
+    }
+    return ls_replica_weight_arena(r);
+}
+
+/* Fault injection: flips a bit of the worker's replica. */
+static int flip_bit(ls_train_worker *w, const ls_injection *flip)
 {
     const ls_device_ops *ops = w->device->ops;
-    float *weights = ls_replica_weight_arena(w->replica);
+    size_t floats;
+    float *array = array_to_spoil(w, flip, &floats);
     uint32_t bits = 0;
-    int status = ops->download(w->device, NULL, &bits, weights, sizeof bits, &w->error);
+    if (!array || flip->index >= floats)
+        return ls_fail(
+            &w->error, LS_EINVAL, "inject: the replica has no such float to flip: %s %llu of %zu",
+            ls_inject_part_name(flip->part), (unsigned long long)flip->index, array ? floats : 0);
+    array += flip->index;
+    int status = ops->download(w->device, NULL, &bits, array, sizeof bits, &w->error);
     if (status == LS_OK)
         status = ops->sync(w->device, NULL, &w->error);
-    bits ^= 1;
-    return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
+    bits ^= (uint32_t)1 << flip->bit;
+    return status ? status : ops->upload(w->device, NULL, array, &bits, sizeof bits, &w->error);
 }
 
 /* If rows are streamed, copies `count` rows of the step, from row `first` on, to the device. The
@@ -282,6 +310,24 @@ static int merge(ls_train_worker *w, ls_step *s)
     return status;
 }
 
+/* Takes the sum of a step into the worker's digest (base/digest.h). */
+static void note_digest(ls_train_worker *w, uint64_t sum)
+{
+    w->digest_before = w->digest;
+    w->digest = ls_digest_next(w->digest, sum);
+}
+
+/* Fault injection: flips the bits that are to be flipped after this step. */
+static int spoil_replica(ls_train_worker *w, uint64_t number)
+{
+    const ls_injection *flip;
+    int status = LS_OK;
+    while (status == LS_OK &&
+           (flip = ls_inject_now(&w->engine->desc.injections, w->index, number, LS_INJECT_CORRUPT)))
+        status = flip_bit(w, flip);
+    return status;
+}
+
 static int apply(ls_train_worker *w, ls_step *s)
 {
     ls_replica *r = w->replica;
@@ -289,11 +335,10 @@ static int apply(ls_train_worker *w, ls_step *s)
                                                         &s->report.times, &w->error)
                               : ls_replica_apply(r, &s->update, &s->report.times, &w->error);
     if (status == LS_OK)
+        note_digest(w, ls_replica_digest(r));
+    if (status == LS_OK)
         status = ls_replica_gradient_norm(&s->report.gradient_norm, r, &w->error);
-    if (status == LS_OK &&
-        ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_CORRUPT))
-        status = spoil_weight(w);
-    return status;
+    return status == LS_OK ? spoil_replica(w, s->report.number) : status;
 }
 
 /* Called after the update, whose result is `status`. If this worker computes the total by pieces,
@@ -311,6 +356,15 @@ static int end_pieces(ls_train_worker *w, ls_step *s, int status)
     return status;
 }
 
+/* Called for a skipped step, in which no update reads the state: a pass of its own sums it. */
+static int note_skipped(ls_train_worker *w, uint64_t number)
+{
+    uint32_t sum = 0;
+    int status = w->compares ? ls_worker_sum_state(&sum, w) : LS_OK;
+    note_digest(w, sum);
+    return status ? status : spoil_replica(w, number);
+}
+
 /* Applies the step. If the loss is not finite, skips the step instead, and finds the first of this
  * worker's shards whose loss is not finite. */
 static int use_sum(ls_train_worker *w, ls_step *s)
@@ -318,7 +372,8 @@ static int use_sum(ls_train_worker *w, ls_step *s)
     if (!isfinite(s->report.loss)) {
         s->report.skipped = true;
         end_pieces(w, s, LS_OK);
-        return w->failed ? LS_OK : find_bad_shard(w, s);
+        const int status = note_skipped(w, s->report.number);
+        return status || w->failed ? status : find_bad_shard(w, s);
     }
     int status = ls_worker_inject(w, s->report.number, LS_STAGE_APPLY);
     if (status == LS_OK)
@@ -326,9 +381,18 @@ static int use_sum(ls_train_worker *w, ls_step *s)
     return end_pieces(w, s, status);
 }
 
+/* Hands the worker's digest to the merge of the step, and to the sum over all processes. */
+static void show_digest(ls_train_worker *w)
+{
+    w->comm->digest = w->digest;
+    if (w->rank == 0 && w->engine->desc.cluster)
+        ls_cluster_set_digest(w->engine->desc.cluster, w->digest);
+}
+
 static int compute_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_worker_inject(w, s->report.number, LS_STAGE_START);
+    show_digest(w);
     if (status == LS_OK)
         status = compute_shards(w, s);
     if (status == LS_OK)

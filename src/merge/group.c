@@ -5,6 +5,7 @@
 #include "merge/group.h"
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "merge/tree.h"
@@ -127,16 +128,45 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
         rank->partials[i] = partials[i];
     rank->count = count;
     rank->total = total;
+    rank->digest = comm->digest;
     /* relaxed: the arrival at the meeting has release order and publishes the flag. */
     atomic_store_explicit(&rank->reading, true, memory_order_relaxed);
     return LS_OK;
+}
+
+/* Largest number of ranks whose digests a message compares. */
+enum { MOST_RANKS = 1024 };
+
+static const char *name_of_rank(void *group, int rank)
+{
+    return ((const ls_merge_group *)group)->rank[rank].name;
+}
+
+/* Compares the digests that all ranks show. Every rank sees the same digests. */
+static int compare_digests(ls_merge_group *group, ls_error *err)
+{
+    uint64_t digest[MOST_RANKS];
+    char why[256];
+    const int ranks = group->base.ranks;
+    bool agree = true;
+    for (int r = 1; r < ranks; r++)
+        agree &= group->rank[r].digest == group->rank[0].digest;
+    if (agree)
+        return LS_OK;
+    const int some = ranks < MOST_RANKS ? ranks : MOST_RANKS;
+    for (int r = 0; r < some; r++)
+        digest[r] = group->rank[r].digest;
+    ls_digest_explain(why, sizeof why, digest, some, name_of_rank, group);
+    return ls_fail(err, LS_EDIVERGED, "%s", why);
 }
 
 int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
                    ls_comm_times *times, ls_error *err)
 {
     int status = show(comm, partials, count, total, err);
-    return status ? status : ls_merge_meet(comm, times, err);
+    if (status == LS_OK)
+        status = ls_merge_meet(comm, times, err);
+    return status ? status : compare_digests(ls_merge_group_of(comm), err);
 }
 
 int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err)

@@ -18,6 +18,7 @@
  * The phases of a merge, for one rank:
  *
  *     show the partial sums and the total; first meeting     all are complete before any is read
+ *     compare the digests that all ranks show                see base/digest.h
  *     work                                                   reads what the other ranks show
  *     stop reading; last meeting                             the commit point
  *
@@ -73,6 +74,7 @@ typedef struct ls_merge_rank {
     ls_partial partials[LS_PARTIALS_MAX]; /* [count] the rank's partial sums */
     int count;
     float *total;            /* array that receives the sum */
+    uint64_t digest;         /* digest of the rank's replica (base/digest.h) */
     atomic_bool reading;     /* the rank, or its device, is possibly reading arrays that other ranks
                               * show */
     char name[16];           /* name of the rank's device; the communicator sets it in join */
@@ -132,7 +134,8 @@ typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
 /* Runs a merge: shows `count` partial sums and `total`, waits for the first meeting, calls `work`,
  * and waits for the last meeting. Adds the times of the merge to `times`. After an error the rank
  * counts as reading (ls_merge_may_read) until it calls ls_merge_stop_reading.
- * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, and those of `work`. */
+ * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, LS_EDIVERGED (on all ranks, if the digests of their
+ * replicas differ), and those of `work`. */
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
 /* The part of ls_merge_run before `work`, for a merge whose work continues after the communicator

@@ -413,6 +413,8 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = ls_replica_alloc_arenas(r, desc->total_later, err);
     if (status == LS_OK)
+        status = ls_replica_make_unread(r, err);
+    if (status == LS_OK)
         status = alloc_activations(r, err);
     if (status == LS_OK)
         status = place_data(r, desc, err);

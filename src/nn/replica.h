@@ -366,6 +366,13 @@ int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, fl
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 
+/* Sets whether updates sum a digest (base/digest.h). Returns whether the device can do so; if it
+ * cannot, the call has no effect. */
+bool ls_replica_set_digests(ls_replica *replica, bool on);
+/* Returns the sum of the last update over the replica's state as it was before that update; 0 if
+ * updates sum no digest. */
+uint64_t ls_replica_digest(const ls_replica *replica);
+
 /* Sets *norm to the norm, before clipping, of the gradient that the last ls_replica_apply has
  * applied; frozen parameters do not count. Sets *norm to NaN in two cases: if gradients are not
  * clipped, because the norm is not computed then; and if the device does not compute in host

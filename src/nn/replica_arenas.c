@@ -191,6 +191,17 @@ static bool next_stats(ls_arena_range *s, const ls_replica *r)
     return true;
 }
 
+/* Returns whether a range of floats of the weights' arena is read by no update: the range is that
+ * of parameter number `i`, or of the running statistics of layer i − r->param_begins. */
+static bool is_unread(const ls_replica *r, int i)
+{
+    const int params = r->param_begins - 1;
+    if (i < params)
+        return r->rate_of[i] == 0;
+    const int layer = i - r->param_begins;
+    return layer >= 0 && r->model->layer[layer].stats > 0 && !stats_change(r, layer);
+}
+
 static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size_t at,
                       unsigned flags, ls_error *err)
 {
@@ -269,6 +280,40 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
     return status == LS_OK ? make_average(r, u, err) : status;
 }
 
+int ls_replica_make_unread(ls_replica *r, ls_error *err)
+{
+    const int ranges = r->param_begins + r->model->layers;
+    int status = LS_OK;
+    if (!r->optimizer || !(r->info.flags & LS_DEVICE_DIGESTS))
+        return LS_OK;
+    r->unread.list = ls_alloc_array(r->host, (size_t)ranges, sizeof *r->unread.list);
+    if (!r->unread.list)
+        return ls_replica_no_memory(err);
+    for (int i = 0; i < ranges && status == LS_OK; i++) {
+        if (!is_unread(r, i))
+            continue;
+        const int layer = i - r->param_begins;
+        const size_t at = layer < 0 ? r->param_begin[i] : r->stat_at[layer];
+        const ls_op_desc desc = {.size = sizeof desc,
+                                 .kind = LS_OP_DIGEST,
+                                 .count = layer < 0 ? r->param_begin[i + 1] - at
+                                                    : stat_floats(&r->model->layer[layer])};
+        status = add_update(r, &r->unread, &desc, at, 0, err);
+        const ls_op_buffers b = {
+            .args = &r->args, .param[0] = r->arena[WEIGHTS] + at, .digest_at[0] = at};
+        if (status == LS_OK) {
+            ls_op *op = r->unread.list[r->unread.count - 1].op;
+            status = op->impl->bind(op, &b, err);
+        }
+    }
+    return status;
+}
+
+size_t ls_replica_digest_at(const ls_replica *r, ls_arena arena, size_t at)
+{
+    return (size_t)(arena == WEIGHTS ? 0 : arena - SLOT + 1) * r->floats + at;
+}
+
 /* Returns the buffers of an update op that reads the arena `sum` and updates the range that begins
  * at float `at`. */
 static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
@@ -280,8 +325,11 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
     b.grad[0] = from + at;
     b.guard = from + r->tail_at + LS_TAIL_LOSS;
     b.skip = r->skip;
-    for (int i = 0; i < r->optimizer->slots; i++)
+    b.digest_at[0] = ls_replica_digest_at(r, WEIGHTS, at);
+    for (int i = 0; i < r->optimizer->slots; i++) {
         b.slot[i] = r->arena[SLOT + i] + at;
+        b.digest_at[1 + i] = ls_replica_digest_at(r, SLOT + i, at);
+    }
     b.shadow[0] = r->shadow ? r->shadow + shadow : NULL;
     b.shadow_grad[0] = r->shadow_grad ? r->shadow_grad + shadow : NULL;
     b.in_shadow = sum == OF_GRADIENT && ls_replica_updates_read_shadows(r) ? r->in_shadow : NULL;
@@ -335,6 +383,7 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
         ls_op_buffers b = step_buffers(r, sum, u->list[i].at);
         if (r->optimizer->ema > 0 && i == u->count - 1) {
             b.param[0] = r->arena[SLOT + r->optimizer->slots];
+            b.digest_at[0] = ls_replica_digest_at(r, SLOT + r->optimizer->slots, 0);
             b.grad[0] = r->arena[WEIGHTS];
         }
         status = u->list[i].op->impl->bind(u->list[i].op, &b, err);
@@ -361,6 +410,9 @@ void ls_replica_destroy_updates(ls_replica *r)
             u->list[i].op->impl->destroy(u->list[i].op);
         ls_free(r->host, u->list);
     }
+    for (int i = 0; i < r->unread.count; i++)
+        r->unread.list[i].op->impl->destroy(r->unread.list[i].op);
+    ls_free(r->host, r->unread.list);
     ls_replica_destroy_piece_updates(r);
 }
 

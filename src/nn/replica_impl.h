@@ -83,9 +83,12 @@ struct ls_replica {
     /* [LS_CLIP_FLOATS] on the device, working memory of gradient clipping; NULL: gradients are not
      * clipped */
     float *clip;
-    ls_segment apply; /* segment of ls_replica_apply, which belongs to no plan */
-    float *skip;      /* one float on the device; if it is not 0, updates change nothing */
-    float *row_tails; /* [plans][LS_TAIL] on the device: the constant tail of each plan */
+    ls_updates unread; /* ops that sum the digest of what no update reads */
+    bool digests;      /* updates sum the digest */
+    uint64_t digest;   /* sum of the last update */
+    ls_segment apply;  /* segment of ls_replica_apply, which belongs to no plan */
+    float *skip;       /* one float on the device; if it is not 0, updates change nothing */
+    float *row_tails;  /* [plans][LS_TAIL] on the device: the constant tail of each plan */
     /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in every arena */
     size_t *param_at;
     size_t *stat_at; /* [layer]: offset in floats of its running statistics in every arena */
@@ -184,6 +187,12 @@ bool ls_replica_next_params(ls_arena_range *s, const ls_replica *r);
 int ls_replica_lay_out(ls_replica *r, ls_error *err);
 /* Creates the update ops that read the arena `sum`. Errors: those of the back end, LS_ENOMEM. */
 int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err);
+/* Creates and binds the ops that sum the digest of what no update reads: frozen parameters, and
+ * running statistics that do not change. Called when the arenas exist. Errors: those of the back
+ * end, LS_ENOMEM. */
+int ls_replica_make_unread(ls_replica *r, ls_error *err);
+/* Returns the position in the digest of float `at` of the weights or of a slot. */
+size_t ls_replica_digest_at(const ls_replica *r, ls_arena arena, size_t at);
 /* Allocates the arenas and the shadows. `total_later`: allocates no total arena. Errors: LS_ENOMEM,
  * those of the back end. */
 int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err);
@@ -212,6 +221,10 @@ const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 
 /* Sets the arguments of an update. */
 void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step);
+/* Begins the digest of an update, whose arguments have been set. */
+void ls_replica_begin_digest(ls_replica *r);
+/* Ends the digest of an update: adds what no update has read. */
+int ls_replica_end_digest(ls_replica *r, ls_error *err);
 
 /* Runs every op of training once, and then records the program LS_GRADIENT of each plan that
  * trains, and `apply`. All ops must have been bound. Weights and slots must be zero, so that the

@@ -57,8 +57,11 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
 static int update_piece(ls_replica *r, ls_op *op, size_t at, ls_error *err)
 {
     ls_op_buffers b = {.args = &r->args, .param[0] = r->arena[WEIGHTS] + at, .grad[0] = r->piece};
-    for (int i = 0; i < r->optimizer->slots; i++)
+    b.digest_at[0] = ls_replica_digest_at(r, WEIGHTS, at);
+    for (int i = 0; i < r->optimizer->slots; i++) {
         b.slot[i] = r->arena[SLOT + i] + at;
+        b.digest_at[1 + i] = ls_replica_digest_at(r, SLOT + i, at);
+    }
     int status = op->impl->bind(op, &b, err);
     return status ? status : op->impl->forward(op, NULL, 0, err);
 }
@@ -69,6 +72,7 @@ int ls_replica_apply_pieces(ls_replica *r, const ls_replica_step *step, ls_piece
     const uint64_t start = ls_now_ns();
     int status = LS_OK;
     ls_replica_set_step(&r->args, step);
+    ls_replica_begin_digest(r);
     for (int i = 0; i < r->piece_updates; i++) {
         const ls_piece_update *u = &r->pieces[i];
         for (size_t at = u->at, count; status == LS_OK && at < u->end; at += count) {
@@ -77,6 +81,8 @@ int ls_replica_apply_pieces(ls_replica *r, const ls_replica_step *step, ls_piece
             status = update_piece(r, u->op[count < PIECE], at, err);
         }
     }
+    if (status == LS_OK)
+        status = ls_replica_end_digest(r, err);
     if (times)
         times->apply += (double)(ls_now_ns() - start) * 1e-9;
     return status;

@@ -414,6 +414,33 @@ void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step)
     args->step = step->number;
 }
 
+bool ls_replica_set_digests(ls_replica *replica, bool on)
+{
+    const bool can = replica->info.flags & LS_DEVICE_DIGESTS;
+    replica->digests = on && can;
+    replica->digest = 0;
+    return can;
+}
+
+uint64_t ls_replica_digest(const ls_replica *replica)
+{
+    return replica->digest;
+}
+
+void ls_replica_begin_digest(ls_replica *r)
+{
+    r->digest = 0;
+    r->args.digest = r->digests ? &r->digest : NULL;
+}
+
+int ls_replica_end_digest(ls_replica *r, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < r->unread.count && r->args.digest && status == LS_OK; i++)
+        status = r->unread.list[i].op->impl->forward(r->unread.list[i].op, NULL, 0, err);
+    return status;
+}
+
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err)
 {
@@ -421,10 +448,13 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
         return no_optimizer(err);
     uint64_t since = ls_now_ns();
     ls_replica_set_step(&replica->args, step);
+    ls_replica_begin_digest(replica);
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
                                                     &replica->args, err)
                      : enqueue_updates(replica, OF_TOTAL, err);
+    if (status == LS_OK)
+        status = ls_replica_end_digest(replica, err);
     if (times)
         times->apply += elapsed_s(&since);
     return status;

@@ -137,6 +137,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(RESUME), "step", LS_MEMBER_UINT, AT(of.start.step)},
     {IN(RESUME), "epochs", LS_MEMBER_INT, SUMMARY(epochs)},
     {IN(RESUME), "missing_records", LS_MEMBER_INT_IF_ANY, AT(of.start.missing)},
+    {IN(RESUME), "doubtful", LS_MEMBER_BOOL, AT(of.start.doubtful), VARIES},
     {IN(ARRIVAL), "host", LS_MEMBER_TEXT, AT(of.arrival.host), VARIES},
     {IN(ARRIVAL), "step", LS_MEMBER_UINT, AT(of.arrival.step)},
     {LIVES | IN(ARRIVAL), "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},

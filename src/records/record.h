@@ -74,6 +74,7 @@ typedef struct ls_start_values { /* values of run_start and resume */
     const ls_config *config;
     uint64_t step; /* resume: number of steps that the run had done before */
     int missing;   /* resume: ls_sinks.missing */
+    bool doubtful; /* resume: the run continues from a checkpoint that was set aside */
 } ls_start_values;
 
 typedef struct ls_step_values {

@@ -57,6 +57,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     }
     t->reported.result.steps = t->position.steps;
     c->last = *r;
+    ls_agreement_note_step(t, r);
     ls_note_completed(t);
 }
 

@@ -108,9 +108,11 @@ static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
 static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
+    const bool verifies =
+        !t->members.cluster && ls_is_multiple(steps, t->config.verify_every_steps);
     return steps != c->due_work_done_at &&
-           (save_due(t, steps) != LS_DUE_NOTHING ||
-            ls_is_multiple(steps, t->config.verify_every_steps) || snapshot_is_due(t, steps));
+           (save_due(t, steps) != LS_DUE_NOTHING || verifies || ls_agreement_is_due(t, steps) ||
+            snapshot_is_due(t, steps));
 }
 
 static void say_when(char *out, size_t size, const char *what, uint64_t number)
@@ -132,14 +134,15 @@ static int pass_snapshot(struct ls_trainer *t, ls_error *err)
 }
 
 /* Compares the replicas, saves a checkpoint if one is due, and passes a snapshot to the caller if
- * one is due. */
-static int do_due_work(ls_coordination *c, ls_due due, ls_error *err)
+ * one is due. `all`: all members of the run do this work now, so their replicas are compared with
+ * each other. */
+static int do_due_work(ls_coordination *c, ls_due due, bool all, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const bool show =
         snapshot_is_due(t, t->position.steps) && c->due_work_done_at != t->position.steps;
     c->due_work_done_at = t->position.steps;
-    int status = ls_read_back(t, due != LS_DUE_NOTHING || show, err);
+    int status = ls_read_back(t, due != LS_DUE_NOTHING || show, all, err);
     if (status == LS_OK && show)
         status = pass_snapshot(t, err);
     return status ? status : ls_save(t, due, err);
@@ -252,7 +255,8 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else if (ls_engine_in_flight(t->engine) > 0)
             status = collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
-            status = do_due_work(c, save_due(t, t->position.steps), err);
+            status = do_due_work(c, save_due(t, t->position.steps),
+                                 ls_agreement_is_due(t, t->position.steps), err);
         else
             return LS_OK;
     }
@@ -496,7 +500,7 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || patience_is_used_up(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
-    status = do_due_work(c, ls_checkpoint_due(t, &done), err);
+    status = do_due_work(c, ls_checkpoint_due(t, &done), true, err);
     return status || !may_evaluate ? status : ls_members_admit(t, err);
 }
 
@@ -519,6 +523,7 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     c->steps = ls_steps_per_epoch(c->rows, (uint32_t)t->config.batch_size);
     c->due_work_done_at = t->position.steps;
     t->coordination = c;
+    ls_agreement_begin(t);
     return LS_OK;
 }
 

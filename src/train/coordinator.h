@@ -99,10 +99,11 @@ int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing
  * step or job is not to be repeated, if no worker is left, or if the config's on_device_loss is
  * "stop". */
 int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
-/* Compares the replicas and, if `exports`, copies the weights and optimizer states of one replica
+/* Compares the replicas (if `all`, those of all members: all members must then make this call) and,
+ * if `exports`, copies the weights and optimizer states of one replica
  * to ls_engine_weights. If a worker fails meanwhile, recovers and repeats the comparison and the
  * copy with the remaining workers. Errors: LS_EDIVERGED, those of ls_saver_wait and of ls_recover.
  */
-int ls_read_back(struct ls_trainer *trainer, bool exports, ls_error *err);
+int ls_read_back(struct ls_trainer *trainer, bool exports, bool all, ls_error *err);
 
 #endif

@@ -34,9 +34,12 @@ static bool is_harmless(int status)
  * its status. */
 static int remember_error(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
+    ls_error first = *why;
+    if (status == LS_EDIVERGED && t->broken.status == LS_OK)
+        ls_agreement_lost(t, &first);
     if (!is_harmless(status) && t->broken.status == LS_OK)
-        t->broken = *why;
-    return status ? ls_fail(err, status, "%s", why->text) : LS_OK;
+        t->broken = first;
+    return status ? ls_fail(err, status, "%s", first.text) : LS_OK;
 }
 
 static int check_usable(const ls_trainer *t, const char *function, ls_error *err)
@@ -199,7 +202,7 @@ int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
     int status = ls_engine_live(t->engine) > 0 ? LS_OK : check_usable(t, function, err);
     if (status)
         return status;
-    status = ls_read_back(t, true, &why);
+    status = ls_read_back(t, true, false, &why);
     return remember_error(t, status, &why, err);
 }
 
@@ -316,6 +319,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_forget_hash(t);
     ls_saver_forget(t->dir.saver);
     c->due_work_done_at = t->position.steps;
+    ls_agreement_begin(t);
     status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);

@@ -182,6 +182,8 @@ typedef struct beginning {
     ls_standing standing;
     uint64_t evaluations, rounds; /* copies of the fields of ls_members; 0 at the start of a run */
     bool resumed;                 /* the optimizer's states follow the weights */
+    ls_engine_digests digest;     /* of the first member's workers; 0 at the start of a run */
+    int64_t save_every, verify_every; /* ls_agreement */
 } beginning;
 
 /* Called during an admission, in a run that has begun. Prepares the arrays of weights and states
@@ -208,6 +210,10 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
     b.resumed = runs || t->dir.resumed != NULL;
+    if (runs)
+        ls_engine_digest(t->engine, &b.digest);
+    b.save_every = runs ? t->agreement.save_every : t->config.checkpoint.every_steps;
+    b.verify_every = runs ? t->agreement.verify_every : t->config.verify_every_steps;
     int status = runs ? prepare_to_share(t, err) : LS_OK;
     if (status == LS_OK)
         status = ls_cluster_share(c, &b, sizeof b, err);
@@ -219,6 +225,9 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     if (runs || status)
         return status;
     state->has_slots = b.resumed;
+    ls_engine_set_digest(t->engine, &b.digest);
+    t->agreement.save_every = b.save_every;
+    t->agreement.verify_every = b.verify_every;
     t->members.evaluations = b.evaluations;
     t->members.rounds = b.rounds;
     ls_take_standing(t, &b.standing);
@@ -344,12 +353,10 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
 {
     for (int m = 1; m < t->members.count; m++)
         if (strcmp(all[m].weights, all[0].weights) != 0)
-            return ls_fail(
-                err, LS_EDIVERGED,
-                "host %s ends with other weights than host %s (%.8s…, %.8s…): a device, its "
-                "memory or the network is faulty; resume from an older checkpoint",
-                ls_cluster_host(t->members.cluster, m), ls_cluster_host(t->members.cluster, 0),
-                all[m].weights, all[0].weights);
+            return ls_fail(err, LS_EDIVERGED,
+                           "host %s ends with other weights than host %s (%.8s…, %.8s…)",
+                           ls_cluster_host(t->members.cluster, m),
+                           ls_cluster_host(t->members.cluster, 0), all[m].weights, all[0].weights);
     t->reported.result.saved = all[0].saved;
     return LS_OK;
 }
@@ -363,7 +370,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     if (!c)
         return LS_OK;
     if (status != LS_OK && status != LS_EINTERRUPTED && status != LS_ENONFINITE) {
-        if (status == LS_EDIVERGED && t->config.cluster.survives_loss)
+        if (status == LS_EDIVERGED)
             ls_cluster_end_all(c, err->text);
         else
             ls_cluster_leave(c, err->text);

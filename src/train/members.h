@@ -188,9 +188,8 @@ int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
 /* Called after the run, which ended with `status`. Compares the final weights of all members, and
  * sets result.saved to whether the first member has saved a checkpoint. If the run failed on this
  * member (another status than LS_OK, LS_EINTERRUPTED and LS_ENONFINITE), only makes this member
- * leave the cluster. In one case it ends the run on all members instead: the status is
- * LS_EDIVERGED, and cluster.on_host_loss is "continue". Errors: LS_EDIVERGED, LS_ENOMEM, the
- * cluster's. */
+ * leave the cluster. After LS_EDIVERGED it ends the run on all members instead, so that none of
+ * them saves. Errors: LS_EDIVERGED, LS_ENOMEM, the cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 
 /* ---- admit.c -------------------------------------------------------------------------------- */

@@ -654,7 +654,7 @@ static int read_config(ls_trainer *t, ls_error *err)
         status = ls_members_open(t, err);
     if (status == LS_OK && t->options.resume && ls_members_first(t))
         status = ls_resume_find(&t->dir, &own, t->options.resume, given ? &t->config : NULL,
-                                t->host, err);
+                                t->options.resume_at, t->host, err);
     if (status == LS_OK && !given)
         status = read_own_config(t, own, err);
     if (status == LS_OK && !given)

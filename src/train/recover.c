@@ -74,6 +74,8 @@ static int record_losses(struct ls_trainer *t, const ls_fault *const *lost, int 
 
 static int fail_with_cause(const ls_fault *cause, const char *when, const char *why, ls_error *err)
 {
+    if (cause->error.status == LS_EDIVERGED) /* the worker has only noticed it */
+        return ls_fail(err, LS_EDIVERGED, "%s: %.380s", when, cause->error.text);
     return ls_fail(err, cause->error.status, "worker %d, %s: %.380s%s", cause->worker, when,
                    cause->error.text, why);
 }
@@ -162,24 +164,37 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
     }
 }
 
-int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
+/* Compares the replicas of this process and, if `all`, those of all members. *ends: the error ends
+ * the run, because a recovery would not help. */
+static int compare_replicas(struct ls_trainer *t, bool exports, bool all, bool *ends, ls_error *err)
+{
+    /* A save that hangs is no fault of a worker or of another process. It is waited for each time,
+     * because a recovery can have begun a save. */
+    int status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
+    *ends = status != LS_OK;
+    if (status)
+        return status;
+    status = ls_snapshot_replicas(t, exports, err);
+    *ends = status == LS_EDIVERGED;
+    if (status || !all)
+        return status;
+    status = ls_agreement_compare(t, err);
+    *ends = !ls_members_lost(t);
+    return status;
+}
+
+int ls_read_back(struct ls_trainer *t, bool exports, bool all, ls_error *err)
 {
     char when[64];
     int status;
+    bool ends;
     const uint64_t start = ls_now_ns();
     snprintf(when, sizeof when, "reading weights back after step %llu",
              (unsigned long long)t->position.steps);
-    for (;;) {
-        /* Waits in each round, because a recovery can have begun a save. A save that hangs is no
-         * fault of a worker or of another process, so it is not passed to ls_recover. */
-        status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
-        if (status)
+    while ((status = compare_replicas(t, exports, all, &ends, err)) != LS_OK) {
+        if (ends)
             return status;
-        status = ls_engine_read_back(t->engine, exports, t->position.steps, err);
-        if (status == LS_OK)
-            break;
-        if (status != LS_EDIVERGED)
-            status = ls_recover(t, when, err);
+        status = ls_recover(t, when, err);
         if (status)
             return status;
     }

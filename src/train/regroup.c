@@ -142,6 +142,7 @@ typedef struct progress {
     ls_report last;           /* report of the member's last step */
     double value[LS_METRICS]; /* [LS_METRICS] results of the member's last evaluation */
     int32_t classes;          /* ls_measured.classes of that evaluation */
+    ls_engine_digests digest; /* of this member's workers */
 } progress;
 
 static void describe_progress(progress *out, const struct ls_trainer *t)
@@ -156,6 +157,7 @@ static void describe_progress(progress *out, const struct ls_trainer *t)
     out->last.comm.user = NULL;
     memcpy(out->value, t->reported.measured.value, sizeof out->value);
     out->classes = t->reported.measured.classes;
+    ls_engine_digest(t->engine, &out->digest);
 }
 
 static bool has_done_less(const progress *a, const progress *b)
@@ -183,6 +185,21 @@ static int check_spread(const progress *all, int count, int newest, ls_error *er
             return ls_fail(err, LS_EINTERNAL,
                            "hosts have done %llu and %llu steps, which differ by more than one",
                            (unsigned long long)all[m].steps, (unsigned long long)all[newest].steps);
+    return LS_OK;
+}
+
+/* Checks that a member that lacks a step of the newest one had the same digest before that step,
+ * and that every other member has the same digest. */
+static int check_digests(const struct ls_trainer *t, const progress *all, int newest, ls_error *err)
+{
+    for (int m = 0; m < t->members.count; m++) {
+        const bool lacks = all[m].steps < all[newest].steps;
+        if (all[m].digest.now != (lacks ? all[newest].digest.before : all[newest].digest.now))
+            return ls_fail(err, LS_EDIVERGED,
+                           "%s and %s have different copies of the model after a loss",
+                           ls_cluster_host(t->members.cluster, m),
+                           ls_cluster_host(t->members.cluster, newest));
+    }
     return LS_OK;
 }
 
@@ -226,6 +243,7 @@ static int adopt_progress(struct ls_trainer *t, const progress *mine, const prog
         t->position.best.kept; /* `kept` is about this member's own run directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
+        ls_engine_set_digest(t->engine, &newest->digest);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
     }
     if (mine->evaluations < newest->evaluations)
@@ -270,6 +288,8 @@ static int level_members(struct ls_trainer *t, const progress *all, ls_error *er
     const int count = m->count, newest = find_newest(all, count);
     bool steps = false, evaluations = false;
     int status = check_spread(all, count, newest, err);
+    if (status == LS_OK)
+        status = check_digests(t, all, newest, err);
     for (int i = 0; i < count; i++) {
         steps |= all[i].steps < all[newest].steps;
         evaluations |= all[i].evaluations < all[newest].evaluations;
@@ -287,35 +307,16 @@ static int level_members(struct ls_trainer *t, const progress *all, ls_error *er
     return status ? status : adopt_progress(t, &all[m->member], &all[newest], err);
 }
 
-/* Returns the checksum of the replicas, which is the same for all live workers after
- * ls_snapshot_replicas. */
-static uint32_t live_checksum(const ls_engine *e)
+/* Checks that all members have the same state. All members call this function after the same number
+ * of steps. */
+static int compare_states(struct ls_trainer *t, ls_error *err)
 {
-    int w = 0;
-    while (ls_engine_worker(e, w).presence != LS_LIVE)
-        w++;
-    return ls_engine_worker(e, w).checksum;
-}
-
-/* Checks that all members have the same weights. All members call this function after the same
- * number of steps. */
-static int compare_weights(struct ls_trainer *t, ls_error *err)
-{
-    const ls_members *m = &t->members;
+    t->agreement.levelled = UINT64_MAX;
     int status = ls_snapshot_replicas(t, false, err);
-    if (status)
-        return status;
-    const uint32_t own = live_checksum(t->engine);
-    uint32_t *all = ls_members_gather(&status, t, &own, sizeof own, err);
-    for (int i = 1; status == LS_OK && i < m->count; i++)
-        if (all[i] != all[0])
-            status = ls_fail(err, LS_EDIVERGED,
-                             "host %s goes on with other weights than host %s (%08x, %08x): a "
-                             "device, its memory or the network is faulty; resume from an older "
-                             "checkpoint",
-                             ls_cluster_host(m->cluster, i), ls_cluster_host(m->cluster, 0),
-                             (unsigned)all[i], (unsigned)all[0]);
-    ls_free(t->host, all);
+    if (status == LS_OK)
+        status = ls_agreement_compare(t, err);
+    if (status == LS_OK)
+        t->agreement.levelled = t->position.steps;
     return status;
 }
 
@@ -336,7 +337,7 @@ static int level_all(struct ls_trainer *t, ls_error *err)
     if (all)
         status = level_members(t, all, err);
     ls_free(t->host, all);
-    return status ? status : compare_weights(t, err);
+    return status ? status : compare_states(t, err);
 }
 
 int ls_members_level(struct ls_trainer *t, ls_error *err)

@@ -121,6 +121,16 @@ static void compare_monitor(struct ls_trainer *t)
            ls_metric_names[t->config.monitor], ls_metric_names[before]);
 }
 
+/* The records will end at the checkpoint from which the run continues, so a later checkpoint must
+ * not be taken for a newer state of the run. */
+static int set_later_aside(struct ls_trainer *t, ls_error *err)
+{
+    char directory[LS_PATH_BYTES];
+    int count;
+    ls_path_join(directory, t->dir.path, "checkpoints");
+    return ls_checkpoints_set_aside(&count, directory, t->position.steps, t->host, err);
+}
+
 int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err)
 {
     const ls_checkpoint_values values = ls_values(t);
@@ -130,6 +140,10 @@ int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err
         return status;
     ls_engine_weights(t->engine)->has_slots = true;
     ls_take_standing(t, &resumed->state.standing);
+    if (resumed == t->dir.resumed && t->options.resume_at > 0)
+        status = set_later_aside(t, err);
+    if (status)
+        return status;
     compare_monitor(t);
     snprintf(t->reported.text.resumed, sizeof t->reported.text.resumed, "%.500s", resumed->path);
     return LS_OK;

@@ -80,6 +80,7 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
         .config = &t->config,
         .step = t->position.steps,
         .missing = t->records.sinks.missing,
+        .doubtful = t->dir.resumed && t->dir.resumed->doubtful,
     };
     if (type == LS_RECORD_RESUME)
         t->records.sinks.missing = 0; /* only the first resume reports them */

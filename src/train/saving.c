@@ -12,6 +12,14 @@ static bool is_best(const struct ls_trainer *t)
     return best->epoch > 0 && best->steps == t->position.steps;
 }
 
+/* Returns the number of steps between two checkpoints; 0: checkpoints are saved after epochs only.
+ * In a run of several processes the config of the first one decides, because all of them compare
+ * their states before each checkpoint. */
+static int64_t steps_between(const struct ls_trainer *t)
+{
+    return t->members.cluster ? t->agreement.save_every : t->config.checkpoint.every_steps;
+}
+
 ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 {
     const ls_config *c = &t->config;
@@ -19,7 +27,7 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
     if (!t->dir.saver)
         return LS_DUE_NOTHING;
     switch (m->occasion) {
-    case LS_STEP_DONE: due = ls_is_multiple(m->steps, c->checkpoint.every_steps); break;
+    case LS_STEP_DONE: due = ls_is_multiple(m->steps, steps_between(t)); break;
     case LS_EPOCH_DONE:
         due = ls_is_multiple(t->position.epoch, c->checkpoint.every_epochs) ||
               (c->checkpoint.best && m->evaluated && is_best(t));
@@ -36,7 +44,11 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
 {
     int status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
-    return status ? status : ls_engine_read_back(t->engine, exports, t->position.steps, err);
+    if (status == LS_OK)
+        status = ls_engine_read_back(t->engine, exports, t->position.steps, err);
+    if (status == LS_OK && !t->members.cluster)
+        t->agreement.steps = t->position.steps;
+    return status;
 }
 
 ls_saver_desc ls_saved_run(struct ls_trainer *t)

@@ -198,6 +198,26 @@ static int write_weights(ls_trainer *t, ls_error *err)
                                ls_engine_weights(t->engine)->canonical, t->host, err);
 }
 
+/* Returns whether all members end the run after the same step, if it ends with `status`. */
+static bool ends_together(int status)
+{
+    return status == LS_OK || status == LS_EINTERRUPTED || status == LS_ENONFINITE;
+}
+
+/* Compares the state that is about to be saved at the end of a run with the other members. If a
+ * member is lost meanwhile, the others recover, which compares their states. The weights are then
+ * read back again. */
+static int compare_before_end(ls_trainer *t, int status, ls_error *err)
+{
+    int part_status = ends_together(status) ? ls_agreement_compare(t, err) : LS_OK;
+    while (part_status && ls_members_lost(t)) {
+        part_status = ls_recover(t, "the end of the run", err);
+        if (part_status == LS_OK)
+            part_status = ls_snapshot_replicas(t, true, err);
+    }
+    return part_status;
+}
+
 /* Reads the weights back from a worker, saves a checkpoint if one is due, and writes the file of
  * weights. `status`: how the run ended. After the loss of another member, a member without a run
  * directory creates one, but only if the run has done a step: otherwise there is nothing to
@@ -210,6 +230,8 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     int save_status = apart ? ls_open_apart(t, err) : LS_OK;
     if (save_status == LS_OK)
         save_status = ls_snapshot_replicas(t, true, err);
+    if (save_status == LS_OK)
+        save_status = compare_before_end(t, status, err);
     if (save_status)
         return save_status;
     const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
@@ -223,11 +245,13 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 }
 
 /* Keeps the first of two errors: if *status is not an error yet, or only an interrupt, copies the
- * later error to *status and *first. The caller must compute `later_status` in a statement before
+ * later error to *status and *first. Replicas that differ (LS_EDIVERGED) are also the cause of a
+ * loss that is not finite. The caller must compute `later_status` in a statement before
  * the call, because that computation writes `later` and reads *status. */
 static void keep_first_error(int *status, ls_error *first, int later_status, const ls_error *later)
 {
-    if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
+    const bool explains = *status == LS_ENONFINITE && later_status == LS_EDIVERGED;
+    if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED || explains)) {
         *status = later_status;
         *first = *later;
     }
@@ -284,10 +308,16 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
     int later_status = save_all(t, *status, &later);
+    /* Another member was lost, and nobody is left with whom to compare the state: each remaining
+     * member saves its own, as after a loss during the run. */
+    if (later_status == LS_ESTALLED && *status != LS_ESTALLED && t->members.cluster)
+        save_all(t, LS_ESTALLED, NULL);
     keep_first_error(status, first, later_status, &later);
     later = *first;
     later_status = compare_ends(t, *status, &later);
     keep_first_error(status, first, later_status, &later);
+    if (*status == LS_EDIVERGED)
+        ls_agreement_lost(t, first);
     ls_report_devices(t);
     warn_of_skipped_steps(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);

@@ -10,10 +10,11 @@
 #include "checkpoint/run_dir.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
+#include "model/snapshot.h"
 #include "records/sink.h"
 #include "records/trace.h"
+#include "train/agreement.h"
 #include "train/members.h"
-#include "model/snapshot.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -74,6 +75,8 @@ struct ls_trainer {
     ls_engine *engine;  /* the workers */
     ls_members members; /* the processes of the run */
     struct ls_coordination *coordination;
+    ls_agreement agreement;
+    bool diverged;        /* ls_agreement_lost was called */
     ls_position position; /* how far the run is (checkpoint/checkpoint.h) */
     ls_run_files dir;     /* the run's directory and its saver */
     ls_record_room records;

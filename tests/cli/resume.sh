@@ -213,7 +213,7 @@ run config.json --set epochs=3 --set batch_size=32 --resume first
 expect_code 78
 grep -q 'batch_size: this run was made with 64, not with 32; a resumed run keeps its recipe$' \
     stderr.txt || fail 'expected both values'
-expect_failure 64 "inject: cannot read 'worker=1': expected worker=N,step=N,kind=fail|stall|spin|corrupt|nan, and if need be stage=start|shard|merge|apply|report|evaluate|export and seconds=X" \
+expect_failure 64 "inject: cannot read 'worker=1': expected worker=N,step=N,kind=fail|stall|spin|corrupt|nan, and if need be stage=start|shard|merge|apply|report|evaluate|export and seconds=X; with kind=corrupt, part=weights|slot0|slot1|average|statistics, bit=0 to 31 and index=N" \
     config.json --inject worker=1
 cp -r first old
 rm old/checkpoints/*

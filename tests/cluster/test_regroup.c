@@ -257,12 +257,13 @@ static void who_is_left_with_other_weights_is_named(void **state)
     (void)state;
     begin(4);
     other.nan[0] = "worker=0,step=6,kind=stall,stage=start,seconds=1";
-    other.nan[1] = "worker=0,step=3,kind=corrupt";
+    other.nan[1] = "worker=0,step=5,kind=corrupt";
     other.loss[0].step = 5;
     run_scenario(&other);
     for (int m = 1; m < 4; m++) {
         assert_int_equal(other.process[m].status, LS_EDIVERGED);
-        assert_non_null(strstr(other.process[m].err.text, "goes on with other weights than host"));
+        assert_non_null(
+            strstr(other.process[m].err.text, "has another copy of the model than the other 2"));
     }
 }
 

@@ -346,7 +346,8 @@ static void add_guards(guarded_op *op)
 
 static int over_arenas(ls_op_kind kind)
 {
-    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING;
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING ||
+           kind == LS_OP_DIGEST;
 }
 
 static int guarded_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)

@@ -11,7 +11,7 @@
 static const char *const names[] = {
     "?",           "gather",    "conv2d", "dense",   "pool",      "relu",     "xent",   "sgd",
     "export",      "batchnorm", "add",    "sigmoid", "tanh",      "dropout",  "adamw",  "running",
-    "vector_loss", "clip",      "gelu",   "silu",    "layernorm", "upsample", "concat",
+    "vector_loss", "clip",      "gelu",   "silu",    "layernorm", "upsample", "concat", "digest",
 };
 
 const char *op_kind_name(int kind)

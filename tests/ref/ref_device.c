@@ -20,7 +20,7 @@ static void ref_describe(const ls_device *device, ls_device_info *out)
     snprintf(out->model, sizeof out->model, "reference loops");
     snprintf(out->isa, sizeof out->isa, "c");
     snprintf(out->library, sizeof out->library, "%s", d->kernels->name);
-    out->flags = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
+    out->flags = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS | LS_DEVICE_DIGESTS;
     out->threads = 1;
 }
 

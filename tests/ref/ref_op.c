@@ -1,5 +1,6 @@
 #include "ref/ref_op.h"
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/host.h"
 
@@ -7,12 +8,38 @@
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
+/* Adds the digest of the arrays that an op on arenas changes, by the formula of plugin.h. */
+static void add_digest(const ref_op *op)
+{
+    const ls_op_buffers *b = &op->b;
+    const ls_op_kind kind = op->desc.kind;
+    const int slots = kind == LS_OP_ADAMW ? 2 : kind == LS_OP_SGD && op->desc.u.sgd.momentum != 0;
+    for (int a = 0; a <= slots; a++) {
+        const float *array = a ? b->slot[a - 1] : b->param[0];
+        for (size_t i = 0; i < op->desc.count; i++) {
+            uint32_t bits;
+            memcpy(&bits, &array[i], sizeof bits);
+            *b->args->digest += bits * ls_digest_weight(b->digest_at[a] + i);
+        }
+    }
+}
+
+int ref_digest(ref_op *op, unsigned flags, ls_error *err)
+{
+    (void)op;
+    (void)flags;
+    (void)err;
+    return LS_OK;
+}
+
 static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     ref_op *op = (ref_op *)base;
     (void)stream;
     if (!op->bound)
         return ls_fail(err, LS_EINVAL, "%s: forward before bind", ref_op_name(op));
+    if (ref_is_arena(op->desc.kind) && op->desc.kind != LS_OP_CLIP && op->b.args->digest)
+        add_digest(op);
     return op->kernels->of[op->desc.kind].forward(op, flags, err);
 }
 
@@ -37,7 +64,7 @@ static const char *missing_arena(const ref_op *op, const ls_op_buffers *b)
         return "args";
     if (!b->param[0])
         return "param[0]";
-    if (!b->grad[0])
+    if (!b->grad[0] && d->kind != LS_OP_DIGEST)
         return "grad[0]";
     if (!b->guard != !b->skip)
         return b->guard ? "skip" : "guard";

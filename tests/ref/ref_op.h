@@ -76,7 +76,8 @@ static inline int ref_is_loss(ls_op_kind kind)
 /* Returns whether the op steps over an arena: it has neither x nor y. */
 static inline int ref_is_arena(ls_op_kind kind)
 {
-    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING ||
+           kind == LS_OP_CLIP || kind == LS_OP_DIGEST;
 }
 
 /* Ops without sums, which are the same in both flavours. */
@@ -84,6 +85,7 @@ ref_run ref_gather, ref_relu_forward, ref_relu_backward, ref_export_forward, ref
 ref_run ref_curve_forward, ref_curve_backward; /* sigmoid, tanh, gelu, silu */
 ref_run ref_add_forward, ref_add_backward, ref_dropout_forward, ref_dropout_backward;
 ref_run ref_upsample_forward, ref_concat_forward, ref_concat_backward;
+ref_run ref_digest;
 ref_size ref_dropout_saved;
 
 #endif

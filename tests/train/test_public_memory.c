@@ -24,7 +24,7 @@
  * field, if it is a pointer. */
 #define FIELDS_ARE_KNOWN(type, bytes)                                                              \
     _Static_assert(sizeof(void *) != 8 || sizeof(type) == (bytes), "fill the new field below")
-FIELDS_ARE_KNOWN(ls_trainer_options, 176);
+FIELDS_ARE_KNOWN(ls_trainer_options, 184);
 FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
 FIELDS_ARE_KNOWN(ls_data_source, 72);
 FIELDS_ARE_KNOWN(ls_trainer_cluster, 32);

@@ -121,8 +121,8 @@ typedef struct ls_members_ops {
      * into `total`. The caller must have written all floats of the nodes before. If `begin` was
      * called in an earlier attempt of the same step, which failed, the sum of that attempt
      * continues: floats that were declared complete in that attempt are not transferred again.
-     * `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of
-     * them ends the run. */
+     * `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_EDIVERGED,
+     * LS_ENOMEM. Each of them ends the run. */
     int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
     /* Returns whether all processes stop after this step: non-zero if at least one process had been
      * asked to stop (ls_trainer_interrupt) when it began the last sum. The result is the same in
@@ -187,6 +187,9 @@ struct ls_comm_group {
 struct ls_comm {
     ls_comm_group *group;
     int rank; /* this rank's number, 0 … ranks − 1 */
+    /* Digest of the rank's replica, which the caller sets before each step. The ranks compare their
+     * digests in all_reduce; before the first step all are 0. */
+    uint64_t digest;
 };
 
 /* An implementation of communicators: a table of functions. Each function must be set unless it is
@@ -229,8 +232,9 @@ struct ls_comm_type {
      * - times: accumulates the times of the call
      *
      * Errors: LS_EABORTED (another rank aborted), LS_ETIMEDOUT (the message names the missing
-     * ranks). After an error `total` is undefined, and other ranks can still read `partials` and
-     * `total` until they have returned too. */
+     * ranks), LS_EDIVERGED on all ranks (their digests differ). After an error `total` is
+     * undefined, and other ranks can still read `partials` and `total` until they have returned
+     * too. */
     int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err);
     /* Optional. Merges a part of the gradient while the backward pass continues. `gradient` is this

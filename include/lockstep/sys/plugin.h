@@ -36,6 +36,12 @@
  * a parameter or gradient is zero and must stay zero, so that element-wise work over whole arenas
  * is safe.
  *
+ * Digests: a *digest* is a sum that changes with every flipped bit of a replica. Workers compare
+ * the digests of their replicas in every step. The sum contains b · (2·(p div 16) + 1) · fˡ for
+ * each float, where b is the float's 32 bits read as an integer, p is the position that the library
+ * gives the float, l is (p mod 16) + 1, and f is 0x9e3779b97f4a7c15. All numbers are integers
+ * modulo 2⁶⁴.
+ *
  * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the parameters,
  * the op's description and the device's instruction set, never on the worker, on earlier calls or
  * on time.
@@ -116,6 +122,8 @@ typedef enum ls_op_kind {
     LS_OP_UPSAMPLE = 21,  /* each pixel of x becomes sh × sw equal pixels of y */
     LS_OP_CONCAT = 22,    /* y has the channels of x, then those of x2, with the same h and w; x2
                            * may have another layout */
+    LS_OP_DIGEST = 23,    /* adds the digest of the floats at param[0], which do not change, to
+                           * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
     LS_OP_KINDS           /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
@@ -359,8 +367,9 @@ typedef struct ls_op_desc {
         ls_clip clip;
     } u;
     ls_pool2d pool; /* for LS_OP_POOL and fuse_pool */
-    size_t count;   /* ops on arenas: number of floats, a multiple of 16 except for LS_OP_RUNNING */
-    float rate;     /* optimizers: factor for args->lr; 0 means 1 */
+    size_t count; /* ops on arenas: number of floats, a multiple of 16 except for LS_OP_RUNNING and
+                   * LS_OP_DIGEST */
+    float rate;   /* optimizers: factor for args->lr; 0 means 1 */
 } ls_op_desc;
 
 /* Arguments that change from call to call. Each replica has one structure of this type in host
@@ -379,6 +388,10 @@ typedef struct ls_step_args {
     float scale;          /* optimizers, clip: factor for the summed gradient */
     float row_scale;      /* running statistics: 1 / (number of rows of the minibatch) */
     uint64_t step;        /* optimizers: number of this step, from 1 */
+    /* optimizers, running, LS_OP_DIGEST: the op adds the digest of all floats at param[0], and of
+     * the optimizer's state at `slot`, to this number. It sums the values that it reads, before it
+     * changes them. NULL: no sum. A device without LS_DEVICE_DIGESTS ignores the field */
+    uint64_t *digest;
     uint64_t seed;  /* gather, dropout: seed of the run. A random number depends only on this seed,
                      * the sequence (such as ls_dropout.stream), the epoch, and the dataset row or
                      * element */
@@ -415,6 +428,9 @@ typedef struct ls_op_buffers {
      * has an effect until the caller sets *skip to 0. */
     const float *guard;
     float *skip; /* one float: non-zero while updates are skipped */
+    /* optimizers, running, LS_OP_DIGEST: positions in the digest of the first float at param[0],
+     * and then at each `slot`; multiples of 16 */
+    size_t digest_at[1 + LS_OP_SLOTS];
     /* A *shadow* is a second copy of parameters or gradients in the type in which the device
      * computes matrix products: bf16 in the CUDA back end. Only devices whose
      * ls_device_info.shadow_bytes is not 0 have shadows. Whoever writes a parameter writes its
@@ -523,7 +539,8 @@ enum {
      * write gradients directly to the memory in which they are summed over the workers. A gather
      * can read rows of the dataset directly from the host memory into which the library has loaded
      * them. */
-    LS_DEVICE_REBINDS = 2
+    LS_DEVICE_REBINDS = 2,
+    LS_DEVICE_DIGESTS = 4 /* updates compute digests (ls_step_args.digest) */
 };
 
 /* Description of a device. */
@@ -532,7 +549,7 @@ typedef struct ls_device_info {
     char model[96];      /* product name: "AMD EPYC …", "NVIDIA H200" */
     char isa[32];        /* instruction set, on which the bits of results depend, such as "sm_90" */
     char library[96];    /* libraries that compute, with versions: "cuDNN 9.8.0" */
-    unsigned flags;      /* bits LS_DEVICE_HOST_MEMORY, LS_DEVICE_REBINDS */
+    unsigned flags;      /* bits LS_DEVICE_… */
     size_t memory_bytes; /* total memory of the device in bytes; 0: unknown */
     int threads;         /* number of threads with which a worker computes on a CPU (its *team*); 1
                           * on other devices */

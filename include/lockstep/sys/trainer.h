@@ -18,13 +18,16 @@ typedef struct ls_trainer_sys {
      * - worker: index of the worker, from 0
      * - step: number of the step, from 1
      * - kind: fail (the device fails), stall (the worker sleeps), spin (the worker runs a loop),
-     *   corrupt (a bit of the weights changes) or nan (the loss becomes NaN)
+     *   corrupt (a bit of the worker's copy of the model flips) or nan (the loss becomes NaN)
      * - stage: time of the fault, for fail, stall and spin. In a step: start (its beginning),
      *   shard (the default: during the forward and backward passes), merge (before the gradients
      *   are added), apply (before the update of the weights) or report (before the worker reports
      *   the end of the step). After `step` or more steps: evaluate (before an evaluation) or
      *   export (before the weights are copied from the device, for example for a checkpoint)
-     * - seconds: duration of a stall or spin in seconds; without this key it never ends */
+     * - seconds: duration of a stall or spin in seconds; without this key it never ends
+     * - part, index, bit: for corrupt: the part of the model (weights, the default; slot0 or slot1,
+     *   states of the optimizer; average, the moving average; statistics, the running statistics of
+     *   batch norm), the number of the float in it, and the bit, 0 (the default) to 31 */
     const char *const *inject;
     int inject_count; /* number of faults, at most 16 */
     /* Functions that decode pictures (data/pictures.h in the sources); NULL: liblockstep_picture is

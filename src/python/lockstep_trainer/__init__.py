@@ -449,6 +449,7 @@ class Trainer(_l.Handle):
                `targets` numbers
     set        values of keys that replace those in the config, a dict: {"optimizer.lr": 0.1, "epochs": 3}
     resume     directory of a run to continue, or "latest"
+    at         with `resume`: number of steps of the checkpoint to continue from; None: the newest
     data_dirs  directories in which the files of built-in data are looked for
     cache_dir  directory for the decoded pictures of a folder and for choices of kernels; None: that of the
                command-line program, ~/.cache/lockstep
@@ -457,7 +458,7 @@ class Trainer(_l.Handle):
     """
 
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
-                 targets=0, dtype="uint8", set=None, resume=None,
+                 targets=0, dtype="uint8", set=None, resume=None, at=None,
                  data_dirs=("/usr/share/datasets",), cache_dir=None, step_rows=(), inject=()):
         self._latest = _Run()
         self._latest.done.set()
@@ -479,6 +480,7 @@ class Trainer(_l.Handle):
             options.config_path = _bytes(config)
         if resume is not None:
             options.resume = _bytes(resume)
+            options.resume_at = at or 0
         texts = [f"{k}={v}".encode() for k, v in assignments.items()]
         folders = [_bytes(d) for d in data_dirs]
         options.set, options.set_count = (_c.c_char_p * len(texts))(*texts), len(texts)

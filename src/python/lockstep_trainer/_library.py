@@ -58,7 +58,8 @@ class trainer_options(c.Structure):
                 ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
                 ("step_rows", c.POINTER(c.c_uint32)), ("step_row_count", c.c_int),
                 ("pool", c.c_void_p), ("host", c.c_void_p), ("cluster", c.c_void_p),
-                ("sys", c.POINTER(trainer_sys)), ("cache_bytes", c.c_uint64)]
+                ("sys", c.POINTER(trainer_sys)), ("cache_bytes", c.c_uint64),
+                ("resume_at", c.c_uint64)]
 
 
 class step_result(c.Structure):

@@ -1,0 +1,347 @@
+/* Tests that a flipped bit in a worker's copy of the model is noticed before anything is saved. A
+ * bit flips after a step, in the weights, the optimizer's state, the moving average or the running
+ * statistics. The run must then end with LS_EDIVERGED and must not save the state. After that, a
+ * resumed run must get the weights of the undisturbed run, unless there is no checkpoint. The short
+ * form samples the cases; the long form tries all of them. */
+#include "checkpoint/checkpoint.h"
+#include "data/scratch.h"
+#include "runner.h"
+#include "train/train_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEPS = 6 /* two epochs of 3 */ };
+
+/* A recipe, and the parts of its replicas. */
+typedef struct recipe {
+    const char *name;
+    const char *set[4]; /* assignments of config keys */
+    const char *part[5];
+} recipe;
+
+static const recipe recipes[] = {
+    {"momentum", {"optimizer.momentum=0.9"}, {"weights", "slot0", "statistics"}},
+    {"adamw",
+     {"optimizer={\"name\":\"adamw\",\"lr\":0.001}", "ema=0.9", "threads=2"},
+     {"weights", "slot0", "slot1", "average", "statistics"}},
+    {"clipped", {"optimizer.clip_norm=0.5", "shards=2"}, {"weights", "statistics"}},
+    /* each worker computes the total piece by piece in its update (comm/comm.h) */
+    {"pieces",
+     {"shards=2", "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}"},
+     {"weights", "slot0"}},
+};
+
+static void open_recipe(fixture *f, const recipe *r, int workers, char devices[32],
+                        const char *run_dir)
+{
+    fixture_begin(f);
+    fixture_set(f, "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                   "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                   "{\"type\":\"dense\",\"out\":10}]}");
+    fixture_set(f, "epochs=2");
+    fixture_set(f, "shards=6");
+    fixture_set(f, "checkpoint.every_steps=2");
+    for (size_t i = 0; i < ROOM(r->set) && r->set[i]; i++)
+        fixture_set(f, r->set[i]);
+    snprintf(devices, 32, "devices=%s:%d", has_backend("cpu") ? "cpu" : "ref", workers);
+    fixture_set(f, devices);
+    fixture_set(f, run_dir);
+}
+
+static const char *undisturbed(const recipe *r)
+{
+    fixture f;
+    char devices[32];
+    static char hash[65];
+    open_recipe(&f, r, 2, devices, "run_dir=null");
+    memcpy(hash, fixture_hash(&f), sizeof hash);
+    fixture_end(&f);
+    return hash;
+}
+
+/* Continues the run in `directory`. */
+static void resume(const recipe *r, scratch *s, const char *hash, const char *what)
+{
+    fixture f;
+    char devices[32], run_dir[600];
+    ls_trainer *t;
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
+    open_recipe(&f, r, 1, devices, run_dir);
+    f.options.resume = "latest";
+    const int status = ls_trainer_open(&t, &f.options, &f.err);
+    if (status == LS_OK) {
+        assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
+        if (strcmp(ls_trainer_result(t)->weights_sha256, hash) != 0)
+            fail_msg("%s: the resumed run has other weights", what);
+        assert_int_equal(ls_trainer_close(t), LS_OK);
+    } else if (!strstr(f.err.text, "has no checkpoint"))
+        fail_msg("%s: %s", what, f.err.text);
+    fixture_end(&f);
+}
+
+typedef struct flip {
+    int workers, worker, step, bit;
+    const char *part;
+} flip;
+
+static void flip_one(const recipe *r, const flip *c, const char *hash)
+{
+    fixture f;
+    scratch s;
+    char devices[32], run_dir[600], fault[120], what[200];
+    const char *faults[] = {fault};
+    scratch_begin(&s);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&s, "run"));
+    open_recipe(&f, r, c->workers, devices, run_dir);
+    snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=corrupt,part=%s,bit=%d,index=3",
+             c->worker, c->step, c->part, c->bit);
+    snprintf(what, sizeof what, "%s, %d workers, %s", r->name, c->workers, fault);
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    ls_trainer *t = fixture_open(&f);
+    const int status = ls_trainer_run(t, &f.err);
+    if (status != LS_EDIVERGED)
+        fail_msg("%s: %s, %s", what, ls_status_name(status), f.err.text);
+    if (c->workers > 2) {
+        char odd[40];
+        snprintf(odd, sizeof odd, "(%d) has another copy", c->worker);
+        if (!strstr(f.err.text, odd))
+            fail_msg("%s: the wrong worker is not named: %s", what, f.err.text);
+    }
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, "");
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+    for (int step = 0; step <= STEPS; step++) { /* the state after the flip is not saved */
+        char name[LS_CHECKPOINT_NAME], path[100];
+        ls_checkpoint_name(name, (uint64_t)step);
+        snprintf(path, sizeof path, "run/checkpoints/%s", name);
+        if (access(scratch_path(&s, path), F_OK) == 0 && step >= c->step)
+            fail_msg("%s: %s was saved", what, name);
+    }
+    assert_int_equal(access(scratch_path(&s, "run/weights.safetensors"), F_OK), -1);
+    resume(r, &s, hash, what);
+    scratch_end(&s);
+}
+
+static void no_flipped_bit_is_saved(void **state)
+{
+    static const int bits[] = {0, 15, 31};
+    unsigned number = 0;
+    (void)state;
+    for (size_t i = 0; i < ROOM(recipes); i++) {
+        const recipe *r = &recipes[i];
+        char hash[65];
+        memcpy(hash, undisturbed(r), sizeof hash);
+        for (size_t p = 0; p < ROOM(r->part) && r->part[p]; p++)
+            for (int step = 1; step <= STEPS; step++)
+                for (size_t b = 0; b < ROOM(bits); b++)
+                    for (int workers = 2; workers <= 3; workers++)
+                        for (int worker = 0; worker < workers; worker++) {
+                            const flip c = {workers, worker, step, bits[b], r->part[p]};
+                            const bool two_shards = i >= 2;
+                            if (two_shards && workers > 2)
+                                continue;
+                            if (number++ % ls_tests_rounds(71, 1) == 0)
+                                flip_one(r, &c, hash);
+                        }
+    }
+}
+
+/* A layer that is not trained has parameters that no update reads. */
+static void a_flipped_bit_in_a_frozen_layer_is_noticed(void **state)
+{
+    static const char *const faults[] = {"worker=1,step=1,kind=corrupt,index=0"};
+    fixture f;
+    (void)state;
+    fixture_begin(&f);
+    fixture_set(&f, "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                    "{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                    "{\"type\":\"dense\",\"name\":\"last\",\"out\":10}]}");
+    fixture_set(&f, "freeze=[\"last.*\"]");
+    fixture_set(&f, "epochs=2");
+    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
+    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void the_naive_all_reduce_compares_too(void **state)
+{
+    static const char *const faults[] = {"worker=1,step=1,kind=corrupt,bit=31"};
+    fixture f;
+    (void)state;
+    fixture_begin(&f);
+    fixture_set(&f, "allreduce=naive");
+    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
+    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+/* A step whose loss is not finite has no update that could sum the state. */
+static void a_flipped_bit_in_a_skipped_step_is_noticed(void **state)
+{
+    static const char *const faults[] = {"worker=1,step=1,kind=corrupt,bit=30",
+                                         "worker=0,step=1,kind=nan", "worker=0,step=2,kind=nan"};
+    fixture f;
+    (void)state;
+    fixture_begin(&f);
+    fixture_set(&f, "epochs=2");
+    fixture_set(&f, "on_nonfinite=skip");
+    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    f.sys.inject = faults;
+    f.sys.inject_count = 3;
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
+    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+/* ---- checkpoints that were set aside --------------------------------------------------------- */
+
+/* Runs the first recipe in the directory `run` of the scratch. */
+static void run_whole(scratch *s)
+{
+    fixture f;
+    char devices[32], run_dir[600];
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
+    open_recipe(&f, &recipes[0], 2, devices, run_dir);
+    fixture_set(&f, "checkpoint.keep=9");
+    assert_int_equal(ls_trainer_close(fixture_run(&f)), LS_OK);
+    fixture_end(&f);
+}
+
+/* Resumes the run from the checkpoint after `at` steps, or from the newest if `at` is 0. Checks
+ * that the run goes on after `from` steps and ends with the weights of the undisturbed run. */
+static void resume_at(scratch *s, uint64_t at, uint64_t from, bool doubtful, const char *hash)
+{
+    fixture f;
+    char devices[32], run_dir[600];
+    ls_trainer *t;
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
+    open_recipe(&f, &recipes[0], 1, devices, run_dir);
+    fixture_set(&f, "checkpoint.keep=9");
+    f.options.resume = "latest";
+    f.options.resume_at = at;
+    if (ls_trainer_open(&t, &f.options, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    assert_true(ls_trainer_summary(t)->resumed_steps == from);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
+    assert_non_null(strstr(fixture_record(&f, "resume", 0),
+                           doubtful ? "\"doubtful\":true" : "\"doubtful\":false"));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void set_aside(scratch *s, uint64_t after, int expected)
+{
+    int count = -1;
+    assert_int_equal(
+        ls_checkpoints_set_aside(&count, scratch_path(s, "run/checkpoints"), after, NULL, NULL),
+        LS_OK);
+    assert_int_equal(count, expected);
+}
+
+static void a_run_continues_from_a_checkpoint_that_is_not_doubtful(void **state)
+{
+    scratch *s = *state;
+    char hash[65];
+    memcpy(hash, undisturbed(&recipes[0]), sizeof hash);
+    run_whole(s); /* saves after steps 2, 3, 4, and 6 */
+    set_aside(s, 3, 2);
+    resume_at(s, 0, 3, false, hash);
+    /* the steps have been done and saved again */
+    assert_int_equal(
+        access(scratch_path(s, "run/checkpoints/doubtful-000000004.safetensors"), F_OK), -1);
+    assert_int_equal(access(scratch_path(s, "run/checkpoints/step-000000004.safetensors"), F_OK),
+                     0);
+}
+
+static void a_doubtful_checkpoint_is_used_only_if_it_is_asked_for(void **state)
+{
+    scratch *s = *state;
+    fixture f;
+    char hash[65], devices[32], run_dir[600];
+    ls_trainer *t;
+    memcpy(hash, undisturbed(&recipes[0]), sizeof hash);
+    run_whole(s);
+    set_aside(s, 0, 4);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
+    open_recipe(&f, &recipes[0], 1, devices, run_dir);
+    f.options.resume = "latest";
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_EDATA);
+    assert_non_null(strstr(f.err.text, "all checkpoints were set aside"));
+    assert_non_null(strstr(f.err.text, "--at 2"));
+    f.options.resume_at = 5;
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_ENOENT);
+    assert_non_null(strstr(f.err.text, "there is no checkpoint after step 5"));
+    fixture_end(&f);
+    resume_at(s, 4, 4, true, hash);
+}
+
+/* A run can save a state that it cannot compare with the other hosts, and find later that the hosts
+ * differ. */
+static void checkpoints_after_the_last_agreement_are_set_aside(void **state)
+{
+    scratch *s = *state;
+    fixture f;
+    char devices[32], run_dir[600];
+    ls_error err = {.status = LS_EDIVERGED, .text = "a and b differ"};
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
+    open_recipe(&f, &recipes[0], 2, devices, run_dir);
+    fixture_set(&f, "checkpoint.keep=9");
+    ls_trainer *t = fixture_run(&f);
+    assert_true(t->agreement.steps == STEPS);
+    t->agreement.steps = 3;
+    ls_agreement_lost(t, &err);
+    assert_string_equal(
+        err.text, "a and b differ; a device or its memory is faulty; all copies were last known to "
+                  "be equal after step 3; 2 later checkpoints were set aside; --resume continues "
+                  "from checkpoints/step-000000003.safetensors");
+    assert_int_equal(
+        access(scratch_path(s, "run/checkpoints/doubtful-000000006.safetensors"), F_OK), 0);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+/* Whoever goes back doubts what comes after. Otherwise the next --resume would begin there, while
+ * the records end earlier. */
+static void going_back_sets_later_checkpoints_aside(void **state)
+{
+    scratch *s = *state;
+    char hash[65];
+    memcpy(hash, undisturbed(&recipes[0]), sizeof hash);
+    run_whole(s);
+    resume_at(s, 2, 2, false, hash);
+    resume_at(s, 4, 4, false, hash);
+    set_aside(s, 0, 4);
+}
+
+LS_TESTS(train_flips, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_flipped_bit_is_saved),
+        cmocka_unit_test(a_flipped_bit_in_a_frozen_layer_is_noticed),
+        cmocka_unit_test(the_naive_all_reduce_compares_too),
+        cmocka_unit_test(a_flipped_bit_in_a_skipped_step_is_noticed),
+        IN_SCRATCH(a_run_continues_from_a_checkpoint_that_is_not_doubtful),
+        IN_SCRATCH(a_doubtful_checkpoint_is_used_only_if_it_is_asked_for),
+        IN_SCRATCH(checkpoints_after_the_last_agreement_are_set_aside),
+        IN_SCRATCH(going_back_sets_later_checkpoints_aside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+LS_TESTS_LONG(train_flips, "nightly")
