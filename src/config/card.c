@@ -217,11 +217,12 @@ static bool warn_if_rounded(const ls_card *c, const char *path, const char *colu
 {
     if (!ls_level_was_rounded(text))
         return false;
-    ls_log(c->config.host, LS_LOG_WARNING,
-           "%.300s: column \"%.60s\": \"%.40s\" may stand for several texts of the training table, "
-           "because the older version that trained this model rounded numbers of 16 and more "
-           "digits; train again",
-           path, column, text);
+    ls_log(
+        c->config.host, LS_LOG_WARNING,
+        "%.300s: column \"%.60s\": \"%.40s\" may stand for several texts of the training table, "
+        "because the older version that trained this model rounded numbers of 16 and more digits "
+        "or beyond 1e308; train again",
+        path, column, text);
     return true;
 }
 
