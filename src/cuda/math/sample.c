@@ -170,6 +170,8 @@ typedef struct sum {
     const ls_sample_data *data;
     size_t bytes; /* size of a factor */
     int tf32;     /* non-zero: factors are rounded to tf32 */
+    int coarse;   /* non-zero: tensor cores add, which truncate the sum after some terms */
+    int terms;
     dims a, b;
     double exact, rounded, magnitude;
 } sum;
@@ -177,6 +179,18 @@ typedef struct sum {
 static size_t index_in(const dims *d, int i, int j, int k, int l)
 {
     return ((((size_t)i * d->of[1]) + (size_t)j) * d->of[2] + (size_t)k) * d->of[3] + (size_t)l;
+}
+
+enum { TERMS = 16 /* terms that a tensor core adds before it truncates the sum to fp32 */ };
+
+/* Rounds a sum to fp32 towards zero. */
+static double truncated(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= ~(uint64_t)0x1fffffff;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
 }
 
 static void add_term(sum *s, size_t a_at, size_t b_at)
@@ -187,8 +201,11 @@ static void add_term(sum *s, size_t a_at, size_t b_at)
     const double b = ls_sample_value(s->data->b, b_at & within, s->bytes);
     s->exact += a * b;
     s->magnitude += fabs(a * b);
-    if (s->tf32)
-        s->rounded += tf32_of(a) * tf32_of(b);
+    if (!s->coarse)
+        return;
+    s->rounded += s->tf32 ? tf32_of(a) * tf32_of(b) : a * b;
+    if (++s->terms % TERMS == 0)
+        s->rounded = truncated(s->rounded);
 }
 
 static int is_inside(const ls_math_shape *s, int i, int j)
@@ -252,6 +269,7 @@ void ls_sample_compute(ls_sample *out, const ls_sample_data *data, const ls_math
     sum t = {.data = data,
              .bytes = ls_sample_factor_bytes(shape),
              .tf32 = !shape->half && precision == LS_PRECISION_TF32,
+             .coarse = shape->half || precision == LS_PRECISION_TF32,
              .a = dims_of(&s, 0),
              .b = dims_of(&s, 1)};
     int at[4];
@@ -261,7 +279,7 @@ void ls_sample_compute(ls_sample *out, const ls_sample_data *data, const ls_math
         rest /= d.of[k];
     }
     into[pass_of(&s)](&t, &s, at);
-    if (!t.tf32)
+    if (!t.coarse)
         t.rounded = t.exact;
     if (s.bias) {
         const double bias =

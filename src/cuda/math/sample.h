@@ -14,9 +14,11 @@ typedef struct ls_sample_data {
 
 /* An output, computed from the operands. */
 typedef struct ls_sample {
-    size_t at;        /* index of the output */
-    double exact;     /* its value, rounded nowhere */
-    double rounded;   /* its value if operands and result are rounded as the format requires */
+    size_t at;    /* index of the output */
+    double exact; /* its value, rounded nowhere */
+    /* its value if operands and result are rounded as the format requires, and tensor cores, if
+     * they are used, truncate their sums */
+    double rounded;
     double magnitude; /* sum of the magnitudes of all terms */
 } ls_sample;
 

@@ -9,9 +9,9 @@
  * 64 of its outputs (*samples*) are compared with sums in double. The error of an output is its
  * distance from the exact sum, divided by the sum of the magnitudes of all terms. The *yardstick*
  * is the error (root mean square over the samples) of the best candidate that adds term by term,
- * or, if it is larger, the error that the number format makes unavoidable. A candidate is exact
- * enough if its error is at most 4 times the yardstick, and no sample's error more than 16 times,
- * for each kind.
+ * or, if it is larger, the error that number format and tensor cores make unavoidable. A candidate
+ * is exact enough if its error is at most 4 times the yardstick, and no sample's error more than 16
+ * times, for each kind.
  *
  * Bits. Four runs must give the same bits, although workspace and output have different contents
  * before each run. Two of them run beside a kernel on half of the multiprocessors, because the
