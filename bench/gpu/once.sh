@@ -42,6 +42,7 @@ bare()
     (cd "$links" && rm -f git git-* cmake ctest cpack ninja make gmake cc c89* c99* c++ gcc* g++* clang* ld ld.* as \
         nvcc x86_64-linux-gnu-* python3-config ccache)
     exec env -i BARE="$links" PATH="$links" HOME="$links" TMPDIR="${TMPDIR:-/tmp}" OUT="${OUT-}" SLOWER="${SLOWER:-1}" \
+        LOCKSTEP_DOUBLE_GPUS="${LOCKSTEP_DOUBLE_GPUS:-1}" \
         "$links/bash" "$0" --rehearse "$@"
 }
 
