@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 1 << 20, SAMPLES = 64, RUNS_MOST = 16, ROWS = 256, BITS_RUNS = 4 };
+enum { BLOCK = SWEEP_BLOCK, SAMPLES = SWEEP_SAMPLES, RUNS_MOST = 16, ROWS = 256, BITS_RUNS = 4 };
 #define GRAPH_MS 2.0 /* about the time of a launch: slow configurations have fewer runs */
 enum { A, B, BIAS, WORKSPACE, OUT, OUT_2, NOISE, MEMORIES };
 
@@ -69,8 +69,7 @@ typedef struct pass {
     ls_math_shape shape;
     void *memory[MEMORIES];
     size_t bytes[MEMORIES];
-    size_t at[SAMPLES];
-    double exact[SAMPLES], magnitude[SAMPLES];
+    sweep_samples samples;
 } pass;
 
 /* What was measured of a configuration. */
@@ -86,155 +85,6 @@ static void check(int error, const char *what)
     if (error) {
         printf("gpu_sweep: %s: error %d\n", what, error);
         exit(1);
-    }
-}
-
-/* ---- operands and samples -------------------------------------------------------------------- */
-
-/* Fills a block with numbers between −1 and 1 that bf16 or tf32 represents exactly. (The upper half
- * of an fp32 number is a bf16 number.) */
-static void fill_block(unsigned char *block, uint64_t x, int half, int tf32)
-{
-    for (size_t i = 0; i < BLOCK / (half ? 2 : 4); i++) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        const float value = (float)(int32_t)(x >> 32) * 0x1p-31f;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        const uint16_t upper = (uint16_t)(bits >> 16);
-        bits &= tf32 ? 0xffffe000u : 0xffffffffu;
-        memcpy(block + (half ? 2 : 4) * i, half ? (void *)&upper : (void *)&bits, half ? 2 : 4);
-    }
-}
-
-static double number_at(const unsigned char *memory, size_t at, int half)
-{
-    uint32_t bits = 0;
-    float value;
-    if (half)
-        memcpy((unsigned char *)&bits + 2, memory + 2 * at, 2);
-    else
-        memcpy(&bits, memory + 4 * at, 4);
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
-/* An operand is its block, repeated. */
-static double operand(const program *p, const ls_math_shape *s, int which, size_t at)
-{
-    return number_at(p->block[which], at % (BLOCK / (s->half ? 2 : 4)), s->half);
-}
-
-static size_t elements(const ls_math_shape *s, int which)
-{
-    const size_t x = (size_t)s->rows * (size_t)s->h * (size_t)s->w * (size_t)s->c;
-    const size_t y = (size_t)s->rows * (size_t)s->y_h * (size_t)s->y_w * (size_t)s->out;
-    const size_t w = (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)s->c;
-    const size_t role[3][3] = {{x, w, y}, {y, w, x}, {x, y, w}}; /* a, b, out */
-    return role[s->kind][which];
-}
-
-static size_t at_x(const ls_math_shape *s, int n, int h, int w, int c)
-{
-    return (((size_t)n * (size_t)s->h + (size_t)h) * (size_t)s->w + (size_t)w) * (size_t)s->c +
-           (size_t)c;
-}
-
-static size_t at_y(const ls_math_shape *s, int n, int h, int w, int o)
-{
-    return (((size_t)n * (size_t)s->y_h + (size_t)h) * (size_t)s->y_w + (size_t)w) *
-               (size_t)s->out +
-           (size_t)o;
-}
-
-static size_t at_w(const ls_math_shape *s, int o, int i, int j, int c)
-{
-    return (((size_t)o * (size_t)s->kh + (size_t)i) * (size_t)s->kw + (size_t)j) * (size_t)s->c +
-           (size_t)c;
-}
-
-typedef struct sum {
-    const program *p;
-    const ls_math_shape *s;
-    double exact, magnitude;
-} sum;
-
-static void add(sum *t, size_t a, size_t b)
-{
-    const double term = operand(t->p, t->s, A, a) * operand(t->p, t->s, B, b);
-    t->exact += term;
-    t->magnitude += fabs(term);
-}
-
-static void sum_forward(sum *t, int n, int h, int w, int o)
-{
-    const ls_math_shape *s = t->s;
-    for (int i = 0; i < s->kh; i++)
-        for (int j = 0; j < s->kw; j++) {
-            const int y = h * s->sh - s->ph + i, x = w * s->sw - s->pw + j;
-            for (int c = 0; c < s->c && y >= 0 && y < s->h && x >= 0 && x < s->w; c++)
-                add(t, at_x(s, n, y, x, c), at_w(s, o, i, j, c));
-        }
-    if (!s->bias)
-        return;
-    const double bias = operand(t->p, s, BIAS, (size_t)o);
-    t->exact += bias;
-    t->magnitude += fabs(bias);
-    if (s->relu && t->exact < 0)
-        t->exact = 0;
-}
-
-static void sum_data(sum *t, int n, int h, int w, int c)
-{
-    const ls_math_shape *s = t->s;
-    for (int i = 0; i < s->kh; i++)
-        for (int j = 0; j < s->kw; j++) {
-            const int y = h + s->ph - i, x = w + s->pw - j;
-            if (y < 0 || x < 0 || y % s->sh || x % s->sw || y / s->sh >= s->y_h ||
-                x / s->sw >= s->y_w)
-                continue;
-            for (int o = 0; o < s->out; o++)
-                add(t, at_y(s, n, y / s->sh, x / s->sw, o), at_w(s, o, i, j, c));
-        }
-}
-
-static void sum_weights(sum *t, int o, int i, int j, int c)
-{
-    const ls_math_shape *s = t->s;
-    for (int n = 0; n < s->rows; n++)
-        for (int h = 0; h < s->y_h; h++)
-            for (int w = 0; w < s->y_w; w++) {
-                const int y = h * s->sh - s->ph + i, x = w * s->sw - s->pw + j;
-                if (y >= 0 && y < s->h && x >= 0 && x < s->w)
-                    add(t, at_x(s, n, y, x, c), at_y(s, n, h, w, o));
-            }
-}
-
-/* Chooses the samples: the 16 corners of the result, and 48 by a random generator. */
-static void sample(const program *p, pass *q)
-{
-    const ls_math_shape *s = &q->shape;
-    const int size[3][4] = {{s->rows, s->y_h, s->y_w, s->out},
-                            {s->rows, s->h, s->w, s->c},
-                            {s->out, s->kh, s->kw, s->c}};
-    uint64_t x = elements(s, 2);
-    for (int k = 0; k < SAMPLES; k++) {
-        int at[4];
-        for (int d = 0; d < 4; d++) {
-            const int most = size[s->kind][d];
-            x = x * 6364136223846793005u + 1442695040888963407u;
-            at[d] = k < 16 ? (k >> d & 1) * (most - 1) : (int)((x >> 33) % (uint64_t)most);
-        }
-        sum t = {p, s, 0, 0};
-        (s->kind == LS_MATH_CONV        ? sum_forward
-         : s->kind == LS_MATH_CONV_DATA ? sum_data
-                                        : sum_weights)(&t, at[0], at[1], at[2], at[3]);
-        q->at[k] =
-            (((size_t)at[0] * (size_t)size[s->kind][1] + (size_t)at[1]) * (size_t)size[s->kind][2] +
-             (size_t)at[2]) *
-                (size_t)size[s->kind][3] +
-            (size_t)at[3];
-        q->exact[k] = t.exact;
-        q->magnitude[k] = t.magnitude;
     }
 }
 
@@ -260,20 +110,20 @@ static void open_pass(const program *p, pass *q, const sweep_engine *engine, int
         if (!engine[i].skipped && engine[i].workspace_bytes > workspace)
             workspace = engine[i].workspace_bytes;
     for (int which = A; which <= B; which++)
-        q->bytes[which] = elements(&q->shape, which) * element;
+        q->bytes[which] = sweep_elements(&q->shape, which) * element;
     q->bytes[BIAS] = (size_t)q->shape.out * element;
     q->bytes[WORKSPACE] = workspace;
-    q->bytes[OUT] = q->bytes[OUT_2] = (elements(&q->shape, 2) * element + 3) & ~(size_t)3;
+    q->bytes[OUT] = q->bytes[OUT_2] = (sweep_elements(&q->shape, 2) * element + 3) & ~(size_t)3;
     q->bytes[NOISE] = p->small ? 1024 : (size_t)128 << 20;
     for (int i = 0; i < MEMORIES; i++)
         CUDA(cudaMalloc(&q->memory[i], q->bytes[i]));
     for (int which = A; which <= BIAS; which++) {
-        fill_block(p->block[which], (uint64_t)which + 1, q->shape.half,
+        sweep_fill(p->block[which], (uint64_t)which + 1, q->shape.half,
                    strcmp(q->precision, "tf32") == 0);
         fill_operand(p, q, which);
     }
     CUDA(cudaStreamSynchronize(p->stream));
-    sample(p, q);
+    sweep_choose(&q->samples, p->block, &q->shape);
 }
 
 static void close_pass(pass *q)
@@ -362,13 +212,14 @@ static void measure_error(const program *p, const pass *q, measured *m)
     double squares = 0;
     for (int k = 0; k < SAMPLES; k++)
         CUDA(cudaMemcpyAsync(p->sampled + element * (size_t)k,
-                             (char *)q->memory[OUT] + element * q->at[k], element,
+                             (char *)q->memory[OUT] + element * q->samples.at[k], element,
                              cudaMemcpyDeviceToHost, p->stream));
     CUDA(cudaStreamSynchronize(p->stream));
     m->worst = 0;
     for (int k = 0; k < SAMPLES; k++) {
-        const double got = number_at(p->sampled, (size_t)k, half);
-        const double off = fabs(got - q->exact[k]) / (q->magnitude[k] > 0 ? q->magnitude[k] : 1);
+        const double exact = q->samples.exact[k], magnitude = q->samples.magnitude[k];
+        const double got = sweep_number(p->sampled, (size_t)k, half);
+        const double off = fabs(got - exact) / (magnitude > 0 ? magnitude : 1);
         squares += off * off;
         m->worst = off > m->worst || isnan(off) ? off : m->worst;
     }
