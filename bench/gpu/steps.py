@@ -198,7 +198,7 @@ def names():
         return 77
     status, text = show("kernels of PyTorch", [sys.executable, SOURCE / "bench/gpu/torch_kernels.py", "--data", DATA,
                                                "--json", RESULTS / "torch_kernels.json",
-                                               *(["--device", "cpu", "--batch", "4"] if REHEARSE else [])], None)
+                                               *(["--rehearse"] if REHEARSE else [])], None)
     if status:
         step.fail(f"torch_kernels.py: {last_line(text)}")
     return step.status()

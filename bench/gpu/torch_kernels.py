@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Prints the names of the kernels that PyTorch runs in a step in fp32, and their times.
 
-    torch_kernels.py --data DIR [--json FILE] [--device cpu] [--batch N]
+    torch_kernels.py --data DIR [--json FILE] [--rehearse]
 
 LeNet and ResNet-18, with 256 rows, eager, with cudnn.benchmark. Each runs with and without
 torch.backends.cudnn.deterministic. If the deterministic step takes as long as the other one, cuDNN
 has deterministic kernels that are as fast. The time of a step is measured without the profiler; the
 kernels are those of STEPS steps with it. The JSON file is written after each of the four runs.
+--rehearse: LeNet with four rows, on a CPU.
 """
 
 import argparse
@@ -25,10 +26,11 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--rehearse", action="store_true")
     args = parser.parse_args()
-    args.precision, args.lr = "fp32", 0.01
+    args.precision, args.lr, args.device, args.batch, args.networks = "fp32", 0.01, "cuda", 256, ("resnet", "lenet")
+    if args.rehearse:
+        args.device, args.batch, args.networks = "cpu", 4, ("lenet",)
     return args
 
 
@@ -75,7 +77,7 @@ def main():
     labels = read_idx(args.data / "train-labels-idx1-ubyte.gz").long().to(args.device)
     batches = [torch.arange(args.batch * k, args.batch * (k + 1), device=args.device) for k in range(STEPS)]
     found = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "runs": []}
-    for args.network in ("resnet", "lenet"):
+    for args.network in args.networks:
         for deterministic in (False, True):
             torch.backends.cudnn.deterministic = deterministic
             form = Form("eager", args, images, labels)

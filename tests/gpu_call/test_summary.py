@@ -105,8 +105,20 @@ def test_names():
         assert f"| {i}.00 | 1.00 | {kernel['name']} |" in text, kernel["name"]
 
 
+def test_forms():
+    """The step `torch` measures PyTorch's fastest form alone; `forms` all of them, in the same sequence as ever."""
+    words, sys.argv = sys.argv, ["run.py", "--forms", "compiled graphed", "--", "resnet", "lenet"]
+    args = run.parse_arguments()
+    sys.argv = ["run.py", "resnet"]
+    every = run.parse_arguments().forms
+    sys.argv = words
+    assert (args.forms, args.part) == ((("compiled graphed",),), ["resnet", "lenet"]), args
+    assert every == (("eager", "graphed"), ("compiled graphed",), ("compiled",)), every
+
+
 def main():
     test_plan()
+    test_forms()
     test_names()
     test_whole_steps()
     with tempfile.TemporaryDirectory() as name:
