@@ -1,6 +1,6 @@
 /* gpu_merge: measures the merge alone, the sum of an array over several GPUs, by sizes.
  *
- *     gpu_merge [--json FILE] [--seconds S] [--cache FOLDER] GPUS...
+ *     gpu_merge [--json FILE] [--seconds S] [--small] GPUS...
  *
  * For each number of GPUs (cuda:0 to cuda:N-1, one worker each), each communicator that merges
  * between GPUs (`ordered`, `nccl`) and each size, several merges are made, one after another. The
@@ -10,8 +10,8 @@
  * exactly; before each measurement the result is overwritten, and after it every float is checked.
  * The table shows the median of the rounds that fit in S seconds (default 8) for all rows.
  *
- * The program finds the plugin in its own folder. With one GPU there is nothing to merge: status
- * 77. */
+ * --small: without the largest sizes. The program finds the plugin in its own folder. With one GPU
+ * there is nothing to merge: status 77. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -30,7 +30,7 @@ enum { PERIOD = 1021, GPUS_MOST = 16, TEAMS_MOST = 4, ROWS_MOST = 64, ROUNDS_MOS
 #define TIMEOUT_NS 20000000000ull
 
 /* Lengths in floats: 129072 is the gradient of LeNet, 11175824 that of ResNet-18. */
-static const size_t sizes[] = {256, 16384, 129072, 1048576, 11175824};
+static const size_t sizes[] = {256, 129072, 1048576, 11175824};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 static const char *const ways[] = {"ordered", "nccl"};
 enum { WAYS = 2 };

@@ -24,11 +24,11 @@ STEPS = (
     Step("names", 25, False, "the kernels that PyTorch runs in fp32, also if they must be deterministic"),
     Step("kernels", 15, False, "norm, pooling and loss, then all others, against their twins in float64"),
     Step("rates", 75, True, "our rates, three precisions; the same bits from 1, 2 and 4 workers on the GPU"),
-    Step("several", 60, False, "2, 4 and 8 GPUs: bits, faults, the merge alone, rates; nothing with one GPU"),
-    Step("torch", 50, True, "in turns with PyTorch, compiled and graphed"),
+    Step("several", 85, False, "2, 4 and 8 GPUs: bits, faults, the merge alone, rates; nothing with one GPU"),
+    Step("torch", 40, True, "in turns with PyTorch, compiled and graphed"),
     Step("parity", 50, False, "gradients and 20 losses of both networks, three precisions, beside PyTorch's"),
     Step("faults", 12, False, "a worker that is lost, and one that stalls"),
-    Step("suite", 45, True, "the tests that need a GPU"),
+    Step("suite", 30, True, "the tests that need a GPU"),
     Step("timeline", 20, False, "what ran on the GPU, kernel by kernel"),
 )
 # Steps that only a second call runs, if they are named. Their results are in bench/RESULTS.md.

@@ -486,6 +486,11 @@ def measure_sharing(found, args):
                 peer.stop()
 
 
+def gpus_in(listed):
+    """The number of GPUs in the output of `trainer devices`."""
+    return len(re.findall(r"^\s*cuda\(\d+\)", listed, re.M))
+
+
 def gpus_of(count):
     return "cuda:" + ",".join(str(i) for i in range(count))
 
@@ -493,10 +498,12 @@ def gpus_of(count):
 def measure_several(found, args):
     """The rates of 1, 2, 4 and 8 GPUs, in turns. All processes of a network start at once: their convolutions have the
     shape of those of one GPU, which `resnet` and `lenet` have chosen."""
-    if args.gpus < 2:
-        found.all["several"] = {"skipped": f"{args.gpus} GPU"}
+    listed = subprocess.run([args.trainer, "devices"], capture_output=True, text=True, check=False).stdout
+    gpus = gpus_in(listed)
+    if gpus < 2:
+        found.all["several"] = {"skipped": f"{gpus} GPU"}
         return
-    counts = [count for count in (1, 2, 4, 8) if count <= args.gpus]
+    counts = [count for count in (1, 2, 4, 8) if count <= gpus]
     for network, precision in args.trace_runs:
         peers, rates = {}, {}
         try:
@@ -662,7 +669,6 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--forms", nargs="+", choices=FORMS, help="PyTorch's forms (all)")
-    parser.add_argument("--gpus", type=int, default=1, help="number of GPUs, for `several`")
     parser.add_argument("--ours", action="store_true", help="steps without PyTorch's")
     parser.add_argument("--rehearse", action="store_true", help="over the doubles of the CUDA runtime,"
                         " PyTorch on the CPU; the figures mean nothing")

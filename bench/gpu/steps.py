@@ -24,6 +24,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from run import gpus_in, gpus_of
+
 SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD", SOURCE / "build/gpu"))
 RESULTS = Path(os.environ.get("RESULTS", "."))
@@ -148,7 +150,7 @@ def loads():
         return 1
     show("trainer", [TRAINER, "--version"], None)
     _, text = show("devices", [TRAINER, "devices"], None)
-    step.tell(gpus=len(re.findall(r"^\s*cuda\(\d+\)", text, re.M)))
+    step.tell(gpus=gpus_in(text))
     show("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,"
                         "clocks.max.memory,power.limit", "--format=csv,noheader"], 3)
     for tool in ("ncu", "compute-sanitizer", "nvcc", "cmake"):
@@ -374,19 +376,15 @@ def gpus_here():
         return 0
 
 
-def gpus_of(count):
-    return "cuda:" + ",".join(str(i) for i in range(count))
-
-
 def several_bits(step, counts):
-    """The same eight shards on any number of GPUs. As nothing is timed, three networks run at once."""
+    """The same eight shards on any number of GPUs. As nothing is timed, all networks run at once."""
     bits, of = {}, [(n, p) for p in PRECISIONS for n in (("lenet",) if REHEARSE else ("resnet", "lenet"))]
 
     def runs_of(pair):
         words = ("--set", f"precision={pair[1]}", "--set", "allreduce=ordered")
         return [train(pair[0], gpus_of(count), *words, shards=8)[:2] for count in counts]
 
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(len(of)) as pool:
         for (network, precision), runs in zip(of, pool.map(runs_of, of)):
             same = not any(status for status, _ in runs) and len({sha for _, sha in runs}) == 1
             bits[f"{network} {precision}"] = same
@@ -415,8 +413,8 @@ def several_merge(step, counts):
         shutil.copy2(program, DOUBLED / "gpu_merge")
         program = DOUBLED / "gpu_merge"
     status, text = show("the merge alone", [program, "--json", RESULTS / "merge.json",
-                                            *(["--small", "--seconds", "0.1"] if REHEARSE else []),
-                                            *counts], 30 if not REHEARSE else None)
+                                            *(["--small", "--seconds", "0.1"] if REHEARSE else ["--seconds", "5"]),
+                                            *counts], None if REHEARSE else 35)
     step.tell(merge=text.splitlines())
     if status:
         step.fail(f"gpu_merge: {last_line(text)}")
@@ -433,9 +431,9 @@ def several():
         return 77
     several_bits(step, counts)
     several_merge(step, counts[1:])
-    several_faults(step, counts[-1])
-    if measure("--rounds", "5", "--gpus", str(gpus), "several"):
+    if measure("--rounds", "5", "several"):
         step.fail("run.py several: see several.log")
+    several_faults(step, counts[-1])
     return step.status()
 
 
