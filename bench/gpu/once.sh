@@ -30,7 +30,7 @@ Leaves in FOLDER ($OUT, else build/gpu-out beside the sources, gpu-out in the fo
 
 --rehearse: on a machine without a GPU, with neither git nor a compiler nor CUDA's toolkit in reach: over the
 doubles of the CUDA runtime. Fails where a step fails or passes its limit; SLOWER=N, on a machine that is busy,
-makes all limits N times as long.
+makes all limits N times as long; LOCKSTEP_DOUBLE_GPUS=N simulates N GPUs (1).
 TEXT
 }
 
