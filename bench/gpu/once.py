@@ -29,6 +29,7 @@ import plan  # noqa: E402
 import summary  # noqa: E402
 
 ARCHIVE_MOST = 15 << 20
+TORCH_MOST = 24 << 20  # bytes of PyTorch's caches, not packed; larger ones stay where they are
 BEGIN = time.monotonic() - float(os.environ.get("SPENT_S", "0"))
 
 
@@ -55,14 +56,15 @@ class Call:
                         LOCKSTEP_DATA=str(self.kit / "datasets"), OVERLAP_S="36",
                         SCRATCH=self.scratch,
                         XDG_CACHE_HOME=str(self.results / "cache"),
-                        TORCHINDUCTOR_CACHE_DIR=str(self.kit / "inductor"),
-                        TRITON_CACHE_DIR=str(self.kit / "triton"))
+                        TORCHINDUCTOR_CACHE_DIR=str(self.results / "torch/inductor"),
+                        TRITON_CACHE_DIR=str(self.results / "torch/triton"))
         self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, (*library_folders(),
                                                              os.environ.get("LD_LIBRARY_PATH"))))
         if (self.kit / "paper.json").exists():
             shutil.copy(self.kit / "paper.json", self.results)
-        if (self.kit / "cache").exists():  # choices of kernels from an earlier call
-            shutil.copytree(self.kit / "cache", self.results / "cache")
+        for name in ("cache", "torch"):  # choices of kernels, and what PyTorch compiled, from an earlier call
+            if (self.kit / name).exists():
+                shutil.copytree(self.kit / name, self.results / name)
 
     def left(self):
         """Seconds of the call, as the plan counts them."""
@@ -87,6 +89,7 @@ class Call:
     def run(self, name, limit, command):
         """Runs a command and returns its status; None if it was stopped. Processes that it leaves running are ended too."""
         begin = time.monotonic()
+        self.env["STEP_S"] = str(limit * self.slower)
         with open(self.results / f"{name}.log", "ab") as log:
             self.process = subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, env=self.env, cwd=HERE.parents[1],
@@ -153,8 +156,10 @@ def scratch_folder():
 
 
 def archive(results, path):
-    """Writes the archive, without timelines if it would be too large."""
-    for skip in ((), ("trace_",), ("trace_", "cache", "bench")):
+    """Writes the archive, without what PyTorch compiled, then without timelines, if it would be too large."""
+    compiled = sum(file.stat().st_size for file in (results / "torch").rglob("*") if file.is_file())
+    skips = [("torch/",), ("torch/", "trace_"), ("torch/", "trace_", "cache", "bench", "engines.jsonl")]
+    for skip in [(), *skips] if compiled <= TORCH_MOST else skips:
         draft = path.with_name(f".{path.name}")
         with gzip.open(draft, "wb", 1) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
             for file in sorted(results.rglob("*")):
@@ -187,6 +192,17 @@ def library_folders():
     return folders
 
 
+def architectures_there():
+    """The architectures of this machine's GPUs, for CMake. A build for these alone takes the least time."""
+    try:
+        said = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True,
+                              text=True, check=False, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    found = sorted({line.strip().replace(".", "") for line in said.splitlines() if line.strip()[:1].isdigit()})
+    return "\\;".join(f"{number}-real" for number in found) or "native"
+
+
 def build_there(call):
     """Builds the programs from the copied sources, because the copied programs do not load."""
     build = call.kit / "build-there"
@@ -194,7 +210,7 @@ def build_there(call):
     script = call.results / "build.sh"
     words = ["cmake", "-S", str(HERE.parents[1]), "-B", str(build), *generator, "-D", "CMAKE_BUILD_TYPE=Release",
              "-D", "LOCKSTEP_CPU=OFF", "-D", "LOCKSTEP_MPI=OFF", "-D", "LOCKSTEP_CUDA=ON",
-             "-D", "CMAKE_CUDA_ARCHITECTURES=90-real", "-D", f"CMAKE_PREFIX_PATH={call.kit}"]
+             "-D", f"CMAKE_CUDA_ARCHITECTURES={architectures_there()}", "-D", f"CMAKE_PREFIX_PATH={call.kit}"]
     script.write_text(" ".join(words) + f" &&\nexec cmake --build {build} --parallel {os.cpu_count()} "
                       "--target gpu_suite\n", encoding="utf-8")
     limit = min(plan.BUILD_S, call.left() - plan.END_S)

@@ -30,7 +30,7 @@ Leaves in FOLDER ($OUT, else build/gpu-out beside the sources, gpu-out in the fo
 
 --rehearse: on a machine without a GPU, with neither git nor a compiler nor CUDA's toolkit in reach: over the
 doubles of the CUDA runtime. Fails where a step fails or passes its limit; SLOWER=N, on a machine that is busy,
-makes all limits N times as long.
+makes all limits N times as long; LOCKSTEP_DOUBLE_GPUS=N simulates N GPUs (1).
 TEXT
 }
 
@@ -42,6 +42,7 @@ bare()
     (cd "$links" && rm -f git git-* cmake ctest cpack ninja make gmake cc c89* c99* c++ gcc* g++* clang* ld ld.* as \
         nvcc x86_64-linux-gnu-* python3-config ccache)
     exec env -i BARE="$links" PATH="$links" HOME="$links" TMPDIR="${TMPDIR:-/tmp}" OUT="${OUT-}" SLOWER="${SLOWER:-1}" \
+        LOCKSTEP_DOUBLE_GPUS="${LOCKSTEP_DOUBLE_GPUS:-1}" \
         "$links/bash" "$0" --rehearse "$@"
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # pack.sh [--built BUILD] [--no-data] [FOLDER]: creates one folder with everything that
-# bench/gpu/once.sh needs on a machine with a GPU, compiled and linked here for sm_90. On that
-# machine it is run by
+# bench/gpu/once.sh needs on a machine with a GPU, compiled and linked here for the GPUs of
+# third_party/cmake/CudaLanguage.cmake. On that machine it is run by
 #
 #     FOLDER/once.sh RESULTS
 #
@@ -58,7 +58,7 @@ make_build()
     say "building $build"
     # shellcheck disable=SC2016  # the loader's $ORIGIN
     cmake -S . -B "$build" "${generator[@]}" "${launcher[@]}" -D CMAKE_BUILD_TYPE=Release -D LOCKSTEP_CPU=OFF \
-        -D LOCKSTEP_MPI=OFF -D LOCKSTEP_CUDA=ON -D LOCKSTEP_CARRIED=ON -D CMAKE_CUDA_ARCHITECTURES=90-real \
+        -D LOCKSTEP_MPI=OFF -D LOCKSTEP_CUDA=ON -D LOCKSTEP_CARRIED=ON -U CMAKE_CUDA_ARCHITECTURES \
         -D CMAKE_DISABLE_FIND_PACKAGE_Microhttpd=ON \
         -D CMAKE_BUILD_RPATH='$ORIGIN/../lib;$ORIGIN/../../lib;$ORIGIN/../../../lib;$ORIGIN/../../../../lib' \
         >"$build.log" 2>&1 || end "configuring failed: $(tail -n 3 "$build.log")"
@@ -92,7 +92,7 @@ copy_programs()
     done
     {
         cat "$kit/programs"
-        for name in gpu_facts gpu_overlap gpu_overlap_doubled gpu_rounds liblockstep-cuda.so; do
+        for name in gpu_facts gpu_overlap gpu_overlap_doubled gpu_sweep gpu_sweep_doubled; do
             echo "bench/gpu/$name"
         done
         for name in gpu_probe gpu_kernels gpu_twins gpu_tests gpu_resnet_gradient doubled/trainer \
@@ -102,6 +102,9 @@ copy_programs()
     } | sort -u | while read -r name; do
         [ -e "$build/$name" ] || end "$build/$name was not built"
         install -D -s "$build/$name" "$kit/build/$name"
+    done
+    for name in gpu_rounds gpu_merge; do # they look for the plugin in their own folder
+        install -D -s "$build/bench/gpu/$name" "$kit/build/$name"
     done
     rm -f "$kit/ctest.json" "$kit/programs"
     nodes=$build/tests/cuda_ops/cuda_nodes

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Estimates the time of a step on one H100 before the first measurement, for comparison with it.
 
-    paper.py CUDA_NODES [--most] [--json FILE]      # the program of the test cuda_nodes
+    paper.py CUDA_NODES [--most] [--json FILE] [--counts FILE [--check]]
+
+CUDA_NODES is the program of the test cuda_nodes. --counts writes only the counts, for step_table.py;
+with --check it compares them with those of FILE, and fails if they differ.
 
 Nothing here is measured. The work of each kernel in a step is counted: the step is run with the
 doubles, replacements for the CUDA libraries that run on a CPU (tests/doubles), with 1 and 2 rows (4
@@ -85,6 +88,28 @@ def kernel_us(name, moved, tiled, precision, budget):
     return nodes, ways[bound], bound, moved * budget.get(row, 0)
 
 
+def counts_of(lines):
+    """For each kernel: calls, nodes, bytes and operations of a step."""
+    counts = {}
+    for (kernel, _), (calls, nodes, moved, flop, _, _) in lines.items():
+        known = counts.setdefault(kernel, {"calls": 0, "nodes": 0, "bytes": 0, "flop": 0})
+        for key, value in zip(known, (calls, nodes, moved, flop)):
+            known[key] += round(value)
+    return counts
+
+
+def keep_counts(path, found, check):
+    """Writes the counts, or returns whether the file has them already."""
+    counts = {name: {"precision": known["precision"], "kernels": known.pop("counts")} for name, known in found.items()}
+    if not path:
+        return True
+    text = json.dumps(counts, indent=1) + "\n"
+    if check:
+        return path.read_text() == text
+    path.write_text(text)
+    return True
+
+
 def add_up(program, example, found):
     """Prints the sum, and returns whether it is within its target. Stores in `found` the times that summary.py shows."""
     file, name, precision, number, rows, target = example
@@ -100,6 +125,7 @@ def add_up(program, example, found):
     for (kernel, _), (_, nodes, *_, us) in lines.items():
         found.setdefault(name, {}).setdefault("kernels", {}).setdefault(kernel, 0.0)
         found[name]["kernels"][kernel] += us + nodes * NODE_US
+    found[name]["counts"] = counts_of(lines)
     print(f"\n### {name}, batch {ROWS}, {precision}, one worker, the whole step\n")
     print("| kernel | bound by | calls | nodes | MB | GFLOP | million instructions | kernels, µs | nodes, µs |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
@@ -124,6 +150,8 @@ def main():
     parser.add_argument("program", type=lambda name: pathlib.Path(name).absolute())
     parser.add_argument("--most", action="store_true")
     parser.add_argument("--json", type=pathlib.Path, help="the estimates, for a comparison")
+    parser.add_argument("--counts", type=pathlib.Path)
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     print(f"Assumed: {NODE_US:g} µs of the GPU's time a node; {MEMORY / 1e12:.2f} TB/s of memory, "
           f"{CACHE / 1e12:g} for kernels of at most {CACHED / 1e6:.0f} MB, which find them in the L2; "
@@ -131,6 +159,8 @@ def main():
           f"(bf16) and {PRODUCTS['tf32'] / 1e12:.0f} (tf32) TFLOP/s; {LOSS_US:g} µs for the loss.")
     found = {}
     kept = [add_up(options.program, example, found) for example in EXAMPLES]
+    if not keep_counts(options.counts, found, options.check):
+        sys.exit(f"{options.counts} has other counts: write it again with --counts, then run bench/gpu/step_table.py")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.most and not all(kept):

@@ -10,6 +10,7 @@
               Dive into Deep Learning
     epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
     sharing   two and four workers on one GPU compared with one, all in as many shards
+    several   LeNet and ResNet-18 on 1, 2, 4 and 8 GPUs with 256 rows each, with `ordered` and `nccl`
     timeline  a timeline of each network alone on the GPU: the times of its ops, and the traces
     ncu       the bottlenecks of the kernels that ran longest in `timeline`, if ncu is installed
     overlap   workers that share a GPU, driven by a thread each or by one thread, with and without
@@ -41,7 +42,7 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 FORMS = ("eager", "graphed", "compiled", "compiled graphed")
 CONFIGS = {"lenet": ROOT / "examples/fashion_mnist.json", "resnet": ROOT / "examples/resnet18.json"}
 NAMES = {"lenet": "LeNet", "resnet": "ResNet-18"}
-PARTS = ("resnet", "lenet", "seeds", "epochs", "sharing", "timeline", "ncu", "overlap")
+PARTS = ("resnet", "lenet", "seeds", "epochs", "sharing", "several", "timeline", "ncu", "overlap")
 # What the project wants: seconds of a step at most, and times the best (or a named) form at least.
 GOALS = [
     ("LeNet, a step in the fastest precision", lambda f: f.step_us("lenet"), "≤ 60 µs", lambda v: v <= 60),
@@ -116,12 +117,15 @@ class Peer:
             self.process.wait()
 
 
-def lockstep(args, network, precision, devices, shards):
-    """Starts Lockstep's process. Its first round chooses convolutions and does not count."""
-    return Peer(f"lockstep {network} {precision} {devices}", [
-        args.rounds_program, CONFIGS[network], "--steps", args.steps[network], "--cache", args.cache,
-        "--set", f"data.path={args.data}", "--set", f"precision={precision}",
-        "--set", f"devices={devices}", "--set", f"shards={shards}", "--set", f"batch_size={args.batch}"])
+def lockstep(args, network, precision, devices, shards, gpus=1, allreduce="ordered"):
+    """Starts Lockstep's process. Its first round chooses convolutions and does not count. A step has args.batch rows
+    for each GPU, and a round at most as many steps as the images give."""
+    batch = args.batch * gpus
+    steps = max(1, min(args.steps[network], args.images // batch))
+    return Peer(f"lockstep {network} {precision} {devices} {allreduce}", [
+        args.rounds_program, CONFIGS[network], "--steps", steps, "--cache", args.cache,
+        "--set", f"data.path={args.data}", "--set", f"precision={precision}", "--set", f"allreduce={allreduce}",
+        "--set", f"devices={devices}", "--set", f"shards={shards}", "--set", f"batch_size={batch}"])
 
 
 def torch_side(args, network, precision):
@@ -249,10 +253,18 @@ def markdown(found, args):
             lines.append(f"| {NAMES[row['network']]}, {row['workers']} | {row['precision']} |"
                          f" {row['ratio']:.3f} |")
         lines.append("")
+    if any(r["part"] == "several" for r in found.rows):
+        lines += [f"| {args.batch} rows for each GPU | precision | GPUs | merge | images/s | to one GPU |",
+                  "|---|---|---:|---|---:|---:|"]
+        for row in (r for r in found.rows if r["part"] == "several" and "error" not in r):
+            lines.append(f"| {NAMES[row['network']]} | {row['precision']} | {row['gpus']} | {row['allreduce']} |"
+                         f" {row['images_per_s']:,.0f} | {row['ratio']:.2f} |")
+        lines.append("")
     for row in (r for r in found.rows if r["part"] == "timeline" and "error" not in r):
-        lines += [f"{NAMES[row['network']]} in {row['precision']}, one worker, what ran longest on the GPU:",
-                  "", "| µs in all | runs | |", "|---|---|---|"]
-        lines += [f"| {k['us']:,.0f} | {k['runs']} | {k['name'][:90]} |" for k in row["kernels"][:12]]
+        lines += [f"{NAMES[row['network']]} in {row['precision']}, one worker, all that ran on the GPU in"
+                  f" {row.get('steps', 1)} steps:", "", "| µs a step | runs a step | |", "|---:|---:|---|"]
+        lines += [f"| {k['us'] / row.get('steps', 1):,.2f} | {k['runs'] / row.get('steps', 1):.2f} | {k['name']} |"
+                  for k in row["kernels"]]
         lines.append("")
     if "table" in found.all.get("overlap", {}):
         lines += ["Who drives the workers that share a GPU:", "",
@@ -474,6 +486,47 @@ def measure_sharing(found, args):
                 peer.stop()
 
 
+def gpus_in(listed):
+    """The number of GPUs in the output of `trainer devices`."""
+    return len(re.findall(r"^\s*cuda\(\d+\)", listed, re.M))
+
+
+def gpus_of(count):
+    return "cuda:" + ",".join(str(i) for i in range(count))
+
+
+def measure_several(found, args):
+    """The rates of 1, 2, 4 and 8 GPUs, in turns. All processes of a network start at once: their convolutions have the
+    shape of those of one GPU, which `resnet` and `lenet` have chosen."""
+    listed = subprocess.run([args.trainer, "devices"], capture_output=True, text=True, check=False).stdout
+    gpus = gpus_in(listed)
+    if gpus < 2:
+        found.all["several"] = {"skipped": f"{gpus} GPU"}
+        return
+    counts = [count for count in (1, 2, 4, 8) if count <= gpus]
+    for network, precision in args.trace_runs:
+        peers, rates = {}, {}
+        try:
+            for count in counts:
+                for way in ("ordered", "nccl")[:2 if count > 1 else 1]:
+                    peers[count, way] = lockstep(args, network, precision, gpus_of(count), "devices", count, way)
+            for peer in peers.values():  # the first rounds do not count
+                peer.ask()
+                peer.ask()
+            for _ in range(args.rounds):
+                for key, peer in peers.items():
+                    rates.setdefault(key, []).append(peer.ask()["images_per_s"])
+        finally:
+            for peer in peers.values():
+                peer.stop()
+        one = statistics.median(rates[1, "ordered"])
+        for (count, way), rounds in rates.items():
+            rate = statistics.median(rounds)
+            found.add("several", network=network, precision=precision, form=f"{count} {way}", gpus=count,
+                      allreduce=way, batch=args.batch * count, images_per_s=rate, rounds=rounds, ratio=rate / one)
+            say(f"{network} {precision}: {count} GPUs, {way}: {rate:,.0f} images/s, {rate / one:.2f}")
+
+
 # ---- where a step goes ---------------------------------------------------------------------------
 
 
@@ -525,9 +578,10 @@ def measure_timeline(found, args):
         if done.returncode:
             found.add("timeline", **row, error=(done.stderr.strip() or "no message").splitlines()[-1])
             continue
-        top = kernel_times(trace)[:40]
-        found.add("timeline", **row, kernels=[{"us": us, "runs": runs, "name": name}
-                                              for us, runs, name in top])
+        kernels = kernel_times(trace)
+        steps = max((runs for _, runs, name in kernels if re.search(r"\bsgd", name)), default=1)
+        found.add("timeline", **row, steps=steps, kernels=[{"us": us, "runs": runs, "name": name}
+                                                           for us, runs, name in kernels])
 
 
 def measure_ncu(found, args):
@@ -595,6 +649,12 @@ def versions(args):
             f"commit {commit or 'unknown'}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC"]
 
 
+def beside_plugin(build, name):
+    """A program that searches its own folder for the plugin: pack.sh carries the plugin only once."""
+    packed = build / name
+    return packed if packed.exists() else build / "bench/gpu" / name
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -608,12 +668,14 @@ def parse_arguments():
     parser.add_argument("--markdown", type=Path, default=ROOT / "bench/out/gpu.md")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--forms", nargs="+", choices=FORMS, help="PyTorch's forms (all)")
     parser.add_argument("--ours", action="store_true", help="steps without PyTorch's")
     parser.add_argument("--rehearse", action="store_true", help="over the doubles of the CUDA runtime,"
                         " PyTorch on the CPU; the figures mean nothing")
     args = parser.parse_args()
-    args.batch, args.torch_device = BATCH, "cuda"
+    args.batch, args.torch_device, args.images = BATCH, "cuda", 60000
     args.steps = {"lenet": 234, "resnet": 20}
+    args.forms_wanted = args.forms
     args.forms, args.seed_precision = (FORMS[:2], FORMS[3:], FORMS[2:3]), "bf16"
     args.epochs = 10
     args.epoch_runs = [("lenet", "tf32"), ("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "bf16"),
@@ -621,7 +683,7 @@ def parse_arguments():
     args.sharing_runs = [("resnet", "bf16", 2), ("resnet", "bf16", 4), ("lenet", "tf32", 2),
                          ("lenet", "tf32", 4)]
     args.trace_runs = [("resnet", "bf16"), ("lenet", "tf32")]
-    args.rounds_program = args.build / "bench/gpu/gpu_rounds"
+    args.rounds_program = beside_plugin(args.build, "gpu_rounds")
     args.overlap = args.build / "bench/gpu/gpu_overlap"
     args.overlap_limit = int(os.environ.get("OVERLAP_S", "55"))
     args.probe = args.build / "tests/cuda_gpu/gpu_probe"
@@ -632,12 +694,15 @@ def parse_arguments():
     args.cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lockstep"
     if args.rehearse:
         rehearse(args)
+    if args.forms_wanted:
+        args.forms = tuple(filter(None, (tuple(form for form in forms if form in args.forms_wanted)
+                                         for forms in args.forms)))
     return args
 
 
 def rehearse(args):
     """Everything small. A copy of the program lies where it finds the plugin over the doubles."""
-    args.batch, args.torch_device, args.rounds = 8, "cpu", 1
+    args.batch, args.torch_device, args.rounds, args.images = 8, "cpu", 1, 512
     args.precisions, args.steps, args.epochs = ("fp32",), {"lenet": 2, "resnet": 1}, 2
     args.forms, args.seed_precision = (FORMS[:2],), "fp32"
     args.epoch_runs, args.sharing_runs = [("lenet", "fp32")], [("lenet", "fp32", 2)]
@@ -668,7 +733,7 @@ def main():
                 measure_steps(found, args, networks)
             else:
                 {"seeds": measure_seeds, "epochs": measure_epochs, "sharing": measure_sharing,
-                 "timeline": measure_timeline,
+                 "several": measure_several, "timeline": measure_timeline,
                  "ncu": measure_ncu, "overlap": measure_overlap}[part](found, args)
         except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
             say(f"{part}: {error!r}")
@@ -678,7 +743,7 @@ def main():
         say(f"{part}: {time.monotonic() - begin:.0f} s")
     print(args.markdown.read_text())
     sys.exit(failed or any("error" in r and r["form"] in ("lockstep", "trainer", "timeline")
-                       or "error" in r and r["part"] in ("sharing", "seeds")
+                       or "error" in r and r["part"] in ("sharing", "seeds", "several")
                            for r in found.rows))
 
 

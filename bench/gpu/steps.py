@@ -24,12 +24,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from run import gpus_in, gpus_of
+
 SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD", SOURCE / "build/gpu"))
 RESULTS = Path(os.environ.get("RESULTS", "."))
 SCRATCH = Path(os.environ.get("SCRATCH", RESULTS))
 DATA = Path(os.environ.get("DATA", "/usr/share/datasets/fashion-mnist"))
 REHEARSE = bool(os.environ.get("REHEARSE"))
+STEP_S = float(os.environ.get("STEP_S", "60"))  # seconds that the step may take
 DOUBLED = BUILD / "tests/cuda_gpu/doubled"
 TRAINER = (DOUBLED if REHEARSE else BUILD) / "trainer"
 CONFIGS = {"lenet": SOURCE / "examples/fashion_mnist.json", "resnet": SOURCE / "examples/resnet18.json"}
@@ -146,15 +149,61 @@ def loads():
         step.tell(loads=False)
         return 1
     show("trainer", [TRAINER, "--version"], None)
+    _, text = show("devices", [TRAINER, "devices"], None)
+    step.tell(gpus=gpus_in(text))
     show("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,"
                         "clocks.max.memory,power.limit", "--format=csv,noheader"], 3)
     for tool in ("ncu", "compute-sanitizer", "nvcc", "cmake"):
         print(f"{tool}: {shutil.which(tool) or 'none'}")
     status, text = show("facts", [BUILD / "bench/gpu/gpu_facts"], None)
     step.tell(facts=[line for line in text.splitlines() if re.match(r"a graph|memory:|matrices", line)])
+    described = text.partition("cuDNN's description of the device:\n")[2].strip()
+    if described:
+        (RESULTS / "device.json").write_text(described + "\n")
     if status not in (0, 77):
         step.fail(f"gpu_facts: {first_error(text)}")
     return 0 if step.known["gpu"] else 77
+
+
+# ---- engines --------------------------------------------------------------------------------------
+
+
+def is_as_planned(rows):
+    """Whether a rehearsal found its wrong configuration, and the one whose results vary (gpu_sweep_doubled)."""
+    measured = [row for row in rows if "same_bits" in row]
+    return bool(measured) and all(
+        row["same_bits"] == (row["engine"] != 2) and
+        (row["engine"] != 1 or row["worst"] > 1e-3) and (row["engine"] != 0 or row["worst"] < 1e-3)
+        for row in measured) and any("does not run" in row.get("skipped", "") for row in rows)
+
+
+def engines():
+    """Times all engines that cuDNN recommends."""
+    step, path = Step("engines"), RESULTS / "engines.jsonl"
+    seconds = max(1, STEP_S - 6)
+    status, text = show("engines", [BUILD / "bench/gpu" / ("gpu_sweep_doubled" if REHEARSE else "gpu_sweep"),
+                                    "--json", path, "--seconds", f"{seconds:.0f}",
+                                    *(["--small"] if REHEARSE else [])], None)
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    step.tell(rows=len(rows), measured=sum("same_bits" in row for row in rows), ended=last_line(text))
+    if status:
+        step.fail(f"gpu_sweep: {last_line(text)}")
+    elif REHEARSE and not is_as_planned(rows):
+        step.fail("the sweep did not find what is wrong with the doubles' engines")
+    return step.status()
+
+
+def names():
+    """The kernels that PyTorch runs in fp32."""
+    step = Step("names")
+    if not has_torch(step):
+        return 77
+    status, text = show("kernels of PyTorch", [sys.executable, SOURCE / "bench/gpu/torch_kernels.py", "--data", DATA,
+                                               "--json", RESULTS / "torch_kernels.json",
+                                               *(["--rehearse"] if REHEARSE else [])], None)
+    if status:
+        step.fail(f"torch_kernels.py: {last_line(text)}")
+    return step.status()
 
 
 # ---- kernels --------------------------------------------------------------------------------------
@@ -225,11 +274,16 @@ def measure(*words):
                           stdout=subprocess.DEVNULL, check=False).returncode
 
 
-def torch():
-    step = Step("torch")
+def beside_torch(name, *words):
+    step = Step(name)
     if not has_torch(step):
         return 77
-    return measure("--rounds", "3", *(("lenet",) if REHEARSE else ("resnet", "lenet")))
+    return measure("--rounds", "3", *words, *(("lenet",) if REHEARSE else ("resnet", "lenet")))
+
+
+def torch():
+    """The fastest form alone. The others are known (bench/RESULTS.md)."""
+    return beside_torch("torch", *(() if REHEARSE else ("--forms", "compiled graphed", "--")))
 
 
 # ---- the program ----------------------------------------------------------------------------------
@@ -289,20 +343,97 @@ def seeds():
     return measure("seeds")
 
 
+def check_fault(step, name, wanted, devices, shards, kind, *words):
+    """One of several workers fails, or hangs. With `wanted`, the weights must be these, those of a run without a
+    failure."""
+    status, sha, records = train("lenet", devices, "--inject", f"worker=1,step=2,kind={kind}", *words,
+                                 *(("--set", "deadline_s=1") if kind == "stall" else ()), shards=shards)
+    noticed = '"type":"fault"' in records
+    if REHEARSE and kind == "stall" and sha == wanted:
+        status = 0  # the doubles take for leaks what a thread holds that sleeps on
+    step.tell(**{name: status == 0 and wanted in (None, sha) and noticed})
+    if not step.known[name]:
+        step.fail(f"{name}: " + (sha if status else "no fault was recorded" if not noticed else
+                                 "the weights are others than without"))
+
+
 def faults():
-    """One of two workers fails, or hangs. The weights must be those of a run without a failure."""
     step = Step("faults")
     _, wanted, _ = train("lenet", "cuda:0,0", shards=2)
-    for kind, words in (("fail", ()), ("stall", ("--set", "deadline_s=1"))):
-        status, sha, records = train("lenet", "cuda:0,0", "--inject", f"worker=1,step=2,kind={kind}", *words,
-                                     shards=2)
-        noticed = '"type":"fault"' in records
-        if REHEARSE and kind == "stall" and sha == wanted:
-            status = 0  # the doubles take for leaks what a thread holds that sleeps on
-        step.tell(**{kind: status == 0 and sha == wanted and noticed})
-        if not step.known[kind]:
-            step.fail(f"{kind}: " + (sha if status else "no fault was recorded" if not noticed else
-                                     "the weights are others than without"))
+    for kind in ("fail", "stall"):
+        check_fault(step, kind, wanted, "cuda:0,0", 2, kind)
+    return step.status()
+
+
+# ---- several GPUs ---------------------------------------------------------------------------------
+
+
+def gpus_here():
+    """The number of GPUs that `loads` has found."""
+    try:
+        return json.loads((RESULTS / "loads.json").read_text()).get("gpus", 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def several_bits(step, counts):
+    """The same eight shards on any number of GPUs. As nothing is timed, all networks run at once."""
+    bits, of = {}, [(n, p) for p in PRECISIONS for n in (("lenet",) if REHEARSE else ("resnet", "lenet"))]
+
+    def runs_of(pair):
+        words = ("--set", f"precision={pair[1]}", "--set", "allreduce=ordered")
+        return [train(pair[0], gpus_of(count), *words, shards=8)[:2] for count in counts]
+
+    with ThreadPoolExecutor(len(of)) as pool:
+        for (network, precision), runs in zip(of, pool.map(runs_of, of)):
+            same = not any(status for status, _ in runs) and len({sha for _, sha in runs}) == 1
+            bits[f"{network} {precision}"] = same
+            step.tell(bits=bits)
+            if not same:
+                said = next((sha for status, sha in runs if status), f"{counts} GPUs: other bits")
+                step.fail(f"{network} {precision}: {said}")
+
+
+def several_faults(step, count):
+    """A worker that is lost or hangs, each on a GPU of its own. NCCL's order depends on the number of workers, so with
+    `nccl` the weights are others after a loss; the run must go on."""
+    devices = gpus_of(count)
+    _, wanted, _ = train("lenet", devices, "--set", "allreduce=ordered", shards=count)
+    for kind in ("fail", "stall"):
+        check_fault(step, f"ordered {kind}", wanted, devices, count, kind, "--set", "allreduce=ordered")
+    check_fault(step, "nccl fail", None, devices, count, "fail", "--set", "allreduce=nccl")
+
+
+def several_merge(step, counts):
+    """The merge alone, by sizes."""
+    program = BUILD / "gpu_merge"  # pack.sh puts it beside the plugin
+    if not program.exists():
+        program = BUILD / "bench/gpu/gpu_merge"
+    if REHEARSE:  # a copy of the program lies where it finds the plugin over the doubles
+        shutil.copy2(program, DOUBLED / "gpu_merge")
+        program = DOUBLED / "gpu_merge"
+    status, text = show("the merge alone", [program, "--json", RESULTS / "merge.json",
+                                            *(["--small", "--seconds", "0.1"] if REHEARSE else ["--seconds", "5"]),
+                                            *counts], None if REHEARSE else 35)
+    step.tell(merge=text.splitlines())
+    if status:
+        step.fail(f"gpu_merge: {last_line(text)}")
+
+
+def several():
+    """Bits, faults, the merge alone and rates on 2, 4 and 8 GPUs."""
+    step, gpus = Step("several"), gpus_here()
+    step.tell(gpus=gpus)
+    counts = [count for count in (1, 2, 4, 8) if count <= gpus]
+    if len(counts) < 2:
+        print(f"skipped: {gpus} GPU")
+        step.tell(skipped=f"{gpus} GPU")
+        return 77
+    several_bits(step, counts)
+    several_merge(step, counts[1:])
+    if measure("--rounds", "5", "several"):
+        step.fail("run.py several: see several.log")
+    several_faults(step, counts[-1])
     return step.status()
 
 
@@ -349,7 +480,8 @@ def suite():
     return step.status()
 
 
-STEPS = {"loads": loads, "kernels": kernels, "parity": parity, "rates": rates, "torch": torch,
+STEPS = {"loads": loads, "engines": engines, "names": names, "kernels": kernels, "parity": parity, "rates": rates,
+         "torch": torch, "forms": lambda: beside_torch("forms"), "several": several,
          "overlap": lambda: measure("overlap"), "seeds": seeds, "faults": faults, "suite": suite,
          "timeline": lambda: measure("timeline"), "ncu": lambda: measure("ncu")}
 

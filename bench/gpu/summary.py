@@ -103,7 +103,7 @@ def row_of(name):
         found = re.search(pattern, name)
         if found:
             return row or found[0]
-    return "other kernels"
+    return re.sub(r"^void |[|`]", "", name)[:60]  # cuDNN's conversions, and what has no telling name
 
 
 def measured(kernels):
@@ -145,10 +145,26 @@ def paper_lines(results, room):
         yield f"| {kernel} | " + " | ".join(f"{c[kernel]:,.1f}" if kernel in c else "—" for c in columns) + " |"
     rest = order[len(shown):]
     if rest:
-        yield (f"| {len(rest)} more | " +
+        yield (f"| {len(rest)} more, see bench.md in the archive | " +
                " | ".join(f"{sum(c.get(k, 0) for k in rest):,.1f}" for c in columns) + " |")
     yield "| all kernels | " + " | ".join(f"{sum(c.values()):,.0f}" for c in columns) + " |"
     yield ""
+
+
+def several_lines(results):
+    """What 2, 4 and 8 GPUs gave, in a line for each network, and one for bits and the merge alone."""
+    known, rows = read(results / "several.json"), read(results / "bench.json").get("rows", [])
+    for network, title in NETWORKS.items():
+        found = [r for r in rows if r["part"] == "several" and r["network"] == network and "ratio" in r]
+        if found:
+            yield (f"{title} {found[0]['precision']}, to one GPU: " +
+                   ", ".join(f"{r['gpus']} {r['allreduce']} × {r['ratio']:.2f}" for r in found if r["gpus"] > 1))
+    if "bits" in known:
+        largest = {}
+        for row in read(results / "merge.json").get("rows", []):
+            largest[row["gpus"], row["way"]] = f"{row['gpus']} {row['way']} {row['busbw_gb_per_s']:.0f}"
+        yield (f"{known['gpus']} GPUs: the same bits {'yes' if all(known['bits'].values()) else '**no**'}; the merge's "
+               f"bus bandwidth, largest size, GB/s: {', '.join(largest.values()) or '—'}")
 
 
 def next_lines(results, ended):
@@ -164,6 +180,9 @@ def next_lines(results, ended):
     for of, same in read(results / "rates.json").get("bits", {}).items():
         if not same:
             yield f"{of}: the bits depend on the number of workers"
+    for of, same in read(results / "several.json").get("bits", {}).items():
+        if not same:
+            yield f"{of}: the bits depend on the number of GPUs"
     for row in rows:
         if "error" in row and row["form"] not in FORMS:
             yield f"{row['part']} {row['network']} {row['precision']}: {row['error']}"
@@ -188,7 +207,7 @@ def lines(results, ended, seconds, rehearsal=False):
     seeds = [f"Row {r['form'][4:]} of the book's table, {r['precision']}: `{r['closing']}`"
              for r in bench.get("rows", []) if r["part"] == "seeds" and "closing" in r]
     overlap = bench.get("overlap", {})
-    extra = seeds + ([f"overlap: {overlap['error']}"[:150]] if "error" in overlap else [])
+    extra = seeds + [text[:150] for text in several_lines(results)] + ([f"overlap: {overlap['error']}"[:150]] if "error" in overlap else [])
     todo = [f"- {text[:150]}" for text in next_lines(results, ended)]
     room = MOST - len(out) - len(extra) - min(len(todo), 6) - 2
     out += [*paper_lines(results, room), *extra]

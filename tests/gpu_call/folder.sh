@@ -42,7 +42,7 @@ done
 
 for file in once.sh tests.json paper.json source/bench/gpu/once.py source/CMakeLists.txt include/cmocka.h \
     build/trainer build/liblockstep-cuda.so build/tests/cuda_gpu/doubled/liblockstep-cuda.so \
-    build/bench/gpu/gpu_facts; do
+    build/bench/gpu/gpu_facts build/bench/gpu/gpu_sweep build/gpu_rounds build/gpu_merge; do
     [ -s "$kit/$file" ] || fail "there is no $file"
 done
 # Every script, data file and program that the suite's commands name was carried too.

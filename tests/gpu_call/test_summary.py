@@ -3,6 +3,7 @@
 contains the important results. The limits of a second call, and the steps that a timeline counts.
 """
 
+import argparse
 import json
 import sys
 import tempfile
@@ -37,6 +38,10 @@ def canned(folder, good):
     for number in (17, 18):
         what = {"closing": "test acc: 0.93, 0.6 sec/epoch on [cuda(0)]"} if good else {"error": "lost"}
         rows.append({"part": "seeds", "network": "resnet", "precision": "bf16", "form": f"row {number}", **what})
+    for count, way in ((1, "ordered"), (8, "ordered"), (8, "nccl")):
+        rows.append({"part": "several", "network": "resnet", "precision": "bf16", "form": f"{count} {way}",
+                     **({"gpus": count, "allreduce": way, "images_per_s": 9e4 * count, "batch": 256 * count,
+                         "ratio": 0.9 * count} if good else {"error": "hung"})})
     near = {"ours": 1e-6, "torch": 2e-6, "near": good}
     losses = {f"{n} {p}": {"gradient": near, "losses": near, "passed": good} for n in ("lenet", "resnet18")
               for p in summary.PRECISIONS}
@@ -45,6 +50,8 @@ def canned(folder, good):
         "loads": {"failed": [], "loads": True, "gpu": True, "gpu_text": "cuda(0): NVIDIA H100",
                   "facts": ["a graph of 25 kernels: 30 us"] * 6},
         "bench": {"rows": rows, "about": {"torch": {"torch": "2.11.0", "cuda": "13.0", "cudnn": 91900}}},
+        "several": {"failed": [], "gpus": 8, "bits": bits},
+        "merge": {"rows": [{"way": "nccl", "gpus": 8, "bytes": 4 << i, "busbw_gb_per_s": 30.0 * i} for i in range(9)]},
         "losses": losses, "rates": {"failed": [], "bits": bits},
         "kernels": {"failed": [], "parts": {p: {"results": 99, "far": 0 if good else 3} for p in
                                             ("norm", "pool", "loss", "arena", "point", "data")}},
@@ -86,22 +93,51 @@ def test_whole_steps():
     assert found == ["sgd", "map2", "gather_rows"] * 3, found
 
 
+def test_names():
+    """A timeline's table has every kernel under its whole name."""
+    kernels = [{"us": 7.0 * i, "runs": 7, "name": f"kernel_{i}_" + "x" * 100} for i in range(60)]
+    rows = [{"part": "timeline", "network": "lenet", "precision": "tf32", "form": "timeline", "steps": 7,
+             "kernels": kernels}]
+    found = run.Found(Path("/nowhere/bench.json"))
+    found.all["rows"] = rows
+    text = run.markdown(found, argparse.Namespace(batch=256))
+    for i, kernel in enumerate(kernels):
+        assert f"| {i}.00 | 1.00 | {kernel['name']} |" in text, kernel["name"]
+
+
+def test_forms():
+    """The step `torch` measures PyTorch's fastest form alone; `forms` all of them, in the same sequence as ever."""
+    words, sys.argv = sys.argv, ["run.py", "--forms", "compiled graphed", "--", "resnet", "lenet"]
+    args = run.parse_arguments()
+    sys.argv = ["run.py", "resnet"]
+    every = run.parse_arguments().forms
+    sys.argv = words
+    assert (args.forms, args.part) == ((("compiled graphed",),), ["resnet", "lenet"]), args
+    assert every == (("eager", "graphed"), ("compiled graphed",), ("compiled",)), every
+
+
 def main():
     test_plan()
+    test_forms()
+    test_names()
     test_whole_steps()
     with tempfile.TemporaryDirectory() as name:
         ended = canned(Path(name), True)
         expect(summary.lines(name, ended, 400), "| ResNet-18 bf16 | 2,560 | 2.50 |", "Row 17", "Nothing failed",
-               "| ls_k_norm_apply | 196.1 | 6.0 |", "| conv forward | 409.2 | 12.0 |", "14 of 14 passed", "1e-06 (2e-06)")
+               "| ls_k_norm_apply | 196.1 | 6.0 |", "| conv forward | 409.2 | 12.0 |", "14 of 14 passed", "1e-06 (2e-06)",
+               "ResNet-18 bf16, to one GPU: 8 ordered × 7.20, 8 nccl × 7.20",
+               "8 GPUs: the same bits yes; the merge's bus bandwidth, largest size, GB/s: 8 nccl 240")
     with tempfile.TemporaryDirectory() as name:
         ended = canned(Path(name), False)
         expect(summary.lines(name, ended, 400), "kernels of norm: 3 of 99", "loads broke: why",
-               "more: see the archive")
+               "8 GPUs: the same bits **no**", "more: see the archive")
     with tempfile.TemporaryDirectory() as name:
         expect(summary.lines(name, [], 1))
     times = summary.measured([{"name": "sgd", "us": 40.0, "runs": 20}, {"name": "norm_partial", "us": 80.0, "runs": 340},
                               {"name": "norm_finish", "us": 20.0, "runs": 340}])
     assert times == {"ls_k_sgd": 2.0, "ls_k_norm_statistics": 5.0}, times
+    times = summary.measured([{"name": name, "us": 20.0, "runs": 20} for name in ("sgd", "void pad<4>(int)", "other")])
+    assert times == {"ls_k_sgd": 1.0, "pad<4>(int)": 1.0, "other": 1.0}, times
 
 
 if __name__ == "__main__":
