@@ -250,7 +250,7 @@ static bool must_call(const regrouping *m, int who)
 {
     const voter *v = &m->voter[who];
     return who != m->vote->own && m->j->voting[who].fd < 0 && !v->refused &&
-           ls_now_ns() >= v->next_ns &&
+           ls_now_ns() >= v->next_ns && !tcp_set_has(&m->vote->suspects, who) &&
            (awaits_arrival(m, who) || (tcp_set_has(&m->vote->formed.set, who) &&
                                        (tcp_calls(m->j, who) || has_hung_up(m, who))));
 }
@@ -428,14 +428,12 @@ static int check_can_win(const regrouping *m, ls_error *err)
     const tcp_ballot *last = tcp_vote_last(m->vote);
     const tcp_set left = tcp_vote_remaining(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
-    const uint64_t now = ls_now_ns();
     char hosts[100] = "";
     if (!tcp_set_has(&last->set, m->vote->own) &&
         !(tcp_set_has(&m->vote->arrivals, m->vote->own) && last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
     const bool waits = tcp_set_has(&m->vote->arrivals, m->vote->own) && found > 1;
-    /* a suspected member can still come */
-    if (is_settled(m) && now > m->settle_until_ns && !waits && !tcp_vote_may(m->vote)) {
+    if (is_settled(m) && !waits && !tcp_vote_may(m->vote)) {
         tcp_list_hosts(hosts, sizeof hosts, m->j, &left);
         return ls_fail(
             err, LS_ESTALLED,
@@ -446,7 +444,7 @@ static int check_can_win(const regrouping *m, ls_error *err)
             : 2 * found > all ? "not certain to be the only group that can go on"
                               : "fewer than half");
     }
-    return now < m->j->until_ns
+    return ls_now_ns() < m->j->until_ns
                ? LS_OK
                : ls_fail(err, LS_ESTALLED,
                          "the hosts that are left did not agree in time which of them go on");
