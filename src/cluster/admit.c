@@ -20,9 +20,18 @@ int ls_cluster_newcomer(const ls_cluster *c)
     return c->newcomer;
 }
 
-int ls_cluster_arrivals(ls_cluster *c, ls_arrival *out, int *count, ls_error *err)
+const char *ls_cluster_not_admitted(const ls_cluster *c)
 {
-    int status = ls_cluster_order(c, LS_ORDER_ARRIVALS, err);
+    return c->not_admitted;
+}
+
+int ls_cluster_arrivals(ls_cluster *c, uint64_t round, ls_arrival *out, int *count, ls_error *err)
+{
+    int status = ls_cluster_usable(c, err);
+    if (status)
+        return status;
+    c->round = round;
+    status = ls_cluster_order(c, LS_ORDER_ARRIVALS, err);
     if (status == LS_OK) {
         *out = c->arrival;
         *count = c->arrivals;

@@ -167,11 +167,16 @@ bool ls_cluster_was_admitted(const ls_cluster *cluster);
 /* Returns the number of the *newcomer*, the member that was admitted when this group was formed; 0:
  * there is none. The result is the same on all members of the group. */
 int ls_cluster_newcomer(const ls_cluster *cluster);
-/* Reports the processes that wait at this member to be admitted: sets *count to their number, and
- * *out to the one that has waited longest. Sets out->number even if none waits: to the origin that
- * the next admitted process would get. This order exchanges nothing with other members. Errors:
- * those of orders. */
-int ls_cluster_arrivals(ls_cluster *cluster, ls_arrival *out, int *count, ls_error *err);
+/* Reports the processes that wait at this member and may be admitted in the round `round`
+ * (ls_wire_type.arrivals): sets *count to their number, and *out to the one that has waited
+ * longest. Sets out->number even if none waits: to the origin that the next admitted process would
+ * get. This order exchanges nothing with other members. Errors: those of orders. */
+int ls_cluster_arrivals(ls_cluster *cluster, uint64_t round, ls_arrival *out, int *count,
+                        ls_error *err);
+/* Returns the reason why the group of the last ls_cluster_regroup lacks the arrival of the last
+ * ls_cluster_admit; "": it does not lack it, or no reason is known. The text is valid until the
+ * next ls_cluster_regroup. */
+const char *ls_cluster_not_admitted(const ls_cluster *cluster);
 /* Ends this group, so that a group with the process `arrival` can follow. All members must call it
  * with the same arrival. It never returns LS_OK. If ls_cluster_lost returns true afterwards, the
  * caller goes on with the new group by ls_cluster_regroup. The new group contains the arrival,

@@ -302,6 +302,8 @@ static void begin_order(ls_cluster *c)
         int status = ls_names_room(c, &why);
         if (status == LS_OK)
             ls_names_publish(c);
+        memcpy(c->not_admitted, c->failure, sizeof c->not_admitted);
+        c->failure[0] = '\0';
         ls_watch_end_order(c, status ? &why : NULL, false);
         return;
     }
@@ -313,7 +315,7 @@ static void begin_order(ls_cluster *c)
     if (c->kind == LS_ORDER_ARRIVALS) {
         const ls_wire_type *type = c->wire->type;
         memset(&c->arrival, 0, sizeof c->arrival);
-        c->arrivals = type->arrivals ? type->arrivals(c->wire, &c->arrival) : 0;
+        c->arrivals = type->arrivals ? type->arrivals(c->wire, c->round, &c->arrival) : 0;
         ls_watch_end_order(c, NULL, false);
         return;
     }
@@ -434,11 +436,15 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
                             .alive = show_life,
                             .user = c,
                             .origin = origin,
-                            .arrival = c->admitting ? &c->arrival : NULL};
+                            .arrival = c->admitting ? &c->arrival : NULL,
+                            .why = c->failure,
+                            .why_bytes = sizeof c->failure};
     ls_peer *before = c->peer;
     ls_wire *old = c->wire;
     for (int m = 0; m < ls_watch_members(c); m++)
         lost[m] = m != old->member && (before[m].leaves_run || before[m].silent_ns > deadline / 2);
+    if (c->admitting)
+        c->failure[0] = '\0';
     int status = old->type->regroup(&c->wire, old, &how, err);
     if (status)
         c->wire = NULL;

@@ -182,6 +182,8 @@ typedef struct ls_old_sum {
     struct ls_old_sum *next;
 } ls_old_sum;
 
+enum { LS_FAILURE = 320 /* bytes of the reason of a failed admission */ };
+
 struct ls_cluster {
     ls_cluster_options options;
     /* The group as the callers see it: this member's number and the number of members.
@@ -215,11 +217,15 @@ struct ls_cluster {
     ls_old_sum *old_sums; /* list of the sums that ls_cluster_free_old frees */
     int agreed;           /* non-zero: a member has asked all members to stop (ls_head.asks) */
     int newcomer;         /* number of the member that was admitted with this group; 0: none */
+    uint64_t round;       /* ARRIVALS: argument of ls_wire_type.arrivals */
     int arrivals;         /* ARRIVALS: number of processes that wait at this member */
     ls_arrival arrival;   /* ARRIVALS: result; ADMIT: the process to be admitted */
-    int status;           /* result of the order */
-    ls_error error;       /* error of the last order that failed; status 0: none has failed */
-    bool failed_by_loss;  /* the order failed because a member was lost; the run may go on */
+    /* the reason why the group lacks the arrival of the last ADMIT; "": it does not lack it, or no
+     * reason is known */
+    char not_admitted[LS_FAILURE];
+    int status;          /* result of the order */
+    ls_error error;      /* error of the last order that failed; status 0: none has failed */
+    bool failed_by_loss; /* the order failed because a member was lost; the run may go on */
     atomic_bool done;
     ls_error leaving; /* the reason why this member leaves; valid after `leave_asked` is set */
     atomic_bool leave_asked;
@@ -257,8 +263,9 @@ struct ls_cluster {
     int regroups_since_sum; /* number of regroupings since the last sum that succeeded */
     /* the fault is the loss of a member, after which the surviving members regroup */
     bool fault_is_loss;
-    bool admitting;     /* the next regrouping is to include `arrival` */
-    ls_error last_loss; /* the last loss after which the members have regrouped */
+    bool admitting;           /* the next regrouping is to include `arrival` */
+    ls_error last_loss;       /* the last loss after which the members have regrouped */
+    char failure[LS_FAILURE]; /* as not_admitted, of the newest group */
     /* the transport can still access memory of the cluster; the caller reads the field after the
      * last order */
     bool touched;

@@ -51,7 +51,7 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
+    r => ['fault', 'nonfinite', 'arrival', 'failed_arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
   s.live = { ...last('program'), ...last('live') }; /* host, directory and command of the run */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
@@ -111,7 +111,7 @@ function note(title, text, kind = '') {
 }
 
 /* Describes an event that the curves do not show: a lost worker, a step that was not applied, a host that was
-   admitted, or a resumed run. */
+   admitted or was not, or a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
     return note(`Resumed after step ${number(r.step)}.`, 'The earlier steps were computed by another process.'
@@ -120,6 +120,7 @@ function event_note(r) {
   if (r.type === 'warning') return note('Warning:', r.text);
   if (r.type === 'arrival')
     return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
+  if (r.type === 'failed_arrival') return note(`After step ${number(r.step)} host ${r.host} was not admitted.`, r.error);
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);

@@ -204,7 +204,7 @@ int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
     if (r->type == LS_RECORD_EVAL)
         drop_matrix(log);
     const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE ||
-                       r->type == LS_RECORD_ARRIVAL;
+                       r->type == LS_RECORD_ARRIVAL || r->type == LS_RECORD_FAILED_ARRIVAL;
     const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
                                                  : take_other(log, event, r->json, r->length, err);
     log->records += status == LS_OK;

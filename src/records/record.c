@@ -9,7 +9,8 @@
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {
-    "run_start", "resume", "step", "epoch", "eval", "fault", "nonfinite", "arrival", "run_end"};
+    "run_start", "resume",    "step",    "epoch",          "eval",
+    "fault",     "nonfinite", "arrival", "failed_arrival", "run_end"};
 const char *const ls_phase_keys[LS_PHASES] = {"gather_s",       "forward_s", "backward_s",
                                               "comm_exposed_s", "wait_s",    "apply_s"};
 const char *const ls_phase_names[LS_PHASES] = {"gather",     "forward", "backward",
@@ -140,6 +141,9 @@ const ls_record_key ls_record_keys[] = {
     {IN(RESUME), "doubtful", LS_MEMBER_BOOL, AT(of.start.doubtful), VARIES},
     {IN(ARRIVAL), "host", LS_MEMBER_TEXT, AT(of.arrival.host), VARIES},
     {IN(ARRIVAL), "step", LS_MEMBER_UINT, AT(of.arrival.step)},
+    {IN(FAILED_ARRIVAL), "host", LS_MEMBER_TEXT, AT(of.failed.host), VARIES},
+    {IN(FAILED_ARRIVAL), "step", LS_MEMBER_UINT, AT(of.failed.step)},
+    {IN(FAILED_ARRIVAL), "error", LS_MEMBER_TEXT, AT(of.failed.error), VARIES},
     {LIVES | IN(ARRIVAL), "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},
     {LIVES, "device_model", LS_MEMBER_TEXT, SUMMARY(device_model), VARIES},
     {LIVES, "instruction_set", LS_MEMBER_TEXT, SUMMARY(isa), VARIES},

@@ -30,6 +30,7 @@ typedef enum ls_record_type {
     LS_RECORD_FAULT,
     LS_RECORD_NONFINITE,
     LS_RECORD_ARRIVAL,
+    LS_RECORD_FAILED_ARRIVAL,
     LS_RECORD_RUN_END,
     LS_RECORD_TYPES
 } ls_record_type;
@@ -127,6 +128,12 @@ typedef struct ls_arrival_values {
     uint64_t step;    /* number of steps that the run had done when the host was admitted */
 } ls_arrival_values;
 
+/* Values of failed_arrival: another host was not admitted to the run. */
+typedef struct ls_failed_arrival_values {
+    const char *host, *error; /* name of the host; the reason */
+    uint64_t step;            /* number of steps that the run had done */
+} ls_failed_arrival_values;
+
 typedef struct ls_end_values {
     const char *status, *error;                  /* `error`: NULL if there was none */
     const char *checkpoint, *weights_sha256;     /* NULL: none */
@@ -150,6 +157,7 @@ typedef struct ls_record {
         ls_fault_values fault;
         ls_nonfinite_values nonfinite;
         ls_arrival_values arrival;
+        ls_failed_arrival_values failed;
         ls_end_values end;
     } of;
     const char *json; /* the record as one line of JSON, zero-terminated, if a sink wants text */

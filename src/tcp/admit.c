@@ -7,7 +7,13 @@
  * short message, tcp_note) every ten seconds. At the end of an epoch the members agree on one
  * newcomer (src/train). All members then call `regroup` of the transport with this newcomer as the
  * argument `arrival`. The member at which the newcomer waits sends an invitation: the newcomer's
- * number, the addresses of all members, and the group that the vote is to replace. */
+ * number, the addresses of all members, and the group that the vote is to replace.
+ *
+ * An admission can fail, for example because a firewall is between the newcomer and one member. A
+ * failed admission costs the run time, so every member keeps a list of the newcomers whose
+ * admissions have failed. A newcomer is tried again after 1 round (end of an epoch), then after 2,
+ * 4 and 8 rounds. After TRIES failures it is told the reason and refused. If it is started again,
+ * it is tried once more after AGAIN rounds. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -22,6 +28,11 @@
 
 #define SAY_NS UINT64_C(10000000000) /* interval between two notes to a waiting newcomer */
 #define COME_NS UINT64_C(5000000000) /* time limit for a fingerprint */
+
+enum {
+    TRIES = 5, /* failed admissions after which a newcomer is refused */
+    AGAIN = 16 /* rounds until a newcomer that was refused is tried again */
+};
 
 static const char waiting_for[] = "waiting for the end of the epoch";
 
@@ -76,6 +87,86 @@ void tcp_let_wait(joining *j, const tcp_link *link, const hello *h)
     tcp_set_entry(&w->at, link->fd, h);
 }
 
+/* ---- failed admissions ----------------------------------------------------------------------- */
+
+static bool is_same_newcomer(const entry *a, const entry *b)
+{
+    return memcmp(a->address, b->address, sizeof a->address) == 0 && strcmp(a->host, b->host) == 0;
+}
+
+/* Returns the list's entry of a newcomer; NULL: none of its admissions has failed. */
+static tcp_failed *find_failed(joining *j, const entry *at)
+{
+    for (int i = 0; i < TCP_WAITING_MAX; i++)
+        if (j->failed[i].tries > 0 && is_same_newcomer(&j->failed[i].at, at))
+            return &j->failed[i];
+    return NULL;
+}
+
+/* Notes a failed admission in the round `round`. If the list is full, replaces the entry that is
+ * due first. */
+static void note_failed(joining *j, uint64_t round)
+{
+    tcp_failed *f = find_failed(j, &j->trial.at);
+    if (!f) {
+        f = &j->failed[0];
+        for (int i = 1; i < TCP_WAITING_MAX && f->tries > 0; i++)
+            if (j->failed[i].tries == 0 || j->failed[i].next < f->next)
+                f = &j->failed[i];
+        *f = (tcp_failed){.at = j->trial.at};
+    }
+    f->tries += f->tries < TRIES;
+    f->given_up = f->tries == TRIES;
+    f->next = round + (f->given_up ? AGAIN : UINT64_C(1) << (f->tries - 1));
+    memcpy(f->why, j->trial.why, sizeof f->why);
+}
+
+/* Finds out how the last admission has ended: the newcomer is a member, or the admission has
+ * failed. */
+static void end_trial(joining *j, uint64_t round)
+{
+    tcp_failed *f = find_failed(j, &j->trial.at);
+    if (j->trial.number == 0)
+        return;
+    if (!tcp_set_has(&j->vote.formed.set, j->trial.number))
+        note_failed(j, round);
+    else if (f)
+        f->tries = 0;
+    j->trial.number = 0;
+}
+
+void tcp_explain_failure(joining *j, const ls_regroup *how)
+{
+    tcp_say_apart(j->trial.why, sizeof j->trial.why, j, how->arrival->host, &j->vote.formed.apart,
+                  tcp_set_count(&j->vote.formed.set));
+    if (how->why)
+        snprintf(how->why, how->why_bytes, "%s", j->trial.why);
+}
+
+/* Tells a waiting newcomer what it waits for. Returns false if the newcomer is refused instead. */
+static bool tell_waiting(joining *j, int i)
+{
+    char text[TCP_NOTE];
+    tcp_failed *f = find_failed(j, &j->waiting[i].at);
+    if (!f) {
+        send_to_waiting(j, i, TCP_COMING, waiting_for);
+        return true;
+    }
+    snprintf(text, sizeof text,
+             f->given_up ? "%d tries to admit it have failed: %s"
+                         : "admission failed (try %d): %s; a later epoch's end "
+                           "is waited for",
+             f->tries, f->why);
+    send_to_waiting(j, i, f->given_up ? TCP_FAILED : TCP_COMING, text);
+    if (!f->given_up)
+        return true;
+    tcp_log_refused(j, j->waiting[i].link.fd, j->waiting[i].at.host, text);
+    f->given_up = false;
+    return false;
+}
+
+/* ---- newcomers that wait --------------------------------------------------------------------- */
+
 /* Compares the received fingerprint of a waiting newcomer. Returns whether the newcomer may go on
  * waiting. If the fingerprint differs, sends the newcomer the reason. */
 static bool check_fingerprint(joining *j, int i)
@@ -94,8 +185,7 @@ static bool check_fingerprint(joining *j, int i)
                                                    bytes, why, sizeof why) == 0);
     if (w->fit) {
         tcp_log(j, LS_LOG_INFO, "host %s has come and is %s", w->at.host, waiting_for);
-        send_to_waiting(j, i, TCP_COMING, waiting_for);
-        return true;
+        return tell_waiting(j, i);
     }
     if (w->said.note.kind != TCP_ARRIVAL)
         return false;
@@ -114,8 +204,8 @@ static bool read_waiting(joining *j, int i)
     if (w->fit) {
         const bool here = !tcp_is_closed(w->link.fd);
         if (here && ls_now_ns() - w->told_ns > SAY_NS)
-            send_to_waiting(j, i, TCP_COMING, waiting_for);
-        else if (!here)
+            return tell_waiting(j, i);
+        if (!here)
             tcp_log(j, LS_LOG_WARNING, "host %s, which waited, has gone", w->at.host);
         return here;
     }
@@ -141,7 +231,14 @@ bool tcp_serve_waiting(joining *j)
     return open;
 }
 
-int tcp_arrivals(ls_wire *base, ls_arrival *out)
+/* Returns whether a waiting newcomer may be admitted in this round. */
+static bool is_due(joining *j, const tcp_waiting *w, uint64_t round)
+{
+    const tcp_failed *f = find_failed(j, &w->at);
+    return w->fit && (!f || round >= f->next);
+}
+
+int tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out)
 {
     joining *j = ((tcp_wire *)base)->rendezvous;
     int count = 0;
@@ -149,10 +246,11 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out)
     if (!j)
         return 0;
     out->number = j->vote.members;
+    end_trial(j, round);
     tcp_answer_late(j);
     for (int i = 0; i < j->waiting_count; i++) {
         const tcp_waiting *w = &j->waiting[i];
-        if (w->fit && count++ == 0) {
+        if (is_due(j, w, round) && count++ == 0) {
             _Static_assert(sizeof out->host == TCP_HOST, "a host's name");
             _Static_assert(sizeof out->at >= offsetof(entry, host), "an address");
             memcpy(out->host, w->at.host, sizeof out->host);
@@ -211,6 +309,12 @@ static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
 int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err)
 {
     const int number = (int)arrival->number;
+    memset(&j->trial, 0, sizeof j->trial);
+    j->trial.number = number;
+    memcpy(&j->trial.at, arrival->at, offsetof(entry, host));
+    tcp_take_name(j->trial.at.host, arrival->host);
+    snprintf(j->trial.why, sizeof j->trial.why, "host %s was lost during its admission",
+             j->trial.at.host);
     int status = add_entry(j, arrival, err);
     if (status == LS_OK)
         status = tcp_vote_expect(&j->vote, number, err);

@@ -8,6 +8,7 @@
 #include "base/host.h"
 #include "tcp/join.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,13 +32,25 @@ static int send_fingerprint(joining *j, tcp_link *link, ls_error *err)
                  : LS_OK;
 }
 
-/* Sends the fingerprint and waits for the note TCP_ADMITTED, which begins the invitation. The wait
- * has no limit as long as the member sends notes. */
+/* Returns the error of a newcomer that no member has admitted in the time of --wait. */
+static int fail_in_time(const joining *j, ls_error *err)
+{
+    return ls_fail(err, LS_ETIMEDOUT, "not admitted in %.0f s: %s", (double)j->place.wait_ns * 1e-9,
+                   j->failure);
+}
+
+/* Sends the fingerprint and waits for the note TCP_ADMITTED, which begins the invitation. As long
+ * as the member sends notes, the wait has no limit before the first failed admission; after it, the
+ * limit is j->give_up_ns. */
 static int await_turn(joining *j, tcp_link *link, tcp_note *note, ls_error *err)
 {
     int status = send_fingerprint(j, link, err);
     while (status == LS_OK) {
-        status = tcp_receive_note(j, link, note, ls_now_ns() + SILENCE_NS, err);
+        const uint64_t until_ns = ls_now_ns() + SILENCE_NS;
+        const bool limited = j->give_up_ns && j->give_up_ns < until_ns;
+        status = tcp_receive_note(j, link, note, limited ? j->give_up_ns : until_ns, err);
+        if (status == LS_ETIMEDOUT && limited)
+            return fail_in_time(j, err);
         if (status == LS_ETIMEDOUT)
             return ls_fail(err, LS_EIO, "host %s has been silent for a minute", j->verdict.host);
         if (status == LS_ESYSTEM) /* a note was changed: this process may call again */
@@ -85,6 +98,7 @@ static int receive_invitation(joining *j, tcp_link *link, const tcp_note *note, 
     if (all[0].port)
         j->first_bytes = tcp_unpack_address(&j->first, all[0].address[0], all[0].port);
     j->run = note->run;
+    j->turned = (tcp_set){{0}};
     *grace_ns = what.grace_ns;
     tcp_vote_fini(&j->vote);
     int status = tcp_vote_init(&j->vote, own, members, err);
@@ -117,6 +131,16 @@ static int take_wire(joining *j, tcp_wire *w, tcp_wire *made, ls_error *err)
     return LS_OK;
 }
 
+/* Keeps the reason of a failed admission. The first one begins the time of --wait. */
+static void note_failure(joining *j, int status, const ls_error *why)
+{
+    if (status != LS_EIO)
+        return;
+    snprintf(j->failure, sizeof j->failure, "%.250s", why->text);
+    if (!j->give_up_ns)
+        j->give_up_ns = ls_deadline_ns(j->place.wait_ns);
+}
+
 int tcp_await_admission(joining *j, ls_error *err)
 {
     tcp_wire *const w = j->wire, *made = NULL;
@@ -136,9 +160,13 @@ int tcp_await_admission(joining *j, ls_error *err)
          * member was lost. */
         status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO
                                                                                          : status;
+        note_failure(j, status, &why);
     }
-    /* The time limit begins anew, in case this process calls again. */
-    j->until_ns = ls_deadline_ns(j->place.wait_ns);
+    /* In case this process calls again, the time limit begins anew; after a failed admission it
+     * goes on. */
+    j->until_ns = j->give_up_ns ? j->give_up_ns : ls_deadline_ns(j->place.wait_ns);
+    if (status == LS_EIO && j->give_up_ns && ls_now_ns() >= j->give_up_ns)
+        status = fail_in_time(j, &why);
     if (status == LS_OK)
         status = take_wire(j, w, made, &why);
     if (status) {

@@ -58,9 +58,9 @@ _Static_assert(sizeof(tcp_verdict) == 8 + TCP_HOST, "a verdict");
 _Static_assert(sizeof(entry) == 36 + TCP_HOST, "an entry");
 _Static_assert(sizeof(tcp_note) == 24 + TCP_NOTE, "a note");
 _Static_assert(sizeof(tcp_set) == LS_MEMBERS_MAX / 8, "a set");
-_Static_assert(sizeof(tcp_ballot) == 8 + 2 * sizeof(tcp_set), "a ballot");
+_Static_assert(sizeof(tcp_ballot) == 8 + 4 * sizeof(tcp_set), "a ballot");
 _Static_assert(sizeof(tcp_invitation) == sizeof(tcp_ballot) + 8, "an invitation");
-_Static_assert(sizeof(tcp_message) == 16 + sizeof(tcp_ballot) + 2 * sizeof(tcp_set), "a vote");
+_Static_assert(sizeof(tcp_message) == 16 + sizeof(tcp_ballot) + 4 * sizeof(tcp_set), "a vote");
 _Static_assert(sizeof(tcp_head) == 8 + TCP_TAG, "a header");
 
 /* What the proofs and the keys of a connection depend on. */

@@ -1,7 +1,10 @@
 /* Connects the members of a run to each other. The members have found each other in the rendezvous
  * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the group with
  * lower numbers, once for each channel, and waits for the connections of the members with higher
- * numbers.
+ * numbers. If the direction between two members is turned (regroup.c), they connect in a second
+ * round. A member in a round waits only for members with lower numbers, and, in the second round,
+ * for members with higher numbers and for the end of first rounds. So no members wait for each
+ * other in a circle.
  *
  * Words of this file (join.h): `origin` is the number of a member in the first group, `member` its
  * number in the present group. A *caller* is a process that connects to another process, which is
@@ -30,19 +33,24 @@ static int no_memory(ls_error *err)
 
 /* j->first is the address of the first member, and j->where is that address as text. j->target
  * receives the text of the address that is called, for messages. */
-void tcp_reach(joining *j, int origin, int *fd, int *error)
+socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at)
 {
     const entry *e = &j->entry[origin];
-    struct sockaddr_storage at = j->first;
-    socklen_t bytes = j->first_bytes;
     char shown[80];
     if (origin > 0) {
-        bytes = tcp_unpack_address(&at, e->address[0], e->port);
         snprintf(j->target, sizeof j->target, "%s",
                  tcp_show_address(shown, e->address[0], e->port));
-    } else {
-        snprintf(j->target, sizeof j->target, "%s", j->where);
+        return tcp_unpack_address(at, e->address[0], e->port);
     }
+    snprintf(j->target, sizeof j->target, "%s", j->where);
+    *at = j->first;
+    return j->first_bytes;
+}
+
+void tcp_reach(joining *j, int origin, int *fd, int *error)
+{
+    struct sockaddr_storage at;
+    const socklen_t bytes = tcp_address_of(j, origin, &at);
     tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, tcp_try_until(j));
 }
 
@@ -119,47 +127,72 @@ static int connect_to_member(joining *j, int member, int channel, ls_error *err)
     }
 }
 
-/* Connects to all members with lower numbers. At the start of the run the connection to the first
- * member on channel 0 exists already, from the rendezvous. */
-static int connect_to_lower(joining *j, ls_error *err)
+/* Returns whether the connections to a member belong to the second round of tcp_connect_all. */
+static bool is_turned(const joining *j, int member)
 {
-    const int own = j->wire->base.member;
+    return tcp_set_has(&j->turned, tcp_set_nth(&j->vote.formed.set, member));
+}
+
+static bool calls(const joining *j, int member)
+{
+    return tcp_calls(j, tcp_set_nth(&j->vote.formed.set, member));
+}
+
+/* Makes the connections of one round that this member makes. At the start of the run the connection
+ * to the first member on channel 0 exists already, from the rendezvous. */
+static int make_connections(joining *j, bool turned, ls_error *err)
+{
     int status = LS_OK;
-    for (int i = 0; i < own * LS_WIRE_CHANNELS && status == LS_OK; i++)
-        if (j->wire->line[i].link.fd < 0)
-            status = connect_to_member(j, i / LS_WIRE_CHANNELS, i % LS_WIRE_CHANNELS, err);
+    for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS && status == LS_OK; i++) {
+        const int member = i / LS_WIRE_CHANNELS;
+        if (member == j->wire->base.member || is_turned(j, member) != turned || !calls(j, member) ||
+            j->wire->line[i].link.fd >= 0)
+            continue;
+        status = connect_to_member(j, member, i % LS_WIRE_CHANNELS, err);
+        if (status)
+            j->unreached = tcp_set_nth(&j->vote.formed.set, member);
+    }
     return status;
 }
 
-/* Uses an incoming connection for the member and the channel that its hello names. Returns whether
- * the connection is used. Closes the connection in these cases:
+/* Uses an incoming connection for the member and the channel that its hello names. Closes
+ * the connection in these cases:
  *
  * - It belongs to another group or to a vote.
  * - It is meant for another member.
  * - The channel already has a connection. */
-static bool use_connection(joining *j, const tcp_link *link, const hello *h)
+static void use_connection(joining *j, const tcp_link *link, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
-    tcp_line *line = h->from > own && h->from < members && h->channel < LS_WIRE_CHANNELS &&
-                             h->to == (uint32_t)j->vote.own && h->run == j->run &&
-                             h->group == j->vote.formed.number
+    tcp_line *line = h->from != own && h->from < members && !calls(j, (int)h->from) &&
+                             h->channel < LS_WIRE_CHANNELS && h->to == (uint32_t)j->vote.own &&
+                             h->run == j->run && h->group == j->vote.formed.number
                          ? tcp_line_of(j->wire, (int)h->from, (int)h->channel)
                          : NULL;
     if (!line || line->link.fd >= 0) {
         close(link->fd);
-        return false;
+        return;
     }
     line->link = *link;
-    return true;
 }
 
-/* Reports the first member whose connection is missing. */
-static int fail_await(const joining *j, ls_error *err)
+/* Returns the first member that has not made all its connections of one round; −1: there is none.
+ */
+static int find_missing(const joining *j, bool turned)
 {
-    int member = j->wire->base.member + 1;
-    while (member < j->wire->base.members - 1 &&
-           tcp_line_of(j->wire, member, LS_WIRE_CHANNELS - 1)->link.fd >= 0)
-        member++;
+    const int own = j->wire->base.member;
+    for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
+        const int member = i / LS_WIRE_CHANNELS;
+        if (member != own && is_turned(j, member) == turned && !calls(j, member) &&
+            j->wire->line[i].link.fd < 0)
+            return member;
+    }
+    return -1;
+}
+
+static int fail_await(joining *j, int member, ls_error *err)
+{
+    j->unreached = tcp_set_nth(&j->vote.formed.set, member);
     return ls_fail(err, LS_ETIMEDOUT,
                    "host %s does not reach host %s: does a firewall let it through? Or say "
                    "--advertise ADDRESS:PORT on %s",
@@ -175,56 +208,43 @@ static bool votes_again(const joining *j, const hello *h)
            h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from);
 }
 
-/* Discards the messages of the vote that a member has sent. Returns whether the member has closed
- * the vote's connection. A member closes this connection when it leaves the group, or when it is
- * connected to all members. */
-static bool has_closed_vote(const joining *j, int member)
-{
-    const int fd = j->voting[tcp_set_nth(&j->vote.formed.set, member)].fd;
-    char unused[256];
-    while (fd >= 0 && recv(fd, unused, sizeof unused, MSG_DONTWAIT) > 0)
-        continue;
-    return fd >= 0 && tcp_is_closed(fd);
-}
-
 /* Called while this member waits for connections. Returns whether another member has left the group
- * or is lost. A lower-numbered member that leaves closes its connections of the new group. A
- * higher-numbered member that leaves closes its connection of the vote while a connection of the
- * new group is still missing. */
+ * or is lost. A member to which this one connects closes its connections of the new group when it
+ * leaves. A member that connects to this one closes its connection of the vote. */
 static bool other_has_left(const joining *j)
 {
     const int own = j->wire->base.member;
     for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
         const int member = i / LS_WIRE_CHANNELS, fd = j->wire->line[i].link.fd;
-        if (member < own ? tcp_is_closed(fd) : member > own && fd < 0 && has_closed_vote(j, member))
+        const bool made = calls(j, member);
+        if (member != own &&
+            (made
+                 ? fd >= 0 && tcp_is_closed(fd)
+                 : fd < 0 && tcp_has_left(j->regrouping, tcp_set_nth(&j->vote.formed.set, member))))
             return true;
     }
     return false;
 }
 
-/* Waits for the connections of all members with higher numbers. */
-static int await_higher(joining *j, ls_error *err)
+/* Waits for the connections of one round that other members make. */
+static int await_connections(joining *j, bool turned, ls_error *err)
 {
-    const int own = j->wire->base.member, members = j->wire->base.members;
-    int missing = 0, status = LS_OK;
-    for (int i = (own + 1) * LS_WIRE_CHANNELS; i < members * LS_WIRE_CHANNELS; i++)
-        if (j->wire->line[i].link.fd < 0)
-            missing++;
+    int status = LS_OK, missing;
     /* connections that came before this member knew of the group */
     while (j->earlies > 0) {
         j->earlies--;
-        missing -= use_connection(j, &j->early[j->earlies].link, &j->early[j->earlies].said);
+        use_connection(j, &j->early[j->earlies].link, &j->early[j->earlies].said);
     }
-    while (missing > 0 && status == LS_OK) {
+    while ((missing = find_missing(j, turned)) >= 0 && status == LS_OK) {
         hello h;
         tcp_link link;
         const bool came =
             tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &link, &h);
         const bool left = j->how && came && votes_again(j, &h);
         if (came)
-            missing -= use_connection(j, &link, &h);
+            use_connection(j, &link, &h);
         else if (ls_now_ns() >= j->until_ns)
-            status = fail_await(j, err);
+            status = fail_await(j, missing, err);
         if (left || (j->how && !came && other_has_left(j)))
             status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         /* a note of another member can say that the rendezvous has failed */
@@ -238,9 +258,12 @@ int tcp_connect_all(joining *j, ls_error *err)
 {
     for (int m = 0; m < j->wire->base.members; m++)
         memcpy(j->wire->host[m], j->entry[tcp_set_nth(&j->vote.formed.set, m)].host, TCP_HOST);
-    int status = connect_to_lower(j, err);
-    if (status == LS_OK)
-        status = await_higher(j, err);
+    int status = LS_OK;
+    for (int turned = 0; turned < 2 && status == LS_OK; turned++) {
+        status = make_connections(j, turned, err);
+        if (status == LS_OK)
+            status = await_connections(j, turned, err);
+    }
     return status;
 }
 

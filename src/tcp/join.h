@@ -73,6 +73,7 @@ typedef struct tcp_line {
 } tcp_line;
 
 struct joining;
+typedef struct regrouping regrouping; /* regroup.c */
 
 enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 
@@ -243,6 +244,15 @@ typedef struct tcp_waiting {
 
 enum { TCP_WAITING_MAX = 16 /* most newcomers that wait at one member */ };
 
+/* A newcomer whose admission has failed (admit.c). Every member keeps a list of them. */
+typedef struct tcp_failed {
+    entry at;      /* its name and addresses; the port counts for nothing, a restart changes it */
+    int tries;     /* number of failed admissions; 0: this entry is unused */
+    uint64_t next; /* round (ls_wire_type.arrivals) from which on it is tried again */
+    bool given_up; /* it is refused, and has not been told yet */
+    char why[TCP_NOTE - 100]; /* the reason of the last failure */
+} tcp_failed;
+
 /* A pending connection: its other end has not yet proved that it knows the secret. */
 typedef struct pending {
     int fd;
@@ -305,7 +315,12 @@ typedef struct joining {
     /* [vote.members] connections over which this member votes, by origin; fd −1: none. NULL: no
      * vote is in progress */
     tcp_link *voting;
-    uint64_t formed_ns; /* time at which this member formed its group; 0: at the start */
+    regrouping *regrouping; /* the regrouping in progress; NULL: none */
+    uint64_t formed_ns;     /* time at which this member formed its group; 0: at the start */
+    /* origins of members between which and this member the direction of connections is turned
+     * (tcp_calls) */
+    tcp_set turned;
+    int unreached; /* origin of the member that was not reached when connecting failed; −1: none */
     /* connections for data in a group that other members have formed, while this member does not
      * know yet that the group is formed */
     struct {
@@ -316,6 +331,18 @@ typedef struct joining {
     /* Newcomers that wait at this member to be admitted. */
     tcp_waiting waiting[TCP_WAITING_MAX];
     int waiting_count; /* number of entries of `waiting` used */
+    /* The newcomer of the last admission, whose result is not known yet, and the newcomers whose
+     * admissions have failed. */
+    struct {
+        entry at;
+        int number; /* its origin; 0: there is none */
+        char why[TCP_NOTE - 100];
+    } trial;
+    tcp_failed failed[TCP_WAITING_MAX];
+    /* On a newcomer: time at which it gives up, set when its first admission has failed; 0: none
+     * has failed. `failure`: the reason of the last failure. */
+    uint64_t give_up_ns;
+    char failure[TCP_NOTE - 100];
 } joining;
 
 /* Interval at which a member that waits checks again whether to go on. */
@@ -365,6 +392,13 @@ int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both
 /* Connects to an address. Sets *fd to the connection, or to −1 with *error set to an errno. */
 void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns);
 
+/* Begins to connect to an address. Sets *fd to the socket, with *error 0 or EINPROGRESS, or sets
+ * *fd to −1 with *error another errno. Does not wait. */
+void tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes);
+/* Returns the result of a connection attempt: 0, or an errno. EINPROGRESS: there is no result until
+ * `until_ns`. */
+int tcp_dialled(int fd, uint64_t until_ns);
+
 /* Sleeps for TCP_AGAIN_NS, or until j->until_ns if that is earlier. */
 void tcp_pause(const joining *j);
 
@@ -374,11 +408,27 @@ void tcp_pause(const joining *j);
  * meanwhile. */
 bool tcp_await_caller(joining *j, uint64_t until_ns, tcp_link *link, hello *said);
 
+/* Returns the size of *at, the address at which the member whose origin is `origin` is called:
+ * address[0] of its entry. Sets j->target. */
+socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at);
 /* Connects to the member whose origin is `origin`, at address[0] of its entry. Sets *fd to the
  * connection, or to −1 with *error set to an errno. */
 void tcp_reach(joining *j, int origin, int *fd, int *error);
 
-/* Connects all members of the group to each other and sets the transport's connections.
+/* Returns whether this member makes the connections to the member with this origin: to each member
+ * with a lower origin, unless the direction between the two is turned (regroup.c). */
+static inline bool tcp_calls(const joining *j, int origin)
+{
+    return (origin < j->vote.own) != tcp_set_has(&j->turned, origin);
+}
+
+/* Reads what a member of the new group has sent over its connection of the vote. Returns whether
+ * the member has closed this connection before it was connected to all members: it has left the
+ * group. (regroup.c) */
+bool tcp_has_left(regrouping *m, int origin);
+
+/* Connects all members of the group to each other and sets the transport's connections. In a
+ * regrouping, an error sets j->unreached.
  * Errors: those of tcp_join. */
 int tcp_connect_all(joining *j, ls_error *err);
 
@@ -442,7 +492,10 @@ bool tcp_serve_waiting(joining *j);
  * NULL is allowed. */
 void tcp_dismiss_waiting(joining *j, const char *why);
 /* The function `arrivals` of the transport (ls_wire_type.arrivals). */
-int tcp_arrivals(ls_wire *base, ls_arrival *out);
+int tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out);
+/* Called after a vote that has formed a group without the newcomer how->arrival: writes the reason
+ * to how->why, and keeps it for the newcomer. */
+void tcp_explain_failure(joining *j, const ls_regroup *how);
 /* Prepares the vote on the newcomer `arrival`. If the newcomer waits at this member, sends the
  * newcomer an invitation to the vote. `grace_ns`: grace time of the vote (regroup.c). Errors:
  * LS_ENOMEM. */
@@ -502,6 +555,12 @@ void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
  * line is at least 2 seconds old. Returns whether the text was logged. */
 bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Formats "a, b": the hosts of the members in `set`, truncated to `size` bytes. */
+void tcp_list_hosts(char *out, size_t size, const joining *j, const tcp_set *set);
+/* Formats the reason why the newcomer on `host` was not admitted. `apart`: the members without a
+ * link to the newcomer; `members`: number of all members. */
+void tcp_say_apart(char *out, size_t size, const joining *j, const char *host, const tcp_set *apart,
+                   int members);
 /* Logs that a caller was refused. Only the first 16 warnings are logged. */
 void tcp_log_refused(joining *j, int fd, const char *host, const char *why);
 

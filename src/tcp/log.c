@@ -41,6 +41,34 @@ bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
     return true;
 }
 
+void tcp_list_hosts(char *out, size_t size, const joining *j, const tcp_set *set)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < j->vote.members && used < size; i++)
+        if (tcp_set_has(set, i))
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     j->entry[i].host);
+}
+
+void tcp_say_apart(char *out, size_t size, const joining *j, const char *host, const tcp_set *apart,
+                   int members)
+{
+    char hosts[160];
+    const int count = tcp_set_count(apart);
+    tcp_list_hosts(hosts, sizeof hosts, j, apart);
+    if (count == 0)
+        snprintf(out, size, "host %s was lost during its admission", host);
+    else if (count == members && count > 1)
+        snprintf(out, size,
+                 "host %s and the run's hosts (%s) do not reach each other: has it ended, or is "
+                 "there a firewall between them?",
+                 host, hosts);
+    else
+        snprintf(out, size, "host %s and %s %s do not reach each other: a firewall between them?",
+                 host, count == 1 ? "host" : "hosts", hosts);
+}
+
 void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
 {
     struct sockaddr_storage from = {0};

@@ -14,6 +14,17 @@
  * to learn whether that member's process has ended: if it has, the operating system of its host
  * refuses the connection.
  *
+ * An arrival has the highest number, so it connects to all members. A member that it has not
+ * reached after half of the grace time connects to the arrival. If this succeeds, the direction
+ * between the two is *turned*: the vote says so (tcp_ballot.turned), and from then on that member
+ * makes all connections between the two (tcp_calls).
+ *
+ * Failed admissions. A group is formed only of members that have links to each other in the vote
+ * (vote.h). A link can break between the vote and the connections of the new group. Therefore
+ * nobody begins to work before all have told each other that they are connected to all
+ * (TCP_CONNECTED). If one gives up, all vote again, and who gave up suspects the member that it has
+ * not reached. A newcomer gives up first.
+ *
  * Suspects. A member is *suspected* in three cases: the code that called tcp_regroup reports the
  * member as lost (it was silent, or has announced that it leaves); a connection to its listening
  * socket is refused; or it delays the vote (suspect_silent). No member waits for a suspect. A
@@ -37,6 +48,8 @@
 /* Interval between two messages STATE of this member, and shortest time between two attempts to
  * connect to one member. */
 #define INTERVAL_NS UINT64_C(100000000)
+/* Shortest interval between two messages STATE, the second of which tells of new links. */
+#define NEWS_NS UINT64_C(10000000)
 /* Largest and smallest grace time. Between these limits the grace time is half of the deadline, the
  * time for which a member may be silent. */
 #define GRACE_NS UINT64_C(1500000000)
@@ -44,8 +57,8 @@
 /* Time limits in grace times. */
 enum {
     GRACES_PER_VOTE = 4,   /* for one vote */
-    GRACES_TO_CONNECT = 2, /* for the connections of a new group */
-    GRACES_IN_ALL = 6      /* for the whole regrouping: all votes and the new connections */
+    GRACES_TO_CONNECT = 2, /* for the connections of a new group; a newcomer gives up after one */
+    GRACES_IN_ALL = 8      /* for the whole regrouping: all votes and the new connections */
 };
 
 /* Another member, as this member sees it during the vote. */
@@ -58,11 +71,14 @@ typedef struct voter {
     uint64_t next_ns; /* earliest time of the next attempt to connect to the member */
     /* time at which the member's newest message was received, or at which it was connected */
     uint64_t heard_ns;
-    bool refused; /* the member has delayed the vote: its connections are refused */
+    int calling;            /* socket of an attempt to connect to the member; −1: none */
+    uint64_t call_until_ns; /* time limit of that attempt */
+    bool refused;           /* the member has delayed the vote: its connections are refused */
+    uint64_t ready;         /* newest group of which the member is connected to all members */
 } voter;
 
 /* A regrouping in progress. */
-typedef struct regrouping {
+struct regrouping {
     joining *j;
     tcp_vote *vote;
     tcp_wire *old;     /* the transport of the previous group; NULL: this process is a newcomer */
@@ -70,14 +86,17 @@ typedef struct regrouping {
     voter *voter;      /* [vote->members] */
     uint64_t grace_ns; /* grace time */
     uint64_t end_ns;   /* time at which the whole regrouping fails if it is not complete */
-    uint64_t next_dial_ns; /* earliest time of the next attempt to connect to any member */
-    int dialled;           /* member to which the last attempt was made */
+    uint64_t next_greeting_ns; /* earliest time of the next handshake as the caller */
+    int next_called;           /* member from which on the next one to call is sought */
     /* Until this time the vote waits for members that are neither connected nor suspected. */
     uint64_t settle_until_ns;
     /* time of the last change of the set of connected members or of the vote's state */
     uint64_t changed_ns;
-    uint64_t sent_ns; /* time at which this member last sent its message STATE to all */
-} regrouping;
+    uint64_t sent_ns;  /* time at which this member last sent its message STATE to all */
+    uint64_t began_ns; /* time at which the vote began */
+    bool news;         /* the links of this member have changed since sent_ns */
+    tcp_set met;       /* members that had a link to this member in any vote of the regrouping */
+};
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
@@ -87,6 +106,7 @@ static void disconnect(regrouping *m, int who)
     tcp_hang_up_link(&m->j->voting[who]);
     m->voter[who].got = 0;
     tcp_vote_disconnect(m->vote, who);
+    m->news = true;
     m->changed_ns = ls_now_ns();
 }
 
@@ -152,57 +172,119 @@ static bool has_hung_up(const regrouping *m, int who)
     return hung_up;
 }
 
-/* Tries to connect to a member. If a member with a higher number accepts the connection, its
- * process is alive and will itself connect to this member. Therefore this connection is closed
- * again. Sets the earliest time of the next attempt (see dial_next). */
-static void dial(regrouping *m, int who)
+/* Returns whether `who` is an arrival that has not reached this member in half of the grace time.
+ */
+static bool awaits_arrival(const regrouping *m, int who)
+{
+    return who > m->vote->own && tcp_set_has(&m->vote->arrivals, who) &&
+           ls_now_ns() - m->began_ns > m->grace_ns / 2;
+}
+
+/* Ends the attempt to connect to a member, if there is one. */
+static void stop_calling(voter *v)
+{
+    if (v->calling >= 0)
+        close(v->calling);
+    v->calling = -1;
+}
+
+/* Makes the handshake over a new connection to a member. Two that call each other at the same time
+ * do not answer each other. Therefore a member gives up sooner than an arrival, and then answers
+ * it. */
+static void greet(regrouping *m, int who, tcp_link *link)
 {
     joining *j = m->j;
     hello h = {.from = (uint32_t)m->vote->own,
                .to = (uint32_t)who,
                .channel = TCP_ON_VOTE,
                .group = m->vote->formed.number};
-    const uint64_t began = ls_now_ns(), try_ns = j->try_ns;
-    tcp_link link = {.fd = -1};
-    int error = 0;
-    j->try_ns = try_ns / 2;
-    tcp_reach(j, who, &link.fd, &error);
+    const uint64_t try_ns = j->try_ns;
+    j->try_ns = tcp_calls(j, who) ? try_ns / 2 : try_ns / 8;
+    const int status = tcp_greet(j, link, &h, NULL);
     j->try_ns = try_ns;
     tcp_beat(j);
+    if (status) {
+        tcp_hang_up_link(link);
+        return;
+    }
+    attach(m, who, link);
+    tcp_set_remove(&m->vote->turned, who);
+}
+
+/* Handles the result of an attempt to connect to a member, if there is one. If a member that itself
+ * connects to this one accepts the connection, its process is alive, and the connection is closed
+ * again. */
+static void end_call(regrouping *m, int who, int error)
+{
+    voter *v = &m->voter[who];
+    const uint64_t began = ls_now_ns();
+    tcp_link link = {.fd = v->calling};
+    if (error == EINPROGRESS && began < v->call_until_ns)
+        return;
+    v->calling = -1;
     if (error == ECONNREFUSED)
         tcp_set_add(&m->vote->suspects, who);
-    if (link.fd >= 0 && who < m->vote->own && tcp_greet(j, &link, &h, NULL) == LS_OK)
-        attach(m, who, &link);
+    if (!error && m->j->voting[who].fd < 0 && (tcp_calls(m->j, who) || awaits_arrival(m, who)))
+        greet(m, who, &link);
     else
         tcp_hang_up_link(&link);
     const uint64_t now = ls_now_ns();
-    m->voter[who].next_ns = now + INTERVAL_NS;
-    m->next_dial_ns = now + (now - began);
+    v->next_ns = now + INTERVAL_NS + 4 * (now - began);
+    m->next_greeting_ns = now + (now - began);
+}
+
+/* Begins to connect to a member. */
+static void begin_call(regrouping *m, int who)
+{
+    struct sockaddr_storage at;
+    voter *v = &m->voter[who];
+    int error;
+    const socklen_t bytes = tcp_address_of(m->j, who, &at);
+    v->call_until_ns = ls_now_ns() + m->j->try_ns;
+    tcp_begin_dial(&v->calling, &error, (const struct sockaddr *)&at, bytes);
+    end_call(m, who, error);
 }
 
 /* Returns whether to try to connect to a member now. */
-static bool must_dial(const regrouping *m, int who)
+static bool must_call(const regrouping *m, int who)
 {
     const voter *v = &m->voter[who];
     return who != m->vote->own && m->j->voting[who].fd < 0 && !v->refused &&
-           ls_now_ns() >= v->next_ns && tcp_set_has(&m->vote->formed.set, who) &&
-           !tcp_set_has(&m->vote->suspects, who) && (who < m->vote->own || has_hung_up(m, who));
+           ls_now_ns() >= v->next_ns && !tcp_set_has(&m->vote->suspects, who) &&
+           (awaits_arrival(m, who) || (tcp_set_has(&m->vote->formed.set, who) &&
+                                       (tcp_calls(m->j, who) || has_hung_up(m, who))));
 }
 
-/* Tries to connect to the next member in turn, unless the last attempt was too recent. After an
- * attempt that took the time t, incoming connections are served for t, so that attempts that time
- * out do not delay the connections of members that are alive. */
-static void dial_next(regrouping *m)
+/* Calls the members to which this member is to connect, all at the same time. A process that is
+ * stopped completes no handshake. After a handshake that took the time t, incoming connections are
+ * served for t, so that such processes do not delay the connections of members that are alive. */
+static void call_members(regrouping *m)
 {
-    const int members = m->vote->members;
-    for (int i = 1; i <= members && ls_now_ns() >= m->next_dial_ns; i++) {
-        const int who = (m->dialled + i) % members;
-        if (!must_dial(m, who))
-            continue;
-        m->dialled = who;
-        dial(m, who);
-        return;
+    for (int i = 0; i < m->vote->members && ls_now_ns() >= m->next_greeting_ns; i++) {
+        const int who = (m->next_called + i) % m->vote->members;
+        const uint64_t before_ns = m->next_greeting_ns;
+        if (m->voter[who].calling >= 0)
+            end_call(m, who, tcp_dialled(m->voter[who].calling, 0));
+        else if (must_call(m, who))
+            begin_call(m, who);
+        if (m->next_greeting_ns != before_ns)
+            m->next_called = who + 1;
     }
+}
+
+/* Returns whether to use a connection that the member `who` has made for the vote. An arrival that
+ * has not reached the member uses it too, and notes that the direction is turned. */
+static bool takes_call(regrouping *m, int who)
+{
+    tcp_vote *v = m->vote;
+    if (m->voter[who].refused || who == v->own)
+        return false;
+    if (!tcp_calls(m->j, who))
+        return true;
+    if (!tcp_set_has(&v->arrivals, v->own) || m->j->voting[who].fd >= 0)
+        return false;
+    tcp_set_add(&v->turned, who);
+    return true;
 }
 
 /* Accepts an incoming connection, if there is one. A member that already knows the result of the
@@ -222,8 +304,7 @@ static void accept_incoming(regrouping *m)
         j->early[j->earlies].link = link;
         j->early[j->earlies++].said = h;
     } else if (h.run == j->run && h.channel == TCP_ON_VOTE && h.to == (uint32_t)m->vote->own &&
-               h.from > (uint32_t)m->vote->own && h.from < (uint32_t)m->vote->members &&
-               !m->voter[h.from].refused) {
+               h.from < (uint32_t)m->vote->members && takes_call(m, (int)h.from)) {
         attach(m, (int)h.from, &link);
     } else {
         close(link.fd);
@@ -240,8 +321,14 @@ static void on_message(regrouping *m, int who, const tcp_message *in)
         disconnect(m, who);
         return;
     }
-    if (in->kind != TCP_STATE || !tcp_set_has(&m->vote->here, who))
+    const bool links = in->kind == TCP_STATE &&
+                       memcmp(&in->links, &m->vote->state[who].links, sizeof in->links) != 0;
+    if (in->kind != TCP_STATE || links || !tcp_set_has(&m->vote->here, who))
         m->changed_ns = ls_now_ns();
+    m->news |= !tcp_set_has(&m->vote->here, who);
+    if (in->kind == TCP_CONNECTED_ALL) /* it can arrive before this member knows of the group */
+        m->voter[who].ready = in->ballot.number;
+    tcp_set_add(&m->met, who);
     if (tcp_vote_on_message(m->vote, who, in, &answer))
         send_message(m, who, &answer);
 }
@@ -306,13 +393,23 @@ static void suspect_silent(regrouping *m)
     }
 }
 
+/* Returns whether the vote waits for no more members and links, or the time to wait for them is
+ * over. While links still come, a further grace time is waited for them, so that a busy machine
+ * leaves out no member. */
+static bool is_settled(const regrouping *m)
+{
+    const uint64_t now = ls_now_ns(), until_ns = m->settle_until_ns;
+    return tcp_vote_settled(m->vote) ||
+           (now > until_ns && (now - m->changed_ns > m->grace_ns || now > until_ns + m->grace_ns));
+}
+
 /* Does what the vote allows at this time: proposes a group, forms the proposed group, or suspects
  * members. */
 static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
     tcp_message message;
-    const bool settled = tcp_vote_settled(m->vote) || now > m->settle_until_ns;
+    const bool settled = is_settled(m);
     if (settled && tcp_vote_propose(m->vote, &message)) {
         m->changed_ns = now;
         send_to_all(m, &message.ballot.set, &message);
@@ -323,18 +420,9 @@ static void vote(regrouping *m)
         suspect_silent(m);
 }
 
-/* Formats "a, b", truncated to `size` bytes. */
-static void list_hosts(char *out, size_t size, const regrouping *m, const tcp_set *set)
-{
-    size_t used = 0;
-    for (int i = 0; i < m->vote->members && used < size; i++)
-        if (tcp_set_has(set, i))
-            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-                                     m->j->entry[i].host);
-}
-
-/* Returns LS_OK if the connected members can still form a group with this member, else
- * LS_ESTALLED. */
+/* Returns LS_OK if the connected members can still form a group with this member, else LS_ESTALLED.
+ * An arrival that is connected to some of the members waits for their result, because the others
+ * can still connect to it. */
 static int check_can_win(const regrouping *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
@@ -344,8 +432,9 @@ static int check_can_win(const regrouping *m, ls_error *err)
     if (!tcp_set_has(&last->set, m->vote->own) &&
         !(tcp_set_has(&m->vote->arrivals, m->vote->own) && last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
-    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settle_until_ns) && !tcp_vote_may(m->vote)) {
-        list_hosts(hosts, sizeof hosts, m, &left);
+    const bool waits = tcp_set_has(&m->vote->arrivals, m->vote->own) && found > 1;
+    if (is_settled(m) && !waits && !tcp_vote_may(m->vote)) {
+        tcp_list_hosts(hosts, sizeof hosts, m->j, &left);
         return ls_fail(
             err, LS_ESTALLED,
             "%d of %d hosts found each other (%s), which is %s: the other hosts may have "
@@ -367,14 +456,15 @@ static int run_vote(regrouping *m, ls_error *err)
     const uint64_t number = m->vote->formed.number;
     int status = LS_OK;
     while (status == LS_OK && m->vote->formed.number == number) {
-        dial_next(m);
+        call_members(m);
         accept_incoming(m);
         for (int i = 0; i < m->vote->members; i++)
             receive_from(m, i);
         if (m->vote->formed.number != number)
             break;
-        if (ls_now_ns() - m->sent_ns > INTERVAL_NS) {
+        if (ls_now_ns() - m->sent_ns > (m->news ? NEWS_NS : INTERVAL_NS)) {
             m->sent_ns = ls_now_ns();
+            m->news = false;
             send_state(m, -1);
         }
         vote(m);
@@ -389,8 +479,10 @@ static int run_vote(regrouping *m, ls_error *err)
 /* Closes all connections of the vote. */
 static void disconnect_all(regrouping *m)
 {
-    for (int i = 0; i < m->vote->members; i++)
+    for (int i = 0; i < m->vote->members; i++) {
+        stop_calling(&m->voter[i]);
         disconnect(m, i);
+    }
 }
 
 /* Begins a vote: closes the connections of the previous vote and sets the time limits. If this
@@ -399,33 +491,86 @@ static void disconnect_all(regrouping *m)
  * has given up (GRACES_TO_CONNECT), and one grace time more. */
 static void begin_vote(regrouping *m, const tcp_set *suspects)
 {
-    const uint64_t now = ls_now_ns(), formed_ns = m->j->formed_ns;
+    const uint64_t now = m->began_ns = ls_now_ns(), formed_ns = m->j->formed_ns;
     disconnect_all(m);
     tcp_vote_begin(m->vote, suspects);
     m->settle_until_ns = now + m->grace_ns;
     if (formed_ns && formed_ns + GRACES_TO_CONNECT * m->grace_ns > now)
         m->settle_until_ns = formed_ns + (GRACES_TO_CONNECT + 1) * m->grace_ns;
     m->changed_ns = now;
+    /* the newcomer is invited before all members have begun to vote */
+    m->next_greeting_ns = m->old ? now : now + INTERVAL_NS / 2;
     m->j->until_ns = tcp_sooner(now + GRACES_PER_VOTE * m->grace_ns, m->end_ns);
 }
 
+/* Notes the direction of the connections to the new member of the formed group. */
+static void note_turned(joining *j)
+{
+    const tcp_ballot *formed = &j->vote.formed;
+    const int fresh = tcp_set_nth(&formed->fresh, 0);
+    if (fresh == j->vote.own)
+        j->turned = formed->turned;
+    else if (fresh >= 0 && tcp_set_has(&formed->turned, j->vote.own))
+        tcp_set_add(&j->turned, fresh);
+}
+
+static bool is_ready(const regrouping *m, int who)
+{
+    return m->voter[who].ready == m->vote->formed.number;
+}
+
+bool tcp_has_left(regrouping *m, int who)
+{
+    receive_from(m, who);
+    return m->j->voting[who].fd < 0 && !is_ready(m, who);
+}
+
+/* Tells the other members of the new group that this member is connected to all, and waits until
+ * all of them have said so. A member that has said so and has closed its connection of the vote has
+ * heard it from all, or is lost, which the new transport notices. */
+static int await_ready(regrouping *m, ls_error *err)
+{
+    const tcp_set *set = &m->vote->formed.set;
+    tcp_message message = {.kind = TCP_CONNECTED_ALL, .ballot = m->vote->formed};
+    send_to_all(m, set, &message);
+    for (;;) {
+        bool left = false, whole = true, goes_on = false;
+        for (int i = 0; i < m->vote->members; i++)
+            if (i != m->vote->own && tcp_set_has(set, i)) {
+                left |= tcp_has_left(m, i);
+                whole &= is_ready(m, i);
+                goes_on |= is_ready(m, i) && m->j->voting[i].fd < 0;
+            }
+        if (whole || goes_on)
+            return LS_OK;
+        if (left || ls_now_ns() >= m->j->until_ns)
+            return ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
+        (void)tcp_ready(-1, 0, ls_now_ns() + LISTEN_NS);
+        tcp_beat(m->j);
+    }
+}
+
 /* Makes the connections of the group that was formed. The connections of the vote stay open until
- * all new connections are made, so that the last messages of the vote arrive. If one member gives
- * up because another member was lost meanwhile, the other members notice that it gives up, and give
- * up too (join.c). Therefore all surviving members are in the next vote before the grace time is
- * over. */
+ * all members have made all connections. If one member gives up because another member was lost
+ * meanwhile, the other members notice that it gives up, and give up too (join.c). Therefore all
+ * surviving members are in the next vote before the grace time is over. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
+    const bool comes = tcp_set_has(&m->vote->formed.fresh, m->vote->own);
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     m->j->wire = w;
-    m->j->until_ns = tcp_sooner(ls_now_ns() + GRACES_TO_CONNECT * m->grace_ns, m->end_ns);
+    m->j->until_ns =
+        tcp_sooner(ls_now_ns() + (comes ? 1 : GRACES_TO_CONNECT) * m->grace_ns, m->end_ns);
+    m->j->unreached = -1;
     w->base.member = index_of(set, m->vote->own);
     int status = tcp_make_lines(w, tcp_set_count(set), err);
     if (status == LS_OK)
         status = tcp_connect_all(m->j, err);
+    if (status == LS_OK)
+        status = await_ready(m, err);
     if (status == LS_OK)
         tcp_expand_keys(w);
     if (status)
@@ -435,19 +580,30 @@ static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
     return status;
 }
 
+/* Returns whether the missing connection to the member `who` is one between a newcomer and another
+ * member; `who` −1: none is missing. */
+static bool is_of_newcomer(const regrouping *m, int who)
+{
+    const tcp_set *fresh = &m->vote->formed.fresh;
+    return who >= 0 && (tcp_set_has(fresh, m->vote->own) || tcp_set_has(fresh, who));
+}
+
 /* Votes and connects. If another member is lost before all members have connected, the others vote
  * again without that member. */
-static int vote_and_connect(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
+static int vote_and_connect(tcp_wire **out, regrouping *m, tcp_set suspects, ls_error *err)
 {
     int status = LS_ESTALLED;
     m->end_ns = ls_now_ns() + GRACES_IN_ALL * m->grace_ns;
     for (int tries = 0; status && tries < TCP_TRIED_MOST; tries++) {
-        begin_vote(m, suspects);
+        begin_vote(m, &suspects);
         status = run_vote(m, err);
         if (status)
             break;
         m->j->formed_ns = ls_now_ns();
+        note_turned(m->j);
         status = connect_anew(out, m, err);
+        if (status && is_of_newcomer(m, m->j->unreached))
+            tcp_set_add(&suspects, m->j->unreached);
     }
     disconnect_all(m);
     return status;
@@ -468,16 +624,33 @@ static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects
     const size_t members = (size_t)m->vote->members;
     tcp_link *voting = ls_alloc_array(NULL, members, sizeof *voting);
     m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
-    for (size_t i = 0; voting && i < members; i++)
-        voting[i].fd = -1;
+    for (size_t i = 0; voting && m->voter && i < members; i++)
+        voting[i].fd = m->voter[i].calling = -1;
     m->j->voting = voting;
+    m->j->regrouping = m;
     m->j->try_ns = m->grace_ns / 4;
-    int status = voting && m->voter ? vote_and_connect(out, m, suspects, err)
+    int status = voting && m->voter ? vote_and_connect(out, m, *suspects, err)
                                     : ls_fail(err, LS_ENOMEM, "out of memory for a vote");
     m->j->voting = NULL;
+    m->j->regrouping = NULL;
     ls_free(NULL, voting);
     ls_free(NULL, m->voter);
     return status;
+}
+
+/* Replaces the reason why this newcomer was not admitted, if it has not reached all members of the
+ * run. `old`: the members before the vote. */
+static int explain(const regrouping *m, int status, const tcp_set *old, ls_error *err)
+{
+    char why[TCP_NOTE];
+    tcp_set apart = {{0}};
+    for (int i = 0; i < m->vote->own; i++)
+        if (tcp_set_has(old, i) && (!tcp_set_has(&m->met, i) || m->j->unreached == i))
+            tcp_set_add(&apart, i);
+    if (status != LS_ESTALLED || tcp_set_count(&apart) == 0)
+        return status;
+    tcp_say_apart(why, sizeof why, m->j, m->j->host, &apart, tcp_set_count(old));
+    return ls_fail(err, status, "%s", why);
 }
 
 /* Sets w->base.admitted, the member number of the newcomer in the new group. All members set the
@@ -499,11 +672,12 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
                     .before = j->vote.formed.set,
                     .grace_ns = grace_ns ? grace_ns : GRACE_NS};
     j->how = &how;
+    j->unreached = -1;
     int status = run_regrouping(out, &m, &none, err);
     j->how = NULL;
     j->try_ns = TCP_TRY_NS;
     if (status)
-        return status;
+        return explain(&m, status, &m.before, err);
     set_admitted(*out, &j->vote);
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
@@ -553,6 +727,8 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
         how->origin[i] = tcp_set_has(&m.before, number) ? index_of(&m.before, number) : -1;
     }
     set_admitted(*out, &j->vote);
+    if (how->arrival && (*out)->base.admitted == 0)
+        tcp_explain_failure(j, how);
     (*out)->rendezvous = j;
     old->rendezvous = NULL;
     return LS_OK;

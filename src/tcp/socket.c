@@ -99,22 +99,39 @@ int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both
     return error;
 }
 
-void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns)
+void tcp_begin_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes)
 {
-    socklen_t size = sizeof *error;
     *fd = socket(at->sa_family, SOCK_STREAM, 0);
     *error = errno;
     if (*fd < 0)
         return;
     tcp_set_up(*fd);
     *error = connect(*fd, at, bytes) ? errno : 0;
-    if (*error == EINPROGRESS || *error == EINTR) {
-        *error = ETIMEDOUT;
-        if (tcp_ready(*fd, POLLOUT, until_ns) &&
-            getsockopt(*fd, SOL_SOCKET, SO_ERROR, error, &size) != 0)
-            *error = errno;
+    if (*error == EINTR)
+        *error = EINPROGRESS;
+    if (*error && *error != EINPROGRESS) {
+        close(*fd);
+        *fd = -1;
     }
-    if (*error) {
+}
+
+int tcp_dialled(int fd, uint64_t until_ns)
+{
+    int error = EINPROGRESS;
+    socklen_t size = sizeof error;
+    if (tcp_ready(fd, POLLOUT, until_ns) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
+        error = errno;
+    return error;
+}
+
+void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns)
+{
+    tcp_begin_dial(fd, error, at, bytes);
+    if (*fd >= 0 && *error == EINPROGRESS)
+        *error = tcp_dialled(*fd, until_ns);
+    if (*error == EINPROGRESS)
+        *error = ETIMEDOUT;
+    if (*error && *fd >= 0) {
         close(*fd);
         *fd = -1;
     }

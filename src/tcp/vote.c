@@ -94,7 +94,7 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
 {
     v->proposing = false;
     v->suspects = *suspects;
-    v->here = (tcp_set){{0}};
+    v->turned = v->here = (tcp_set){{0}};
     tcp_set_add(&v->here, v->own);
 }
 
@@ -103,7 +103,7 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
  * the disconnected member can have accepted them too. */
 void tcp_vote_disconnect(tcp_vote *v, int who)
 {
-    v->here.bits[who / 64] &= ~(UINT64_C(1) << (who % 64));
+    tcp_set_remove(&v->here, who);
     if (v->proposing && tcp_set_has(&v->proposal.set, who))
         v->proposing = false;
 }
@@ -113,6 +113,8 @@ void tcp_vote_state(const tcp_vote *v, tcp_message *out)
     *out = (tcp_message){.kind = TCP_STATE, .ballot = v->formed, .number = v->highest};
     out->suspects = v->suspects;
     out->arrivals = v->arrivals;
+    out->links = v->here;
+    out->turned = v->turned;
 }
 
 /* ---- the remaining members --------------------------------------------------------------- */
@@ -152,20 +154,75 @@ static tcp_set candidates(const tcp_vote *v)
     return union_of(&tcp_vote_last(v)->set, &arrivals);
 }
 
-tcp_set tcp_vote_remaining(const tcp_vote *v)
+/* Returns the candidates to which this member has a link, itself included. */
+static tcp_set connected(const tcp_vote *v)
 {
     const tcp_set able = candidates(v);
     return intersection(&v->here, &able);
 }
 
+/* Returns whether the members `a` and `b`, both connected, have a link. */
+static bool has_link(const tcp_vote *v, int a, int b)
+{
+    return tcp_set_has(a == v->own ? &v->here : &v->state[a].links, b) &&
+           tcp_set_has(b == v->own ? &v->here : &v->state[b].links, a);
+}
+
+/* Returns whether the connected member `who` has links to all members of the set. */
+static bool has_links(const tcp_vote *v, int who, const tcp_set *set)
+{
+    for (int i = 0; i < v->members; i++)
+        if (i != who && tcp_set_has(set, i) && !has_link(v, i, who))
+            return false;
+    return true;
+}
+
+tcp_set tcp_vote_remaining(const tcp_vote *v)
+{
+    const tcp_set able = connected(v);
+    tcp_set left = {{0}};
+    for (int i = 0; i < v->members; i++)
+        if (tcp_set_has(&able, i) && has_links(v, i, &left))
+            tcp_set_add(&left, i);
+    return left;
+}
+
+static bool suspects(const tcp_vote *v, int who, int other)
+{
+    return tcp_set_has(who == v->own ? &v->suspects : &v->state[who].suspects, other);
+}
+
+/* Returns whether the candidate `who`, which is not connected, is suspected by this member or by an
+ * older one than `who`. */
+static bool is_suspected(const tcp_vote *v, int who)
+{
+    bool found = suspects(v, v->own, who);
+    for (int i = 0; i < who; i++)
+        found |= tcp_set_has(&v->here, i) && suspects(v, i, who);
+    return found;
+}
+
+/* Returns whether the vote need not wait for a link between the connected candidates `a` and `b`,
+ * `a` < `b`. An arrival that does not reach `a` suspects `a`, but `a` may reach the arrival. */
+static bool is_decided(const tcp_vote *v, int a, int b)
+{
+    return has_link(v, a, b) || suspects(v, a, b) ||
+           (suspects(v, b, a) && tcp_set_has(&tcp_vote_last(v)->set, b));
+}
+
 bool tcp_vote_settled(const tcp_vote *v)
 {
-    tcp_set open = candidates(v);
-    for (int i = 0; i < v->members; i++)
-        for (int k = 0; k < WORDS && tcp_set_has(&v->here, i); k++)
-            open.bits[k] &= ~(v->here.bits[k] |
-                              (i == v->own ? v->suspects.bits[k] : v->state[i].suspects.bits[k]));
-    return tcp_set_count(&open) == 0;
+    const tcp_set able = candidates(v);
+    for (int b = 0; b < v->members; b++) {
+        if (!tcp_set_has(&able, b))
+            continue;
+        if (!tcp_set_has(&v->here, b) && !is_suspected(v, b))
+            return false;
+        for (int a = 0; a < b && tcp_set_has(&v->here, b); a++)
+            if (tcp_set_has(&able, a) && tcp_set_has(&v->here, a) && !is_decided(v, a, b))
+                return false;
+    }
+    return true;
 }
 
 /* Returns whether this member may accept a proposal with the members `set` that follows the formed
@@ -183,11 +240,17 @@ static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
     return allowed && v->tries < TCP_TRIED_MOST;
 }
 
-bool tcp_vote_may(const tcp_vote *v)
+/* Returns whether the rules allow the members `set` to form the next group with this member. */
+static bool may_form(const tcp_vote *v, const tcp_set *set)
 {
     const tcp_ballot *last = tcp_vote_last(v);
-    const tcp_set left = tcp_vote_remaining(v);
-    return is_quorum(&left, &last->set) && allows(v, &left, last->number);
+    return is_quorum(set, &last->set) && allows(v, set, last->number);
+}
+
+bool tcp_vote_may(const tcp_vote *v)
+{
+    const tcp_set all = connected(v);
+    return may_form(v, &all);
 }
 
 /* ---- voting ---------------------------------------------------------------------------------- */
@@ -213,17 +276,39 @@ static void form(tcp_vote *v, const tcp_ballot *ballot)
     v->arrivals = (tcp_set){{0}};
 }
 
+/* Sets the fields of a ballot that are about the arrival, or about the new member of the last group
+ * in the vote after a failed admission. */
+static void describe_arrival(const tcp_vote *v, tcp_ballot *ballot, const tcp_ballot *last)
+{
+    const tcp_set comes = union_of(&v->arrivals, &last->fresh);
+    const int who = tcp_set_nth(&comes, 0);
+    if (who < 0 || who == v->own)
+        return;
+    if (tcp_set_has(&ballot->set, who)) {
+        ballot->turned = intersection(&v->state[who].turned, &ballot->set);
+        return;
+    }
+    for (int i = 0; i < v->members; i++)
+        if (tcp_set_has(&ballot->set, i) &&
+            !(tcp_set_has(&v->here, who)
+                  ? has_link(v, i, who)
+                  : tcp_set_has(i == v->own ? &v->here : &v->state[i].links, who)))
+            tcp_set_add(&ballot->apart, i);
+}
+
 bool tcp_vote_propose(tcp_vote *v, tcp_message *out)
 {
     const tcp_ballot last = *tcp_vote_last(v);
     const tcp_set left = tcp_vote_remaining(v);
     uint64_t highest = v->highest;
-    if (v->proposing || tcp_set_nth(&left, 0) != v->own || !tcp_vote_may(v))
+    if (v->proposing || tcp_set_nth(&left, 0) != v->own || !may_form(v, &left))
         return false;
     for (int i = 0; i < v->members; i++)
         if (tcp_set_has(&v->here, i) && v->state[i].number > highest)
             highest = v->state[i].number;
-    v->proposal = (tcp_ballot){highest + 1, left, difference(&left, &last.set)};
+    v->proposal =
+        (tcp_ballot){.number = highest + 1, .set = left, .fresh = difference(&left, &last.set)};
+    describe_arrival(v, &v->proposal, &last);
     v->proposing = true;
     v->accepted = (tcp_set){{0}};
     tcp_set_add(&v->accepted, v->own);
@@ -265,7 +350,7 @@ bool tcp_vote_is_valid(const tcp_vote *v, const tcp_message *in)
     tcp_set all = {{0}};
     for (int i = 0; i < v->members; i++)
         tcp_set_add(&all, i);
-    return in->kind <= TCP_FORMED && tcp_set_count(&in->ballot.set) > 0 &&
+    return in->kind <= TCP_CONNECTED_ALL && tcp_set_count(&in->ballot.set) > 0 &&
            is_part(&in->ballot.set, &all) && is_part(&in->suspects, &all);
 }
 
@@ -273,7 +358,7 @@ bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_messa
 {
     switch ((tcp_message_kind)in->kind) {
     case TCP_STATE: /* a member whose message STATE has arrived is no longer suspected */
-        v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
+        tcp_set_remove(&v->suspects, from);
         v->state[from] = *in;
         tcp_set_add(&v->here, from);
         return false;
@@ -288,6 +373,7 @@ bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_messa
         if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)
             form(v, &v->tried[v->tries - 1]);
         return false;
+    case TCP_CONNECTED_ALL: return false;
     }
     return false;
 }

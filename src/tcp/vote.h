@@ -8,10 +8,16 @@
  * *formed*, that is, decided. Each later group is proposed by the lowest-numbered of the members
  * that have found each other. The group is formed when all its members have accepted the proposal:
  *
- *     all        STATE     last formed group, highest number tried, suspected members
+ *     all        STATE     last formed group, highest number tried, links, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
  *     members    ACCEPT    the member has *tried* the proposal from then on
  *     lowest     FORMED    when all have accepted
+ *
+ * A *link* is a connection of the vote between two members, which have proved to each other that
+ * they know the secret. Every member tells the others its links. The members of a proposal all have
+ * links to each other, because every member of a group needs a connection to every other one. If a
+ * link is missing, one of its two members is left out: the one with the higher number, which came
+ * later. Therefore a process that comes to a run replaces no member that the others reach.
  *
  * A set Q is a *quorum* of a set S if Q contains more than half of the members of S, or exactly
  * half of them with the lowest-numbered member of S. Two quorums of the same set have a common
@@ -39,10 +45,25 @@
  *
  * A group can also have a new member, the *arrival*: a process that is being admitted to the run.
  * The members of the formed group know the arrival from an exchange of data before the vote. For
- * such a group G, "G is a quorum of S" means that the intersection of G and S is a quorum of S. The
- * argument stays the same: S and T both contain quorums of F, and two quorums of F have a common
- * member. A proposal contains an arrival only if every connected member knows the arrival. A
- * proposal says which member is new, so that all members that form the group know the new member.
+ * such a group G, "G is a quorum of F" means that the intersection of G and F is a quorum of F:
+ * only the old members, those of F, are counted. So a vote that includes an arrival needs of the
+ * old members what a vote after a loss needs, more than half of them, or half with the first. The
+ * argument stays the same. S and T both contain quorums of F, and two quorums of F have a common
+ * member, which is an old one. That member has accepted both. If an arrival counted in the vote on
+ * its own admission, this would not hold: of the members 0 and 1, member 1 and the arrival would be
+ * two of three, while member 0 alone is half of F with the first.
+ *
+ * In the two cases of the argument, the later group is a quorum of the earlier one, and there the
+ * arrival of the earlier group counts, because the earlier group can have been formed. From then on
+ * the arrival is a member like the others. An arrival never makes the old members too few: with the
+ * arrival, a group of n old members has n + 1 members, and the n old ones are more than half of
+ * them, or half with the first if n is 1. So if a vote or the connecting fails because of an
+ * arrival, the old members repeat it without the arrival.
+ *
+ * A proposal contains an arrival only if every connected member knows the arrival. A proposal says
+ * which member is new, so that all members that form the group know the new member. If it leaves
+ * out an arrival, it says which members have no link to the arrival, so that all of them report
+ * the same reason.
  *
  * By induction over the numbers, all groups that were ever at work form one sequence, in which each
  * group contains a quorum of the group before it. Members outside of this sequence end with an
@@ -67,9 +88,19 @@ typedef struct tcp_ballot {
     uint64_t number; /* number of the group; 0: the first group */
     tcp_set set;
     tcp_set fresh; /* members that are new in this group */
+    /* members that connect to the new member; to the other members the new one connects */
+    tcp_set turned;
+    /* if an arrival was left out: members of the group without a link to the arrival */
+    tcp_set apart;
 } tcp_ballot;
 
-typedef enum tcp_message_kind { TCP_STATE, TCP_PROPOSE, TCP_ACCEPT, TCP_FORMED } tcp_message_kind;
+typedef enum tcp_message_kind {
+    TCP_STATE,
+    TCP_PROPOSE,
+    TCP_ACCEPT,
+    TCP_FORMED,
+    TCP_CONNECTED_ALL /* no part of the vote: the sender is connected to the whole group */
+} tcp_message_kind;
 
 /* A message of the vote, in native byte order, which is the same on all members (join.h). */
 typedef struct tcp_message {
@@ -81,6 +112,8 @@ typedef struct tcp_message {
     uint64_t number;
     tcp_set suspects; /* STATE: suspected members */
     tcp_set arrivals; /* STATE: arrivals that the sender knows */
+    tcp_set links;    /* STATE: members with a link to the sender, and the sender */
+    tcp_set turned;   /* STATE: see tcp_vote.turned */
 } tcp_message;
 
 /* largest number of proposals that a member tries after a formed group */
@@ -95,7 +128,11 @@ typedef struct tcp_vote {
     uint64_t highest;                 /* highest number of a proposal that this member has tried */
     tcp_set suspects;                 /* members that this member suspects */
     tcp_set arrivals;                 /* arrivals that the group after `formed` can contain */
-    tcp_set here; /* this member, and the connected members whose STATE has arrived */
+    /* The links of this member: this member, and the connected members whose STATE has arrived. */
+    tcp_set here;
+    /* on an arrival: members that have connected to it, because it does not reach them; the caller
+     * changes the set */
+    tcp_set turned;
     /* [members]: last STATE of each other member; the entry of this member stays zero */
     tcp_message *state;
     /* This member's own proposal. */
@@ -112,6 +149,11 @@ static inline bool tcp_set_has(const tcp_set *s, int i)
 static inline void tcp_set_add(tcp_set *s, int i)
 {
     s->bits[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static inline void tcp_set_remove(tcp_set *s, int i)
+{
+    s->bits[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
 /* Returns the number of members of the set. */
@@ -148,20 +190,24 @@ bool tcp_vote_on_message(tcp_vote *v, int from, const tcp_message *in, tcp_messa
 /* Returns the *last group*: the formed group with the highest number that this member or a
  * connected member knows. */
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
-/* Returns the *remaining members*: the connected ones among the candidates. The *candidates* are
- * the members of the last group, and the arrivals that every connected member knows. (This member
- * counts as connected.) */
+/* Returns the *remaining members*, which the next group would have. The *candidates* are the
+ * members of the last group, and the arrivals that every connected member knows. (This member
+ * counts as connected.) The remaining members are the connected candidates that all have links to
+ * each other: beginning with the lowest number, each candidate is added that has links to all added
+ * before. */
 tcp_set tcp_vote_remaining(const tcp_vote *v);
 /* Returns whether the vote can go on without waiting for more members. This is so if every
- * candidate (see tcp_vote_remaining) is connected, or is suspected by this member or by a connected
- * member. */
+ * candidate (see tcp_vote_remaining) is connected or suspected, and every two connected candidates
+ * have a link or one of them suspects the other. This member believes its own suspicions, and those
+ * of a member about members with higher numbers. A member that does not reach an older one thus
+ * cannot hurry the others to go on without the older one. */
 bool tcp_vote_settled(const tcp_vote *v);
-/* Returns whether the rules at the head of this file allow the remaining members to form a group,
- * as far as this member knows. */
+/* Returns whether the rules at the head of this file can allow the connected candidates to form a
+ * group with this member, as far as this member knows. (Links can still be missing.) */
 bool tcp_vote_may(const tcp_vote *v);
 /* Proposes the remaining members as the next group, if this member has the lowest number among them
- * and tcp_vote_may returns true. Returns true if *out must be sent to the other remaining
- * members. */
+ * and the rules at the head of this file allow it. Returns true if *out must be sent to the other
+ * remaining members. */
 bool tcp_vote_propose(tcp_vote *v, tcp_message *out);
 /* Forms the group that this member has proposed, if all members of the group have accepted the
  * proposal. Returns true if *out must be sent to the other members of the group. */

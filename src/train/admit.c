@@ -71,13 +71,29 @@ static int exchange_tables(bool *any, ls_arrival *out, struct ls_trainer *t, int
     admission_table own;
     int count = 0;
     memset(&own, 0, sizeof own); /* zeroes the padding, which is sent too */
-    int status = ls_cluster_arrivals(t->members.cluster, &own.arrival, &count, err);
+    int status =
+        ls_cluster_arrivals(t->members.cluster, t->members.rounds, &own.arrival, &count, err);
     own.waiting = count;
     own.tries = tries;
     admission_table *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
     *any = all && choose_newcomer(out, t, all);
     ls_free(t->host, all);
     return status;
+}
+
+/* Called after the group with or without the newcomer was formed. If the newcomer is not in it,
+ * logs and records the reason, and counts a failed admission in *tries. */
+static int note_result(struct ls_trainer *t, const ls_arrival *arrival, int *tries, ls_error *err)
+{
+    const struct ls_cluster *c = t->members.cluster;
+    const char *why = ls_cluster_not_admitted(c);
+    for (int m = 0; m < t->members.count; m++)
+        if (ls_cluster_origin(c, m) == (int)arrival->number)
+            return LS_OK;
+    ++*tries;
+    why = why[0] ? why : "it was lost during its admission";
+    ls_log(t->host, LS_LOG_WARNING, "host %.63s is not admitted: %s", arrival->host, why);
+    return ls_record_failed_arrival(t, arrival->host, why, err);
 }
 
 int ls_members_admit(struct ls_trainer *t, ls_error *err)
@@ -91,21 +107,21 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
     snprintf(when, sizeof when, "the end of epoch %u", (unsigned)t->position.epoch);
     while (m->rounds == rounds) {
         ls_arrival arrival = {.number = 0};
-        bool any;
+        bool any = false;
         int status = exchange_tables(&any, &arrival, t, tries, err);
         if (status == LS_OK && !any) {
             m->rounds++;
             return LS_OK;
         }
-        const int before = m->count;
         if (status == LS_OK)
             status = ls_cluster_admit(m->cluster, &arrival, err);
         if (!ls_members_lost(t))
             return status;
         status = ls_recover(t, when, err);
+        if (status == LS_OK && any)
+            status = note_result(t, &arrival, &tries, err);
         if (status)
             return status;
-        tries += any && m->count <= before;
     }
     return LS_OK;
 }

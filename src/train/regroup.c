@@ -78,6 +78,8 @@ static void list_lost_hosts(struct ls_trainer *t, const former_member *before, i
         if (!is_remaining(t, before[i].origin))
             used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
                                      used ? ", " : "", before[i].host);
+    if (used == 0 && ls_cluster_not_admitted(m->cluster)[0])
+        return; /* nobody was lost: ls_members_admit says why the newcomer was not admitted */
     ls_log(t->host, LS_LOG_WARNING, "%s%s (%.300s); %d %s", used ? "lost: " : "a connection broke",
            m->lost, why, m->count,
            ls_plural((uint64_t)m->count, "host is left and goes on", "hosts are left and go on"));

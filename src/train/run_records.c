@@ -165,6 +165,13 @@ int ls_record_arrival(struct ls_trainer *t, const char *host, ls_error *err)
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
+int ls_record_failed_arrival(struct ls_trainer *t, const char *host, const char *why, ls_error *err)
+{
+    ls_record r = {.type = LS_RECORD_FAILED_ARRIVAL};
+    r.of.failed = (ls_failed_arrival_values){host, why, t->position.steps};
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
 int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 {
     const ls_epoch_totals *totals = &t->position.totals;

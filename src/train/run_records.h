@@ -24,6 +24,9 @@ int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct
 int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
 /* Emits the record of the arrival of a host that was admitted to the run. */
 int ls_record_arrival(struct ls_trainer *trainer, const char *host, ls_error *err);
+/* Emits the record of the failed admission of a host. `why`: the reason. */
+int ls_record_failed_arrival(struct ls_trainer *trainer, const char *host, const char *why,
+                             ls_error *err);
 /* Emits the record of a fault. `action`: what the run does because of the fault. */
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_fault_action action,
                     ls_error *err);

@@ -116,6 +116,10 @@ def campaigns(args):
          "of an admission", "all that were not lost end with the undisturbed run's weights; none hangs; no process and no "
          "temporary file is left",
          words(sys.executable, ROOT / "tests" / "cluster" / "arrivals.py", trainer, "--cases", 200, "--seed", 9)),
+        ("links of hosts that come", "a host comes to 3 and to 4 hosts by TCP, and its links to all subsets of them are cut, by "
+         "dropping or resetting, before, during and after its admission, or in one direction", "no member is lost, same weights, "
+         "both sides and the records name the links; with links in one direction the host is admitted at the first try",
+         words(sys.executable, ROOT / "tests" / "cluster" / "arrivals.py", trainer, "--links")),
         ("flips", "400 runs on two hosts over a relay that damages the stream once: a flipped bit, bytes that are missing, "
          "added, repeated, exchanged, reflected or of another connection or run, a connection that is cut",
          "no other weights with status 0, no hang, and a word on each host that fails",

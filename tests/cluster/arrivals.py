@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and
-are lost.
+"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S] [--links]: hosts come to a
+run and are lost.
 
 Each host is a network namespace. A run over TCP begins on two or three hosts. Then hosts are lost
 (killed, stopped, cut off, or killed at a stage of a step), and other hosts come; a lost host can
 come again. In some cases a host is lost in the middle of an admission: the newcomer, the first host
 or another host. Every host that was not lost must end with the weights of a run in one process. All
 processes must end, and no incomplete file must remain. With --cases, N random schedules are run, numbers F to
-F + N - 1 of seed S. Without --cases, a few fixed schedules are run. Needs root and iproute2; without
-them the test is skipped (77) with the reason.
+F + N - 1 of seed S. Without --cases, a few fixed schedules are run.
+
+With --links, a host comes whose links to some of the members are cut by a firewall (which drops or
+resets): all subsets of three and of four members; before the host comes, in the middle of its
+admission, or when it is a member. All members must go on, and the reason must be named. A link on
+which only the members can connect does not count as cut. Without --links, a few of these cases are
+run. Needs root, iproute2 and nftables; without them the test is skipped (77) with the reason.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -182,6 +188,7 @@ class Test:
                 raise Failure(f"{path} is left")
 
     def clear(self):
+        self.spaces.mend_links()
         for i in range(1, SPACES + 1):
             self.spaces.cut(i, "up")
             for pid in self.spaces.pids(self.spaces.space(i)):
@@ -295,6 +302,63 @@ def refused(test, said):
     test.finish()
 
 
+def linked(test, count, apart, how, when, said):
+    """A host comes to `count` members, and its links to the members `apart` are cut."""
+    new = count + 1
+    said.append(f"{new} comes to {count} hosts, {how} {when} its admission: {new} and {', '.join(map(str, apart))}")
+    begin = time.time()
+    test.start(count)
+    members = list(test.members)
+    test.wait(lambda: test.step() >= 1, "no step")
+
+    def cut():
+        for i in apart:
+            test.spaces.cut_link(new, i, how)
+
+    if when == "before":
+        cut()
+    joins = next(i for i in range(1, new) if when != "before" or i not in apart)
+    host = test.add(new, joins, wait_s=20)
+    if when == "in":
+        test.wait(lambda: host.said(BEING_ADMITTED) or host.code() is not None, f"host {new} was not invited")
+        cut()
+    elif when == "after" or how == "oneway":
+        test.wait(lambda: test.arrivals(new) or host.code() is not None, f"host {new} was not admitted")
+        if when == "after":
+            cut()
+    if how == "oneway":
+        test.members.append(host)
+    for member in members:
+        test.wait(lambda h=member: h.code() is not None, f"host {member.i} does not end")
+    took_s = time.time() - begin
+    test.finish()
+    failed = [r for h in members for r in h.records() if r["type"] == "failed_arrival"]
+    if when == "before" and how != "oneway":
+        missing = f"host h{new} and host{'s' if len(apart) > 1 else ''} {', '.join(f'h{i}' for i in apart)} do not reach each other"
+        if not failed or any(missing not in r["error"] for r in failed):
+            raise Failure(f"the records do not name the link: {failed}")
+        if host.code() == 0 or not host.said(missing) or not members[0].said(missing):
+            raise Failure("not both sides name the link")
+    elif how == "oneway" and failed:
+        raise Failure(f"it was not admitted at once: {failed}")
+    said.append(f"{len(failed)} tries failed, the members took {took_s:.1f} s")
+
+
+def link_cases(every):
+    """Yields the arguments of `linked`."""
+    if not every:
+        yield from ((3, (2, 3), "drop", "before"), (3, (3,), "reset", "before"), (4, (2, 3, 4), "drop", "before"),
+                    (3, (1,), "drop", "before"), (3, (3,), "drop", "in"), (3, (2, 3), "drop", "after"),
+                    (3, (2,), "oneway", "before"))
+        return
+    for count in 3, 4:
+        for size in range(1, count + 1):
+            for apart in itertools.combinations(range(1, count + 1), size):
+                for how, when in (*itertools.product(("drop", "reset"), ("before", "in", "after")), ("oneway", "before")):
+                    if when != "before" or size < count:  # it must reach the member that it joins
+                        yield count, apart, how, when
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer", type=pathlib.Path)
@@ -302,12 +366,13 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deadline", type=float, default=2)
+    parser.add_argument("--links", action="store_true", help="all cases of links that are cut")
     args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.geteuid() != 0:
         hosts.skip("network namespaces are root's")
-    for tool in ("ip", "unshare"):
+    for tool in ("ip", "unshare", "nft"):
         if not shutil.which(tool):
             hosts.skip(f"{tool} is missing: third_party/setup.sh hosts")
     failed = 0
@@ -316,13 +381,17 @@ def main():
         test = Test(args.trainer.resolve(), spaces, pathlib.Path(folder), args.deadline)
         test.alone()
         if not args.cases:
+            cases = list(link_cases(args.links))
+            for case in cases:
+                failed += guarded(test, "links", lambda said, c=case: linked(test, *c, said))
+        if not args.cases and not args.links:
             for case in three_two_four, first_in_the_middle, newcomer_in_the_middle, refused:
                 failed += guarded(test, case.__name__, lambda said, c=case: c(test, said))
         for case in range(args.first, args.first + args.cases):
             draw = random.Random(f"{args.seed}-{case}")
             failed += guarded(test, f"case {case} of seed {args.seed}", lambda said, d=draw: random_case(test, d, said))
-    if args.cases:
-        print(json.dumps({"cases": args.cases, "failed": failed}))
+    if args.cases or args.links:
+        print(json.dumps({"cases": args.cases or len(cases), "failed": failed}))
     sys.exit(failed != 0)
 
 

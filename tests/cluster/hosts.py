@@ -118,6 +118,19 @@ class Hosts:
         for i in range(1, self.count + 1):
             ip("-n", bridge, "link", "set", f"p{i}", "master", "br1" if i - 1 in others else "br0")
 
+    def cut_link(self, a, b, how):
+        """Cuts the link between the hosts a and b. `how`: "drop" loses all packets, "reset" answers
+        them as a host does on which no program listens, "oneway" does not let a connect to b."""
+        word = {"drop": "drop", "reset": "reject with tcp reset", "oneway": "tcp flags syn / syn,ack drop"}[how]
+        for here, there in (b, a), *([] if how == "oneway" else [(a, b)]):
+            rules = (f"add table ip cut; add chain ip cut in {{ type filter hook input priority 0; }}; "
+                     f"add rule ip cut in ip protocol tcp ip saddr {NET}{there} {word}")
+            ip("netns", "exec", self.space(here), "nft", rules)
+
+    def mend_links(self):
+        for i in range(1, self.count + 1):
+            ip("netns", "exec", self.space(i), "nft", "add table ip cut; delete table ip cut")
+
     def pids(self, space):
         out = subprocess.run(["ip", "netns", "pids", space], stdout=subprocess.PIPE, text=True, check=False).stdout
         return [int(word) for word in out.split()]

@@ -185,11 +185,11 @@ static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, l
     return status ? status : wrap(out, inner, w->mortal);
 }
 
-static int arrivals_mortal(ls_wire *base, ls_arrival *out)
+static int arrivals_mortal(ls_wire *base, uint64_t round, ls_arrival *out)
 {
     mortal_wire *w = (mortal_wire *)base;
     if (w->inner)
-        return w->inner->type->arrivals(w->inner, out);
+        return w->inner->type->arrivals(w->inner, round, out);
     memset(out, 0, sizeof *out);
     return 0;
 }
@@ -241,6 +241,10 @@ static void note_record(process *mine, const char *json)
     const char *step = strstr(json, "\"step\":");
     mine->faults += strstr(json, "{\"type\":\"fault\"") == json;
     mine->arrivals += strstr(json, "{\"type\":\"arrival\"") == json;
+    if (strstr(json, "{\"type\":\"failed_arrival\"") == json) {
+        mine->failed_arrivals++;
+        snprintf(mine->failed_arrival, sizeof mine->failed_arrival, "%s", json);
+    }
     mine->evaluations += strstr(json, "{\"type\":\"eval\"") == json;
     if (strstr(json, "{\"type\":\"step\",") != json || !step)
         return;
@@ -400,7 +404,8 @@ static void prepare_tcp(scenario *s, int m, int port)
                                      .wait_ns = m < s->members ? 0
                                                 : s->refused   ? REFUSED_WAITS_NS
                                                                : NEWCOMER_WAITS_NS,
-                                     .members = s->members};
+                                     .members = s->members,
+                                     .advertise = s->advertise[m]};
     atomic_store(&p->mortal.dies_at,
                  m == s->members && s->newcomer_dies_at ? s->newcomer_dies_at : NEVER);
     p->mortal.process = p;

@@ -18,6 +18,9 @@
 
 enum { MAX_MEMBERS = 5, NEVER = -1, MARK = 100000 };
 
+/* A member that advertises it gets the highest number of its group. */
+#define UNREACHED "127.255.255.254:9"
+
 /* How a member of a scenario over TCP is lost. */
 typedef enum fate {
     FATE_KILLED, /* its connections and its listener close */
@@ -77,7 +80,8 @@ typedef struct process {
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_after_step; /* training step after which the process is asked to stop; 0: never */
-    int status, records, faults, arrivals;
+    int status, records, faults, arrivals, failed_arrivals;
+    char failed_arrival[400]; /* the last record of a failed admission */
     /* `first_step` and `last_step`: the first and the last training step that the process has
      * recorded. first_step is UINT64_MAX if there is a gap between recorded steps */
     uint64_t first_step, last_step;
@@ -117,6 +121,9 @@ typedef struct scenario {
     long newcomer_dies_at; /* number of the post at which newcomer 0 is lost; 0: never */
     /* the newcomers are refused: the first member waits until they have failed */
     bool refused;
+    /* Over TCP: address at which a process says that it is reached; NULL: its own. No program
+     * listens at UNREACHED. */
+    const char *advertise[MAX_MEMBERS];
     newcomer_differs differs; /* in what all newcomers differ from the run */
     /* `started`: number of newcomers that have been started; `waiting`: number of newcomers that
      * wait or have failed */

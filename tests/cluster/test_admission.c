@@ -245,6 +245,37 @@ static void a_run_that_does_not_admit_refuses_by_name(void **state)
     }
 }
 
+/* The newcomer and member 2 cannot connect to each other, in neither direction. */
+static void a_newcomer_that_a_member_does_not_reach_costs_no_member(void **state)
+{
+    (void)state;
+    run_in_one_process(&one, 8);
+    for (unsigned k = 0; k < ls_tests_rounds(1, 8); k++) {
+        begin(3, 1, 2, 0);
+        other.advertise[2] = other.advertise[3] = UNREACHED;
+        run_scenario(&other);
+        these_ended_well(7, 3, "a link is cut");
+        assert_int_equal(other.process[0].arrivals, 0);
+        assert_in_range(other.process[0].failed_arrivals, 1, 2);
+        assert_non_null(strstr(other.process[0].failed_arrival, "do not reach each other"));
+    }
+}
+
+/* The newcomer cannot connect to member 2, but member 2 can connect to the newcomer, also when the
+ * first member is lost later. */
+static void a_member_calls_a_newcomer_that_does_not_reach_it(void **state)
+{
+    (void)state;
+    run_in_one_process(&one, 8);
+    for (unsigned k = 0; k < ls_tests_rounds(1, 8); k++) {
+        begin(3, 1, 2, 0);
+        other.advertise[2] = UNREACHED;
+        other.loss[0].step = 5;
+        run_scenario(&other);
+        these_ended_well(14, 3, "a link in one direction");
+    }
+}
+
 LS_TESTS(cluster_admission, "integration")
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +287,8 @@ LS_TESTS(cluster_admission, "integration")
         cmocka_unit_test(one_may_be_lost_in_the_middle_of_an_admission),
         cmocka_unit_test(one_may_know_less_at_the_end_of_an_epoch),
         cmocka_unit_test(the_newcomer_may_be_lost_at_any_exchange),
+        cmocka_unit_test(a_newcomer_that_a_member_does_not_reach_costs_no_member),
+        cmocka_unit_test(a_member_calls_a_newcomer_that_does_not_reach_it),
         cmocka_unit_test(a_host_with_another_recipe_is_refused_by_name),
         cmocka_unit_test(a_host_with_other_data_is_refused_by_name),
         cmocka_unit_test(a_host_of_another_version_is_refused_by_name),

@@ -38,7 +38,7 @@ struct member {
     pthread_t thread;
     ls_tcp_place place;
     void (*body)(member *m);
-    int regroups;
+    int regroups, admits;
     ls_wire *wire;
     int status;
     ls_error err;
@@ -49,7 +49,8 @@ struct member {
 static void *run_member(void *arg)
 {
     member *m = arg;
-    const ls_wire_options o = {.size = sizeof o, .comm = &m->place, .regroups = m->regroups};
+    const ls_wire_options o = {
+        .size = sizeof o, .comm = &m->place, .regroups = m->regroups, .admits = m->admits};
     const uint64_t start = ls_now_ns();
     m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
     m->took_ns = ls_now_ns() - start;
@@ -806,6 +807,118 @@ static void strangers_do_not_crowd_the_door_of_a_run(void **state)
     assert_true(hung_up[0] && hung_up[1]);
 }
 
+/* ---- failed admissions ----------------------------------------------------------------------- */
+
+/* A run of two members, to which a newcomer comes that does not reach member 1. */
+typedef struct failing {
+    pthread_barrier_t both;
+    ls_arrival arrival;
+    int waiting;       /* number of newcomers that may be admitted in this round */
+    uint64_t tried[9]; /* rounds in which an admission was tried */
+    int tries;
+    atomic_bool both_began; /* both members are connected */
+    atomic_bool ended;      /* the newcomer's process has ended */
+} failing;
+
+/* Serves the listener of member 0 until a newcomer waits there, or the newcomer has ended. */
+static void await_newcomer(member *m, failing *f)
+{
+    ls_transfer *ended[1];
+    const joining *j = rendezvous_of(m->wire);
+    while (!atomic_load(&f->ended) && !(j->waiting_count > 0 && j->waiting[0].fit))
+        assert_int_equal(m->wire->type->poll(m->wire, ended, 1, SECOND / 100, &m->err), 0);
+}
+
+static void admit_each_round(member *m)
+{
+    failing *f = m->more;
+    const int own = m->wire->member;
+    atomic_store(&f->both_began, true);
+    for (uint64_t round = 0; round < 20; round++) {
+        ls_arrival arrival;
+        char why[200] = "";
+        int origin[3];
+        const uint8_t lost[2] = {0};
+        const ls_regroup how = {.size = sizeof how,
+                                .lost = lost,
+                                .deadline_ns = 3 * SECOND,
+                                .origin = origin,
+                                .arrival = &f->arrival,
+                                .why = why,
+                                .why_bytes = sizeof why};
+        if (own == 0)
+            await_newcomer(m, f);
+        const int count = m->wire->type->arrivals(m->wire, round, &arrival);
+        if (own == 0) {
+            f->arrival = arrival;
+            f->waiting = count;
+        }
+        pthread_barrier_wait(&f->both);
+        if (f->waiting > 0) {
+            ls_wire *old = m->wire;
+            m->status = old->type->regroup(&m->wire, old, &how, &m->err);
+            old->type->abort(old);
+            if (m->status)
+                fail_msg("member %d: %s", own, m->err.text);
+            assert_int_equal(m->wire->members, 2);
+            assert_non_null(strstr(why, "do not reach each other"));
+            f->tried[f->tries] = round;
+            m->wire->type->arrivals(m->wire, round, &arrival);
+        }
+        pthread_barrier_wait(&f->both);
+        f->tries += own == 0 && f->waiting > 0;
+        pthread_barrier_wait(&f->both);
+    }
+    m->wire->type->abort(m->wire);
+}
+
+static void *be_a_newcomer(void *arg)
+{
+    member *m = arg;
+    const ls_wire_options o = {.size = sizeof o, .comm = &m->place, .regroups = 1, .admits = 1};
+    m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
+    atomic_store(&((failing *)m->more)->ended, true);
+    return NULL;
+}
+
+/* No program listens at the address of member 1 and of the newcomer. */
+static void admissions_that_fail_are_tried_less_often_and_end(void **state)
+{
+    static const uint64_t rounds[] = {0, 1, 3, 7, 15};
+    static const char unreached[] = "127.255.255.254:9";
+    static failing f;
+    member m[3];
+    char meet[40];
+    (void)state;
+    if (ls_tests_rounds(0, 1) == 0)
+        skip(); /* it takes long, with time limits that suffice on a busy machine */
+    f = (failing){.tries = 0};
+    some_place(meet);
+    assert_int_equal(pthread_barrier_init(&f.both, NULL, 2), 0);
+    for (int i = 0; i < 3; i++) {
+        start(&m[i], meet, 2, admit_each_round);
+        m[i].more = &f;
+        m[i].regroups = m[i].admits = 1;
+        m[i].place.wait_ns = 60 * SECOND;
+        m[i].place.advertise = i > 0 ? unreached : NULL;
+    }
+    m[0].place.listen = m[0].place.meet;
+    m[0].place.meet = NULL;
+    go(&m[0]);
+    go(&m[1]);
+    while (!atomic_load(&f.both_began))
+        poll(NULL, 0, 10);
+    assert_int_equal(pthread_create(&m[2].thread, NULL, be_a_newcomer, &m[2]), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_join(m[i].thread, NULL), 0);
+    pthread_barrier_destroy(&f.both);
+    assert_int_equal(f.tries, 5);
+    assert_memory_equal(f.tried, rounds, sizeof rounds);
+    assert_int_equal(m[2].status, LS_EUNSUPPORTED);
+    assert_non_null(strstr(m[2].err.text, "5 tries"));
+    assert_non_null(strstr(m[2].err.text, "do not reach each other"));
+}
+
 static void places_that_cannot_be_are_refused(void **state)
 {
     static const struct {
@@ -911,8 +1024,11 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(one_whose_door_was_never_reached_is_waited_for),
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),
+        cmocka_unit_test(admissions_that_fail_are_tried_less_often_and_end),
         cmocka_unit_test(places_that_cannot_be_are_refused),
         cmocka_unit_test(a_note_sent_in_part_is_the_last_of_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(cluster_tcp, "nightly")

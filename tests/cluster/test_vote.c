@@ -54,6 +54,15 @@ static void send_to_set(int from, const tcp_message *message)
             send_message(from, to, message);
 }
 
+/* Member a tells its links to all members to which it is connected. */
+static void tell_links(int a)
+{
+    tcp_message state;
+    tcp_vote_state(&w.vote[a], &state);
+    for (int to = 0; to < w.members; to++)
+        send_message(a, to, &state);
+}
+
 static void part(int a, int b)
 {
     if (!w.met[a][b])
@@ -62,6 +71,8 @@ static void part(int a, int b)
     w.count[a][b] = w.count[b][a] = 0;
     tcp_vote_disconnect(&w.vote[a], b);
     tcp_vote_disconnect(&w.vote[b], a);
+    tell_links(a);
+    tell_links(b);
 }
 
 static void part_from_all(int a)
@@ -98,8 +109,11 @@ static void deliver(int from, int to)
         return;
     in = w.waiting[from][to][0];
     memmove(w.waiting[from][to], w.waiting[from][to] + 1, (size_t)--w.count[from][to] * sizeof in);
+    const bool is_new = !tcp_set_has(&w.vote[to].here, from);
     if (tcp_vote_on_message(&w.vote[to], from, &in, &answer))
         send_message(to, from, &answer);
+    if (is_new && tcp_set_has(&w.vote[to].here, from))
+        tell_links(to);
     if (tcp_vote_formed(&w.vote[to], &answer))
         send_to_set(to, &answer);
     go_to_work(to, before);
@@ -132,11 +146,11 @@ static void begin_vote(int a)
 
 static void cut_anew(void)
 {
-    const unsigned side = draw(1u << MAX_MEMBERS);
-    const bool none = draw(2) == 0;
+    const unsigned side = draw(1u << MAX_MEMBERS), how = draw(4); /* 0, 1: nothing is cut */
     for (int a = 0; a < w.members; a++)
-        for (int b = 0; b < w.members; b++) {
-            w.cut[a][b] = !none && (side >> a & 1) != (side >> b & 1);
+        for (int b = 0; b < a; b++) {
+            w.cut[a][b] = w.cut[b][a] =
+                how == 2 ? (side >> a & 1) != (side >> b & 1) : how == 3 && draw(6) == 0;
             if (w.cut[a][b])
                 part(a, b);
         }
@@ -177,12 +191,12 @@ static void come(void)
             begin_vote(a);
             assert_int_equal(tcp_vote_expect(&w.vote[a], n, NULL), LS_OK);
         }
-    if (draw(2)) /* all members connect before any of them proposes */
+    const bool all_connect = draw(2); /* before any of them proposes */
+    for (int round = 0; all_connect && round < 4 * n; round++)
         for (int a = 0; a <= n; a++)
-            for (int b = 0; b < n; b++) {
+            for (int b = 0; b <= n; b++) {
                 meet(a, b);
                 deliver(a, b);
-                deliver(b, a);
             }
     for (int a = 0; a <= n; a++)
         propose(a);
@@ -362,6 +376,99 @@ static void an_arrival_is_let_in_where_all_know_of_it(void **state)
     }
 }
 
+/* An arrival comes to `members` members, and has no link to the members `apart`. Returns the
+ * members that continue. */
+static unsigned let_come(int members, unsigned apart)
+{
+    begin_with(members);
+    w.members = members + 1;
+    assert_int_equal(tcp_vote_init(&w.vote[members], members, members + 1, NULL), LS_OK);
+    w.vote[members].formed = w.vote[0].formed;
+    w.mode[members] = VOTING;
+    for (int a = 0; a <= members; a++) {
+        w.cut[a][members] = w.cut[members][a] = apart >> a & 1;
+        w.mode[a] = VOTING;
+        assert_int_equal(tcp_vote_expect(&w.vote[a], members, NULL), LS_OK);
+    }
+    return vote_among((2u << members) - 1);
+}
+
+/* All subsets of links of an arrival are cut before the vote, or when the arrival is a member. */
+static void who_reaches_not_all_costs_no_older_member(void **state)
+{
+    (void)state;
+    for (int members = 1; members <= 5; members++)
+        for (unsigned apart = 0; apart < 1u << members; apart++) {
+            const unsigned old = (1u << members) - 1, all = old | 1u << members;
+            assert_int_equal(let_come(members, apart), apart ? old : all);
+            for (int a = 0; a < members; a++)
+                assert_int_equal(w.vote[a].formed.apart.bits[0], apart);
+            end_world();
+            assert_int_equal(let_come(members, 0), all);
+            for (int a = 0; a < members; a++)
+                w.cut[a][members] = w.cut[members][a] = apart >> a & 1;
+            assert_int_equal(vote_among(all), apart ? old : all);
+            end_world();
+        }
+}
+
+/* Of two members, 0 and 1, that do not reach each other, 1 does not go on with an arrival. */
+static void an_arrival_does_not_count_in_the_vote_on_its_admission(void **state)
+{
+    (void)state;
+    for (unsigned apart = 0; apart < 4; apart++) {
+        begin_with(2);
+        w.members = 3;
+        assert_int_equal(tcp_vote_init(&w.vote[2], 2, 3, NULL), LS_OK);
+        w.vote[2].formed = w.vote[0].formed;
+        w.cut[0][1] = w.cut[1][0] = true;
+        for (int a = 0; a < 3; a++) {
+            w.mode[a] = VOTING;
+            w.cut[a][2] = w.cut[2][a] = apart >> a & 1;
+            assert_int_equal(tcp_vote_expect(&w.vote[a], 2, NULL), LS_OK);
+        }
+        const unsigned on = vote_among(7);
+        assert_true(on & 1);
+        assert_false(on & 2);
+        end_world();
+    }
+}
+
+static void of_two_members_without_a_link_the_older_goes_on(void **state)
+{
+    (void)state;
+    begin_with(4);
+    w.cut[1][3] = w.cut[3][1] = true;
+    assert_int_equal(vote_among(15), 7);
+    end_world();
+}
+
+/* Members 0 and 1 are connected, 2 is not yet. What another member suspects of 2 counts only if
+ * that member is older than 2. */
+static void a_newer_member_cannot_hurry_the_others(void **state)
+{
+    (void)state;
+    for (int from = 1; from < 4; from += 2) {
+        begin_with(4);
+        for (int a = 0; a < 4; a++)
+            begin_vote(a);
+        for (int round = 0; round < 8; round++)
+            for (int a = 0; a < 4; a++)
+                for (int b = 0; b < 4; b++)
+                    if (a != 2 && b != 2) {
+                        meet(a, b);
+                        deliver(a, b);
+                    }
+        assert_false(tcp_vote_settled(&w.vote[0]));
+        tcp_set_add(&w.vote[from].suspects, 2);
+        tell_links(from);
+        while (w.count[from][0] > 0)
+            deliver(from, 0);
+        assert_int_equal(tcp_vote_settled(&w.vote[0]), from < 2);
+        end_world();
+    }
+}
+
 /* Member 2 was stopped while the others went on. Member 2 continues while the others hold another
  * vote. */
 static void one_that_comes_back_is_not_let_in(void **state)
@@ -395,7 +502,8 @@ static void a_word_that_names_others_than_the_members_counts_for_nothing(void **
     assert_false(tcp_vote_is_valid(&w.vote[0], &message));
     /* A proposal that contains an abandoned member does not count either. */
     assert_int_equal(vote_among(3), 3);
-    message = (tcp_message){.kind = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
+    message =
+        (tcp_message){.kind = TCP_PROPOSE, .ballot = {.number = 9, .set = {{7}}}, .number = 8};
     assert_true(tcp_vote_is_valid(&w.vote[0], &message));
     tcp_vote_on_message(&w.vote[0], 1, &message, &answer);
     assert_int_equal(w.vote[0].tries, 0);
@@ -413,6 +521,10 @@ LS_TESTS(cluster_vote, "integration")
         cmocka_unit_test(one_after_the_other_is_lost_until_one_is_left),
         cmocka_unit_test(one_that_comes_back_is_not_let_in),
         cmocka_unit_test(an_arrival_is_let_in_where_all_know_of_it),
+        cmocka_unit_test(who_reaches_not_all_costs_no_older_member),
+        cmocka_unit_test(an_arrival_does_not_count_in_the_vote_on_its_admission),
+        cmocka_unit_test(of_two_members_without_a_link_the_older_goes_on),
+        cmocka_unit_test(a_newer_member_cannot_hurry_the_others),
         cmocka_unit_test(a_word_that_names_others_than_the_members_counts_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

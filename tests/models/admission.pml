@@ -10,8 +10,8 @@
  * members exchange whether a newcomer waits (ARRIVALS). If one waits, the members tell each other
  * that they know this (HEADS). Then they vote, together with the newcomer.
  *
- * The vote has the rules of src/tcp/vote.h, but here each member knows the states of the others at
- * once. The lowest-numbered member proposes a group, and all members of the proposed group accept.
+ * The vote has the rules of src/tcp/vote.h, but here each member knows at once the states of the
+ * members to which it has a *link*. The lowest-numbered member proposes a group, and all members of the proposed group accept.
  * Then the proposer forms the group and tells the others, one after another. A *ballot* is a
  * proposed group; it says which member is new in the group. In a group with a new member the state
  * of the run is sent (STATE), and the members agree to begin (BEGIN). In any other group the
@@ -19,6 +19,8 @@
  * most advanced member.
  *
  * LOSSES processes (members or the newcomer) die, at any time from the end of the first epoch on.
+ * CUTS links are cut, at any time too, and stay cut. Then the two processes do not hear each other.
+ * With three old members only links of the newcomer are cut.
  * SLOW members are left out of a vote although they are alive. The newcomer can come too late. The
  * model has no time limits and no connections. Therefore no voter suspects a slow proposer.
  * (suspect_silent in src/tcp/regroup.c does this, and tests/cluster/test_tcp.c tests it.)
@@ -28,6 +30,9 @@
  *   - each step is the sum of all shards, each counted once, and is applied once, in sequence;
  *   - a newcomer that takes part in a step has the state of the run;
  *   - a run that has lost one host goes on, unless the rule of the quorum forbids it;
+ *   - no two groups are at work at the same time;
+ *   - an old member stops only if a process has died or its link to another old member is cut: a
+ *     newcomer that some members do not reach costs no member;
  *   - all members that end the run normally have done all steps;
  *   - no process waits for ever: an end in which a process still waits is an invalid end state.
  *
@@ -36,7 +41,10 @@
  * newcomer new because the newcomer was not in the member's own last group, even if the ballot does
  * not call it new), BUG_NO_ROUNDS (a member does not adopt that others have completed the end of an
  * epoch), BUG_LEAVES_UNHEARD (a newcomer leaves before it has voted; then two hosts are lost at
- * once). */
+ * once), BUG_COUNTS_NEWCOMER (the newcomer counts in the vote on its own admission),
+ * BUG_NO_LINKS (a proposal contains members without links to each other), BUG_NEWEST_STAYS (if a
+ * link is missing, the older of the two members is left out), BUG_NOT_REPEATED (if a group with the
+ * newcomer cannot connect, a member stops instead of voting without the newcomer). */
 #ifndef OLD
 #define OLD 2 /* members at the start; one more comes */
 #endif
@@ -45,6 +53,9 @@
 #endif
 #ifndef SLOW
 #define SLOW 0
+#endif
+#ifndef CUTS
+#define CUTS 0
 #endif
 #ifndef EPOCHS
 #define EPOCHS 2
@@ -105,6 +116,8 @@ byte losses = LOSSES; /* number of processes that can still die */
 byte slow = SLOW;     /* number of members that can still be left out */
 byte lost;            /* processes that died, a bit each */
 byte left_out;        /* members that the others do not wait for */
+byte cuts = CUTS;     /* number of links that can still be cut */
+byte cut[ALL];        /* members to which the link of this member is cut, a bit each */
 byte finished, stopped; /* members that ended with all steps; members that must not go on */
 byte ended;           /* number of processes that have ended */
 bool agrees;          /* result of send_part */
@@ -117,7 +130,10 @@ c_code {
     static int lowest(int s) { return __builtin_ctz(s | 1 << 30); }
     static int highest(int s) { return s ? 31 - __builtin_clz(s) : 0; }
     static int is_alive(int i) { return has(now.alive, i); }
-    static int here(void) { return now.voting & now.alive; }
+    static int linked(int a, int b) { return !has(now.cut[a], b); }
+
+    /* Returns the voters to which the member has links, itself included. */
+    static int here(int me) { return now.voting & now.alive & ~now.cut[me]; }
 
     static int is_quorum(int part, int whole)
     {
@@ -125,32 +141,62 @@ c_code {
         return twice > all || (twice == all && has(part, lowest(whole)));
     }
 
-    /* Returns the newest group that any voter knows to be formed. */
-    static int last_group(void)
+    /* Returns the newest group that this member or a connected one knows to be formed. */
+    static int last_group(int me)
     {
-        int last = 0;
+        int last = now.formed[me];
         for (int i = 0; i < ALL; i++)
-            if (has(here(), i) && now.formed[i] > last)
+            if (has(here(me), i) && now.formed[i] > last)
                 last = now.formed[i];
         return last;
     }
 
-    /* Returns the voters that are members of the last group, and the newcomer if every voter knows
-     * the newcomer. */
-    static int left_of(int me)
+    /* Returns the connected voters that are members of the last group, and the newcomer if every
+     * connected voter knows the newcomer. */
+    static int connected(int me)
     {
-        const int last = last_group();
-        int all_know = (here() & ~now.knows) == 0;
+        const int last = last_group(me);
+        int all_know = (here(me) & ~now.knows) == 0;
 #ifdef BUG_ONE_KNOWS
         all_know = has(now.knows, me);
 #endif
-        return here() & (now.set[last] | (all_know && now.formed[NEW] == last ? 1 << NEW : 0));
+        return here(me) & (now.set[last] | (all_know && now.formed[NEW] == last ? 1 << NEW : 0));
     }
 
-    /* Returns whether every member of the last group votes, is dead, or is left out. */
-    static int is_settled(void)
+    /* Returns the connected members that all have links to each other, from the lowest on. */
+    static int left_of(int me)
     {
-        return (now.set[last_group()] & now.alive & ~now.voting & ~now.left_out) == 0;
+        const int all = connected(me);
+        int left = 0;
+#ifdef BUG_NO_LINKS
+        return all;
+#endif
+#ifdef BUG_NEWEST_STAYS
+        for (int i = ALL - 1; i >= 0; i--)
+#else
+        for (int i = 0; i < ALL; i++)
+#endif
+            if (has(all, i) && !(left & now.cut[i]))
+                left |= 1 << i;
+        return left;
+    }
+
+    /* Returns whether every member of the last group votes, is dead, is not reached, or is left
+     * out. */
+    static int is_settled(int me)
+    {
+        return (now.set[last_group(me)] & now.alive & ~now.voting & ~now.left_out &
+                ~now.cut[me]) == 0;
+    }
+
+    /* Returns whether the members `who` are a quorum of the last group. */
+    static int wins(int me, int who)
+    {
+        int last = now.set[last_group(me)];
+#ifdef BUG_COUNTS_NEWCOMER
+        last |= who & 1 << NEW;
+#endif
+        return is_quorum(who, last);
     }
 
     /* Returns whether the member `me` may accept a group with the members `who` that follows the
@@ -168,20 +214,20 @@ c_code {
     static int is_proposing(int me)
     {
         const int t = highest(now.tried[me]);
-        return t && now.by[t] == me && (now.set[t] & ~here()) == 0;
+        return t && now.by[t] == me && (now.set[t] & ~here(me)) == 0;
     }
 
     static int may_propose(int me)
     {
-        const int left = left_of(me), last = last_group();
-        return is_alive(me) && has(now.voting, me) && is_settled() && !is_proposing(me) &&
-               has(left, me) && lowest(left) == me && is_quorum(left, now.set[last]) &&
+        const int left = left_of(me), last = last_group(me);
+        return is_alive(me) && has(now.voting, me) && is_settled(me) && !is_proposing(me) &&
+               has(left, me) && lowest(connected(me)) == me && wins(me, left) &&
                allows(me, left, last);
     }
 
     static void propose(int me)
     {
-        const int g = now.ballots++, last = last_group(), left = left_of(me);
+        const int g = now.ballots++, last = last_group(me), left = left_of(me);
         now.set[g] = left;
         now.basis[g] = last;
         now.fresh[g] = has(left, NEW) && !has(now.set[last], NEW);
@@ -190,16 +236,23 @@ c_code {
         now.tried[me] |= 1 << g;
     }
 
-    /* Returns the newest proposal if this member may accept it and has not answered it yet; else
-     * 0. */
+    /* Returns whether this member may accept the proposal `g` and has not answered it yet. */
+    static int may_accept(int me, int g)
+    {
+        const int mine = now.set[now.formed[me]] | (has(now.knows, me) ? 1 << NEW : 0);
+        return is_alive(me) && has(now.voting, me) && has(now.set[g], me) &&
+               !has(now.accepted[g], me) && g > highest(now.tried[me]) && now.by[g] != me &&
+               has(here(me), now.by[g]) && highest(now.tried[now.by[g]]) == g &&
+               (now.set[g] & ~mine) == 0 && allows(me, now.set[g], now.basis[g]);
+    }
+
+    /* Returns the newest proposal that this member may accept; 0: there is none. */
     static int acceptable(int me)
     {
-        const int g = now.ballots - 1;
-        const int mine = now.set[now.formed[me]] | (has(now.knows, me) ? 1 << NEW : 0);
-        return g > 0 && is_alive(me) && has(now.voting, me) && has(now.set[g], me) &&
-               !has(now.accepted[g], me) && g > highest(now.tried[me]) && now.by[g] != me &&
-               has(here(), now.by[g]) && highest(now.tried[now.by[g]]) == g &&
-               (now.set[g] & ~mine) == 0 && allows(me, now.set[g], now.basis[g]) ? g : 0;
+        int g = now.ballots - 1;
+        while (g > 0 && !may_accept(me, g))
+            g--;
+        return g;
     }
 
     /* Returns the member's own proposal if all its members have accepted it; else 0. */
@@ -216,20 +269,19 @@ c_code {
     {
         const int t = highest(now.tried[me]);
         return is_alive(me) && has(now.voting, me) && t && now.by[t] != me &&
-               has(now.told[t], me) ? t : 0;
+               has(now.told[t], me) && linked(me, now.by[t]) ? t : 0;
     }
 
     /* Returns whether this member can be in no group any more. (The newcomer is in no group before
      * its own.) */
     static int is_hopeless(int me)
     {
-        const int last = last_group(), left = left_of(me);
+        const int last = last_group(me), all = connected(me) | 1 << me;
         if (!is_alive(me) || !has(now.voting, me) || heard(me) || agreed(me))
             return 0;
         if (!has(now.set[last], me) && !(me == NEW && last == now.invitation))
             return 1;
-        return is_settled() &&
-               !(is_quorum(left, now.set[last]) && allows(me, left | 1 << me, last));
+        return is_settled(me) && !(wins(me, all) && allows(me, all, last));
     }
 
     static void form(int me, int g)
@@ -245,22 +297,44 @@ c_code {
 
     static int is_connected(int me)
     {
+        const int group = now.set[now.formed[me]];
         int all = is_alive(me) && !has(now.voting, me);
         for (int i = 0; i < ALL; i++)
-            if (has(now.set[now.formed[me]], i))
-                all = all && is_alive(i) && now.formed[i] == now.formed[me];
+            if (has(group, i))
+                all = all && is_alive(i) && now.formed[i] == now.formed[me] &&
+                      !(now.cut[i] & group);
         return all;
     }
 
-    /* Returns whether this member can notice that another member of its group has died or has left
-     * the group. */
+    /* Returns whether all members of the group work in it. */
+    static int is_at_work(int g)
+    {
+        int all = 1;
+        for (int i = 0; i < ALL; i++)
+            if (has(now.set[g], i))
+                all = all && is_alive(i) && now.formed[i] == g && !has(now.voting, i);
+        return all;
+    }
+
+    static int two_at_work(void)
+    {
+        int count = 0;
+        for (int g = 0; g < now.ballots; g++)
+            count += is_at_work(g);
+        return count > 1;
+    }
+
+    /* Returns whether this member can notice that another member of its group has died, has left the
+     * group, or has not formed it and will not (the time limit for connecting). */
     static int loss_is_seen(int me)
     {
-        const int g = now.formed[me];
+        const int g = now.formed[me], slot = 2 * me + now.turn[me] % 2;
         for (int i = 0; i < ALL; i++)
             if (i != me && has(now.set[g], i) &&
-                !(has(now.finished, i) && has(now.got[2 * me + now.turn[me] % 2], i)) &&
-                (!is_alive(i) || now.formed[i] > g || (now.formed[i] == g && has(now.voting, i))))
+                !(has(now.finished, i) && now.what[slot] == END && has(now.got[slot], i)) &&
+                (!is_alive(i) || !linked(me, i) || now.formed[i] > g ||
+                 (now.formed[i] < g && highest(now.tried[i]) > g) ||
+                 (now.formed[i] == g && has(now.voting, i))))
                 return is_alive(me);
         return 0;
     }
@@ -281,7 +355,8 @@ c_code {
     static int send_part(int me, int to, int kind, int own)
     {
         const int slot = 2 * to + now.turn[me] % 2;
-        if (!is_alive(to) || now.formed[to] != now.formed[me] || has(now.voting, to))
+        if (!is_alive(to) || !linked(me, to) || now.formed[to] != now.formed[me] ||
+            has(now.voting, to))
             return 1;
         if (now.got[slot] && (now.what[slot] != kind || (kind == STEP && now.value[slot] != own)))
             return 0;
@@ -391,8 +466,16 @@ inline vote(of_newcomer)
     :: atomic { IS_ALIVE(me) && HAS_TO_TELL -> /* tells the members one after another */
            told[formed[me]] = told[formed[me]] | (told[formed[me]] + 1) }
     :: atomic { c_expr { heard (Phost->me) } -> c_code { form(Phost->me, heard(Phost->me)); } }
-    :: atomic { c_expr { is_connected (Phost->me) } -> break }
+    :: atomic { c_expr { is_connected (Phost->me) } ->
+           assert(!c_expr { two_at_work () });
+           break }
     :: atomic { !(voting & BIT(me)) && !HAS_TO_TELL && c_expr { loss_is_seen (Phost->me) } ->
+#ifdef BUG_NOT_REPEATED
+           if
+           :: fresh[formed[me]] && me != NEW -> goto no_part
+           :: else
+           fi;
+#endif
            voting = voting | BIT(me) }
     :: atomic { c_expr { is_hopeless (Phost->me) } -> goto no_part }
     :: atomic { ALIVE_AND_VOTING && (left_out & BIT(me)) -> goto no_part }
@@ -497,12 +580,12 @@ regrouped:
 
 comes:
     do
-    :: atomic { called == NOBODY && IS_ALIVE(0) -> called = 0 }
-    :: atomic { called == NOBODY && IS_ALIVE(1) -> called = 1 }
+    :: atomic { called == NOBODY && IS_ALIVE(0) && !(cut[me] & BIT(0)) -> called = 0 }
+    :: atomic { called == NOBODY && IS_ALIVE(1) && !(cut[me] & BIT(1)) -> called = 1 }
 #if OLD > 2
-    :: atomic { called == NOBODY && IS_ALIVE(2) -> called = 2 }
+    :: atomic { called == NOBODY && IS_ALIVE(2) && !(cut[me] & BIT(2)) -> called = 2 }
 #endif
-    :: atomic { called != NOBODY && !invited && !IS_ALIVE(called) -> called = NOBODY }
+    :: atomic { called != NOBODY && !invited && !(IS_ALIVE(called) && !(cut[me] & BIT(called))) -> called = NOBODY }
     :: atomic { invited && IS_ALIVE(me) -> formed[me] = invitation; break }
     :: atomic { (alive & ~BIT(NEW)) == 0 -> goto leaves }
     :: atomic { !IS_ALIVE(me) -> goto gone }
@@ -536,14 +619,17 @@ no_part:
     atomic {
         voting = voting & ~BIT(me);
         alive = alive & ~BIT(me);
-        stopped = stopped | BIT(me)
+        stopped = stopped | BIT(me);
+        assert(me == NEW || LOSSES > 0 || SLOW > 0 || finished ||
+               (cut[me] & ~BIT(NEW)))
     }
 gone:
     atomic {
         ended++;
         /* The run survives one loss. A run of two hosts survives it if the first host is not
          * lost. */
-        assert(ended < ALL || finished || (OLD == 2 && (lost & 1)) || SLOW > 0 || LOSSES > 1)
+        assert(ended < ALL || finished || (OLD == 2 && (lost & 1)) || SLOW > 0 || LOSSES > 1 ||
+               (CUTS > 0 && (LOSSES > 0 || ((cut[0] | cut[1]) & ~BIT(NEW)))))
     }
 }
 
@@ -559,7 +645,9 @@ inline select_one()
     fi
 }
 
-/* Decides when processes die, and which members the others do not wait for. */
+#define CUT(a, b) cuts--; cut[a] = cut[a] | BIT(b); cut[b] = cut[b] | BIT(a)
+
+/* Decides when processes die, which links are cut, and which members the others do not wait for. */
 proctype fate()
 {
     byte i;
@@ -580,6 +668,15 @@ end:
            left_out = left_out | BIT(i);
            i = 0
        }
+#if CUTS > 0
+    :: atomic { cuts > 0 && (alive & BIT(NEW)) -> CUT(0, NEW) }
+    :: atomic { cuts > 0 && (alive & BIT(NEW)) -> CUT(1, NEW) }
+#if OLD > 2
+    :: atomic { cuts > 0 && (alive & BIT(NEW)) -> CUT(2, NEW) }
+#else
+    :: atomic { cuts > 0 && alive -> CUT(0, 1) }
+#endif
+#endif
     od
 }
 

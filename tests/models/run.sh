@@ -100,9 +100,16 @@ for bug in WORKS_AT_ONCE NO_ROUNDS LEAVES_UNHEARD; do
     is_caught admission "-DBUG_$bug"
 done
 is_caught admission -DOLD=3 -DBUG_ONE_KNOWS
+for bug in COUNTS_NEWCOMER NO_LINKS NEWEST_STAYS NOT_REPEATED; do
+    is_caught admission -DLOSSES=0 -DCUTS=1 "-DBUG_$bug"
+done
 
 if [ -n "$long" ]; then
+    holds admission -DLOSSES=0 -DCUTS=1
     is_caught admission -DOLD=3 -DBUG_FRESH_TO_ME
+    for bug in COUNTS_NEWCOMER NO_LINKS NEWEST_STAYS NOT_REPEATED; do
+        is_caught admission -DOLD=3 -DLOSSES=0 -DCUTS=1 "-DBUG_$bug"
+    done
     holds barrier -DDEADLINES
     holds regroup -DWORKERS=3 -DFAULTS=1 -DSLOW=1
     holds regroup -DWORKERS=3 -DFAULTS=0 -DSLOW=2

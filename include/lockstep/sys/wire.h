@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define LS_WIRE_ABI 3                      /* version of this header, which an engine must match */
+#define LS_WIRE_ABI 4                      /* version of this header, which an engine must match */
 #define LS_WIRE_ENTRY "ls_wire_entry"      /* symbol of liblockstep-NAME.so, an ls_wire_entry_fn */
 #define LS_WIRE_CHANNELS 4                 /* number of channels between two members */
 #define LS_TRANSFER_MOST ((size_t)1 << 30) /* largest number of bytes of one transfer */
@@ -88,8 +88,8 @@ typedef struct ls_wire_options {
     void (*say)(void *user, int level, const char *text);
     void *user; /* first argument of `alive`, `say` and `refuses` */
     /* Non-zero: the run can admit processes after it has begun. If the run has already begun when
-     * this process calls open, open waits, without a time limit, until the members admit this
-     * process. Needs `regroups`. */
+     * this process calls open, open waits, without a time limit, until the members try to admit
+     * this process. Needs `regroups`. */
     int admits;
     /* [fingerprint_bytes] *fingerprint*: a summary of this process's config, data set and build. If
      * this process asks to be admitted, the members compare the fingerprint with their own. The
@@ -121,6 +121,10 @@ typedef struct ls_regroup {
     int *origin;
     const ls_arrival *arrival; /* the process to be admitted; all members pass the same one. NULL:
                                 * no process is to be admitted */
+    /* Output, [why_bytes]: if `arrival` is set and regroup succeeds without it, the reason, such as
+     * which two hosts do not reach each other. NULL: the caller does not ask for it. */
+    char *why;
+    size_t why_bytes;
 } ls_regroup;
 
 /* First fields of every wire; the engine's own fields follow. */
@@ -171,15 +175,19 @@ struct ls_wire_type {
      * times deadline_ns or within a few seconds, whichever is less.
      * If how->arrival is set, the caller can call regroup although no member was lost, and the new
      * group can contain the arriving process. The new group lacks the arriving process if that
-     * process, or a member that knows of it, is lost during the call.
-     * Errors: LS_ESTALLED (this part does not continue, or there was no agreement in time),
-     * LS_EUNSUPPORTED (the wire was opened without `regroups`), LS_ENOMEM. */
+     * process, or a member that knows of it, is lost during the call, or if the arriving process
+     * and a member do not reach each other. It lacks no member for the sake of the arriving
+     * process. Errors: LS_ESTALLED (this part does not continue, or there was no agreement in
+     * time), LS_EUNSUPPORTED (the wire was opened without `regroups`), LS_ENOMEM. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
-    /* Optional; needs regroup. Returns the number of processes that wait at this member to be
-     * admitted. Writes the process that has waited longest to *out, for ls_regroup.arrival. Always
-     * sets out->number, even if no process waits, to a number that can identify the next process to
-     * be admitted: as far as this member knows, no process of the run has had it. */
-    int (*arrivals)(ls_wire *wire, ls_arrival *out);
+    /* Optional; needs regroup. Returns the number of processes that wait at this member and may be
+     * admitted in the round `round`, a number that increases by one from one opportunity for
+     * admissions to the next. (The engine puts off and at last refuses a process whose admissions
+     * fail.) Called on all members, also after each admission, in the same round. Writes the
+     * process that has waited longest to *out, for ls_regroup.arrival. Always sets out->number,
+     * even if no process waits, to a number that can identify the next process to be admitted: as
+     * far as this member knows, no process of the run has had it. */
+    int (*arrivals)(ls_wire *wire, uint64_t round, ls_arrival *out);
 };
 
 /* Type of the function LS_WIRE_ENTRY, which returns the engine's static table. */
