@@ -72,7 +72,7 @@ static void take_back(void)
 
 /* ---- a back end that keeps the text of a request -------------------------------------------- */
 
-static const char *kept_dir; /* cache_dir of the newest request */
+static const char *_Atomic kept_dir; /* cache_dir of the newest request; devices open at once */
 
 static int open_keeping(ls_device **out, const ls_device_request *request, ls_error *err)
 {
