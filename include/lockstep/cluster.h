@@ -51,9 +51,8 @@ typedef struct ls_trainer_cluster {
  * If the config's cluster.on_arrival is "admit", a process can also join a run that has already
  * begun. Such a process sets `meet` to the address of any member, and waits until the members admit
  * it at the end of an epoch of ls_trainer_run. For such a process the field `members` is ignored,
- * and `wait_ns` limits the time until a member answers, and the time from the first failed admission
- * on. Members that train by ls_trainer_step
- * admit no process.
+ * and `wait_ns` limits the time until a member answers, and the time from the first failed
+ * admission on. Members that train by ls_trainer_step admit no process.
  *
  * If no member sets `listen`, all members set the same `meet`, and the member whose host has this
  * address is the first. The first tells every member the addresses of the other members. If a

@@ -209,10 +209,10 @@ static void break_down(world *w)
     const int streamed = world_chance(w, 2), recorded = world_chance(w, 3);
     ls_data_source data = own_data(streamed);
     const ls_data_source *sources[] = {&data};
-    const ls_trainer_sys sys = {
-        .size = sizeof sys,
-        .inject = &fault,
-        .inject_count = set[0][12] == '1' && strstr(fault, "worker=1") ? 0 : 1};
+    const ls_trainer_sys sys = {.size = sizeof sys,
+                                .inject = &fault,
+                                .inject_count =
+                                    set[0][12] == '1' && strstr(fault, "worker=1") ? 0 : 1};
     const ls_trainer_callbacks callbacks = {
         .size = sizeof callbacks, .record = record_in_vain, .user = &reader_has_enough};
     const ls_trainer_options o = {.size = sizeof o,

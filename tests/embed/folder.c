@@ -1,6 +1,6 @@
-/* folder CONFIG CACHE ONNX: trains with the config file CONFIG through the library, decodes pictures
- * into the directory CACHE, writes the trained model to the file ONNX, and prints the SHA-256 of the
- * weights. */
+/* folder CONFIG CACHE ONNX: trains with the config file CONFIG through the library, decodes
+ * pictures into the directory CACHE, writes the trained model to the file ONNX, and prints the
+ * SHA-256 of the weights. */
 #include <lockstep/model.h>
 #include <lockstep/trainer.h>
 #include <stdio.h>

@@ -3,11 +3,11 @@
  * less it must fail instead of overrunning the stack. */
 #include "data/scratch.h"
 #include "embed/scene.h"
+#include "model/snapshot.h"
 #include "runner.h"
 #include "train/calls.h"
 #include "train/faulty_backend.h"
 #include "train/own_data.h"
-#include "model/snapshot.h"
 
 #include <lockstep/model.h>
 #include <lockstep/sys/plugin.h>

@@ -2,9 +2,9 @@
  * networks, an ONNX file, images (bytes) or floats, and their logits as ls_predict computes them.
  *
  *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y */
-#include "onnx/onnx.h"
 #include "model/predict.h"
 #include "nn/nn_fixture.h"
+#include "onnx/onnx.h"
 #include "ref/ref.h"
 
 #include <stdio.h>

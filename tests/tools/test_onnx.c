@@ -1,7 +1,7 @@
 /* Tests the structure of exported ONNX files, for every layer type. onnx_check.py checks that the
  * files compute the same as the model. */
-#include "onnx/onnx.h"
 #include "nn/nn_fixture.h"
+#include "onnx/onnx.h"
 #include "onnx_reader.h"
 #include "runner.h"
 

@@ -167,11 +167,10 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
                                             .snapshot = see_snapshot,
                                             .snapshot_every_steps = 1,
                                             .user = s};
-    const ls_trainer_sys sys = {
-        .size = sizeof sys,
-        .inject = lend(inject, sizeof inject),
-        .inject_count = 1,
-        .program = lend_text("zebra")};
+    const ls_trainer_sys sys = {.size = sizeof sys,
+                                .inject = lend(inject, sizeof inject),
+                                .inject_count = 1,
+                                .program = lend_text("zebra")};
     snprintf(listen, sizeof listen, "127.0.0.1:%d", free_port());
     const ls_tcp_place place = {.size = sizeof place,
                                 .listen = lend_text(listen),
@@ -336,8 +335,7 @@ static void a_model(void **state)
                                 .device = lend_text("keeping:1"),
                                 .registry = s.registry,
                                 .host = &s.host};
-    const int status =
-        ls_model_open(&model, lend_text(path), lend(&o, sizeof o), &s.err);
+    const int status = ls_model_open(&model, lend_text(path), lend(&o, sizeof o), &s.err);
     take_back();
     if (status)
         fail_msg("%s", s.err.text);
@@ -446,9 +444,12 @@ static void a_group(void **state)
 LS_TESTS(train_public_memory, "unit")
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trainer_that_is_driven), cmocka_unit_test(a_trainer_that_runs),
-        cmocka_unit_test(a_resolved_config),        cmocka_unit_test(a_model),
-        cmocka_unit_test(a_pool),                   cmocka_unit_test(a_device_pool),
+        cmocka_unit_test(a_trainer_that_is_driven),
+        cmocka_unit_test(a_trainer_that_runs),
+        cmocka_unit_test(a_resolved_config),
+        cmocka_unit_test(a_model),
+        cmocka_unit_test(a_pool),
+        cmocka_unit_test(a_device_pool),
         cmocka_unit_test(a_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
