@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 512 }; /* size of a buffer for a path */
+enum { PATH_BYTES = LS_LIBRARY_PATH }; /* size of a buffer for a path */
 
 /* ---- search --------------------------------------------------------------------------------- */
 
@@ -45,12 +45,20 @@ static void program_folder(char *out, size_t size)
     cut_at_last_slash(out);
 }
 
-/* Writes the path of the plugin `name` in the folder `folder` + `below`. Returns whether the file
+/* Writes the path of the library `file` in the folder `folder` + `below`. Returns whether the file
  * exists. */
+static bool is_file_at(char *out, const char *folder, const char *below, const char *file)
+{
+    const int n = snprintf(out, PATH_BYTES, "%s%s/%s", folder, below, file);
+    return folder[0] && n > 0 && n < PATH_BYTES && access(out, F_OK) == 0;
+}
+
+/* Does the same for the plugin `name`. */
 static bool is_at(char *out, const char *folder, const char *below, const char *name)
 {
-    int n = snprintf(out, PATH_BYTES, "%s%s/liblockstep-%s.so", folder, below, name);
-    return n > 0 && n < PATH_BYTES && access(out, F_OK) == 0;
+    char file[80];
+    snprintf(file, sizeof file, "liblockstep-%.60s.so", name);
+    return is_file_at(out, folder, below, file);
 }
 
 /* Searches for the plugin near `folder`, at three places: in the folder itself, as in a build
@@ -159,15 +167,6 @@ int ls_plugin_load(const ls_backend **out, const char *name, const char *path, l
 
 /* ---- other libraries ------------------------------------------------------------------------ */
 
-/* Writes the path of the library `file` in the folder `folder` + `below`. Returns whether the file
- * exists. */
-static bool is_file_at(char out[LS_LIBRARY_PATH], const char *folder, const char *below,
-                       const char *file)
-{
-    const int n = snprintf(out, LS_LIBRARY_PATH, "%s%s/%s", folder, below, file);
-    return folder[0] && n > 0 && n < LS_LIBRARY_PATH && access(out, F_OK) == 0;
-}
-
 int ls_library_symbol(void **symbol, char found[LS_LIBRARY_PATH], const char *file,
                       const char *wanted, ls_error *err)
 {
@@ -176,7 +175,7 @@ int ls_library_symbol(void **symbol, char found[LS_LIBRARY_PATH], const char *fi
     program_folder(program, sizeof program);
     if (!is_file_at(found, library, "", file) && !is_file_at(found, program, "", file) &&
         !is_file_at(found, program, "/../" LOCKSTEP_LIBDIR, file))
-        snprintf(found, LS_LIBRARY_PATH, "%s", file); /* where the loader searches */
+        snprintf(found, LS_LIBRARY_PATH, "%s", file); /* the loader searches for it */
     void *handle = dlopen(found, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         char text[300];
