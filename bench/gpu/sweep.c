@@ -58,7 +58,7 @@ typedef struct program {
     ls_math_desc desc;
     cudaStream_t stream, aside;
     cudaEvent_t start, stop;
-    unsigned char *block[3]; /* of a, b and bias: pinned, BLOCK bytes each */
+    unsigned char *block[3]; /* pinned memory of a, b and bias, BLOCK bytes each */
     unsigned char *sampled;  /* pinned; 4 bytes of each sample */
     uint32_t *flag, *flag_back;
 } program;
@@ -72,7 +72,7 @@ typedef struct pass {
     sweep_samples samples;
 } pass;
 
-/* What was measured of a configuration. */
+/* Measured values of a configuration. */
 typedef struct measured {
     int runs, same_bits;
     double us, error, worst;

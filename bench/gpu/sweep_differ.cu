@@ -1,4 +1,5 @@
-/* The kernel of gpu_sweep that compares two results bit by bit. Every thread writes the same value. */
+/* The kernel of gpu_sweep that compares two results bit by bit. Every thread writes the same
+ * value. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>

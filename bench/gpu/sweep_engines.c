@@ -62,7 +62,7 @@ static int get(ls_graph_object o, cudnnBackendAttributeName_t name,
     return (int)(count < room ? count : room);
 }
 
-/* ---- what cuDNN says about a configuration --------------------------------------------------- */
+/* ---- a configuration as cuDNN describes it --------------------------------------------------- */
 
 static void append(char *text, size_t size, const char *word)
 {

@@ -73,7 +73,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     cli_directories places;
     ls_trained t;
     cli_view view;
-    cli_view_init(&view, true); /* of the log only the warnings are printed */
+    cli_view_init(&view, true); /* only warnings of the log are printed */
     const ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     int code = parse(&a, verb, argc, argv);
     if (code)

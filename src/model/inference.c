@@ -1,4 +1,4 @@
-/* What a trainer and all snapshots of its model share for predictions (inference.h). */
+/* The state that a trainer and all snapshots of its model share for predictions (inference.h). */
 #include "model/inference.h"
 
 #include "base/error.h"

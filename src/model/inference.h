@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What a trainer and all snapshots of its model share for predictions (snapshot.h). */
+/* The state that a trainer and all snapshots of its model share for predictions (snapshot.h). */
 struct ls_inference {
     atomic_uint references;
     /* number of snapshots created so far; the id of a snapshot is this number */

@@ -1,11 +1,11 @@
-/* What is left of a run's file of records when the run is resumed. A checkpoint contains a *mark*:
+/* The state of a run's file of records when the run is resumed. A checkpoint contains a *mark*:
  * the length that the file had when the checkpoint was written, and checksums of its lines. */
 #ifndef RECORDS_KEPT_H
 #define RECORDS_KEPT_H
 
 #include "records/sink.h"
 
-/* What has happened to a file of records since the mark. */
+/* Changes to a file of records since the mark. */
 typedef enum ls_kept {
     LS_KEPT_WHOLE, /* the file begins with the run's first record, and nobody has made it shorter */
     LS_KEPT_END,   /* the file had been cut before the mark, and has not been cut since */

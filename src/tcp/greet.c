@@ -33,7 +33,7 @@
 #define MAGIC 0x50434c53u /* "SLCP" */
 /* version of the transport's interface, and of the handshake */
 #define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 4)
-/* what both ends say of another version: that version, and the one of this process */
+/* message of both ends about another version: that version, and the one of this process */
 #define OTHER_VERSION                                                                              \
     "speaks version %u.%u of the protocol between hosts where this host speaks %u.%u (all hosts "  \
     "of a run need the same version of Lockstep)"
@@ -63,7 +63,7 @@ _Static_assert(sizeof(tcp_invitation) == sizeof(tcp_ballot) + 8, "an invitation"
 _Static_assert(sizeof(tcp_message) == 16 + sizeof(tcp_ballot) + 4 * sizeof(tcp_set), "a vote");
 _Static_assert(sizeof(tcp_head) == 8 + TCP_TAG, "a header");
 
-/* What the proofs and the keys of a connection depend on. */
+/* The values from which the proofs and the keys of a connection are computed. */
 typedef struct claim {
     hello hello;
     uint8_t nonce[NONCE]; /* the listener's */

@@ -88,7 +88,7 @@ int tcp_receive(tcp_link *link, void *data, size_t bytes, uint64_t until_ns);
 /* Closes the connection, if there is one. */
 void tcp_hang_up_link(tcp_link *link);
 
-/* What error messages say about EBADMSG: "a message was changed on the way: …". */
+/* Text for EBADMSG in error messages: "a message was changed on the way: …". */
 extern const char tcp_changed[];
 /* Returns the reason for a failed call, as ls_reason (base/error.h) does; tcp_changed for
  * EBADMSG. */

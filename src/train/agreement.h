@@ -11,7 +11,7 @@
 struct ls_trainer;
 struct ls_report;
 
-/* What the run knows about its replicas. */
+/* The run's knowledge about its replicas. */
 typedef struct ls_agreement {
     uint64_t steps; /* the state after this many steps was equal in all replicas of all members */
     /* Number of steps of the state that the last levelling (regroup.c) has compared; UINT64_MAX:

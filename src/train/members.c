@@ -182,7 +182,7 @@ typedef struct beginning {
     ls_standing standing;
     uint64_t evaluations, rounds; /* copies of the fields of ls_members; 0 at the start of a run */
     bool resumed;                 /* the optimizer's states follow the weights */
-    ls_engine_digests digest;     /* of the first member's workers; 0 at the start of a run */
+    ls_engine_digests digest; /* digests of the first member's workers; 0 at the start of a run */
     int64_t save_every, verify_every; /* ls_agreement */
 } beginning;
 

@@ -144,7 +144,7 @@ typedef struct progress {
     ls_report last;           /* report of the member's last step */
     double value[LS_METRICS]; /* [LS_METRICS] results of the member's last evaluation */
     int32_t classes;          /* ls_measured.classes of that evaluation */
-    ls_engine_digests digest; /* of this member's workers */
+    ls_engine_digests digest; /* digests of this member's workers */
 } progress;
 
 static void describe_progress(progress *out, const struct ls_trainer *t)

@@ -6,8 +6,8 @@
 
 typedef struct conv_plan {
     ls_math_inside inside; /* base; must be first */
-    ls_conv_engine
-        engine; /* what the plan runs: a copy of a candidate, or its own if there are none */
+    ls_conv_engine engine; /* the engine that the plan runs: a copy of a candidate, or the plan's
+                            * own if there are no candidates */
     ls_conv_engine *candidate; /* [LS_ENGINES] while the plan is made, else NULL */
     int candidates;
     /* memory bindings of the last run; the next run usually has the same bindings */
