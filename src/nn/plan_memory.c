@@ -165,6 +165,23 @@ static void extend_until(ls_live_buffer *b, int step)
     b->last = step > b->last ? step : b->last;
 }
 
+/* Returns the node whose buffer contains the output of node `k`: `k` itself, unless the output
+ * replaces the node's input, and has no bytes of its own. LS_INPUT: the gather's buffer contains
+ * it. */
+static int owner_of(const ls_plan *plan, int k)
+{
+    while (k != LS_INPUT && plan->node[k].op->y.bytes == 0)
+        k = plan->node[k].input[0];
+    return k;
+}
+
+/* Returns the buffer that contains the output of node `k`; LS_INPUT: of the gather. */
+static ls_live_buffer *output_of(const ls_plan *plan, ls_live_buffer *list, int k)
+{
+    const int owner = owner_of(plan, k);
+    return owner == LS_INPUT ? &list[X] : buffer_of(list, owner, Y);
+}
+
 /* Lists the outputs of the gather and of the nodes. The forward pass of a node writes the node's
  * output y. The backward pass of the node, and of the nodes that read y, can read y. */
 static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
@@ -175,13 +192,15 @@ static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
         const ls_node *node = &plan->node[k];
         const int born = forward_at(k);
         const int dies = last_read_at(plan, k);
-        *buffer_of(list, k, Y) = (ls_live_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
+        if (node->op->y.bytes == 0)
+            extend_until(output_of(plan, list, k), dies);
+        else
+            *buffer_of(list, k, Y) = (ls_live_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
         *buffer_of(list, k, SAVED) = (ls_live_buffer){node->op->saved_bytes, born, dies, 0, 0, 0};
         for (int i = 0; i < node->inputs; i++)
-            extend_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
-                         dies);
+            extend_until(output_of(plan, list, node->input[i]), dies);
     }
-    extend_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
+    extend_until(output_of(plan, list, output), loss_at(plan));
 }
 
 static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int step)
@@ -240,7 +259,7 @@ static void store_offsets(ls_plan *plan, ls_live_buffer *list)
         plan->loss_saved_at[s] = list[LOSS_SAVED + s].at;
     for (int k = 0; k < plan->nodes; k++) {
         ls_node *node = &plan->node[k];
-        node->y_at = buffer_of(list, k, Y)->at;
+        node->y_at = output_of(plan, list, k)->at;
         node->dy_at = buffer_of(list, k, DY)->at;
         node->saved_at = buffer_of(list, k, SAVED)->at;
     }

@@ -514,7 +514,7 @@ typedef struct ls_op_impl {
 struct ls_op {
     const ls_op_impl *impl;
     ls_tensor y;                       /* the output, with as many rows as x; y.bytes is 0 if the op
-                                        * has no output */
+                                        * has no output, or if y replaces x (its only reader) */
     int params;                        /* number of parameters, ≤ LS_OP_PARAMS */
     size_t param_floats[LS_OP_PARAMS]; /* size of each parameter in floats, in the op's layout,
                                         * padding included */
