@@ -208,7 +208,7 @@ static int check_tensor(const ls_tensor *t, const char *what, bool bytes, ls_err
                        what, t->rows, t->c, t->h, t->w);
     if (!bytes && t->dtype != LS_F32)
         return ls_fail(err, LS_EINVAL, "op_create: %s of bytes; floats are needed", what);
-    if (t->layout && t->layout != &ls_layout_lanes && t->layout != &ls_layout_few)
+    if (t->layout && t->layout != &ls_layout_lanes && !ls_is_few(t->layout))
         return ls_fail(err, LS_EINVAL, "op_create: %s has a layout of another back end", what);
     return LS_OK;
 }
@@ -267,7 +267,7 @@ int ls_cpu_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
 #undef LS_CPU_ALSO
     };
     *out = NULL;
-    if (is_of_lanes(desc->kind) && desc->x.layout == &ls_layout_few)
+    if (is_of_lanes(desc->kind) && ls_is_few(desc->x.layout))
         return ls_few_create(out, device, desc, err);
     if (is_of_lanes(desc->kind) && ls_lanes_are_plain(desc))
         return ls_lanes_plain_create(out, device, desc, err);
@@ -280,7 +280,14 @@ static int cpu_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc,
 {
     *out = NULL;
     int status = check_desc(desc, err);
-    return status == LS_OK ? ls_cpu_op_create(out, self_of(device), desc, err) : status;
+    if (status)
+        return status;
+    ls_op_desc own = *desc;
+    /* Only the gather follows the hint. In descriptions of other ops a hint is a mark that
+     * ls_few_create sets (ls_few_wanted). */
+    if (is_of_lanes(desc->kind))
+        own.y_hint = NULL;
+    return ls_cpu_op_create(out, self_of(device), &own, err);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ typedef struct ls_cpu_device {
     const ls_lanes_kernels *kernels;
     ls_team *team; /* NULL: the worker's thread alone */
     int index;
+    uint64_t few_ops; /* number of ops for few rows that were created (few.h) */
 } ls_cpu_device;
 
 /* Returns the table of the back end. It is static and constant. Thread: any. */

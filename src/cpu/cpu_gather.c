@@ -289,28 +289,41 @@ static void mix_target(const gather_op *g, int r, size_t words)
 
 /* ---- few rows (few.h): for predictions, therefore never augmented ---------------------------- */
 
-static void few_row(const gather_op *g, const uint8_t *image, float *to)
+/* Copies a row to `to`. Channels are `step` floats apart within a sixteen, and sixteens `sixteen`
+ * floats; pixels are `pixel` floats apart. */
+static void few_row(const gather_op *g, const uint8_t *image, float *to, size_t pixel, size_t step,
+                    size_t sixteen)
 {
     const ls_tensor *y = &g->base.op.y;
-    const size_t pixels = (size_t)y->h * (size_t)y->w, plane = ls_few_plane(y);
-    for (int c = 0; c < y->c; c++, to += plane) {
+    const size_t pixels = (size_t)y->h * (size_t)y->w;
+    for (int c = 0; c < y->c; c++) {
         const float mean = g->rule.mean[rule_of(c)], std = g->rule.std[rule_of(c)];
         const float *table = table_of(g, c), *floats = (const float *)(const void *)image;
         const size_t first = (size_t)c * pixels;
+        float *plane = to + (size_t)(c / LS_LANES) * sixteen + (size_t)(c % LS_LANES) * step;
         if (g->rule.floats)
             for (size_t i = 0; i < pixels; i++)
-                to[i] = (floats[first + i] - mean) / std;
+                plane[i * pixel] = (floats[first + i] - mean) / std;
         else
             for (size_t i = 0; i < pixels; i++)
-                to[i] = table[image[first + i]];
+                plane[i * pixel] = table[image[first + i]];
     }
 }
 
 static void gather_few(const gather_op *g)
 {
-    for (int r = 0; r < g->base.op.y.rows; r++)
-        few_row(g, image_of(g, g->base.b.args->rows[r]),
-                (float *)g->base.b.y + (size_t)r * ls_few_row(&g->base.op.y));
+    const ls_tensor *y = &g->base.op.y;
+    const size_t plane = ls_few_plane(y);
+    const bool flat = y->layout == &ls_layout_flat;
+    float *to = g->base.b.y;
+    memset(to, 0, y->bytes); /* clears channels that do not exist */
+    for (int r = 0; r < y->rows; r++, to += y->bytes / sizeof *to / (size_t)y->rows) {
+        const uint8_t *image = image_of(g, g->base.b.args->rows[r]);
+        if (flat)
+            few_row(g, image, to, 1, plane / LS_LANES, plane);
+        else
+            few_row(g, image, to, LS_LANES, 1, plane);
+    }
 }
 
 /* ---- the op ---------------------------------------------------------------------------------- */
@@ -322,7 +335,7 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)flags;
     (void)err;
-    if (op->y.layout == &ls_layout_few)
+    if (ls_is_few(op->y.layout))
         gather_few(g);
     else if (ls_augment_more(&g->augment))
         gather_rows(g, changed_row);
@@ -390,7 +403,7 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     g->rule = *k;
     ls_lanes_op_set_y(&g->base, x->c, x->h, x->w);
     if (ls_few_wanted(desc))
-        g->base.op.y = ls_few_tensor(&g->base.op.y);
+        g->base.op.y = ls_few_tensor(&g->base.op.y, desc->y_hint);
     for (int c = 0; c < 4 && c < x->c; c++)
         for (int v = 0; v < 256; v++)
             g->table[c][v] = ((float)v / 255.0f - k->mean[c]) / k->std[c];

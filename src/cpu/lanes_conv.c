@@ -105,12 +105,10 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
-/* Returns whether kept transformed weights may be used in a call with `flags`: they were computed
- * from `weights`, and the caller promises that the weights have not changed since then. */
-static bool is_valid(const ls_conv_kept *kept, const float *weights, unsigned flags)
+void ls_conv_begin(const ls_conv_op *op)
 {
-    const bool constant = flags & kept->flags & LS_RUN_CONSTANT;
-    return kept->source == weights && (constant || flags & LS_RUN_SAME);
+    for (int i = 0; i < LS_CONV_KEPT; i++)
+        ls_kept_begin(op->kept[i], op->base.flags);
 }
 
 const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigned flags,
@@ -118,17 +116,17 @@ const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigne
 {
     const ls_wino *w = pass == LS_CONV_DX ? &op->dx.wino : &op->forward.wino;
     const float *weights = op->base.b.param[0];
-    ls_conv_kept *kept = op->kept[pass];
+    ls_kept *kept = op->kept[pass];
     if (!kept) {
         ls_wino_weights(w, room, weights);
         return room;
     }
-    if (!is_valid(kept, weights, flags)) {
-        ls_wino_weights(w, kept->transformed, weights);
+    if (!ls_kept_is_valid(kept, weights, flags)) {
+        ls_wino_weights(w, kept->data, weights);
         kept->source = weights;
         kept->flags = flags;
     }
-    return kept->transformed;
+    return kept->data;
 }
 
 static void forward_by_winograd(const ls_conv_op *op)
@@ -169,6 +167,7 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)err;
     op->base.flags = flags;
+    ls_conv_begin(op);
     if (op->forward.by_winograd)
         forward_by_winograd(op);
     else
@@ -525,7 +524,7 @@ static void conv_destroy(ls_op *base)
     if (op) {
         ls_few_conv_fini(op);
         for (int pass = 0; pass < LS_CONV_KEPT; pass++)
-            ls_free(op->base.host, op->own[pass].transformed);
+            ls_free(op->base.host, op->own[pass].data);
     }
     ls_lanes_op_destroy(base);
 }
@@ -552,25 +551,26 @@ static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
     return pass->by_winograd && tiles <= MANY_TILES && (!dx || op->base.needs_dx);
 }
 
-/* Decides which op keeps the transformed weights: the twin if there is one, else this op. The
- * caller has planned the op (ls_conv_plan). */
+/* Decides what is kept, and allocates its memory. What an op and its twins keep always belongs to
+ * the first of them, so that there is one place that says whether it is valid. The memory is
+ * allocated for the first op that needs it: transformed weights of forward for an op without code
+ * for few rows. (The pack for few rows: ls_few_conv_keep.) */
 static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;
     const ls_conv_wino *const passes[] = {&op->forward, &op->dx};
-    for (int pass = 0; pass < LS_CONV_KEPT; pass++) {
-        const size_t floats = ls_wino_weight_floats(&passes[pass]->wino);
+    int status = LS_OK;
+    op->kept[LS_CONV_FEW] = twin ? twin->kept[LS_CONV_FEW] : &op->own[LS_CONV_FEW];
+    for (int pass = 0; pass < LS_CONV_FEW && status == LS_OK; pass++) {
         if (twin)
             op->kept[pass] = twin->kept[pass];
-        if (twin || !keeps(op, passes[pass], pass == LS_CONV_DX))
-            continue;
-        op->own[pass].transformed = ls_alloc_array(op->base.host, floats, sizeof(float));
-        if (!op->own[pass].transformed)
-            return ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
-        op->kept[pass] = &op->own[pass];
-        op->base.op.kept_bytes += floats * sizeof(float);
+        else if (keeps(op, passes[pass], pass == LS_CONV_DX))
+            op->kept[pass] = &op->own[pass];
+        if (op->kept[pass] && !op->base.few)
+            status = ls_kept_alloc(op->kept[pass], ls_wino_weight_floats(&passes[pass]->wino),
+                                   &op->base, err);
     }
-    return LS_OK;
+    return status;
 }
 
 int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -584,10 +584,11 @@ int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
         return status;
     ls_conv_op *op = (ls_conv_op *)base;
     ls_conv_plan(op, &c, desc->u.conv2d.bias);
-    status = keep_transformed_weights(op, desc, err);
-    ls_conv_plan_memory(op);
-    if (status == LS_OK && ls_few_wanted(desc))
+    if (ls_few_wanted(desc))
         status = ls_few_conv_plan(op, desc, err);
+    if (status == LS_OK)
+        status = keep_transformed_weights(op, desc, err);
+    ls_conv_plan_memory(op);
     if (status) {
         conv_destroy(&base->op);
         return status;

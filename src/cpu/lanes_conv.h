@@ -41,51 +41,36 @@ typedef struct ls_conv_wino {
     ls_wino wino;
 } ls_conv_wino;
 
-/* The passes by Winograd's algorithm that can keep their transformed weights. */
-enum { LS_CONV_FORWARD, LS_CONV_DX, LS_CONV_KEPT };
+/* Data that an op keeps (ls_kept in few.h): the transformed weights of the two passes by Winograd's
+ * algorithm, and the pack of the weights for the layout `few`. */
+enum { LS_CONV_FORWARD, LS_CONV_DX, LS_CONV_FEW, LS_CONV_KEPT };
 
-/* The transformed weights of a pass by Winograd's algorithm, kept from one call to the next. They
- * are valid as long as the parameters do not change. With the flag LS_RUN_CONSTANT or LS_RUN_SAME
- * the caller promises that the parameters have not changed. An op and its twins share the kept
- * weights. */
-typedef struct ls_conv_kept {
-    float *transformed; /* NULL: none are kept */
-    /* parameters that `transformed` was computed from; NULL: it must be computed */
-    const float *source;
-    unsigned flags; /* flags of the call that computed `transformed` */
-} ls_conv_kept;
-
-/* A run of the direct form for the layout `few` (see few.h). In few_conv.c and in this struct, a
- * *lane group* is sixteen pixels of y (after pooling), one in each lane. A run is a sequence of
- * lane groups whose sums use the same rows of the filter. */
+/* A run of the direct form for the layout `few` (see few.h): pixels of y (before the fused pool)
+ * whose sums use the same rows of the filter. */
 typedef struct ls_few_run {
-    int first, groups; /* first: index of the first lane group; groups: number of lane groups */
-    /* The part of x from which one pixel is computed has `rows` image rows inside the image. `up`
-     * rows of padding lie above them. */
-    int up, rows;
+    int first, count;  /* index of the first pixel in the arrays of the plan; number of pixels */
+    int tap_row, rows; /* the first of these filter rows, and their number */
 } ls_few_run;
 
 /* Plan of forward for the layout `few`. */
 typedef struct ls_few_conv {
-    int32_t *index; /* [groups][16]: offset in x of the first float that a lane reads */
-    /* [groups][16]: offset of the lane's output in y; −1: the lane has no output */
-    int32_t *place;
-    /* [groups][2]: flags of each lane group. First flag: the offsets in `index` ascend by 1. Second
-     * flag: the offsets in `place` ascend by 1. */
-    uint8_t *along;
-    int groups; /* number of lane groups */
-    int copied; /* non-zero: x is read from copies of its channels, h × w, with zeros around them */
-    int h, w;   /* height and width of such a copy; without copies w is the width of x */
+    ls_lanes_conv conv; /* geometry as described, without flattening of 1 × 1 filters */
+    bool flat;          /* x has the layout `flat` */
+    size_t pack;        /* floats of the pack: the packed weights, then the bias */
+    /* [pixels or tiles] offset of each in x, in y, or in the memory of the values */
+    int32_t *in_at, *out_at;
     /* Direct form. */
-    ls_lanes_conv one; /* geometry of the convolution that yields one pixel or window of the pool */
+    bool copied; /* x is read from a copy with columns of zeros */
+    /* steps in x or in its copy, in floats: from one row of the batch, sixteen of inputs, input,
+     * image row and pixel to the next */
+    size_t row, sixteen, input, line, pixel;
     ls_few_run *run;
     int runs; /* number of runs */
-    int most; /* largest number of lane groups that are computed together */
     /* Winograd's algorithm. */
-    ls_wino wino; /* plan for images of one tile: m × m pixels of y */
-    int down,     /* number of tiles of an image of y from top to bottom */
-        across,   /* number of tiles of an image of y from left to right */
-        m;        /* height and width of a tile of y */
+    ls_wino_image x, y;      /* groups are rows of the batch; channels are sixteens */
+    int block;               /* number of tiles that are computed together */
+    int tiles;               /* step from one sixteen of values to the next, in tiles */
+    size_t point_x, point_y; /* steps from one point to the next in the values of x and of y */
 } ls_few_conv;
 
 /* How the work on the direct gradient of the weights is divided. */
@@ -134,11 +119,19 @@ typedef struct ls_conv_op {
         mask_group;       /* bytes of a group's mask: the signs of the sums before the relu */
     ls_conv_cut cut;
     ls_conv_scratch at;
-    /* Transformed weights of forward and of dx. `kept` points to `own` of this op or of its twin.
-     * NULL: the weights are not kept. */
-    ls_conv_kept own[LS_CONV_KEPT], *kept[LS_CONV_KEPT];
+    /* `kept` points to `own` of this op or of its twin. NULL: the data are not kept. */
+    ls_kept own[LS_CONV_KEPT], *kept[LS_CONV_KEPT];
     ls_few_conv few;
 } ls_conv_op;
+
+/* Called at the beginning of each forward: without a promise in `flags` that the parameters have
+ * not changed, nothing that was kept before is valid. (An op and its twins keep different data. A
+ * later call with LS_RUN_SAME must not find data that are older than this forward.) */
+static inline void ls_kept_begin(ls_kept *kept, unsigned flags)
+{
+    if (kept && !(flags & (LS_RUN_CONSTANT | LS_RUN_SAME)))
+        kept->source = NULL;
+}
 
 #define LS_CONV_BAND 4                    /* output channels of a band */
 #define LS_CONV_BIAS_SUMS (16 * LS_LANES) /* floats of the bias sums of one eight */
@@ -152,6 +145,9 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 /* Computes the geometry of the described convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
+/* Calls ls_kept_begin for all that the op keeps. `op->base.flags` are the flags of the forward. */
+void ls_conv_begin(const ls_conv_op *op);
+
 /* Returns the transformed weights for a pass by Winograd's algorithm, LS_CONV_FORWARD or
  * LS_CONV_DX. If the op keeps transformed weights and they are valid, the function returns them and
  * computes nothing. Otherwise it transforms the weights, into the memory of the kept weights, or
@@ -159,11 +155,26 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigned flags,
                                          float *room);
 
-/* Plans forward for the layout `few` (see few.h), for an op that ls_conv_plan has planned. Errors:
- * LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
+/* Plans forward for the layout `few` (see few.h), for an op that ls_conv_plan has planned. If the
+ * tensors are too large for the offsets of the plan, which are ints, the op gets no code for this
+ * layout. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
+/* Allocates the pack of an op that has code for the layout `few`. Errors: LS_ENOMEM. */
+int ls_few_conv_keep(ls_conv_op *op, ls_error *err);
 /* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);
+
+/* Functions of few_wino.c for few_conv.c: the parts of ls_few_conv_plan, of packing the weights and
+ * of forward that Winograd's algorithm needs. */
+int ls_few_wino_plan(ls_conv_op *op, ls_error *err);
+void ls_few_wino_pack(const ls_conv_op *op, float *pack);
+void ls_few_wino(ls_lanes_op *base);
+/* Functions of few_conv.c for few_wino.c: the pack of the weights, which is computed if it is not
+ * valid; the bias, which is part of the pack and may be NULL; and the number of outputs of the
+ * strip that begins with output `first`, whole sixteens. */
+const float *ls_few_conv_packed(const ls_conv_op *op);
+const float *ls_few_conv_bias(const ls_conv_op *op, const float *pack);
+int ls_few_conv_strip(const ls_conv_op *op, int first);
 
 /* Plans an op whose base is initialized: sets all fields of the op except the memory sizes, and the
  * sizes of its parameters. */

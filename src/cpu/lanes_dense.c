@@ -2,19 +2,19 @@
  *
  * A row is an example of the batch. A *sixteen* is sixteen outputs, or sixteen inputs, whose
  * weights are stored side by side. dz is the gradient of the op's result before the relu. The
- * scratch memory of backward is [dz][dz transposed]. In the layout `few` (few.h) the op has only a
- * forward pass. If a row of x contains padding there, the scratch memory is a copy of x without the
- * padding. */
+ * scratch memory of backward is [dz][dz transposed]. For few rows (few.h) the op has only a forward
+ * pass. If x is an image in the layout `few`, the scratch memory is a copy of x in the layout
+ * `flat`. */
 #include "base/error.h"
 #include "cpu/few.h"
-
-#include <string.h>
 
 typedef struct dense_op {
     ls_lanes_op base;    /* base; must be first */
     int in, out, padded; /* padded: outputs rounded up to a multiple of sixteen */
     int bias, relu;
+    /* few rows: the shape of x, and whether it has the layout `flat` */
     ls_tensor x;
+    bool flat;
 } dense_op;
 
 /* number of sixteens of an item, the work that a thread of the team takes at a time */
@@ -78,30 +78,27 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
 
 /* ---- few rows -------------------------------------------------------------------------------- */
 
-/* Returns true if there is no padding between the channels of a row. */
+/* Returns true if a row has the same floats in the layouts `few` and `flat`. */
 static bool is_vector(const ls_tensor *x)
 {
-    return x->c == 1 || ls_few_plane(x) == (size_t)x->h * (size_t)x->w;
+    return x->h * x->w == 1;
 }
 
-/* Returns x without padding inside its rows: x itself, or a copy in scratch memory. */
-static const float *vectors(const dense_op *op)
+/* Returns the rows of x in the order c, h, w, `*step` floats apart: x itself, or a copy in scratch
+ * memory. */
+static const float *vectors(const dense_op *op, size_t *step)
 {
-    const ls_tensor *x = &op->x;
-    const size_t pixels = (size_t)x->h * (size_t)x->w;
-    const float *from = op->base.b.x;
-    float *to = op->base.b.scratch;
-    if (is_vector(x))
-        return from;
-    for (int r = 0; r < x->rows; r++, from += ls_few_row(x))
-        for (size_t c = 0; c < (size_t)x->c; c++, to += pixels)
-            memcpy(to, from + c * ls_few_plane(x), pixels * sizeof *to);
+    *step = ls_flat_row(&op->x);
+    if (op->flat || is_vector(&op->x))
+        return op->base.b.x;
+    ls_few_to_plain(op->base.b.scratch, *step, op->base.b.x, &op->x);
     return op->base.b.scratch;
 }
 
 typedef struct few_dense {
     const dense_op *op;
     const float *x;
+    size_t step; /* floats from one row of x to the next */
 } few_dense;
 
 static void few_some(void *arg, uint32_t item)
@@ -114,7 +111,7 @@ static void few_some(void *arg, uint32_t item)
                             .rows = op->x.rows,
                             .from = from,
                             .to = from + FEW_SOME < all ? from + FEW_SOME : all,
-                            .x_row = is_vector(&op->x) ? ls_few_row(&op->x) : (size_t)op->in,
+                            .x_row = few->step,
                             .y_row = (size_t)op->padded,
                             .x = few->x,
                             .w = b->param[0],
@@ -127,7 +124,8 @@ static void few_some(void *arg, uint32_t item)
 static void forward_few(ls_lanes_op *base)
 {
     const dense_op *op = (const dense_op *)base;
-    few_dense few = {op, vectors(op)};
+    few_dense few = {.op = op};
+    few.x = vectors(op, &few.step);
     const uint32_t sixteens = (uint32_t)(op->padded / LS_LANES);
     ls_team_run(base->team, (sixteens + FEW_SOME - 1) / FEW_SOME, few_some, &few);
 }
@@ -158,9 +156,10 @@ int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
             (size_t)2 * (size_t)base->groups * LS_LANES * (size_t)op->padded * sizeof(float);
     if (ls_few_wanted(desc)) {
         op->x = desc->x;
+        op->flat = base->few_reads_flat = ls_few_is_flat(desc);
         base->few = forward_few;
-        base->few_scratch =
-            is_vector(&op->x) ? 0 : (size_t)op->x.rows * (size_t)op->in * sizeof(float);
+        if (!op->flat && !is_vector(&op->x))
+            base->few_scratch = (size_t)op->x.rows * ls_flat_row(&op->x) * sizeof(float);
     }
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -4,6 +4,7 @@
  * lane is one of the sixteen positions of a vector, a group is sixteen rows, one in each lane, and
  * a block is two groups (lanes_op.h). */
 #include "base/error.h"
+#include "base/host.h"
 #include "cpu/lanes_conv.h"
 
 #include <stdbool.h>
@@ -15,6 +16,7 @@ typedef struct depth_op {
     int channels, /* number of channels */
         some;     /* number of channels of an item, the work that a thread takes at a time */
     size_t x_plane, y_plane; /* floats of one channel of a group */
+    ls_kept own, *kept;      /* pack for few rows; `kept` points to `own` of this op or its twin */
 } depth_op;
 
 #define PIXELS 1024 /* smallest number of pixels of an item */
@@ -49,116 +51,49 @@ static void some_forward(void *arg, uint32_t item)
     }
 }
 
-/* ---- few rows ------------------------------------------------------------------------------
- *
- * Forward of one to eight rows that are stored one after another (few.h). A vector holds sixteen
- * pixels of one channel. The channel is copied with zeros to the left and to the right of each
- * image row. Image rows of y whose sums use the same rows of the filter are computed as one long
- * image row. With a stride of 1 the pixels of this long row are adjacent; the results for the zeros
- * between two image rows are not used.
- *
- * Scratch memory: [copy of one channel of x, and the floats beyond it that are read][y][offsets of
- * the pixels]. */
+/* ---- few rows (few.h): sixteen channels of one row in the lanes -------------------------------
+ */
 
-enum { BEYOND = 64 };
-
-static size_t wide_of(const ls_lanes_depth *d)
+/* Returns the number of floats of the pack: [sixteen][tap][16], then the bias. */
+static size_t pack_floats(const depth_op *op)
 {
-    return (size_t)d->iw + 2 * (size_t)d->k.pw;
+    return ls_few_sixteens(op->channels) * LS_LANES * (taps_of(op) + 1);
 }
 
-static bool is_dense(const ls_lanes_depth *d)
+/* Returns the packed weights, which are computed if they are not valid. */
+static const float *packed(const depth_op *op)
 {
-    return d->k.sh == 1 && d->k.sw == 1;
-}
-
-static size_t to_sixteens(size_t n)
-{
-    return (n + 15) / 16 * 16;
-}
-
-static size_t copy_floats(const ls_lanes_depth *d)
-{
-    const size_t reach = (size_t)(d->k.kw - 1) * (size_t)d->k.dw;
-    return to_sixteens((size_t)d->ih * wide_of(d) + reach + BEYOND);
-}
-
-static size_t sum_floats(const ls_lanes_depth *d)
-{
-    return to_sixteens((size_t)d->oh * (is_dense(d) ? wide_of(d) : (size_t)d->ow)) + BEYOND;
-}
-
-/* Finds the image rows of y, from image row `first` on, whose sums use the same rows of the filter.
- * Stores the first of these filter rows in `*up`, and the number of these filter rows in `*rows`.
- * Returns the image row after the last one found. */
-static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
-{
-    int line = first;
-    for (int from, to; line < d->oh; line++) {
-        ls_lanes_taps_inside(line * d->k.sh - d->k.ph, d->k.kh, d->k.dh, d->ih, &from, &to);
-        if (line == first)
-            *up = from, *rows = to - from;
-        else if (from != *up || to - from != *rows)
-            break;
-    }
-    return line;
-}
-
-/* Computes image rows first … end − 1 of channel c, which has been copied into `room`. `up` and
- * `rows`: as same_lines stores them. */
-static void few_lines(const depth_op *op, int c, int first, int end, int up, int rows, float *room,
-                      float *y)
-{
-    const ls_lanes_depth *d = &op->depth;
-    const ls_conv2d *k = &d->k;
-    const int wide = (int)wide_of(d), step = is_dense(d) ? wide : d->ow;
-    float *sums = room + copy_floats(d);
-    int32_t *index = (int32_t *)(void *)(sums + sum_floats(d));
-    const int pixels = (end - first) * step;
-    const float *w = (const float *)op->base.b.param[0] + (size_t)c * taps_of(op);
-    ls_few_depth few = {.n = (pixels + 15) / 16,
-                        .rows = rows,
-                        .columns = k->kw,
-                        .row = (ptrdiff_t)k->dh * wide,
-                        .column = k->dw,
-                        .x = room + (ptrdiff_t)(first * k->sh - k->ph + up * k->dh) * wide,
-                        .w = w + (ptrdiff_t)up * k->kw,
-                        .init = k->bias ? op->base.b.param[1][c] : 0,
-                        .y = sums};
-    if (!is_dense(d)) {
-        for (int p = 0; p < few.n * LS_LANES; p++) {
-            const int at = p < pixels ? p : pixels - 1;
-            index[p] = at / d->ow * k->sh * wide + at % d->ow * k->sw;
-        }
-        few.index = index;
-    }
-    if (rows > 0)
-        op->base.kernels->few->depth(&few);
-    for (int line = first; line < end; line++)
-        for (int x = 0; x < d->ow; x++)
-            y[line * d->ow + x] = rows > 0 ? sums[(line - first) * step + x] : few.init;
+    ls_kept *kept = op->kept;
+    const float *w = op->base.b.param[0];
+    const size_t taps = taps_of(op), channels = (size_t)op->channels;
+    const size_t sixteens = ls_few_sixteens(op->channels);
+    ls_kept_begin(kept, op->base.flags);
+    if (ls_kept_is_valid(kept, w, op->base.flags))
+        return kept->data;
+    for (size_t c = 0; c < channels; c++)
+        for (size_t tap = 0; tap < taps; tap++)
+            kept->data[(c / LS_LANES * taps + tap) * LS_LANES + c % LS_LANES] = w[c * taps + tap];
+    if (op->depth.k.bias)
+        memcpy(kept->data + sixteens * LS_LANES * taps, op->base.b.param[1], channels * sizeof *w);
+    kept->source = w;
+    kept->flags = op->base.flags;
+    return kept->data;
 }
 
 static void forward_few(ls_lanes_op *base)
 {
     const depth_op *op = (const depth_op *)base;
-    const ls_lanes_depth *d = &op->depth;
-    const ls_tensor *t = &base->op.y, x = {.c = t->c, .h = d->ih, .w = d->iw};
-    float *room = base->b.scratch;
-    memset(room, 0, copy_floats(d) * sizeof *room);
-    for (int r = 0; r < t->rows; r++)
-        for (int c = 0; c < t->c; c++) {
-            const float *from = (const float *)base->b.x + (size_t)r * ls_few_row(&x) +
-                                (size_t)c * ls_few_plane(&x);
-            float *y = (float *)base->b.y + (size_t)r * ls_few_row(t) + (size_t)c * ls_few_plane(t);
-            for (int i = 0; i < d->ih; i++)
-                memcpy(room + (size_t)i * wide_of(d) + d->k.pw, from + (size_t)i * (size_t)d->iw,
-                       (size_t)d->iw * sizeof *room);
-            for (int first = 0, end, up = 0, rows = 0; first < d->oh; first = end) {
-                end = same_lines(d, first, &up, &rows);
-                few_lines(op, c, first, end, up, rows, room, y);
-            }
-        }
+    const size_t taps = taps_of(op), sixteens = ls_few_sixteens(op->channels);
+    const float *w = packed(op);
+    const float *bias = op->depth.k.bias ? w + sixteens * LS_LANES * taps : NULL;
+    const ls_few_finish finish = ls_few_finish_of(base, 0, base->b.scratch);
+    for (size_t plane = 0; plane < (size_t)base->op.y.rows * sixteens; plane++) {
+        const size_t s = plane % sixteens;
+        const ls_few_finish some = ls_few_finish_from(&finish, s * LS_LANES, plane * op->y_plane);
+        base->kernels->depth->few(&op->depth, (const float *)base->b.x + plane * op->x_plane,
+                                  w + s * taps * LS_LANES, bias ? bias + s * LS_LANES : NULL, &some,
+                                  (float *)base->b.y + plane * op->y_plane);
+    }
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -217,6 +152,35 @@ static int geometry(ls_lanes_depth *d, const ls_op_desc *desc, ls_error *err)
     return LS_OK;
 }
 
+static int depth_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    ls_kept_begin(((depth_op *)base)->kept, flags);
+    return ls_lanes_op_forward(base, stream, flags, err);
+}
+
+static int depth_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
+{
+    ((depth_op *)base)->kept->source = NULL;
+    return ls_lanes_op_import(base, index, dst, src, err);
+}
+
+static void depth_destroy(ls_op *base)
+{
+    if (base)
+        ls_free(((ls_lanes_op *)base)->host, ((depth_op *)base)->own.data);
+    ls_lanes_op_destroy(base);
+}
+
+static const ls_op_impl depth_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = depth_forward,
+    .backward = ls_lanes_op_backward,
+    .import_param = depth_import,
+    .export_param = ls_lanes_op_export,
+    .destroy = depth_destroy,
+};
+
 bool ls_lanes_is_depthwise(const ls_op_desc *desc)
 {
     const ls_conv2d *k = &desc->u.conv2d;
@@ -230,7 +194,7 @@ int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     ls_lanes_op *base;
     int status = geometry(&d, desc, err);
     if (!status)
-        status = ls_lanes_op_new(&base, sizeof(depth_op), &ls_lanes_passes, device, desc, err);
+        status = ls_lanes_op_new(&base, sizeof(depth_op), &depth_impl, device, desc, err);
     if (status)
         return status;
     depth_op *op = (depth_op *)base;
@@ -244,7 +208,16 @@ int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     base->forward = (ls_lanes_pass){some_forward, parts(op) * (uint32_t)base->groups};
     base->gradients = (ls_lanes_pass){some_backward, parts(op)};
     ls_lanes_op_set_y(base, op->channels, d.oh, d.ow);
-    base->few = forward_few;
-    base->few_scratch = (copy_floats(&d) + 2 * sum_floats(&d)) * sizeof(float);
+    op->kept = desc->twin ? ((const depth_op *)desc->twin)->kept : &op->own;
+    if (ls_few_wanted(desc)) {
+        base->few = forward_few;
+        base->few_finishes = desc->zero_bias;
+        base->few_scratch = ls_few_norm_floats(op->channels) * sizeof(float);
+        status = ls_kept_alloc(op->kept, pack_floats(op), base, err);
+    }
+    if (status) {
+        depth_destroy(&base->op);
+        return status;
+    }
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -5,7 +5,7 @@
  * buffers are set to the channels and parameters of that group. */
 #include "base/error.h"
 #include "base/host.h"
-#include "cpu/few.h"
+#include "cpu/lanes_conv.h"
 
 #include <string.h>
 
@@ -13,8 +13,12 @@ typedef struct groups_op {
     ls_lanes_op base; /* base; must be first */
     ls_op *one;       /* the op of one group */
     int groups;
-    ls_tensor whole; /* shape of x, for a batch of one to eight rows (few.h) */
-    size_t x, y;     /* floats of sixteen rows of one group's channels, in x and in y */
+    /* Few rows (few.h): the shape of x; the floats of the copies of x and y of one group and row;
+     * and [groups] the pack of each group's weights, which belongs to this op or to its twin. */
+    ls_tensor whole;
+    size_t few_x, few_y;
+    ls_kept *own, *kept;
+    size_t x, y; /* floats of sixteen rows of one group's channels, in x and in y */
     /* step from the parameter of one group to that of the next group: whole cache lines */
     size_t param[LS_OP_PARAMS];
     size_t canonical[LS_OP_PARAMS]; /* the same step in the canonical order of files */
@@ -61,29 +65,64 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
     return status;
 }
 
-/* Forward of few rows, which are stored one after another (few.h): computes one row and one group
- * at a time. */
+/* Copies `channels` channels of a row, in the layout `few` (few.h), from channel `from_first` of
+ * `from` on to channel `to_first` of `to` on. `pixels`: number of pixels of a channel. */
+static void copy_channels(float *to, size_t to_first, const float *from, size_t from_first,
+                          size_t channels, size_t pixels)
+{
+    for (size_t c = 0; c < channels; c++) {
+        const size_t a = from_first + c, b = to_first + c;
+        const float *x = from + a / LS_LANES * pixels * LS_LANES + a % LS_LANES;
+        float *y = to + b / LS_LANES * pixels * LS_LANES + b % LS_LANES;
+        for (size_t i = 0; i < pixels * LS_LANES; i += LS_LANES)
+            y[i] = x[i];
+    }
+}
+
+/* Computes one row and one group of channels. x and y are used in place if the channels of the
+ * group begin a sixteen and fill whole sixteens, else they are copied. Scratch memory: [copy of
+ * x][copy of y][scratch memory of the inner op]. */
+static void few_group(const groups_op *op, size_t row, size_t group)
+{
+    const ls_op_buffers *b = &op->base.b;
+    const ls_tensor *y = &op->base.op.y, *x = &op->whole;
+    const size_t in = (size_t)(x->c / op->groups), out = (size_t)(y->c / op->groups);
+    const size_t x_pixels = (size_t)x->h * (size_t)x->w, y_pixels = (size_t)y->h * (size_t)y->w;
+    const float *from = (const float *)b->x + row * ls_few_row(x);
+    float *to = (float *)b->y + row * ls_few_row(y), *room = b->scratch;
+    ls_lanes_op *one = (ls_lanes_op *)op->one;
+    const bool copies = out % LS_LANES != 0;
+    one->b = *b;
+    one->b.x = from + group * in * x_pixels;
+    one->b.y = copies ? room + op->few_x : to + group * out * y_pixels;
+    one->b.scratch = room + op->few_x + op->few_y;
+    if (in % LS_LANES) {
+        copy_channels(room, 0, from, group * in, in, x_pixels);
+        one->b.x = room;
+    }
+    for (int i = 0; i < op->one->params; i++)
+        one->b.param[i] = at(b->param[i], group * op->param[i]);
+    ((ls_conv_op *)op->one)->kept[LS_CONV_FEW] = &op->kept[group];
+    one->flags = op->base.flags;
+    one->few(one);
+    if (copies)
+        copy_channels(to, group * out, one->b.y, 0, out, y_pixels);
+}
+
+/* Forward of few rows (few.h). */
 static void forward_few(ls_lanes_op *base)
 {
     const groups_op *op = (const groups_op *)base;
-    const ls_tensor *y = &base->op.y, *x = &op->whole;
-    const size_t in = (size_t)(x->c / op->groups) * ls_few_plane(x);
-    const size_t out = (size_t)(y->c / op->groups) * ls_few_plane(y);
-    ls_lanes_op *one = (ls_lanes_op *)op->one;
-    for (size_t r = 0; r < (size_t)y->rows; r++)
-        for (size_t g = 0; g < (size_t)op->groups; g++) {
-            one->b = base->b;
-            one->b.x = at(base->b.x, r * ls_few_row(x) + g * in);
-            one->b.y = at(base->b.y, r * ls_few_row(y) + g * out);
-            for (int i = 0; i < op->one->params; i++)
-                one->b.param[i] = at(base->b.param[i], g * op->param[i]);
-            one->few(one);
-        }
+    for (size_t group = 0; group < (size_t)op->groups; group++)
+        for (size_t row = 0; row < (size_t)base->op.y.rows; row++)
+            few_group(op, row, group);
 }
 
 static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const groups_op *op = (groups_op *)base;
+    for (int g = 0; g < op->groups; g++)
+        ls_kept_begin(&op->kept[g], flags);
     return run_groups(op, op->one->impl->forward, stream, flags, 0, err);
 }
 
@@ -113,6 +152,8 @@ static int groups_import(ls_op *base, int index, void *dst, const float *src, ls
     if (index < 0 || index >= base->params)
         return ls_fail(err, LS_EINVAL, "conv2d has no parameter %d", index);
     memset(dst, 0, base->param_floats[index] * sizeof(float));
+    for (int g = 0; g < op->groups; g++)
+        op->kept[g].source = NULL;
     int status = LS_OK;
     for (size_t g = 0; g < (size_t)op->groups && status == LS_OK; g++)
         status = op->one->impl->import_param(op->one, index, (float *)dst + g * op->param[index],
@@ -137,7 +178,12 @@ static int groups_export(ls_op *base, int index, float *dst, const void *src, ls
 static void groups_destroy(ls_op *base)
 {
     groups_op *op = (groups_op *)base;
-    if (op && op->one)
+    if (!op)
+        return;
+    for (int g = 0; op->own && g < op->groups; g++)
+        ls_free(op->base.host, op->own[g].data);
+    ls_free(op->base.host, op->own);
+    if (op->one)
         op->one->impl->destroy(op->one);
     ls_lanes_op_destroy(base);
 }
@@ -159,6 +205,8 @@ static int create_one(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
     one.x.c /= desc->u.conv2d.groups;
     one.x = ls_lanes_tensor(&one.x);
     one.twin = NULL;
+    one.zero_bias = 0; /* few rows: the op of a group does not compute the batch norm of all */
+    one.y_hint = ls_few_wanted(desc) ? &ls_layout_few : NULL;
     one.u.conv2d.out /= desc->u.conv2d.groups;
     one.u.conv2d.groups = 1;
     return ls_lanes_conv_create(out, device, &one, err);
@@ -185,6 +233,34 @@ static void set_sizes(groups_op *op, const ls_op_desc *desc)
     o->kept_bytes = op->one->kept_bytes;
 }
 
+/* Adds the code for few rows, and the memory for the packs. */
+static int plan_few(groups_op *op, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x, *y = &op->base.op.y;
+    ls_lanes_op *one = (ls_lanes_op *)op->one;
+    const size_t in = ls_few_sixteens(x->c / op->groups), out = ls_few_sixteens(y->c / op->groups);
+    int status = LS_OK;
+    if (!one->few)
+        return LS_OK;
+    op->whole = *x;
+    op->few_x = x->c / op->groups % LS_LANES ? in * ls_few_plane(x) : 0;
+    op->few_y = y->c / op->groups % LS_LANES ? out * ls_few_plane(y) : 0;
+    for (int g = 0; g < op->groups && status == LS_OK; g++)
+        status = ls_kept_alloc(&op->kept[g], ((ls_conv_op *)op->one)->few.pack, &op->base, err);
+    op->base.few = forward_few;
+    op->base.few_scratch = (op->few_x + op->few_y) * sizeof(float) + one->few_scratch;
+    return status;
+}
+
+/* Sets `kept` to the packs of the twin, or to packs of its own. */
+static int set_kept(groups_op *op, const ls_op_desc *desc, ls_error *err)
+{
+    if (!desc->twin)
+        op->own = ls_alloc_array(op->base.host, (size_t)op->groups, sizeof *op->own);
+    op->kept = desc->twin ? ((const groups_op *)desc->twin)->kept : op->own;
+    return op->kept ? LS_OK : ls_fail(err, LS_ENOMEM, "lanes: out of memory for an op");
+}
+
 static int groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv2d *k = &desc->u.conv2d;
@@ -203,10 +279,12 @@ static int groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     }
     set_sizes(op, desc);
     ls_lanes_op_set_y(base, k->out, op->one->y.h, op->one->y.w);
-    if (ls_few_wanted(desc)) {
-        op->whole = desc->x;
-        base->few = forward_few;
-        base->few_scratch = ((ls_lanes_op *)op->one)->few_scratch;
+    status = set_kept(op, desc, err);
+    if (status == LS_OK && ls_few_wanted(desc))
+        status = plan_few(op, desc, err);
+    if (status) {
+        groups_destroy(&base->op);
+        return status;
     }
     return ls_lanes_op_finish(out, base, desc, err);
 }
@@ -217,5 +295,12 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
         return ls_lanes_depth_create(out, device, desc, err);
     if (ls_conv2d_filled(desc->u.conv2d).groups != 1)
         return groups_create(out, device, desc, err);
-    return ls_lanes_conv_create(out, device, desc, err);
+    int status = ls_lanes_conv_create(out, device, desc, err);
+    if (status == LS_OK)
+        status = ls_few_conv_keep((ls_conv_op *)*out, err);
+    if (status && *out) {
+        (*out)->impl->destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }

@@ -17,6 +17,7 @@
 #ifndef CPU_LANES_KERNELS_H
 #define CPU_LANES_KERNELS_H
 
+#include "cpu/few_kernels.h"
 #include "cpu/wino.h"
 
 #include <lockstep/sys/plugin.h>
@@ -96,57 +97,15 @@ typedef struct ls_lanes_depth_kernels {
     void (*forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
                     float *y);
     void (*data)(const ls_lanes_depth *d, const float *dy, const float *w, float *dx);
+    /* y of one row and sixteen channels, which lie side by side (few.h), and then the operations of
+     * `finish`. w: [kh][kw][16]; b: [16]. */
+    void (*few)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
+                const ls_few_finish *finish, float *y);
     /* gw[kh][kw] (+)= the gradient of the channel's weights, summed over `groups` groups. x_group
      * and dy_group: steps from one group to the next. */
     void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_group,
                     ptrdiff_t dy_group, int groups, float *gw, int add);
 } ls_lanes_depth_kernels;
-
-/* Copies sixteen patches of a tensor into lanes. The tensor has the layout `few`, in which one to
- * eight rows are stored one after another (few.h). Lane l receives the patch of `rows` image rows
- * by `columns` columns that begins at from[index[l]]. */
-typedef struct ls_few_pick {
-    const int32_t *index;
-    int side_by_side; /* non-zero: index[l] = index[0] + l */
-    int rows, columns;
-    /* steps from one image row to the next; the step of a column is 1 in `from` and 16 in `to` */
-    ptrdiff_t from_row, to_row;
-} ls_few_pick;
-
-/* A dense layer of `rows` rows in the layout `few` (few.h). Weights are stored as for the layout
- * `lanes`. y has room for whole sixteens of outputs. */
-typedef struct ls_few_dense {
-    int in, rows;
-    int from, to;        /* the call computes the sixteens of outputs from … to − 1 */
-    size_t x_row, y_row; /* floats from one row to the next */
-    const float *x, *w;
-    const float *b; /* may be NULL */
-    float *y;
-    int relu;
-} ls_few_dense;
-
-/* One channel of a depthwise convolution in the layout `few`: `n` vectors of sixteen results. Each
- * result is a sum over `rows` × `columns` taps. Without `index`, the pixels of x under the first
- * tap are adjacent for the sixteen results of a vector. With `index`, they are at these offsets. */
-typedef struct ls_few_depth {
-    int n, rows, columns;
-    ptrdiff_t row, column; /* steps in x from one tap to the next, down and across */
-    const float *x, *w;
-    float init;           /* the bias, with which each sum begins */
-    const int32_t *index; /* [n][16], or NULL */
-    float *y;             /* aligned to 64 bytes */
-} ls_few_depth;
-
-typedef struct ls_few_kernels {
-    void (*pick)(const ls_few_pick *p, const float *from, float *to);
-    /* to[pixel][16] ← transposed: up to sixteen channels of `from`, `plane` floats apart, become
-     * lanes; the other lanes become zero. */
-    void (*transpose)(const float *from, size_t plane, int channels, size_t pixels, float *to);
-    /* The inverse of `transpose`. */
-    void (*transpose_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
-    void (*dense)(const ls_few_dense *d);
-    void (*depth)(const ls_few_depth *d);
-} ls_few_kernels;
 
 typedef struct ls_lanes_dense {
     int in, out, groups;

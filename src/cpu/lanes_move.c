@@ -24,19 +24,36 @@ static void join_group(void *arg, uint32_t group)
     memcpy(y + op->first, (const float *)b->x2 + group * op->second, op->second * sizeof *y);
 }
 
+/* Copies `channels` channels of a row, in the layout `few` (few.h), to the channels from `first` on
+ * of the row `to`. `pixels`: number of pixels of a channel. */
+static void put_channels(float *to, size_t first, const float *from, size_t channels, size_t pixels)
+{
+    const size_t plane = pixels * LS_LANES;
+    if (first % LS_LANES == 0) {
+        memcpy(to + first * pixels, from, ls_few_sixteens((int)channels) * plane * sizeof *to);
+        return;
+    }
+    for (size_t c = 0; c < channels; c++) {
+        const float *x = from + c / LS_LANES * plane + c % LS_LANES;
+        float *y = to + (first + c) / LS_LANES * plane + (first + c) % LS_LANES;
+        for (size_t i = 0; i < plane; i += LS_LANES)
+            y[i] = x[i];
+    }
+}
+
 static void join_few(ls_lanes_op *op)
 {
     const concat_op *self = (const concat_op *)op;
     const ls_tensor *y = &op->op.y;
-    const size_t pixels = (size_t)y->h * (size_t)y->w * LS_LANES;
+    const size_t pixels = (size_t)y->h * (size_t)y->w;
     ls_tensor x = *y, x2 = *y;
-    x.c = (int)(self->first / pixels);
-    x2.c = (int)(self->second / pixels);
-    const size_t first = (size_t)x.c * ls_few_plane(y), second = (size_t)x2.c * ls_few_plane(y);
+    x.c = (int)(self->first / pixels / LS_LANES);
+    x2.c = (int)(self->second / pixels / LS_LANES);
     for (size_t r = 0; r < (size_t)y->rows; r++) {
         float *to = (float *)op->b.y + r * ls_few_row(y);
-        memcpy(to, (const float *)op->b.x + r * ls_few_row(&x), first * sizeof *to);
-        memcpy(to + first, (const float *)op->b.x2 + r * ls_few_row(&x2), second * sizeof *to);
+        put_channels(to, 0, (const float *)op->b.x + r * ls_few_row(&x), (size_t)x.c, pixels);
+        put_channels(to, (size_t)x.c, (const float *)op->b.x2 + r * ls_few_row(&x2), (size_t)x2.c,
+                     pixels);
     }
 }
 
@@ -91,20 +108,12 @@ static void spread_plane(void *arg, uint32_t plane)
     }
 }
 
+/* Does the same for few rows (few.h). */
 static void spread_few(ls_lanes_op *op)
 {
-    const upsample_op *self = (const upsample_op *)op;
-    const ls_tensor *y = &op->op.y;
-    const ls_tensor x = {.rows = y->rows, .c = y->c, .h = self->h, .w = self->w};
-    for (int r = 0; r < y->rows; r++)
-        for (int c = 0; c < y->c; c++) {
-            const float *from =
-                (const float *)op->b.x + (size_t)r * ls_few_row(&x) + (size_t)c * ls_few_plane(&x);
-            float *to = (float *)op->b.y + (size_t)r * ls_few_row(y) + (size_t)c * ls_few_plane(y);
-            for (int i = 0; i < y->h; i++)
-                for (int j = 0; j < y->w; j++)
-                    *to++ = from[i / self->by.sh * self->w + j / self->by.sw];
-        }
+    const size_t planes = (size_t)op->op.y.rows * ls_few_sixteens(op->op.y.c);
+    for (uint32_t plane = 0; plane < planes; plane++)
+        spread_plane(op, plane);
 }
 
 static void gather_plane(void *arg, uint32_t plane)

@@ -140,22 +140,32 @@ static void forward_channel(void *arg, uint32_t c)
     }
 }
 
-/* Forward of few rows, which are stored one after another (few.h), channel after channel. Each
- * channel has more than one pixel. */
+ls_few_finish ls_few_norm_finish(const ls_lanes_op *norm, float *room)
+{
+    const norm_op *op = (const norm_op *)norm;
+    const ls_op_buffers *b = &norm->b;
+    const size_t n = ls_few_sixteens(op->channels) * LS_LANES;
+    const size_t bytes = (size_t)op->channels * sizeof(float);
+    float *mean = room, *scale = mean + n, *shift = scale + n;
+    memset(mean, 0, 3 * n * sizeof *mean);
+    memcpy(mean, b->running, bytes);
+    memcpy(shift, b->param[1], bytes);
+    norm->kernels->few->scales(op->channels, op->epsilon, b->param[0], b->running + op->channels,
+                               scale);
+    return (ls_few_finish){mean, scale, shift, op->fuse_add ? b->x2 : NULL, op->fuse_relu};
+}
+
+/* Forward of few rows (few.h): sixteen channels in the lanes. */
 static void forward_few(ls_lanes_op *base)
 {
-    norm_op *op = (norm_op *)base;
     const ls_op_buffers *b = &base->b;
     const ls_tensor *y = &base->op.y;
-    const size_t plane = ls_few_plane(y), row = ls_few_row(y);
-    for (int c = 0; c < op->channels; c++) {
-        settle_forward(op, c, LS_RUN_EVALUATE);
-        for (int r = 0; r < y->rows; r++) {
-            const size_t at = (size_t)r * row + (size_t)c * plane;
-            base->kernels->normalise(
-                plane / LS_LANES, &op->channel[c].norm, (const float *)b->x + at,
-                op->fuse_add ? (const float *)b->x2 + at : NULL, (float *)b->y + at, op->fuse_relu);
-        }
+    const size_t sixteens = ls_few_sixteens(y->c), plane = ls_few_plane(y);
+    const ls_few_finish finish = ls_few_norm_finish(base, b->scratch);
+    for (size_t s = 0; s < (size_t)y->rows * sixteens; s++) {
+        const ls_few_finish some = ls_few_finish_from(&finish, s % sixteens * LS_LANES, s * plane);
+        base->kernels->few->apply(plane / LS_LANES, &some, (const float *)b->x + s * plane,
+                                  (float *)b->y + s * plane);
     }
 }
 
@@ -255,6 +265,7 @@ int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     base->forward = (ls_lanes_pass){forward_channel, (uint32_t)x->c};
     base->gradients = (ls_lanes_pass){backward_channel, (uint32_t)x->c};
     base->op.contribution_floats = 2 * (size_t)x->c;
-    base->few = op->plane > 1 ? forward_few : NULL;
+    base->few = forward_few;
+    base->few_scratch = ls_few_norm_floats(x->c) * sizeof(float);
     return ls_lanes_op_finish(out, base, desc, err);
 }

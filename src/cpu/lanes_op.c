@@ -10,7 +10,7 @@
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-const ls_layout ls_layout_lanes = {1};
+const ls_layout ls_layout_lanes = {.number = LS_LAYOUT_LANES};
 
 /* Returns the number of groups of sixteen that `rows` rows take. */
 static size_t groups_of(int rows)

@@ -53,13 +53,21 @@
  *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows side by side. If the last group is partly
  *             filled, its other lanes hold finite numbers in activations and zeros in gradients.
  *     few     for batches of one to eight rows (see few.h)
+ *     flat    for the gathered rows of such batches (see few.h)
  *     NULL    plain: [rows][c][h][w], as everywhere else. Only the output of an export and inputs
  *             from outside the model are plain. */
 
 #define LS_LANES 16
 
+enum { LS_LAYOUT_LANES = 1, LS_LAYOUT_FEW, LS_LAYOUT_FLAT };
+
 struct ls_layout {
-    char number; /* identity of the layout; 1: lanes, 2: few (see few.h) */
+    char number; /* identity of the layout, LS_LAYOUT_… */
+    /* Of the output of an op for few rows (few.h), which has a structure of its own: how many such
+     * ops the device had created before, plus 1; and the op in lanes that the op contains, if this
+     * op can compute the batch norm that reads the output (ls_few_finisher), else NULL. */
+    uint64_t order;
+    struct ls_lanes_op *finisher;
 };
 
 /* The layout of all tensors in lanes. The shape of a tensor determines the rest. */
@@ -97,6 +105,11 @@ typedef struct ls_lanes_op {
     /* Runs forward with all buffers in the layout `few` (see few.h). NULL: the op has no code for
      * this layout. */
     void (*few)(struct ls_lanes_op *op);
+    bool few_reads_flat; /* `few` reads x in the layout in which it was described */
+    /* `few` can compute the batch norm that is the only reader of y; the norm, once there is one
+     * whose work it does (see ls_few_finisher) */
+    bool few_finishes;
+    struct ls_lanes_op *few_norm;
     size_t few_scratch;           /* bytes of scratch memory that `few` needs */
     int outputs, elements, block; /* layout of parameter 0 (ls_lanes_op_set_params) */
     char kernel[48];

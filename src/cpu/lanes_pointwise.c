@@ -29,8 +29,7 @@ static size_t length_of(const ls_lanes_op *op, uint32_t item)
     return left < SOME ? left : SOME;
 }
 
-/* Returns the number of vectors of the tensor in the layout `few`, in which rows are stored one
- * after another (few.h), padding included. */
+/* Returns the number of vectors of the tensor in the layout `few` (few.h), padding included. */
 static size_t few_sixteens(const ls_lanes_op *op)
 {
     const ls_tensor *y = &op->op.y;
@@ -245,13 +244,7 @@ static void export_all(void *arg, uint32_t item)
 static void export_few(ls_lanes_op *op)
 {
     const ls_tensor *x = &op->op.y;
-    const size_t pixels = (size_t)x->h * (size_t)x->w;
-    const float *from = op->b.x;
-    float *to = op->b.y;
-    for (int r = 0; r < x->rows; r++, from += ls_few_row(x))
-        for (size_t c = 0; c < (size_t)x->c; c++, to += pixels)
-            for (size_t i = 0; i < pixels; i++)
-                to[i] = from[c * ls_few_plane(x) + i];
+    ls_few_to_plain(op->b.y, (size_t)x->c * (size_t)x->h * (size_t)x->w, op->b.x, x);
 }
 
 static void export_all_back(void *arg, uint32_t item)

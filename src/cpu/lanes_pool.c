@@ -33,29 +33,13 @@ static void backward_group(void *arg, uint32_t group)
                                     (float *)op->base.b.dx + group * op->x_group);
 }
 
-/* Forward of few rows, which are stored one after another (few.h). Sixteen channels of one row take
- * the place of sixteen rows: one in each lane. Scratch memory: x of these channels, then y. */
+/* Forward of few rows (few.h): sixteen channels in the lanes. */
 static void forward_few(ls_lanes_op *base)
 {
     const pool_op *op = (const pool_op *)base;
-    const ls_few_kernels *few = base->kernels->few;
-    ls_lanes_pool one = op->pool;
-    one.c = 1;
-    const size_t pixels = (size_t)one.ih * (size_t)one.iw,
-                 to_pixels = (size_t)one.oh * (size_t)one.ow;
-    const ls_tensor x = {.c = op->pool.c, .h = one.ih, .w = one.iw}, *y = &base->op.y;
-    const size_t x_plane = ls_few_plane(&x), y_plane = ls_few_plane(y);
-    float *in = base->b.scratch, *out = in + pixels * LS_LANES;
-    for (int r = 0; r < y->rows; r++)
-        for (int c = 0; c < op->pool.c; c += LS_LANES) {
-            const int channels = op->pool.c - c < LS_LANES ? op->pool.c - c : LS_LANES;
-            const float *from = (const float *)base->b.x + (size_t)r * ls_few_row(&x);
-            few->transpose(from + (size_t)c * x_plane, x_plane, channels, pixels, in);
-            base->kernels->pool_forward(&one, in, out, NULL);
-            few->transpose_back((float *)base->b.y + (size_t)r * ls_few_row(y) +
-                                    (size_t)c * y_plane,
-                                y_plane, channels, to_pixels, out);
-        }
+    ls_lanes_pool planes = op->pool;
+    planes.c = base->op.y.rows * (int)ls_few_sixteens(op->pool.c);
+    base->kernels->pool_forward(&planes, base->b.x, base->b.y, NULL);
 }
 
 static int pool_geometry(ls_lanes_pool *p, const ls_op_desc *desc, ls_error *err)
@@ -98,9 +82,6 @@ int ls_cpu_pool_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     op->y_group = (size_t)p.c * (size_t)p.oh * (size_t)p.ow * LS_LANES;
     if (base->training && p.p.max)
         base->op.saved_bytes = (size_t)base->groups * op->y_group * sizeof(uint16_t);
-    if (ls_few_wanted(desc)) {
-        base->few = forward_few;
-        base->few_scratch = (op->x_group + op->y_group) / (size_t)p.c * sizeof(float);
-    }
+    base->few = forward_few;
     return ls_lanes_op_finish(out, base, desc, err);
 }

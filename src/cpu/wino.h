@@ -52,6 +52,7 @@
 #define CPU_WINO_H
 
 #include "cpu/cpu_team.h"
+#include "cpu/few_kernels.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -80,6 +81,13 @@ typedef struct ls_wino_finish {
     int relu;
     int pool; /* non-zero: average over windows of 2 × 2 */
 } ls_wino_finish;
+
+/* The operations on the outputs of few rows, in which sixteen channels lie side by side (few.h). */
+typedef struct ls_few_outputs {
+    const float *bias; /* [channels][16]; may be NULL */
+    ls_few_finish finish;
+    int pool; /* non-zero: average over windows of 2 × 2 */
+} ls_few_outputs;
 
 /* The product of one point: out[to][tile] ← Σ over the channels `from` of weights[to][from] ·
  * in[from][tile]. All tiles are vectors of sixteen lanes. */
@@ -130,6 +138,19 @@ typedef struct ls_wino_kernels {
      * of outputs to the next. */
     void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight_step, const float *values,
                                     size_t point, int from, int outputs, int add);
+
+    /* For few rows. A group of `image` is one row, and a channel is a sixteen of channels. The
+     * other forms, which forward does not use, are NULL.
+     *
+     * y ← values transformed back, followed by the operations of `outputs`. Those of its arrays
+     * that have a float per channel begin at channel 0. */
+    void (*few_outputs[LS_WINO_FORMS])(float *y, const ls_wino_image *image, ls_wino_values values,
+                                       int first, int count, const ls_few_outputs *outputs);
+    /* values ← transformed weights of sixteen outputs and of `inputs` inputs. `low`, `high`:
+     * weights of the first and of the last eight of the outputs; `high` NULL: there are only eight.
+     * `input`: step in `values` from one input to the next. */
+    void (*few_weights[LS_WINO_FORMS])(float *values, size_t point, size_t input, const float *low,
+                                       const float *high, int inputs);
 
     void (*multiply)(const ls_wino_product *p);
     /* The product of one point for the gradient of the weights, for `panels` panels, which lie one

@@ -124,6 +124,36 @@ static void steps_on_the_cpu_allocate_nothing(void **state)
     }
 }
 
+/* Predicts one to eight rows with ResNet-18, twice: the first time a device is opened and the
+ * weights are prepared. */
+static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
+{
+    static uint8_t images[8 * OWN_PIXELS];
+    static float scores[8 * OWN_CLASSES];
+    fixture f;
+    ls_snapshot *net;
+    long first = 0;
+    (void)state;
+    if (!has_backend("cpu") || NETS < 2)
+        skip();
+    fixture_begin(&f);
+    use_resnet(&f);
+    fixture_set(&f, "devices=cpu:1");
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_snapshot(t, &net, &f.err), LS_OK);
+    for (int i = 0; i < 2; i++) {
+        first = count_malloc_calls();
+        for (uint32_t n = 1; n <= 8; n++)
+            assert_int_equal(
+                ls_snapshot_predict(net, images, n, scores, sizeof scores / sizeof *scores, &f.err),
+                LS_OK);
+    }
+    assert_int_equal(count_malloc_calls() - first, 0);
+    ls_snapshot_release(net);
+    ls_trainer_close(t);
+    fixture_end(&f);
+}
+
 /* Tests that count_malloc_calls counts a call of malloc. */
 static void the_counter_sees_an_allocation(void **state)
 {
@@ -141,6 +171,7 @@ LS_TESTS(train_allocations, "integration no-asan no-tsan")
         cmocka_unit_test(the_counter_sees_an_allocation),
         cmocka_unit_test(steps_on_the_reference_allocate_nothing),
         cmocka_unit_test(steps_on_the_cpu_allocate_nothing),
+        cmocka_unit_test(predictions_of_few_rows_on_the_cpu_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

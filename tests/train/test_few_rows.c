@@ -18,6 +18,10 @@ enum { ROWS = 48, MOST = 40 };
 #define CONV(rest) "{\"type\":\"conv2d\"," rest "}"
 #define RELU "{\"type\":\"relu\"}"
 #define POOL "{\"type\":\"avg_pool\",\"kernel\":2}"
+#define NORM(rest) ",{\"type\":\"batch_norm\"" rest "}"
+#define ADD(with) ",{\"type\":\"add\",\"with\":\"" with "\"}"
+#define RELU_ "," RELU
+#define CONV_(rest) "," CONV(rest)
 #define END "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}"
 
 static const char *const wide[] = {
@@ -41,6 +45,25 @@ static const char *const wide[] = {
         "\"out\":12,\"kernel\":[3,1],\"dilation\":[2,1],\"padding\":[2,0]") "," RELU
                                                                             ",{\"type\":\"avg_pool\",\"kernel\":[3,2]}," CONV(
                                                                                 "\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
+    /* A batch norm in the store of each form of convolution: with one tap, with strides, by
+     * Winograd's algorithm, depthwise; with additions of an earlier output, of the input of the
+     * network, and of an output that is computed after the convolution. A convolution that two
+     * layers read keeps its own output. Channels beyond whole sixteens and beyond 64. */
+    CONV("\"name\":\"a\",\"out\":70,\"kernel\":3,\"stride\":3") NORM("")
+        RELU_ CONV_("\"out\":70,\"kernel\":3,\"padding\":1") NORM("") ADD("a")
+            RELU_ CONV_("\"name\":\"b\",\"out\":70,\"kernel\":5,\"padding\":2")
+                CONV_("\"name\":\"d\",\"out\":70,\"kernel\":1,\"from\":\"a\"")
+                    NORM(",\"name\":\"n\",\"from\":\"b\"") ADD("d")
+                        RELU_ CONV_("\"out\":70,\"kernel\":3,\"padding\":1,\"groups\":70") NORM("")
+                            RELU_ CONV_("\"name\":\"e\",\"out\":33,\"kernel\":1,\"stride\":2")
+                                NORM("") ADD("e") "," END,
+    /* A network like a U-Net: upsampling, and joined channels that do not begin a sixteen. */
+    CONV("\"name\":\"a\",\"out\":20,\"kernel\":3,\"padding\":1") "," RELU ",{\"type\":\"max_pool\",\"name\":\"p\",\"kernel\":2}," CONV(
+        "\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":2")
+        NORM("") ",{\"type\":\"upsample\",\"scale\":2},{\"type\":\"concat\",\"with\":\"a\"},"
+                 "{\"type\":\"concat\",\"with\":\"input\"}," CONV(
+                     "\"out\":17,\"kernel\":3,\"padding\":[2,0],\"dilation\":2") NORM("") RELU_
+    ",{\"type\":\"layer_norm\"}," END,
 };
 
 /* Returns the text of network number `net`. The first `drawn` networks come from the generator of
@@ -67,11 +90,9 @@ typedef struct scenario {
     const ls_data_source *sources[1];
 } scenario;
 
-/* Trains the model for a few steps, so that no weight has a special value such as 0. Returns a
- * snapshot. The caller closes *t. */
-static ls_snapshot *trained(ls_trainer **t, scenario *s, const char *model)
+/* Opens a trainer for the model, which the caller closes. */
+static ls_trainer *opened(scenario *s, const char *model)
 {
-    ls_snapshot *now;
     fixture_begin(&s->f);
     s->data = own_data(0);
     fixture_use_source(&s->f, &s->data, s->sources);
@@ -82,8 +103,13 @@ static ls_snapshot *trained(ls_trainer **t, scenario *s, const char *model)
     fixture_set(&s->f, "optimizer.lr=0.01");
     fixture_set(&s->f, "init={\"name\":\"kaiming\"}");
     fixture_set(&s->f, model);
-    *t = fixture_run(&s->f);
-    if (ls_trainer_snapshot(*t, &now, &s->f.err) != LS_OK)
+    return fixture_open(&s->f);
+}
+
+static ls_snapshot *snapshot_of(ls_trainer *t, scenario *s)
+{
+    ls_snapshot *now;
+    if (ls_trainer_snapshot(t, &now, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     return now;
 }
@@ -96,14 +122,13 @@ static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *
         fail_msg("%s\n%s", err.text, model);
 }
 
-static void check(const char *model, const uint8_t *images)
+/* Checks that the predictions of 1 to `most` rows have the bits of `all`, the predictions of all
+ * rows. */
+static void compare(ls_snapshot *net, const uint8_t *images, const float *all, uint32_t most,
+                    const char *model)
 {
-    static float all[ROWS * OWN_CLASSES], some[MOST * OWN_CLASSES];
-    static scenario s;
-    ls_trainer *t;
-    ls_snapshot *net = trained(&t, &s, model);
-    predict(net, images, ROWS, all, model); /* three groups of sixteen */
-    for (uint32_t n = 1; n <= MOST; n++) {
+    static float some[MOST * OWN_CLASSES];
+    for (uint32_t n = 1; n <= most; n++) {
         /* the row gets another position among the sixteen rows that a vector register holds */
         const uint32_t first = n * 5 % (ROWS - n + 1);
         predict(net, images + first * OWN_PIXELS, n, some, model);
@@ -113,7 +138,28 @@ static void check(const char *model, const uint8_t *images)
                 fail_msg("row %u of %u has other bits than among %d\n%s", (unsigned)i, (unsigned)n,
                          ROWS, model);
     }
-    ls_snapshot_release(net);
+}
+
+/* Checks a model before and after a few steps of training, after which no weight has a special
+ * value such as 0. Both snapshots share what is prepared for predictions, so that the weights
+ * change between two predictions. */
+static void check(const char *model, const uint8_t *images)
+{
+    static float before[ROWS * OWN_CLASSES], after[ROWS * OWN_CLASSES];
+    static scenario s;
+    ls_trainer *t = opened(&s, model);
+    ls_snapshot *initial = snapshot_of(t, &s);
+    predict(initial, images, ROWS, before, model); /* three groups of sixteen */
+    compare(initial, images, before, 2, model);
+    if (ls_trainer_run(t, &s.f.err) != LS_OK)
+        fail_msg("%s\n%s", s.f.err.text, model);
+    ls_snapshot *trained = snapshot_of(t, &s);
+    predict(trained, images, ROWS, after, model);
+    assert_true(memcmp(before, after, sizeof before) != 0);
+    compare(trained, images, after, MOST, model);
+    compare(initial, images, before, 1, model);
+    ls_snapshot_release(trained);
+    ls_snapshot_release(initial);
     ls_trainer_close(t);
     fixture_end(&s.f);
 }
