@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
-#include "checkpoint/run_dir.h"
 #include "cli/columns.h"
+#include "model/trained.h"
 #include "page/compare.h"
 #include "store/durable.h"
 
@@ -40,13 +40,9 @@ static int find_run(char **out, const char *argument, ls_error *err)
 {
     struct stat st;
     char in_runs[LS_PATH_BYTES];
-    if (stat(argument, &st) != 0) {
-        if (strcmp(argument, "latest") == 0)
-            return ls_run_latest(out, LS_RUN_RECORDS, NULL, err);
-        if (stat(ls_path_join(in_runs, "runs", argument), &st) == 0)
-            return ls_path_copy(out, in_runs, NULL, err);
-    }
-    return ls_path_copy(out, argument, NULL, err);
+    const bool is_in_runs = stat(argument, &st) != 0 && strcmp(argument, "latest") != 0 &&
+                            stat(ls_path_join(in_runs, "runs", argument), &st) == 0;
+    return ls_run_find(out, is_in_runs ? in_runs : argument, LS_RUN_RECORDS, NULL, err);
 }
 
 static int find_all(named *n, char **arguments, int count, ls_error *err)

@@ -63,17 +63,11 @@ int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output for
         return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
                        (int)form);
     int status = ls_snapshot_predict(model, rows, n, outputs, capacity, err);
-    const ls_loss *loss = status ? NULL : model->inference->card.config.loss;
-    if (status || form == LS_OUTPUT_LOGITS || !loss)
-        return status;
-    const size_t classes = (size_t)model->inference->model->classes;
-    /* bits: each output becomes a probability of its own; vectors: the outputs are no classes, so
-     * they have no softmax (nn/loss.h) */
-    for (size_t i = 0; i < n * classes && loss->bits; i++)
-        outputs[i] = (float)ls_output_value(loss, outputs[i]);
-    for (size_t i = 0; i < n && !loss->vectors; i++)
-        ls_softmax(outputs + i * classes, outputs + i * classes, (int)classes);
-    return LS_OK;
+    const size_t classes = (size_t)(status ? 0 : model->inference->model->classes);
+    for (size_t i = 0; i < n && status == LS_OK && form == LS_OUTPUT_PROBABILITIES; i++)
+        ls_outputs(outputs + i * classes, outputs + i * classes, (int)classes,
+                   model->inference->card.config.loss);
+    return status;
 }
 
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,

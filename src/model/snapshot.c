@@ -4,9 +4,7 @@
 #include "base/error.h"
 #include "base/stack.h"
 #include "base/thread_state.h"
-#include "nn/safetensors.h"
-#include "onnx/onnx.h"
-#include "store/durable.h"
+#include "model/export.h"
 
 #include <lockstep/model.h>
 #include <string.h>
@@ -96,11 +94,7 @@ int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
-    char target[LS_PATH_BYTES];
-    int status = ls_follow_links(target, path, err);
-    return status ? status
-                  : ls_safetensors_save(target, s->inference->model, s->canonical,
-                                        s->inference->host, err);
+    return ls_export_weights(path, s->inference->model, s->canonical, s->inference->host, err);
 }
 
 int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
@@ -109,23 +103,5 @@ int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
     const ls_inference *i = s->inference;
-    const ls_config *c = &i->card.config;
-    const ls_onnx_desc d = {
-        .model = i->model,
-        .weights = s->canonical,
-        .normalisation = i->preprocessing,
-        .prep = i->card.prep,
-        .name = i->model->name[0] ? i->model->name
-                : c->name         ? c->name
-                                  : "run",
-        .loss = c->loss,
-    };
-    char target[LS_PATH_BYTES];
-    int status = ls_follow_links(target, path, err);
-    if (status)
-        return status;
-    ls_c_locale locale = ls_c_locale_enter();
-    status = ls_onnx_save(target, &d, i->host, err);
-    ls_c_locale_leave(locale);
-    return status;
+    return ls_export_onnx(path, i->model, s->canonical, &i->card.config, i->card.prep, i->host, err);
 }

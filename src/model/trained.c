@@ -16,6 +16,15 @@
 
 /* ---- finding the files ----------------------------------------------------------------------- */
 
+int ls_run_find(char **out, const char *name, ls_run_needs needs, const ls_host *host,
+                ls_error *err)
+{
+    struct stat st;
+    return strcmp(name, "latest") == 0 && stat(name, &st) != 0
+               ? ls_run_latest(out, needs, host, err)
+               : ls_path_copy(out, name, host, err);
+}
+
 static bool is_newer(const struct stat *a, const struct stat *b)
 {
     return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec > b->st_mtim.tv_sec
@@ -444,7 +453,8 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
 {
     char *config = NULL;
     const ls_host *host = o->trainer.host;
-    *out = (ls_trained){.host = host, .cache_dir = o->trainer.cache_dir};
+    *out = (ls_trained){
+        .host = host, .cache_dir = o->trainer.cache_dir, .is_new = o->new_data != NULL};
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
@@ -489,6 +499,12 @@ void ls_trained_close(ls_trained *t)
     ls_free(t->host, t->class_name);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
+}
+
+const ls_dataset_info *ls_trained_data(const ls_trained *t, bool train)
+{
+    const ls_dataset *data = t->data[train ? LS_TRAIN : LS_TEST];
+    return data ? ls_dataset_describe(data) : NULL;
 }
 
 const char *ls_class_name(const ls_trained *t, int label)
