@@ -43,13 +43,13 @@ static int find_class_weights(float **weights, ls_evaluation *out, const ls_trai
 {
     const ls_dataset *train = t->is_new ? NULL : t->data[LS_TRAIN];
     out->unweighed = cJSON_IsString(t->config.class_weights) && !train;
-    return out->unweighed ? LS_OK
-                          : ls_config_class_weights(weights, &t->config, train, t->model->classes,
-                                                    err);
+    return out->unweighed
+               ? LS_OK
+               : ls_config_class_weights(weights, &t->config, train, t->model->classes, err);
 }
 
-int ls_trained_evaluate(ls_evaluation *out, const ls_trained *t, bool train, const ls_registry *registry,
-                const char *devices, ls_error *err)
+int ls_trained_evaluate(ls_evaluation *out, const ls_trained *t, bool train,
+                        const ls_registry *registry, const char *devices, ls_error *err)
 {
     const int classes = t->model->classes;
     ls_predict_desc d = {
@@ -61,8 +61,7 @@ int ls_trained_evaluate(ls_evaluation *out, const ls_trained *t, bool train, con
     int status = ls_measured_init(&out->measured, metrics, classes, t->host, err);
     if (status == LS_OK && ls_metrics_need_scores(metrics)) {
         scores = ls_alloc_array(t->host, out->data->rows * sizeof *scores, (size_t)classes);
-        status = scores ? LS_OK
-                        : ls_config_fail_scores(err, &t->config, out->data->rows, classes);
+        status = scores ? LS_OK : ls_config_fail_scores(err, &t->config, out->data->rows, classes);
     }
     if (status == LS_OK)
         status = find_class_weights(&class_weight, out, t, err);

@@ -23,7 +23,7 @@ typedef struct ls_evaluation {
  * as in ls_device_pool_options; NULL: those of the config. Errors: those of ls_predict and of
  * ls_config_fail_scores, LS_ENOMEM. */
 int ls_trained_evaluate(ls_evaluation *out, const ls_trained *trained, bool train,
-                const ls_registry *registry, const char *devices, ls_error *err);
+                        const ls_registry *registry, const char *devices, ls_error *err);
 /* Frees the results; `out` may be that of a failed call. */
 void ls_evaluation_free(ls_evaluation *out, const ls_trained *trained);
 

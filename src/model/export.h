@@ -8,9 +8,9 @@
 
 /* What was written. */
 typedef struct ls_exported {
-    uint64_t bytes;          /* size of the file */
-    int tensors;             /* number of tensors in a safetensors file */
-    int ir_version, opset;   /* versions of the ONNX file; 0: it is a safetensors file */
+    uint64_t bytes;        /* size of the file */
+    int tensors;           /* number of tensors in a safetensors file */
+    int ir_version, opset; /* versions of the ONNX file; 0: it is a safetensors file */
 } ls_exported;
 
 /* Writes the weights, in the canonical layout (nn/model.h), and the model's card. Errors: those of

@@ -103,5 +103,6 @@ int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
     const ls_inference *i = s->inference;
-    return ls_export_onnx(path, i->model, s->canonical, &i->card.config, i->card.prep, i->host, err);
+    return ls_export_onnx(path, i->model, s->canonical, &i->card.config, i->card.prep, i->host,
+                          err);
 }

@@ -56,7 +56,7 @@ typedef struct ls_trained {
     float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
     /* the training and the test split; NULL: the data was not requested, or has no such split */
     ls_dataset *data[LS_SUBSETS];
-    bool is_new; /* `data` is that of ls_trained_options.new_data */
+    bool is_new;                  /* `data` is that of ls_trained_options.new_data */
     char *weights_path;           /* file from which the weights were read */
     ls_input_format input_format; /* how the model reads rows */
     const char **class_name;      /* owned array, input_format.class_name */

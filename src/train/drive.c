@@ -341,8 +341,3 @@ int ls_trainer_add_sink(ls_trainer *t,
     int status = ls_sink_callback(&sink, record, user, t->host, err);
     return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
 }
-
-int ls_trainer_attach(ls_trainer *t, ls_sink *sink, ls_error *err)
-{
-    return ls_sinks_add(&t->records.sinks, sink, err);
-}

@@ -100,10 +100,6 @@ int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- drive.c -------------------------------------------------------------------------------- */
 
-/* Adds a sink. The trainer closes the sink at the end of the run, or this function closes it if it
- * fails. Errors: LS_EINVAL (too many sinks). */
-int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
-
 /* Copies the current weights to the arrays of ls_engine_weights. If a device fails meanwhile,
  * recovers and repeats the copy. `function`: name of the calling public function, for messages.
  * Errors: LS_EDEVICE (no device is left), or the error that ended the training; LS_EDIVERGED,
