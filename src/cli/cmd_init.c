@@ -2,8 +2,9 @@
  * them. */
 #include "base/error.h"
 #include "base/plural.h"
-#include "cli/init.h"
+#include "cli/cli.h"
 #include "data/columns.h"
+#include "data/inspect.h"
 #include "json/json.h"
 #include "json/writer.h"
 
@@ -50,7 +51,7 @@ static void print_column(const ls_column_summary *c, FILE *stream)
 
 static void print_table(const ls_inspection *l, FILE *stream)
 {
-    const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    const ls_dataset_info *info = l->table;
     char head[LS_COLUMN_LINE];
     ls_column_head(head);
     fprintf(stream, "%s: a table of %u %s and %d %s\n", l->path, (unsigned)l->rows,
@@ -119,7 +120,7 @@ static bool is_kind(const ls_inspection *l, const char *kind)
     return strcmp(l->kind, kind) == 0;
 }
 
-void cli_inspect_print(const ls_inspection *l, FILE *stream)
+static void print_data(const ls_inspection *l, FILE *stream)
 {
     if (is_kind(l, "csv"))
         print_table(l, stream);
@@ -318,7 +319,7 @@ static void put_name(ls_json_writer *w, const char *path)
     ls_json_put_string(w, "name", name[0] ? name : "run");
 }
 
-void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
+static void put_config(ls_json_writer *w, const ls_inspection *l)
 {
     const bool images = l->height >= 6 && l->width >= 6;
     ls_json_open_object(w, NULL);
@@ -407,12 +408,12 @@ static int run(ls_inspection *l, const cli_list *set, const char *to, bool train
     if (status)
         return fail_look(status, err);
     ls_json_writer_init(&w, 2, l->host);
-    cli_inspect_write(&w, l);
+    put_config(&w, l);
     if (set->count > 0 && (status = apply_set(&w, set, l->host, err)) != LS_OK) {
         ls_json_writer_fini(&w);
         return cli_fail(status, err->text);
     }
-    cli_inspect_print(l, to ? stdout : stderr);
+    print_data(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
     if (to && code == 0 && !trains)
         print_how_to_train(to);

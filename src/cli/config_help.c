@@ -1,7 +1,7 @@
 /* trainer --help config: prints every key of a config, by topic, as plain text. The descriptions in
  * the table of keys are Markdown, because docs/config.md contains them as well. */
 #include "cli/cli.h"
-#include "config/config.h"
+#include "config/keys.h"
 
 #include <ctype.h>
 #include <stdbool.h>

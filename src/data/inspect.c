@@ -259,6 +259,7 @@ static void measure(ls_inspection *l, const ls_dataset *ds)
 static void take_shape(ls_inspection *l)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    l->table = info;
     l->rows = info->rows;
     l->test_rows = ls_dataset_describe(l->split[1])->rows;
     l->classes = info->classes;

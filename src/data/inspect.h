@@ -31,6 +31,7 @@ typedef struct ls_inspection {
     bool values_why;
     bool fills; /* some values are missing */
     ls_dataset *split[2];
+    const ls_dataset_info *table; /* describes split[0], once the table is read */
     /* ---- pictures ---------------------------------------------------------------------------- */
     ls_folder_desc pack; /* `pictures` is set by the caller; NULL: loaded at run time */
     ls_folder listed;

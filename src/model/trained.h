@@ -10,7 +10,8 @@
 
 #include "checkpoint/run_dir.h"
 #include "config/card.h"
-#include "data/folder.h"
+#include "data/new_rows.h"
+#include "data/pack.h"
 #include "nn/replica.h"
 
 #include <lockstep/trainer.h>
