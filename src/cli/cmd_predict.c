@@ -58,8 +58,7 @@ static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t
 static int read_rows(ls_rows *in, const cli_trained_args *a, ls_error *err)
 {
     uint32_t first = 0, count = 0;
-    int status =
-        parse_rows(a->rows, ls_trained_data(in->t, a->train)->rows, &first, &count, err);
+    int status = parse_rows(a->rows, ls_trained_data(in->t, a->train)->rows, &first, &count, err);
     return status ? status : ls_rows_of_data(in, a->train, first, count, count, err);
 }
 

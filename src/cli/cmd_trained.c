@@ -61,8 +61,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    int status =
-        ls_run_find(&run, a.run, a.best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, &err);
+    int status = ls_run_find(&run, a.run, a.best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, &err);
     if (status)
         return cli_fail(status, err.text);
     const ls_trained_options o = {
@@ -232,8 +231,7 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
     if (file.opset)
         printf("ONNX IR version %d, opset %d", file.ir_version, file.opset);
     else
-        printf("%d %s", file.tensors,
-               ls_plural((uint64_t)file.tensors, "tensor", "tensors"));
+        printf("%d %s", file.tensors, ls_plural((uint64_t)file.tensors, "tensor", "tensors"));
     printf("; from %s\n", t->weights_path);
     return cli_flush();
 }
