@@ -202,7 +202,7 @@ static void print_json(const entry *e)
     ls_json_put_uint(w, "steps", f->steps);
     ls_json_put_bool(w, "lacks_records", f->lacks_records);
     put_text(w, "judged_by", f->judged);
-    put_text(w, "metric", strcmp(f->metric, "R²") == 0 ? "r2" : f->metric);
+    put_text(w, "metric", f->metric_key);
     ls_json_put_double(w, "value", f->value);
     ls_json_put_double(w, "best", f->best);
     ls_json_put_double(w, "loss", f->loss);

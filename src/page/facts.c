@@ -70,6 +70,19 @@ const char *ls_run_judged(const cJSON *config)
     return number(member(config, "data"), "validation") > 0 ? "validation" : "test";
 }
 
+/* The metrics of an evaluation, the preferred one first: the record's key, which is followed by its
+ * names in tables and in JSON. */
+static const struct metric {
+    const char *key, *shown, *name;
+} metrics[] = {
+    {"test_accuracy", "accuracy", "accuracy"}, {"test_r2", "R²", "r2"}, {"test_auc", "AUC", "AUC"}};
+
+static void name_metric(ls_run_facts *f, const struct metric *m)
+{
+    snprintf(f->metric, sizeof f->metric, "%s", m->shown);
+    snprintf(f->metric_key, sizeof f->metric_key, "%s", m->name);
+}
+
 static void take_start(ls_run_facts *f, const cJSON *r)
 {
     const cJSON *config = member(r, "config"), *data = member(r, "data");
@@ -85,7 +98,7 @@ static void take_start(ls_run_facts *f, const cJSON *r)
     const char *loss =
         cJSON_IsString(member(config, "loss")) ? member(config, "loss")->valuestring : "";
     const bool values = number(data, "targets") > 0 && strcmp(loss, "bce") != 0;
-    snprintf(f->metric, sizeof f->metric, "%s", values ? "R²" : "accuracy");
+    name_metric(f, &metrics[values ? 1 : 0]);
 }
 
 static void take_resume(ls_run_facts *f, const cJSON *r)
@@ -116,16 +129,14 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
 
 static void take_eval(ls_run_facts *f, const cJSON *r)
 {
-    static const char *const metrics[][2] = {
-        {"test_accuracy", "accuracy"}, {"test_r2", "R²"}, {"test_auc", "AUC"}};
     const double seconds = number(r, "seconds");
     f->loss = number(r, "test_loss");
     f->seconds += seconds > 0 ? seconds : 0;
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-        const double value = number(r, metrics[i][0]);
+        const double value = number(r, metrics[i].key);
         if (isnan(value))
             continue;
-        snprintf(f->metric, sizeof f->metric, "%s", metrics[i][1]);
+        name_metric(f, &metrics[i]);
         f->value = value;
         f->best = fmax(f->best, value);
         return;

@@ -28,6 +28,7 @@ typedef struct ls_run_facts {
     ls_run_state state;
     char name[128], data[128]; /* name of the run and of its data, from the config */
     char metric[16];           /* "accuracy", "R²" or "AUC": the metric of the evaluations */
+    char metric_key[16];       /* its name as a key: "accuracy", "r2" or "AUC" */
     char judged[16];           /* "test" or "validation": rows on which the model is evaluated */
     double value, best;        /* the metric at the newest and at the best evaluation */
     double loss;               /* loss of the newest evaluation */
