@@ -115,8 +115,7 @@ int ls_folder_no_memory(const ls_folder *k);
 void ls_folder_cache_bound(const char *cache, const char *name, uint64_t most,
                            const ls_folder_watch *watch, const ls_host *host);
 
-/* ---- decoding on all cores (folder_decode.c) --------------------------------------------------
- */
+/* ---- decoding on all cores (folder_decode.c) ------------------------------------------------- */
 
 enum { LS_FOLDER_NAMED = 20 /* limit of the broken images that are named */ };
 

@@ -215,7 +215,7 @@ function note_functions(code,    rest, name, header) {
             if (here == "cli" && !public) {
                 if (!(name in called))
                     called[name] = FILENAME ":" FNR
-                if (code ~ /^[A-Za-z]/ && RSTART > 1)
+                if (code ~ /^[A-Za-z]/ && substr(code, 1, index(code, name) - 1) !~ /[({=]/)
                     breach(name "() has the prefix of the library: names of cli begin with cli_")
             } else if (header ~ /\.h$/ && code ~ /^[A-Za-z_]/) {
                 if (public || verb_may(header))
