@@ -98,6 +98,11 @@ struct ls_trainer {
  * ls_trainer_open. */
 int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 
+/* ---- warnings.c ----------------------------------------------------------------------------- */
+
+/* Logs warnings about the settings of a run that has just been opened. */
+void ls_warn_of_settings(struct ls_trainer *trainer);
+
 /* ---- drive.c -------------------------------------------------------------------------------- */
 
 /* Adds a sink. The trainer closes the sink at the end of the run, or this function closes it if it
