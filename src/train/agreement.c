@@ -77,13 +77,14 @@ static void advise(char *out, size_t size, struct ls_trainer *t)
     ls_free(t->host, state);
 }
 
-/* Sets the doubtful checkpoints aside, after the save in progress. Returns their number. */
+/* Sets the doubtful checkpoints aside, after the save in progress and that of the checkpoint that
+ * is kept in memory, which may be the last good one. Returns their number. */
 static int set_aside(struct ls_trainer *t)
 {
     char directory[LS_PATH_BYTES];
     ls_error why;
     int count = 0;
-    if (!t->dir.path || !t->dir.saver || ls_saver_wait(t->dir.saver, NULL))
+    if (!t->dir.path || !t->dir.saver || ls_saver_settle(t->dir.saver, NULL))
         return 0;
     ls_path_join(directory, t->dir.path, "checkpoints");
     if (ls_checkpoints_set_aside(&count, directory, t->agreement.steps, t->host, &why))

@@ -221,6 +221,8 @@ static int collect_step(ls_coordination *c, ls_error *err)
     ls_drain_trace(t);
     ls_count_queues(t);
     int status = o.report ? ls_account_step(c, &o, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_save_kept(t, err);
     return status == LS_OK && o.failed ? recover_step(c, number, err) : status;
 }
 

@@ -27,16 +27,30 @@
 
 /* ---- options -------------------------------------------------------------------------------- */
 
+/* Copies what a test or a program lends to the library. Zeroes *out if there is nothing. */
+static int read_sys(ls_trainer_sys *out, const ls_trainer_options *o, ls_error *err)
+{
+    *out = (ls_trainer_sys){.size = sizeof *out};
+    return o->sys ? ls_sized_take(out, sizeof *out, o->sys, "ls_trainer_sys", err) : LS_OK;
+}
+
 static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error *err)
 {
     ls_trainer_sys sys;
-    if (!o->sys)
-        return LS_OK;
-    int status = ls_sized_take(&sys, sizeof sys, o->sys, "ls_trainer_sys", err);
+    int status = read_sys(&sys, o, err);
     if (status == LS_OK)
         status = ls_config_check_texts(sys.inject, sys.inject_count, "sys->inject", err);
     for (int i = 0; status == LS_OK && i < sys.inject_count; i++)
         status = ls_inject_parse(out, sys.inject[i], err);
+    return status;
+}
+
+static int read_clock(ls_trainer *t, ls_error *err)
+{
+    ls_trainer_sys sys;
+    int status = read_sys(&sys, &t->options, err);
+    t->clock = sys.clock;
+    t->clock_user = sys.clock_user;
     return status;
 }
 
@@ -92,7 +106,8 @@ static int check_options(ls_trainer *t, ls_error *err)
         t->step_rows[i] = o->step_rows[i];
     t->options.step_rows = t->step_rows;
     ls_injections injections = {0};
-    return read_inject(&injections, o, err);
+    status = read_inject(&injections, o, err);
+    return status ? status : read_clock(t, err);
 }
 
 /* ---- data and model ------------------------------------------------------------------------- */

@@ -62,6 +62,9 @@ struct ls_trainer {
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: the config decides */
+    /* clock of checkpoint.every_seconds and its argument (ls_trainer_sys); NULL: ls_now_ns */
+    uint64_t (*clock)(void *user);
+    void *clock_user;
     const ls_host *host;
     ls_data_source *source; /* copies of the caller's data sources and their names; NULL: none */
     const ls_data_source **sources;

@@ -343,6 +343,7 @@ static void prepare(scenario *s, int m)
     p->f.callbacks.record = on_record;
     p->f.callbacks.user = p;
     p->f.options.resume = s->resume[m];
+    p->f.sys.clock = s->clock[m];
     p->inject[0] = s->nan[m];
     p->inject[1] = s->stall;
     p->f.sys.inject = p->inject;

@@ -411,6 +411,7 @@ static void run_on_hanging_disk(int epochs, bool interrupts, const char *async)
     ls_error err;
     begin_on_disk(&f, &files, set);
     fixture_set(&f, "epochs=3");
+    fixture_set(&f, "checkpoint.every_epochs=1");
     fixture_set(&f, async);
     f.callbacks.progress = hang_after_epoch;
     ls_trainer *t = fixture_open(&f);
