@@ -334,6 +334,8 @@ static void prepare(scenario *s, int m)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     if (s->newcomers > 0)
         fixture_set(&p->f, "cluster.on_arrival=\"admit\"");
+    for (size_t i = 0; i < ROOM(s->recipe) && s->recipe[i]; i++)
+        fixture_set(&p->f, s->recipe[i]);
     if (s->set[m])
         fixture_set(&p->f, s->set[m]);
     if (m >= s->members && s->newcomer_set[m - s->members])
