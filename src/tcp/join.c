@@ -333,6 +333,10 @@ static int be_admitted(joining *j, ls_error *err)
         if (status == LS_OK)
             status = tcp_await_admission(j, &why);
     }
+    /* the time is over while this process calls again: the reason is the failed admission */
+    if ((status == LS_EIO || status == LS_ETIMEDOUT) && j->give_up_ns &&
+        ls_now_ns() >= j->give_up_ns)
+        status = tcp_fail_admission(j, &why);
     if (status && err)
         *err = why;
     return status;

@@ -535,6 +535,9 @@ int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_erro
  * process, and connects to all members. Closes the connection that tcp_call_first has made. Errors:
  * LS_EIO (this process may call again until j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
 int tcp_await_admission(joining *j, ls_error *err);
+/* Returns the error of a newcomer that the run has not admitted in the time of --wait:
+ * LS_ETIMEDOUT, with the reason of the last failed admission. */
+int tcp_fail_admission(const joining *j, ls_error *err);
 /* Takes part in the vote as a newcomer, and connects to the members of the new group. *out becomes
  * the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED (this
  * process was not admitted), LS_ENOMEM, those of tcp_join. */

@@ -864,6 +864,7 @@ typedef struct failing {
     uint64_t tried[9]; /* rounds in which an admission was tried */
     int tries;
     atomic_int began; /* number of members that are connected to each other */
+    bool mute;        /* after the first failed admission member 0 answers nobody */
     const member *newcomer;
 } failing;
 
@@ -920,6 +921,8 @@ static void admit_each_round(member *m)
             require(m, strstr(why, "do not reach each other"), why);
             f->tried[f->tries] = round;
             m->wire->type->arrivals(m->wire, round, &arrival);
+            while (f->mute && !atomic_load(&f->newcomer->ended))
+                poll(NULL, 0, 10);
         }
         pthread_barrier_wait(&f->both);
         f->tries += own == 0 && f->waiting > 0;
@@ -928,34 +931,28 @@ static void admit_each_round(member *m)
     m->wire->type->abort(m->wire);
 }
 
-/* No program listens at the address of member 1 and of the newcomer. They say where they listen,
- * because a member that does not say it becomes the first if it comes before the first. */
-static void admissions_that_fail_are_tried_less_often_and_end(void **state)
+/* Runs two members and a newcomer. No program listens at the address of member 1 and of the
+ * newcomer. They say where they listen, because a member that does not say it becomes the first if
+ * it comes before the first. `wait_ns`: time for which the newcomer waits. */
+static void fail_to_admit(member m[3], failing *f, uint64_t wait_ns)
 {
-    static const uint64_t rounds[] = {0, 1, 3, 7, 15};
     static const char unreached[] = "127.255.255.254:9";
-    static failing f;
-    member m[3];
     char meet[40];
-    (void)state;
-    if (ls_tests_rounds(0, 1) == 0)
-        skip(); /* it takes long, with time limits that suffice on a busy machine */
-    f = (failing){.tries = 0};
     some_place(meet);
-    assert_int_equal(pthread_barrier_init(&f.both, NULL, 2), 0);
+    assert_int_equal(pthread_barrier_init(&f->both, NULL, 2), 0);
     for (int i = 0; i < 3; i++) {
         start(&m[i], meet, 2, i < 2 ? admit_each_round : NULL);
-        m[i].more = &f;
+        m[i].more = f;
         m[i].regroups = m[i].admits = 1;
-        m[i].place.wait_ns = 60 * SECOND;
+        m[i].place.wait_ns = i < 2 ? 60 * SECOND : wait_ns;
         m[i].place.advertise = i > 0 ? unreached : NULL;
         m[i].place.listen = i > 0 ? "127.0.0.1:0" : meet;
     }
     m[0].place.meet = NULL;
-    f.newcomer = &m[2];
+    f->newcomer = &m[2];
     go(&m[0]);
     go(&m[1]);
-    while (atomic_load(&f.began) < 2 && !(atomic_load(&m[0].ended) && atomic_load(&m[1].ended)))
+    while (atomic_load(&f->began) < 2 && !(atomic_load(&m[0].ended) && atomic_load(&m[1].ended)))
         poll(NULL, 0, 10);
     if (m[0].status == LS_OK && m[1].status == LS_OK)
         go(&m[2]);
@@ -965,11 +962,36 @@ static void admissions_that_fail_are_tried_less_often_and_end(void **state)
             fail_msg("member %d: %s", i, m[i].err.text);
     }
     assert_int_equal(pthread_join(m[2].thread, NULL), 0);
-    pthread_barrier_destroy(&f.both);
+    pthread_barrier_destroy(&f->both);
+}
+
+static void admissions_that_fail_are_tried_less_often_and_end(void **state)
+{
+    static const uint64_t rounds[] = {0, 1, 3, 7, 15};
+    failing f = {.tries = 0};
+    member m[3];
+    (void)state;
+    if (ls_tests_rounds(0, 1) == 0)
+        skip(); /* it takes long, with time limits that suffice on a busy machine */
+    fail_to_admit(m, &f, 60 * SECOND);
     assert_int_equal(f.tries, 5);
     assert_memory_equal(f.tried, rounds, sizeof rounds);
     assert_int_equal(m[2].status, LS_EUNSUPPORTED);
     assert_non_null(strstr(m[2].err.text, "5 tries"));
+    assert_non_null(strstr(m[2].err.text, "do not reach each other"));
+}
+
+/* After the failed admission the newcomer calls again, and gets no answer until its time is over.
+ */
+static void a_newcomer_whose_time_ends_in_a_call_says_why_it_was_not_admitted(void **state)
+{
+    failing f = {.mute = true};
+    member m[3];
+    (void)state;
+    fail_to_admit(m, &f, SECOND / 2);
+    assert_int_equal(f.tries, 1);
+    assert_int_equal(m[2].status, LS_ETIMEDOUT);
+    assert_non_null(strstr(m[2].err.text, "not admitted in"));
     assert_non_null(strstr(m[2].err.text, "do not reach each other"));
 }
 
@@ -1081,6 +1103,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),
         cmocka_unit_test(admissions_that_fail_are_tried_less_often_and_end),
+        cmocka_unit_test(a_newcomer_whose_time_ends_in_a_call_says_why_it_was_not_admitted),
         cmocka_unit_test(places_that_cannot_be_are_refused),
         cmocka_unit_test(a_note_sent_in_part_is_the_last_of_its_connection),
     };
