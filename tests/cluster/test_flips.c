@@ -4,7 +4,7 @@
  * running statistics of one worker. The long form tries every step of two short runs, on each
  * worker of two and of three hosts, over TCP, with cluster.on_host_loss "continue". The short form
  * samples these cases, and runs with several workers on each host; in half of its runs the
- * transport is simulated. */
+ * transport is simulated. With a sanitizer the long form is a larger sample. */
 #include "checkpoint/checkpoint.h"
 #include "cluster/scenario.h"
 #include "runner.h"
@@ -114,7 +114,8 @@ static void no_flipped_bit_is_saved_by_any_host(void **state)
         assert_int_equal(one.process[0].status, LS_OK);
         for (int members = 2; members <= 3; members++)
             for (int workers = 1; workers <= 2; workers++)
-                flip_each(r, members, workers, workers == 1 ? ls_tests_rounds(163, 1) : 163);
+                flip_each(r, members, workers,
+                          workers == 1 ? ls_tests_rounds(163, SLOW_BUILD ? 11 : 1) : 163);
     }
 }
 
