@@ -488,7 +488,7 @@ int tcp_call_first(joining *j, ls_error *err)
         if (status == LS_OK)
             status = open_own_listener(j, link->fd, &h, &why);
         if (status == LS_OK)
-            status = tcp_greet(j, link, &h, &why);
+            status = tcp_greet(j, link, &h, tcp_try_until(j), &why);
         if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
             status = await_complete(j, link, &why);
     } while (is_to_call_again(j, link, status, &why, &ending_ns));
