@@ -344,16 +344,18 @@ void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Prints an error. If the message advises the user to set a key of the config, adds the option of
- * `trainer init` that does the same, because there is no config yet. */
+/* Prints an error. If a key of the config would help, adds the option of `trainer init` that does
+ * the same, because there is no config yet. */
 static int fail_look(int status, const ls_error *err)
 {
-    static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
+    const char *option = err->reason == LS_REASON_DECIMAL     ? "decimal"
+                         : err->reason == LS_REASON_SEPARATOR ? "separator"
+                         : err->reason == LS_REASON_ENCODING  ? "encoding"
+                                                              : NULL;
     char text[LS_ERROR_TEXT + 64];
-    snprintf(text, sizeof text, "%s", err->text);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strstr(err->text, keys[i]))
-            snprintf(text, sizeof text, "%s (with init: --%s)", err->text, keys[i] + 5);
+    if (!option)
+        return cli_fail(status, err->text);
+    snprintf(text, sizeof text, "%s (with init: --%s)", err->text, option);
     return cli_fail(status, text);
 }
 

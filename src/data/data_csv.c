@@ -467,19 +467,19 @@ static int hand_over(ls_csv *c, ls_dataset *train)
     ls_error why;
     ls_resident *r = (ls_resident *)train;
     const char *const *class_name = train->info.class_name;
+    const char *cure = "; they differ only in bytes that are not UTF-8: save the table as UTF-8";
     int status = ls_prep_finish(c->prep, &why);
     if (status == LS_OK && ls_prep_find(c->prep, c->prep->target) >= 0)
         status =
             ls_fail(&why, LS_EDATA, "column \"%.60s\": expected another name than the target's",
                     c->prep->target);
-    if (status == LS_OK && class_name)
+    if (status == LS_OK && class_name) {
+        cure = ""; /* the message of ls_prep_check_names has one */
         status = ls_prep_check_names(class_name, train->info.classes, "class", c->o->host, &why);
+    }
     if (status)
-        return ls_fail(
-            c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
-            status == LS_EDATA && !strstr(why.text, "UTF-8")
-                ? "; they differ only in bytes that are not UTF-8: save the table as UTF-8"
-                : "");
+        return ls_fail(c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
+                       status == LS_EDATA ? cure : "");
     r->base.info.prep = r->prep = c->prep;
     c->prep = NULL;
     return LS_OK;

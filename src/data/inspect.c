@@ -202,7 +202,7 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 static int look_at_table(ls_inspection *l, ls_error *err)
 {
     int status = open_data(l, l->host, err);
-    if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
+    if (status && err->reason == LS_REASON_CLASSES) {
         l->values = true;
         status = open_data(l, l->host, err);
     }
@@ -334,11 +334,9 @@ static int look_for_known(ls_inspection *l, ls_error *err)
     l->silent = *l->host;
     l->silent.log = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        char absent[64];
-        snprintf(absent, sizeof absent, "%s not found; ", known[i]);
         l->kind = known[i];
         status = open_data(l, &l->silent, err);
-        if (status != LS_ENOENT || strncmp(err->text, absent, strlen(absent)) != 0)
+        if (status == LS_OK || err->reason != LS_REASON_NO_FILES)
             break;
         l->kind = "folder";
     }

@@ -424,11 +424,14 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
     if (!t->latin1) {
         const size_t bad = utf8 ? first_bad(t->field, t->length) : t->length;
         if (bad < t->length)
-            return ls_table_fail(
-                t,
-                "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or Windows-1252, "
-                "set data.encoding to \"latin-1\"; else save it as UTF-8",
-                (unsigned)(unsigned char)t->field[bad]);
+            return ls_because(
+                t->err,
+                ls_table_fail(t,
+                              "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or "
+                              "Windows-1252, set data.encoding to \"latin-1\"; else save it as "
+                              "UTF-8",
+                              (unsigned)(unsigned char)t->field[bad]),
+                LS_REASON_ENCODING);
         memcpy(text, t->field, t->length);
         used = t->length;
     }
@@ -577,11 +580,14 @@ static int find_separator(ls_table *t, size_t header)
     else if (m == 0 && in_header[0] == ',')
         t->separator = ',';
     else
-        return ls_table_fail(t,
-                             "expected one separator, found %s and %s in the header; set "
-                             "data.separator, or put names that have one in quotes",
-                             ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
-                             ls_separator_name(m > 1 ? fitting[1] : in_header[1]));
+        return ls_because(
+            t->err,
+            ls_table_fail(t,
+                          "expected one separator, found %s and %s in the header; set "
+                          "data.separator, or put names that have one in quotes",
+                          ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
+                          ls_separator_name(m > 1 ? fitting[1] : in_header[1])),
+            LS_REASON_SEPARATOR);
     return LS_OK;
 }
 
