@@ -100,7 +100,7 @@ static void print_folder(const ls_inspection *l, FILE *stream)
 static void print_arrays(const ls_inspection *l, FILE *stream)
 {
     if (l->known)
-        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind);
+        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
     fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
             l->path, (unsigned)l->rows, l->channels, l->height, l->width,
             l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
@@ -114,16 +114,11 @@ static void print_arrays(const ls_inspection *l, FILE *stream)
                 l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
 }
 
-static bool is_kind(const ls_inspection *l, const char *kind)
-{
-    return strcmp(l->kind, kind) == 0;
-}
-
 void cli_inspect_print(const ls_inspection *l, FILE *stream)
 {
-    if (is_kind(l, "csv"))
+    if (l->kind->form == LS_DATA_TABLE)
         print_table(l, stream);
-    else if (is_kind(l, "folder"))
+    else if (l->kind->form == LS_DATA_FOLDER)
         print_folder(l, stream);
     else
         print_arrays(l, stream);
@@ -263,17 +258,17 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
 static void put_data(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_open_object(w, "data");
-    ls_json_put_string(w, "name", l->kind);
-    if (is_kind(l, "csv"))
+    ls_json_put_string(w, "name", l->kind->name);
+    if (l->kind->form == LS_DATA_TABLE)
         put_table(w, l);
-    else if (!is_kind(l, "folder"))
+    else if (l->kind->form != LS_DATA_FOLDER)
         put_arrays(w, l);
     else {
         ls_json_put_string(w, "path", l->path);
         ls_json_put_int(w, "image_size", l->height);
         ls_json_put_int(w, "channels", l->channels);
     }
-    if (!is_kind(l, "csv")) {
+    if (l->kind->form != LS_DATA_TABLE) {
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }
@@ -332,7 +327,7 @@ void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
         put_dense_layers(w, l);
     ls_json_close(w);
     ls_json_close(w);
-    if (is_kind(l, "folder") ? !l->grey : l->known && l->channels == 3) {
+    if (l->kind->form == LS_DATA_FOLDER ? !l->grey : l->known && l->channels == 3) {
         ls_json_open_object(w, "augment");
         ls_json_put_int(w, "crop", 4);
         ls_json_put_bool(w, "flip", true);

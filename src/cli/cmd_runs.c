@@ -123,7 +123,7 @@ static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named
 {
     snprintf(text[NAME], TEXT, "%.40s", f->name);
     snprintf(text[DATA], TEXT, "%.32s%s", f->data,
-             f->synthetic && strcmp(f->data, "synthetic") != 0 ? " (synthetic)" : "");
+             f->synthetic && !f->named_synthetic ? " (synthetic)" : "");
     put_number(text[VALUE], "%.4f", f->value);
     if (named && !isnan(f->value))
         snprintf(text[VALUE], TEXT, "%.12s %.4f", f->metric, f->value);

@@ -4,6 +4,7 @@
 
 #include "base/host.h"
 #include "base/utf8.h"
+#include "data/dataset.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,6 +82,7 @@ static void take_start(ls_run_facts *f, const cJSON *r)
     f->of_epochs = epochs >= 0 && epochs < 1e9 ? (int)epochs : 0;
     f->parameters = parameters >= 0 && parameters < 1e15 ? (uint64_t)parameters : 0;
     f->synthetic = cJSON_IsTrue(member(data, "synthetic"));
+    f->named_synthetic = ls_dataset_form_of(f->data) == LS_DATA_GENERATED;
     snprintf(f->judged, sizeof f->judged, "%s", ls_run_judged(config));
     const char *loss =
         cJSON_IsString(member(config, "loss")) ? member(config, "loss")->valuestring : "";

@@ -40,8 +40,9 @@ typedef struct ls_run_facts {
     int epochs, of_epochs;     /* number of finished epochs; number of epochs in the config */
     uint64_t steps;            /* number of the last step */
     uint64_t parameters;
-    int resumed; /* number of times that the run was resumed */
-    bool synthetic;
+    int resumed;          /* number of times that the run was resumed */
+    bool synthetic;       /* the data are generated */
+    bool named_synthetic; /* the name of the data says so too */
     /* Records of earlier steps are in another file, because another program has moved or cut the
      * run's file (record resume, missing_records). `best`, `rate`, `seconds` and `resumed` count
      * only what is left. */
