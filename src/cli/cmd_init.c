@@ -419,11 +419,7 @@ static int run(ls_inspection *l, const cli_list *set, const char *to, bool train
 /* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
 static const char *check(const ls_inspection *l)
 {
-    const char *const separators[] = {",", ";", "tab", "bar", "space"};
-    bool separator = !l->separator;
-    for (size_t i = 0; l->separator && i < sizeof separators / sizeof *separators; i++)
-        separator |= strcmp(l->separator, separators[i]) == 0;
-    if (!separator)
+    if (l->separator && !ls_separator_of(l->separator))
         return "--separator: expected \",\", \";\", tab, bar or space";
     if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
         return "--decimal: expected \",\" or \".\"";

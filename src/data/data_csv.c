@@ -377,13 +377,8 @@ static int read_cells(ls_csv *c)
 
 static int open_table(ls_csv *c, const char *path)
 {
-    static const char *const name[] = {",", ";", "tab", "\t", "bar", "|", "space", " "};
-    static const char is[] = {',', ';', '\t', '\t', '|', '|', ' ', ' '};
     const char *wanted = c->o->spec->keys.separator;
-    char separator = '\0';
-    for (size_t i = 0; wanted && i < sizeof is; i++)
-        if (strcmp(wanted, name[i]) == 0)
-            separator = is[i];
+    const char separator = wanted ? ls_separator_of(wanted) : '\0';
     if (wanted && !separator)
         return ls_dataset_refuse(
             c->o, "data.separator",

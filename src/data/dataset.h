@@ -299,6 +299,10 @@ typedef struct ls_dataset_about {
  * (unknown name; the message lists the known names). Any thread. */
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
 
+/* Returns the separator of fields that a value of data.separator names: one of the names above, or
+ * the character itself. Returns 0 if there is none. Any thread. */
+char ls_separator_of(const char *name);
+
 /* Returns the form of the kind of dataset that is called `name`, which may be NULL. Any thread. */
 ls_dataset_form ls_dataset_form_of(const char *name);
 

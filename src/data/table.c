@@ -63,15 +63,32 @@ static int no_memory(const ls_table *t)
     return ls_fail(t->err, LS_ENOMEM, "%.300s: out of memory", t->path);
 }
 
+/* The separators of fields, with their names in configs and in messages. */
+static const struct {
+    char is;
+    const char *name, *said;
+} separators[] = {{',', ",", "a comma"},
+                  {';', ";", "a semicolon"},
+                  {'\t', "tab", "a tab"},
+                  {'|', "bar", "a bar"},
+                  {' ', "space", "a blank"}};
+
+enum { SEPARATORS = sizeof separators / sizeof *separators };
+
+char ls_separator_of(const char *name)
+{
+    for (int i = 0; i < SEPARATORS; i++)
+        if (strcmp(name, separators[i].name) == 0 || (name[0] == separators[i].is && !name[1]))
+            return separators[i].is;
+    return '\0';
+}
+
 const char *ls_separator_name(char separator)
 {
-    switch (separator) {
-    case ';': return "a semicolon";
-    case '\t': return "a tab";
-    case '|': return "a bar";
-    case ' ': return "a blank";
-    default: return "a comma";
-    }
+    int i = SEPARATORS - 1;
+    while (i > 0 && separators[i].is != separator)
+        i--;
+    return separators[i].said;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
