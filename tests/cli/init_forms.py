@@ -59,6 +59,9 @@ def tables():
     Path("fit.csv").write_text("a;b,y\n" + "".join(f"{i % 3};{i % 2},{'uv'[i % 2]}\n" for i in range(ROWS)))
     fails("separators", "fit.csv", said="(with init: --separator)")
     look("a separator by an option", "fit.csv", "--separator", ",", data={"separator": ",", "target": "y"})
+    Path("bars.csv").write_text("a|b,y|z\n" + "".join(f"{i % 3}|{i % 2},5|{'uv'[i % 2]}\n" for i in range(ROWS)))
+    for bar in ("bar", "|"):
+        look("a bar by an option", "bars.csv", "--separator", bar, data={"separator": bar, "target": "z"})
     Path("latin.csv").write_bytes("a;ort;y\n".encode() + "".join(
         f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}\n" for i in range(ROWS)).encode("latin-1"))
     fails("an encoding", "latin.csv", said="(with init: --encoding)")
