@@ -11,10 +11,12 @@
 #include <stdexcept>
 #include <vector>
 namespace lockstep {
-/* The exception for a failed call. what() is the message, `status` the ls_status. */
+/* The exception for a failed call. what() is the message, `status` the ls_status, `reason` the
+ * ls_error_reason. */
 struct error : std::runtime_error {
-    explicit error(const ls_error &e) : std::runtime_error(e.text), status(e.status) {}
-    int status;
+    explicit error(const ls_error &e)
+        : std::runtime_error(e.text), status(e.status), reason(e.reason) {}
+    int status, reason;
 };
 /* Calls function(arguments…, &err), and throws `error` if the call fails. */
 template <class F, class... A> void check(F *function, A... arguments)
@@ -27,7 +29,8 @@ template <class T> T sized() { T options{}; options.size = sizeof options; retur
 /* Returns `object`, and throws LS_EINVAL if it is NULL. */
 template <class T> T *held(T *object)
 {
-    if (!object) throw error(ls_error{LS_EINVAL, "the object is empty: it was moved from"});
+    if (!object)
+        throw error(ls_error{LS_EINVAL, "the object is empty: it was moved from", LS_REASON_NONE});
     return object;
 }
 /* A trained model, from a file or a trainer. Copies of the object share one model. Any thread may

@@ -61,6 +61,12 @@ typedef struct point {
     double lr, loss, smoothed;
 } point;
 
+/* Why a test has ended, and the names of these reasons in the test's JSON. */
+typedef enum range_end { NOT_ENDED, ENDED_DIVERGED, ENDED_NOT_FINITE, ENDED_ALL_STEPS } range_end;
+static const char *const range_ends[] = {[ENDED_DIVERGED] = "diverged",
+                                         [ENDED_NOT_FINITE] = "not finite",
+                                         [ENDED_ALL_STEPS] = "all steps"};
+
 /* State of a learning-rate range test. */
 typedef struct range_test {
     ls_sink sink; /* first member: receives the run's records */
@@ -71,7 +77,7 @@ typedef struct range_test {
     point *point;
     int count;
     double average, least; /* moving average of the loss from 0 on; smallest `smoothed` so far */
-    const char *end;       /* why the test has ended; NULL: it has not ended */
+    range_end end;
     char name[64];
     bool synthetic;
 } range_test;
@@ -121,9 +127,9 @@ static void add_point(range_test *r, double loss)
         (point){ls_schedule_rate(&r->schedule, r->a->to, (uint64_t)i, 1, 1), loss, smoothed};
     r->least = i == 0 ? smoothed : fmin(r->least, smoothed);
     if (smoothed > DIVERGED * r->least)
-        r->end = "diverged";
+        r->end = ENDED_DIVERGED;
     else if (r->count == r->a->steps)
-        r->end = "all steps";
+        r->end = ENDED_ALL_STEPS;
 }
 
 static void show_progress(range_test *r, const ls_step_values *s)
@@ -152,7 +158,7 @@ static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
         add_point(r, (double)s->loss);
         show_progress(r, s);
     } else {
-        r->end = "not finite";
+        r->end = ENDED_NOT_FINITE;
     }
     if (r->end)
         ls_trainer_interrupt(r->trainer);
@@ -173,7 +179,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
     if (status == LS_OK)
         status = cli_run(r->trainer, err);
     if (status == LS_ENONFINITE && r->count > 0 && !r->end)
-        r->end = "not finite";
+        r->end = ENDED_NOT_FINITE;
     const bool ended = r->end && r->count > 0 && !cli_interrupted();
     ls_trainer_close(r->trainer);
     cli_view_clear(&r->view);
@@ -244,10 +250,10 @@ static finding judge(const range_test *r)
 static void print_end(const range_test *r, FILE *stream)
 {
     const double last = r->point[r->count - 1].lr;
-    if (strcmp(r->end, "diverged") == 0)
+    if (r->end == ENDED_DIVERGED)
         fprintf(stream, "the loss is above %g times its minimum from a rate of %.2g on\n", DIVERGED,
                 last);
-    else if (strcmp(r->end, "not finite") == 0)
+    else if (r->end == ENDED_NOT_FINITE)
         fprintf(stream, "the loss is not finite beyond a rate of %.2g\n", last);
 }
 
@@ -305,7 +311,7 @@ static int write_json(const range_test *r, const finding *f)
     ls_json_put_string(&w, "config", r->a->config);
     ls_json_put_string(&w, "name", r->name);
     ls_json_put_bool(&w, "synthetic", r->synthetic);
-    ls_json_put_string(&w, "end", r->end);
+    ls_json_put_string(&w, "end", range_ends[r->end]);
     ls_json_put_double(&w, "steepest", f->steepest < 0 ? NAN : r->point[f->steepest].lr);
     ls_json_put_double(&w, "least", f->least < 0 ? NAN : r->point[f->least].lr);
     ls_json_put_double(&w, "suggestion", f->suggestion);

@@ -26,10 +26,13 @@ enum {
 static int fail_levels(const ls_csv *c, const ls_csv_column *col)
 {
     if (col == &c->column[c->target])
-        return ls_csv_fail_field(
-            c, col,
-            "at most 65536 classes; if the target is a number, set data.labels to "
-            "\"values\"");
+        return ls_because(
+            c->o->err,
+            ls_csv_fail_field(
+                c, col,
+                "at most 65536 classes; if the target is a number, set data.labels to "
+                "\"values\""),
+            LS_REASON_CLASSES);
     return ls_csv_fail_field(
         c, col,
         c->cells.rows <= LEVELS + 1
@@ -121,21 +124,37 @@ static char decimal_of(const ls_csv_column *col)
     return col->decimal ? col->decimal : ls_form_decimal(col->forms);
 }
 
+/* Marks an error: the key data.decimal decides how the number is read. Returns `status`. */
+static int blame_decimal(const ls_csv *c, int status)
+{
+    return ls_because(c->o->err, status, LS_REASON_DECIMAL);
+}
+
+/* Fails because of a number that has the other decimal separator than the column. */
+static int fail_decimal(const ls_csv *c, const ls_csv_column *col)
+{
+    char expected[100];
+    const bool told = c->o->spec->keys.decimal != LS_DECIMAL_AUTO;
+    snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
+             decimal_of(col) == ',' ? "comma" : "point",
+             told ? "data.decimal says" : "before in this column");
+    int status = ls_csv_fail_field(c, col, expected);
+    return told ? blame_decimal(c, status) : status;
+}
+
 static int fail_number(const ls_csv *c, const ls_csv_column *col)
 {
     char expected[200];
     double value;
     unsigned form = 0;
     const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
+    if (!looks_like && ls_number_read(c->t->field, c->t->length, 0, &value, &form))
+        return fail_decimal(c, col);
     if (looks_like)
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows, but this is %s; write it as a plain "
                  "number, or name the column in data.drop or data.categorical",
                  looks_like);
-    else if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
-        snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
-                 decimal_of(col) == ',' ? "comma" : "point",
-                 c->o->spec->keys.decimal ? "data.decimal says" : "before in this column");
     else
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows; if the column contains texts, name "
@@ -157,8 +176,9 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
                  (int)(c->t->length < 31 ? c->t->length : 31), c->t->field);
     }
     if (form & LS_FORM_COMMA_OR_GROUP && !known && !c->learning)
-        return ls_csv_fail_field(c, col,
-                                 "a number that can be read in only one way; set data.decimal");
+        return blame_decimal(
+            c, ls_csv_fail_field(c, col,
+                                 "a number that can be read in only one way; set data.decimal"));
     if (form & LS_FORM_COMMA && !known) {
         col->decimal = ',';
         c->must_reread |= c->learning && (col->forms & either) != 0;
@@ -276,10 +296,11 @@ static int check_forms(const ls_csv *c)
         const ls_csv_column *col = &c->column[i];
         const unsigned doubtful = LS_FORM_COMMA_OR_GROUP | (commas ? LS_FORM_POINT_OR_GROUP : 0u);
         if (col->kind == LS_CSV_NUMBER && !decimal_of(col) && col->forms & doubtful)
-            return ls_fail(c->o->err, LS_EDATA,
+            return blame_decimal(
+                c, ls_fail(c->o->err, LS_EDATA,
                            "%.300s:%zu: column \"%.60s\": \"%s\" may be a decimal fraction, or "
                            "have a separator of thousands; set data.decimal to \",\" or \".\"",
-                           c->t->path, col->either_line, col->name, col->either);
+                           c->t->path, col->either_line, col->name, col->either));
     }
     return LS_OK;
 }

@@ -551,10 +551,12 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
 
 #define KEYS "x y test_x test_y labels classes missing layout standardize_target"
 
-const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
+const ls_dataset_kind ls_dataset_npy = {
+    {"npy", 0, 0, 0, 0, NULL, KEYS, LS_DATA_ARRAYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {
-    {"safetensors", 0, 0, 0, 0, NULL, KEYS}, open_safetensors, NULL};
+    {"safetensors", 0, 0, 0, 0, NULL, KEYS, LS_DATA_TENSORS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken"},
+    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken",
+     LS_DATA_FOLDER},
     open_folder,
     NULL};

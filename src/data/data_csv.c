@@ -377,13 +377,8 @@ static int read_cells(ls_csv *c)
 
 static int open_table(ls_csv *c, const char *path)
 {
-    static const char *const name[] = {",", ";", "tab", "\t", "bar", "|", "space", " "};
-    static const char is[] = {',', ';', '\t', '\t', '|', '|', ' ', ' '};
     const char *wanted = c->o->spec->keys.separator;
-    char separator = '\0';
-    for (size_t i = 0; wanted && i < sizeof is; i++)
-        if (strcmp(wanted, name[i]) == 0)
-            separator = is[i];
+    const char separator = wanted ? ls_separator_of(wanted) : '\0';
     if (wanted && !separator)
         return ls_dataset_refuse(
             c->o, "data.separator",
@@ -467,19 +462,19 @@ static int hand_over(ls_csv *c, ls_dataset *train)
     ls_error why;
     ls_resident *r = (ls_resident *)train;
     const char *const *class_name = train->info.class_name;
+    const char *cure = "; they differ only in bytes that are not UTF-8: save the table as UTF-8";
     int status = ls_prep_finish(c->prep, &why);
     if (status == LS_OK && ls_prep_find(c->prep, c->prep->target) >= 0)
         status =
             ls_fail(&why, LS_EDATA, "column \"%.60s\": expected another name than the target's",
                     c->prep->target);
-    if (status == LS_OK && class_name)
+    if (status == LS_OK && class_name) {
+        cure = ""; /* the message of ls_prep_check_names has one */
         status = ls_prep_check_names(class_name, train->info.classes, "class", c->o->host, &why);
+    }
     if (status)
-        return ls_fail(
-            c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
-            status == LS_EDATA && !strstr(why.text, "UTF-8")
-                ? "; they differ only in bytes that are not UTF-8: save the table as UTF-8"
-                : "");
+        return ls_fail(c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
+                       status == LS_EDATA ? cure : "");
     r->base.info.prep = r->prep = c->prep;
     c->prep = NULL;
     return LS_OK;
@@ -529,6 +524,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
      "test_path target categorical drop separator decimal encoding standardize clip "
-     "standardize_target labels missing"},
+     "standardize_target labels missing",
+     LS_DATA_TABLE},
     open_csv,
     NULL};

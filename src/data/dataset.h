@@ -271,6 +271,18 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
+/* Where the rows of a kind of dataset come from. Code that treats kinds differently decides by the
+ * form and the other properties below, not by a kind's name. */
+typedef enum ls_dataset_form {
+    LS_DATA_OF_CALLER, /* a data source of the calling program, or a name that no kind has */
+    LS_DATA_PUBLIC,    /* files of a public dataset, whose names are known */
+    LS_DATA_GENERATED, /* no files */
+    LS_DATA_ARRAYS,    /* .npy and .npz files */
+    LS_DATA_TENSORS,   /* tensors in a safetensors file */
+    LS_DATA_TABLE,
+    LS_DATA_FOLDER /* a folder with a subfolder of images for each class */
+} ls_dataset_form;
+
 /* Properties of a dataset that follow from its name alone. */
 typedef struct ls_dataset_about {
     const char *name;
@@ -280,11 +292,19 @@ typedef struct ls_dataset_about {
     /* The keys below `data` in the config that this kind accepts and some other kind refuses,
      * separated by blanks: "target drop". NULL: none. */
     const char *keys;
+    ls_dataset_form form;
 } ls_dataset_about;
 
 /* Finds the built-in dataset that `spec` names; *out points to static memory. Errors: LS_ECONFIG
  * (unknown name; the message lists the known names). Any thread. */
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
+
+/* Returns the separator of fields that a value of data.separator names: one of the names above, or
+ * the character itself. Returns 0 if there is none. Any thread. */
+char ls_separator_of(const char *name);
+
+/* Returns the form of the kind of dataset that is called `name`, which may be NULL. Any thread. */
+ls_dataset_form ls_dataset_form_of(const char *name);
 
 /* Checks that the dataset called spec->name accepts the key data.`key` of the config. For example,
  * only some kinds accept data.target. Errors: LS_ECONFIG; the message lists the kinds that accept

@@ -31,6 +31,9 @@ struct ls_dataset_kind {
 #include "data/kinds.def"
 #undef LS_DATASET
 
+/* All kinds, in the order of kinds.def, followed by NULL. */
+extern const ls_dataset_kind *const ls_dataset_kinds[];
+
 /* Opens a dataset of the kind `kind`, which need not be in kinds.def. Otherwise does what
  * ls_dataset_open does. */
 int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,

@@ -237,7 +237,8 @@ typedef struct tcp_note {
     uint32_t kind;    /* a tcp_note_kind */
     uint32_t members; /* number of members of the run */
     /* COMPLETE, ADMITTED: number of the receiver; COMING: number of members that have come;
-     * ARRIVAL: number of bytes of `text` */
+     * ARRIVAL: number of bytes of `text`; FAILED, after COMPLETE: number of the member that has
+     * reported its failure to the first one */
     uint32_t member;
     uint32_t unused;
     uint64_t run; /* hello.run */
@@ -326,6 +327,7 @@ typedef struct joining {
     socklen_t first_bytes;
     bool is_first;           /* this is the first member */
     bool complete;           /* all members have come */
+    int failed_member;       /* number of the member that has reported its failure; 0: none */
     bool running;            /* the transport is open, and no regrouping is in progress */
     int complaints;          /* number of logged warnings about refused callers */
     char refused[320];       /* the last of these warnings */

@@ -377,6 +377,46 @@ static void texts_that_are_not_utf8_are_refused_or_read_as_the_key_says(void **s
     close_both(split);
 }
 
+/* The reason is that of the failure, whatever names the message contains. */
+static void errors_that_a_key_resolves_have_its_reason(void **state)
+{
+    static const struct {
+        const char *text;
+        int decimal;
+        ls_error_reason reason;
+    } table[] = {
+        {"a;kind\n1,250;x\n2,500;y\n", LS_DECIMAL_AUTO, LS_REASON_DECIMAL},
+        {"a;kind\n1,25;x\n2.5;y\n", LS_DECIMAL_COMMA, LS_REASON_DECIMAL},
+        {"a;kind\n1,25;x\n2.5;y\n", LS_DECIMAL_AUTO, LS_REASON_NONE},
+        {"a;b,kind\n1;2,x\n3;4,y\n", LS_DECIMAL_AUTO, LS_REASON_SEPARATOR},
+        {"a,kind\nZ\xfcri,x\nBern,y\n", LS_DECIMAL_AUTO, LS_REASON_ENCODING},
+        {"data.encoding,kind\n1,x\nz,y\n", LS_DECIMAL_AUTO, LS_REASON_NONE},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ls_dataset *split[2];
+        ls_error err = {.reason = -1};
+        ls_data_keys keys = kind_target;
+        keys.decimal = table[i].decimal;
+        assert_int_equal(open_table(*state, table[i].text, NULL, keys, 0, split, &err), LS_EDATA);
+        if (err.reason != (int)table[i].reason)
+            fail_msg("table %zu: reason %d: %s", i, err.reason, err.text);
+    }
+}
+
+static void too_many_classes_have_a_reason(void **state)
+{
+    enum { CLASSES = (1 << 16) + 1 };
+    char *text = malloc(CLASSES * 16);
+    size_t n = (size_t)sprintf(text, "a,kind\n");
+    for (int i = 0; i < CLASSES; i++)
+        n += (size_t)sprintf(text + n, "1,t%d\n", i);
+    ls_dataset *split[2];
+    ls_error err = {.reason = -1};
+    assert_int_equal(open_table(*state, text, NULL, kind_target, 0, split, &err), LS_EDATA);
+    assert_int_equal(err.reason, LS_REASON_CLASSES);
+    free(text);
+}
+
 /* The model's file has U+FFFD in place of invalid bytes in the names of a class and of columns.
  * Those names in new rows, with the invalid bytes, are found nevertheless. */
 static void names_of_new_rows_are_compared_as_in_files(void **state)
@@ -547,6 +587,8 @@ LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_new_rows_are_compared_as_in_files),
+        IN_SCRATCH(errors_that_a_key_resolves_have_its_reason),
+        IN_SCRATCH(too_many_classes_have_a_reason),
         IN_SCRATCH(texts_that_are_not_utf8_are_refused_or_read_as_the_key_says),
         IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),
         IN_SCRATCH(classes_that_are_numbers_are_in_their_order),

@@ -305,6 +305,30 @@ static void more_than_a_file_can_say_is_refused_before_the_run(void **state)
     fixture_end(&f);
 }
 
+/* The reason of an error about data reaches the program that opens a trainer. */
+static void a_program_reads_the_reason_not_the_message(void **state)
+{
+    static const char two[] = "a;b,kind\n1;2,x\n3;4,y\n";
+    (void)state;
+    fixture f;
+    scratch dir;
+    char data[1024];
+    ls_trainer *t = NULL;
+    fixture_begin(&f);
+    scratch_begin(&dir);
+    scratch_file(&dir, "two.csv", two, sizeof two - 1);
+    snprintf(data, sizeof data, "data={\"name\":\"csv\",\"path\":\"%s\",\"target\":\"kind\"}",
+             scratch_path(&dir, "two.csv"));
+    fixture_set(&f, data);
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_EDATA);
+    assert_int_equal(f.err.reason, LS_REASON_SEPARATOR);
+    fixture_set(&f, "batch_size=-1");
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_ECONFIG);
+    assert_int_equal(f.err.reason, LS_REASON_NONE);
+    scratch_end(&dir);
+    fixture_end(&f);
+}
+
 LS_TESTS(train_new_rows, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +338,7 @@ LS_TESTS(train_new_rows, "unit")
         cmocka_unit_test(a_wide_table_is_standardised_too),
         cmocka_unit_test(a_standardised_target_is_given_back_in_its_unit),
         cmocka_unit_test(more_than_a_file_can_say_is_refused_before_the_run),
+        cmocka_unit_test(a_program_reads_the_reason_not_the_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

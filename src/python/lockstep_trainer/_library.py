@@ -22,7 +22,7 @@ EIO = -4  # LS_EIO, the status that a callback returns after a Python exception
 
 
 class c_error(c.Structure):
-    _fields_ = [("status", c.c_int), ("text", c.c_char * 508)]
+    _fields_ = [("status", c.c_int), ("text", c.c_char * 508), ("reason", c.c_int)]
 
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int, c.POINTER(c.c_uint32), c.c_uint32, c.c_void_p,
