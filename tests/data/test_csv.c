@@ -257,7 +257,7 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
         .target = {.text = "y"}, .labels = LS_LABELS_VALUES, .standardize_target = 1};
     opens(*state, "a,y\n1,10\n2,30\n", "a,y\n7,50\n", keys, split);
     const ls_prep *p = ls_dataset_describe(split[0])->prep;
-    assert_true(p->target_scaled && p->target_mean == 20 && p->target_deviation == 10);
+    assert_true(p->targets == 1 && p->target_mean[0] == 20 && p->target_deviation[0] == 10);
     assert_true(ls_dataset_resident(split[0]).targets[0] == -1);
     assert_true(ls_dataset_resident(split[1]).targets[0] == 3);
     close_both(split);
@@ -266,7 +266,7 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
     close_both(split);
     opens(*state, "a,y\n1,4\n2,5\n", NULL,
           (ls_data_keys){.target = {.text = "y"}, .standardize_target = 1}, split); /* classes */
-    assert_false(ls_dataset_describe(split[0])->prep->target_scaled);
+    assert_int_equal(ls_dataset_describe(split[0])->prep->targets, 0);
     close_both(split);
 }
 

@@ -102,15 +102,17 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
-    assert_int_equal(
-        ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, ROOM(logits), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_run(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_LOGITS, logits,
+                                  ROOM(logits), &s.f.err),
+                     LS_OK);
     /* if a model predicts values, the logits are the values */
     assert_memory_equal(logits, value, sizeof value);
     assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, ROOM(logits), &s.f.err),
                      LS_OK);
     assert_memory_equal(logits, value, sizeof value);
-    assert_int_equal(ls_model_run(s.model, raw, ROWS, (ls_output)2, logits, ROOM(logits), &s.f.err),
-                     LS_EINVAL);
+    assert_int_equal(
+        ls_model_run(s.model, raw, LS_ROW_F32, ROWS, (ls_output)2, logits, ROOM(logits), &s.f.err),
+        LS_EINVAL);
     end(&s);
 }
 
@@ -118,12 +120,15 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
 {
     (void)state;
     scenario s;
-    float row[ROWS][4], value[ROWS], want[ROWS];
+    double row[ROWS][4];
+    float value[ROWS], want[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     for (int i = 0; i < ROWS; i++)
         if (ls_model_row(s.model, fields[i], 4, row[i], ROOM(row[i]), &s.f.err) != LS_OK)
             fail_msg("row %d: %s", i, s.f.err.text);
-    assert_int_equal(ls_model_predict(s.model, row, ROWS, value, ROOM(value), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_run(s.model, row, LS_ROW_F64, ROWS, LS_OUTPUT_PROBABILITIES, value,
+                                  ROOM(value), &s.f.err),
+                     LS_OK);
     assert_int_equal(ls_model_predict(s.model, raw, ROWS, want, ROOM(want), &s.f.err), LS_OK);
     assert_memory_equal(value, want, sizeof want);
     assert_non_null(strstr(ls_model_card(s.model), "\"preparation\""));
@@ -132,7 +137,7 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
 
 static void refuses(scenario *s, const ls_field *field, size_t count, int status, const char *says)
 {
-    float row[4];
+    double row[4];
     ls_error err = {0};
     assert_int_equal(ls_model_row(s->model, field, count, row, ROOM(row), &err), status);
     if (!strstr(err.text, says))

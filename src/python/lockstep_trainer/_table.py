@@ -81,14 +81,14 @@ def of(x, columns):
 def _numbers_of(values):
     """Returns the values as floats if all of them are numbers, else None. NaN is a missing number."""
     values = _np.asarray(values)
-    return values.astype(_np.float32) if values.dtype.kind in "biuf" else None
+    return values.astype(_np.float64) if values.dtype.kind in "biuf" else None
 
 
 def _value(value):
     """Converts a value to a text or a float. None and every kind of NaN become NaN, a missing number."""
     if isinstance(value, (bool, _np.bool_, str, bytes)):
         return value.decode() if isinstance(value, bytes) else str(value)
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return float("nan")
     if isinstance(value, (_numbers.Number, _np.number)):
         return float(value)
@@ -122,7 +122,7 @@ def _bit(value):
 
 
 def rows(handle, named, table):
-    """Converts columns (a dict from names to values) to rows for ls_model_run, float32 (n, features). `table`: the
+    """Converts columns (a dict from names to values) to rows for ls_model_run, float64 (n, features). `table`: the
     columns in the model's card (its description)."""
     for column in table:
         if column["name"] not in named:
@@ -140,7 +140,7 @@ def rows(handle, named, table):
     plain = [None if "levels" in c else _numbers_of(values[c["name"]]) for c in table]
     if all(p is not None for p in plain):
         return _np.ascontiguousarray(_np.stack(plain, axis=1))
-    out = _np.empty((n, width), _np.float32)
+    out = _np.empty((n, width), _np.float64)
     lists = [_categories(c["name"], values[c["name"]]) if "levels" in c
              else [_value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()
