@@ -184,6 +184,22 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
+/* Returns `text`, or a copy of it without blanks at its ends, as fields and names of a table are
+ * read. A text that is longer than any name is returned as it is. */
+static const char *trimmed(char out[4096 + 1], const char *text)
+{
+    size_t n = strlen(text), first = 0;
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    while (first < n && strchr(" \t\r\n", text[first]))
+        first++;
+    if ((!text[n] && first == 0) || n - first > 4096)
+        return text;
+    memcpy(out, text + first, n - first);
+    out[n - first] = '\0';
+    return out;
+}
+
 /* Returns `text`, or a copy of it in `same` in which each byte that is invalid UTF-8 is U+FFFD, as
  * in the names of a description. NULL: the text is longer than any name. */
 static const char *cleaned(char same[3 * 4096 + 1], const char *text)
@@ -204,8 +220,8 @@ static const ls_prep_name *find_bytes(const ls_prep_name *sorted, int count, con
 
 int ls_prep_find(const ls_prep *p, const char *name)
 {
-    char same[3 * 4096 + 1];
-    const char *text = cleaned(same, name);
+    char same[3 * 4096 + 1], inner[4096 + 1];
+    const char *text = cleaned(same, trimmed(inner, name));
     const ls_prep_name *found = text ? find_bytes(p->sorted, p->columns, text) : NULL;
     for (int i = 0; text && !found && !ls_text_has_one_form(text) && i < p->columns; i++)
         found = ls_text_is_same(p->sorted[i].text, text) ? &p->sorted[i] : NULL;
@@ -222,7 +238,8 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
     const ls_prep_name *found = wanted ? find_bytes(c->sorted, c->levels, wanted) : NULL;
     if (found || !wanted)
         return found ? found->index : -1;
-    if (ls_text_has_one_form(wanted) && (codes || !ls_field_digits(wanted, &digits)))
+    if (ls_text_has_one_form(wanted) && !ls_level_is_logical(wanted) &&
+        (codes || !ls_field_digits(wanted, &digits)))
         return -1;
     for (int k = 0; k < c->levels; k++)
         if (ls_level_is_same(c->level[k], wanted, codes)) {
@@ -342,7 +359,9 @@ static int put_number(const ls_prep_column *c, const char *text, double number, 
 int ls_prep_put(const ls_prep *p, int column, const char *text, double number, double *row,
                 const char *prefix, ls_error *err)
 {
+    char inner[4096 + 1];
     const ls_prep_column *c = &p->column[column];
+    text = text ? trimmed(inner, text) : NULL;
     const bool missing = text ? is_missing(c, text) : c->levels ? isnan(number) : !isfinite(number);
     if (missing && !c->allows_missing)
         return fail_value(c, prefix, "a value, as the model has learnt from rows that all had one",

@@ -50,20 +50,34 @@ def read(path, columns):
     return {name: [found[i] for found in rows[1:]] for i, name in enumerate(rows[0])}
 
 
+def _named(items, columns):
+    """Returns a dict of the items whose name is one of `columns`. Blanks at the ends of a name do not count, as in a
+    file, whose names pandas keeps with the blanks after the commas."""
+    named = {}
+    for name, values in items:
+        inner = name.strip(" \t") if isinstance(name, str) else name
+        if inner in columns and inner in named:
+            raise ValueError(f"column \"{inner}\": expected once, found twice")
+        if inner in columns:
+            named[inner] = values
+    return named
+
+
 def of(x, columns):
     """Returns a dict from column names to lists of values. `x` is a data frame, a dict of values or of columns, a list
     of dicts, or rows of mixed values in the order of `columns`, the model's columns. Returns None if `x` is none of
     these."""
     if hasattr(x, "columns") and not isinstance(x, type):  # pandas, polars and similar
-        return {name: x[name] for name in x.columns if name in columns}
+        return _named(((name, x[name]) for name in x.columns), columns)
     if hasattr(x, "keys"):
-        named = {name: x[name] for name in x.keys() if name in columns}
+        named = _named(x.items(), columns)
         several = {name: v for name, v in named.items() if _np.ndim(v) == 1}
         if several and len(several) < len(named):
             one = next(name for name in named if name not in several)
             raise ValueError(f"column \"{one}\": expected as many values as \"{next(iter(several))}\" has, found one")
         return named if several else {name: [v] for name, v in named.items()}
     if isinstance(x, (list, tuple)) and x and all(hasattr(row, "keys") for row in x):
+        x = [_named(row.items(), columns) for row in x]
         for i, row in enumerate(x):
             missing = [name for name in columns if name not in row]
             if missing:
