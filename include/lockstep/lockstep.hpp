@@ -46,12 +46,17 @@ public:
     { ls_snapshot_info i; ls_snapshot_describe(held(get()), &i); return i; }
     const char *class_name(int label) const { return ls_model_class_name(held(get()), label); }
     void save(const char *path) const { check(ls_snapshot_save, held(get()), path); }
-    /* Returns the model's outputs for n input rows, [n][classes]. */
+    /* Returns the model's outputs for n input rows, [n][classes]. The rows are bytes or floats as
+     * info() reports. */
     std::vector<float> run(const void *rows, uint32_t n = 1,
+                           ls_output form = LS_OUTPUT_PROBABILITIES) const
+    { return run(rows, info().floats ? LS_ROW_F32 : LS_ROW_U8, n, form); }
+    /* Does the same for rows whose values have the type `type`. */
+    std::vector<float> run(const void *rows, ls_row_type type, uint32_t n,
                            ls_output form = LS_OUTPUT_PROBABILITIES) const
     {
         std::vector<float> out(size_t{n} * info().classes);
-        check(ls_model_run, get(), rows, n, form, out.data(), out.size());
+        check(ls_model_run, get(), rows, type, n, form, out.data(), out.size());
         return out;
     }
 };

@@ -406,19 +406,18 @@ static int write_to(const ls_rows *in, const float *logits, const char *to, ls_e
     return status;
 }
 
-/* Converts a scaled target back to the number in the user's data. Because of rounding, several
- * numbers have the same scaled value; the function returns the one with the fewest digits. */
-static float target_in_data(const ls_prep *p, float learnt)
+/* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
+ * several numbers have the same scaled value; the function returns the one with the fewest
+ * digits. */
+static float target_in_data(const ls_prep *p, size_t i, float learnt)
 {
     char text[32];
-    float value = 0;
-    for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
-        value = learnt;
-        ls_prep_unscale(p, &value, 1);
-        snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
-        value = strtof(text, NULL);
+    double value = 0;
+    for (int digits = 0; digits <= 16 && ls_prep_target(p, i, value) != learnt; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits + 1, ls_prep_output(p, i, learnt));
+        value = strtod(text, NULL);
     }
-    return value;
+    return (float)value;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -441,7 +440,7 @@ static int predict(ls_rows *in, const cli_trained_args *a, const ls_registry *re
     int status = ls_predict(&sum, logits, &d, err);
     ls_prep_unscale(in->t->card.prep, logits, outputs);
     for (size_t i = 0; i < outputs && learnt_vectors(in->t) && in->targets; i++)
-        in->targets[i] = target_in_data(in->t->card.prep, in->targets[i]);
+        in->targets[i] = target_in_data(in->t->card.prep, i, in->targets[i]);
     if (status == LS_OK && a->to)
         status = write_to(in, logits, a->to, err);
     else if (status == LS_OK)

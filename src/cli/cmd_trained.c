@@ -232,11 +232,11 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     if (status)
         return status;
     o->seconds = (double)(ls_now_ns() - start) * 1e-9;
-    o->measured.value[LS_METRIC_LOSS] = ls_prep_squared_error(t->card.prep, o->sum.loss / d->rows);
+    const double unit = ls_prep_error_unit(t->card.prep);
+    o->measured.value[LS_METRIC_LOSS] = o->sum.loss / d->rows * unit * unit;
     o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? o->sum.correct / d->rows : NAN;
     status = ls_measure(&o->measured, metrics, &scored, t->host, err);
-    double *mae = &o->measured.value[LS_METRIC_MAE];
-    *mae = ls_prep_absolute_error(t->card.prep, *mae);
+    o->measured.value[LS_METRIC_MAE] *= unit;
     return status;
 }
 

@@ -239,10 +239,10 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
     for (size_t i = 0; a->targets.classes && i < rows; i++)
         r->labels[i] = ls_target_class(&a->targets, &p->y, i);
     for (size_t i = 0; !a->targets.classes && i < all; i++) {
-        const double v = ls_array_number(&p->y, i);
-        if (!isfinite((float)v))
-            return fail_number(a, &p->y, p->y_name, i, v);
-        r->targets[i] = (float)v;
+        r->exact[i] = ls_array_number(&p->y, i);
+        r->targets[i] = (float)r->exact[i];
+        if (!isfinite(r->targets[i]))
+            return fail_number(a, &p->y, p->y_name, i, r->exact[i]);
     }
     return LS_OK;
 }
@@ -412,7 +412,10 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     if (status)
         return status;
     *out = &r->base;
-    status = fill_split(a, &a->split[test], r);
+    if (info->targets > 0)
+        status = ls_resident_take_exact(r, a->o->err);
+    if (status == LS_OK)
+        status = fill_split(a, &a->split[test], r);
     if (status == LS_OK)
         status = name_classes(a, r);
     if (status == LS_OK)

@@ -41,6 +41,7 @@ static void resident_close(ls_dataset *ds)
         ls_free(host, r->class_name[i]);
     ls_free(host, r->class_name);
     ls_free(host, r->features);
+    ls_free(host, r->exact);
     ls_prep_free(r->prep);
     for (int i = 0; r->seen && i < ds->info.columns; i++)
         ls_free(host, (void *)(uintptr_t)r->seen[i].name);
@@ -417,7 +418,7 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
     if (status == LS_OK)
-        ls_scale_split_targets(split, &o);
+        status = ls_scale_split_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
         status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {

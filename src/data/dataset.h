@@ -214,7 +214,7 @@ typedef struct ls_data_keys {
     int missing;            /* an ls_missing */
     int standardize;        /* csv: columns of numbers are scaled to (value − mean) / deviation */
     double clip;            /* csv: scaled values are limited to −clip … clip; 0: no limit */
-    int standardize_target; /* csv, arrays: a target that is one number is scaled as well */
+    int standardize_target; /* csv, arrays: targets that are values are scaled as well */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */
@@ -351,11 +351,12 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
  * arrays of ls_dataset_resident. */
 void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count);
 
-/* Converts targets that are one number from the user's unit to the scaled values that the network
- * learns (ls_prep_target). Does nothing for other targets. `ds` must be resident and not have been
+/* Converts targets that are values from the user's unit to the scaled values that the network
+ * learns (ls_prep_target). Does nothing for classes. `ds` must be resident and not have been
  * divided by ls_hold_out. The caller must call it before any other thread reads the dataset. `prep`
- * NULL: no conversion. */
-void ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep);
+ * NULL: no conversion. Errors: LS_EDATA (a float does not hold a target). */
+int ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep, const ls_host *host,
+                             ls_error *err);
 
 /* Closes the dataset. NULL is allowed. No thread may be reading it. */
 void ls_dataset_close(ls_dataset *ds);

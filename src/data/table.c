@@ -337,7 +337,7 @@ int ls_table_field(ls_table *t)
     return status;
 }
 
-bool ls_table_number(ls_table *t, float *value, unsigned *form)
+bool ls_table_number(ls_table *t, double *value, unsigned *form)
 {
     ls_table_source *s = t->source;
     const char *begin = s->window + s->at;

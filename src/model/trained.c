@@ -338,7 +338,7 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
 {
     int status = ls_new_rows_open_csv(out, &t->input_format, path, err);
     if (status == LS_OK)
-        ls_dataset_scale_targets(*out, t->card.prep);
+        status = ls_dataset_scale_targets(*out, t->card.prep, t->host, err);
     return status;
 }
 

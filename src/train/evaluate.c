@@ -35,8 +35,8 @@ static int measure(struct ls_trainer *t, ls_error *err)
     int status = r->scores
                      ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
                      : LS_OK;
-    double *mae = &t->reported.measured.value[LS_METRIC_MAE];
-    *mae = ls_prep_absolute_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, *mae);
+    t->reported.measured.value[LS_METRIC_MAE] *=
+        ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep);
     return status;
 }
 

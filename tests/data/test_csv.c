@@ -257,7 +257,7 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
         .target = {.text = "y"}, .labels = LS_LABELS_VALUES, .standardize_target = 1};
     opens(*state, "a,y\n1,10\n2,30\n", "a,y\n7,50\n", keys, split);
     const ls_prep *p = ls_dataset_describe(split[0])->prep;
-    assert_true(p->target_scaled && p->target_mean == 20 && p->target_deviation == 10);
+    assert_true(p->targets == 1 && p->target_mean[0] == 20 && p->target_deviation[0] == 10);
     assert_true(ls_dataset_resident(split[0]).targets[0] == -1);
     assert_true(ls_dataset_resident(split[1]).targets[0] == 3);
     close_both(split);
@@ -266,7 +266,38 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
     close_both(split);
     opens(*state, "a,y\n1,4\n2,5\n", NULL,
           (ls_data_keys){.target = {.text = "y"}, .standardize_target = 1}, split); /* classes */
-    assert_false(ls_dataset_describe(split[0])->prep->target_scaled);
+    assert_int_equal(ls_dataset_describe(split[0])->prep->targets, 0);
+    close_both(split);
+}
+
+/* Numbers that differ only beyond the digits of a float are doubles until they are scaled. The
+ * column that floats hold closely enough is not wide. */
+static void long_numbers_are_scaled_as_doubles(void **state)
+{
+    ls_dataset *split[2];
+    const ls_data_keys keys = {.target = {.text = "y"},
+                               .labels = LS_LABELS_VALUES,
+                               .standardize = 1,
+                               .standardize_target = 1};
+    opens(*state,
+          "ms,a,y\n1764364143001,2024.37,1700000001\n1764364143003,2025.37,1700000003\n"
+          "1764364143003,2025.37,1700000003\n1764364143001,2024.37,1700000001\n",
+          "ms,a,y\n1764364143005,2026.37,1700000006\n", keys, split);
+    const ls_prep *p = ls_dataset_describe(split[0])->prep;
+    assert_true(p->column[0].wide && p->column[0].mean == 1764364143002 &&
+                p->column[0].deviation == 1);
+    assert_false(p->column[1].wide);
+    assert_true(p->target_wide && p->target_mean[0] == 1700000002);
+    const float *train = ls_dataset_resident(split[0]).values;
+    assert_true(train[0] == -1 && train[2] == 1 && train[4] == 1 && train[6] == -1);
+    assert_true(ls_dataset_resident(split[1]).values[0] == 3);
+    assert_true(ls_dataset_resident(split[0]).targets[1] == 1);
+    assert_true(ls_dataset_resident(split[1]).targets[0] == 4);
+    close_both(split);
+    /* without a scale the numbers are the floats next to them */
+    opens(*state, "ms,y\n1764364143001,a\n1764364143003,b\n", NULL,
+          (ls_data_keys){.target = {.text = "y"}}, split);
+    assert_true(ls_dataset_resident(split[0]).values[0] == (float)1764364143001);
     close_both(split);
 }
 
@@ -597,6 +628,7 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(levels_of_other_columns_are_numbers),
         IN_SCRATCH(a_target_of_values_is_standardised_where_it_is_asked_for),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
+        IN_SCRATCH(long_numbers_are_scaled_as_doubles),
         IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),
         IN_SCRATCH(fields_and_columns_have_bounds),
