@@ -397,14 +397,19 @@ static void the_best_waits_in_memory_and_comes_with_the_next_save(void **state)
 
 /* ---- a driven trainer ----------------------------------------------------------------------- */
 
-static void train_one_step(ls_trainer *t)
+static int try_step(ls_trainer *t, ls_error *err)
 {
     static uint8_t images[OWN_TRAIN * OWN_PIXELS];
     static int32_t labels[OWN_TRAIN];
-    ls_error err;
     for (uint32_t i = 0; i < OWN_TRAIN; i++)
         own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
-    if (ls_trainer_step(t, images, labels, OWN_TRAIN, NULL, &err))
+    return ls_trainer_step(t, images, labels, OWN_TRAIN, NULL, err);
+}
+
+static void train_one_step(ls_trainer *t)
+{
+    ls_error err;
+    if (try_step(t, &err))
         fail_msg("%s", err.text);
 }
 
@@ -446,6 +451,29 @@ static void a_driven_trainer_writes_what_waits_when_it_is_closed_or_loads(void *
     end(&s);
 }
 
+/* A driven trainer whose replicas differ writes the last good state, and names it. */
+static void a_driven_trainer_that_diverges_names_the_one_that_waited(void **state)
+{
+    static const char *const fault[] = {"worker=1,step=3,kind=corrupt,bit=31"};
+    const ls_data_source data = own_data(1), *sources[1];
+    scenario s;
+    ls_error err;
+    (void)state;
+    begin(&s, POSTPONED);
+    fixture_use_source(&s.f, &data, sources);
+    fixture_set(&s.f, "batch_size=96");
+    s.f.sys.inject = fault;
+    s.f.sys.inject_count = 1;
+    s.trainer = fixture_open(&s.f);
+    train_one_step(s.trainer);
+    train_one_step(s.trainer);
+    assert_int_equal(try_step(s.trainer, &err), LS_EDIVERGED);
+    assert_non_null(strstr(err.text, "--resume continues from checkpoints/step-000000002"));
+    has_checkpoints(&s, "2");
+    ls_trainer_close(s.trainer);
+    end(&s);
+}
+
 /* A state that is not finite does not take the place of a good one, and is reported as ever. */
 static void a_state_that_is_not_finite_leaves_the_one_that_waits(void **state)
 {
@@ -476,6 +504,7 @@ LS_TESTS(train_postponed, "integration")
         cmocka_unit_test(a_full_disk_at_the_end_is_an_error_as_ever),
         cmocka_unit_test(the_best_waits_in_memory_and_comes_with_the_next_save),
         cmocka_unit_test(a_driven_trainer_writes_what_waits_when_it_is_closed_or_loads),
+        cmocka_unit_test(a_driven_trainer_that_diverges_names_the_one_that_waited),
         cmocka_unit_test(a_state_that_is_not_finite_leaves_the_one_that_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
