@@ -27,6 +27,7 @@ static void use_devices(fixture *f, int workers)
     static const char *const devices[] = {"devices=doubled:0", "devices=doubled:0,1",
                                           "devices=doubled:0,1,2"};
     static ls_backend doubled;
+    test_cuda_begin(DBL_LAZY); /* no device is open; the doubles have memory for some runs only */
     doubled = *test_cuda_backend();
     doubled.name = "doubled"; /* the library finds the back end `cuda` itself */
     if (ls_registry_add(f->registry, &doubled, &f->err) != LS_OK)
