@@ -179,7 +179,11 @@ static void flip_between_steps(const recipe *r, const flip *c, const char *hash)
     f.sys.inject_count = 1;
     ls_trainer *t = fixture_open(&f);
     const int status = ls_trainer_run(t, &f.err);
-    if (status != LS_EDIVERGED || strncmp(f.err.text, found, strlen(found)) != 0)
+    /* AdamW takes the root of slot1. Of a negative number that is a NaN, which can end the run
+     * before the step that compares; the end compares too. */
+    const bool is_negative_root = strcmp(c->part, "slot1") == 0 && c->bit == 31;
+    const bool in_time = is_negative_root || strncmp(f.err.text, found, strlen(found)) == 0;
+    if (status != LS_EDIVERGED || !in_time)
         fail_msg("%s, %d workers, %s: %s, %s", r->name, c->workers, fault, ls_status_name(status),
                  f.err.text);
     assert_int_equal(ls_trainer_close(t), LS_OK);
