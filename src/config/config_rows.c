@@ -725,8 +725,8 @@ const ls_config_key ls_config_keys[] = {
              "worker's thread is stopped, or in which the thread has no CPU, does not count"},
     {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
      .help = "number of steps between checks that all devices have the same weights, besides those "
-             "at checkpoints and at the end of each epoch. CPUs notice a difference within two "
-             "steps without it; a run on GPUs notices it at these checks"},
+             "at checkpoints and at the end of each epoch. Without these checks a difference is "
+             "noticed within two steps, on GPUs within three"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
      .choices = at_loss,
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "

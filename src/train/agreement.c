@@ -18,8 +18,9 @@ void ls_agreement_begin(struct ls_trainer *t)
 
 void ls_agreement_note_step(struct ls_trainer *t, const struct ls_report *r)
 {
-    if (ls_engine_compares(t->engine) && r->number >= t->agreement.steps + 2)
-        t->agreement.steps = r->number - 2;
+    const uint64_t lag = (uint64_t)ls_engine_compare_lag(t->engine);
+    if (lag > 0 && r->number >= t->agreement.steps + lag)
+        t->agreement.steps = r->number - lag;
 }
 
 bool ls_agreement_is_due(const struct ls_trainer *t, uint64_t steps)

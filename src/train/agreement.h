@@ -28,7 +28,7 @@ typedef struct ls_agreement {
 /* Begins anew: the run has just loaded a state of trainer->position.steps steps. */
 void ls_agreement_begin(struct ls_trainer *trainer);
 /* Notes what the comparison in a completed step says: number n compares the states after up to
- * n − 2 steps. */
+ * n − 2 steps, or n − 3 on GPUs. */
 void ls_agreement_note_step(struct ls_trainer *trainer, const struct ls_report *report);
 
 /* Returns whether all members compare their states after `steps` steps. false if the run has one

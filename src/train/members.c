@@ -211,12 +211,12 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
     b.resumed = runs || t->dir.resumed != NULL;
-    if (runs)
-        ls_engine_digest(t->engine, &b.digest);
     b.save_every = runs ? t->agreement.save_every : t->config.checkpoint.every_steps;
     b.save_seconds = runs ? t->agreement.save_seconds : t->config.checkpoint.every_seconds;
     b.verify_every = runs ? t->agreement.verify_every : t->config.verify_every_steps;
     int status = runs ? prepare_to_share(t, err) : LS_OK;
+    if (runs && status == LS_OK)
+        ls_engine_digest(t->engine, &b.digest);
     if (status == LS_OK)
         status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)

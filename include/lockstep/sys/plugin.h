@@ -390,7 +390,9 @@ typedef struct ls_step_args {
     uint64_t step;        /* optimizers: number of this step, from 1 */
     /* optimizers, running, LS_OP_DIGEST: the op adds the digest of all floats at param[0], and of
      * the optimizer's state at `slot`, to this number. It sums the values that it reads, before it
-     * changes them. NULL: no sum. A device without LS_DEVICE_DIGESTS ignores the field */
+     * changes them. Memory of the device, like the arenas. NULL: no sum. A recording sums only if
+     * the field was set when it was recorded and is set when it is launched. A device without
+     * LS_DEVICE_DIGESTS ignores the field */
     uint64_t *digest;
     uint64_t seed;  /* gather, dropout: seed of the run. A random number depends only on this seed,
                      * the sequence (such as ls_dropout.stream), the epoch, and the dataset row or
