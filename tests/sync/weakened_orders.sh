@@ -31,8 +31,8 @@ compile() {
 object() {
     source=$1
     shift
-    (cd "$root" && compile "$@" -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' -Isrc -Iinclude \
-        -E -o "$work/form.i" "$source") || return
+    (cd "$root" && compile "$@" -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' \
+        -D 'LOCKSTEP_PLUGIN_FOLDER=""' -Isrc -Iinclude -E -o "$work/form.i" "$source") || return
     found=$(cksum <"$work/form.i" | tr ' ' -).o
     [ -e "$work/$found" ] || compile -x cpp-output -c -o "$work/$found" "$work/form.i" || return
     echo "$found"
