@@ -530,9 +530,9 @@ const ls_config_key ls_config_keys[] = {
          "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
-     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` and one target for each row, the "
-             "network learns (target − mean) / deviation, computed over the training rows; "
-             "losses, metrics and predictions are in the unit of the target"},
+     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` the network learns (target − mean) "
+             "/ deviation, computed over the training rows for each target of a row; losses, "
+             "metrics and predictions are in the unit of the target ([scaling](data.md#scaling))"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
      .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as classes "
              "in a `csv`, and elsewhere if there is one whole number for each row; otherwise as "
