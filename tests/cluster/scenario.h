@@ -109,7 +109,7 @@ typedef struct scenario {
     const char *set[MAX_MEMBERS]; /* [member]: a config assignment */
     /* [member]: its clock of checkpoint.every_seconds, without an argument; NULL: the system's */
     uint64_t (*clock[MAX_MEMBERS])(void *);
-    const char *recipe[2];        /* config assignments of all processes */
+    const char *recipe[2]; /* config assignments of all processes */
     /* each member begins with trained_s = MARK times its number, a value that tells members
      * apart */
     bool marked;
