@@ -18,13 +18,14 @@
 #include "sweep.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "cuda/math/sample.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = SWEEP_BLOCK, SAMPLES = SWEEP_SAMPLES, RUNS_MOST = 16, ROWS = 256, BITS_RUNS = 4 };
+enum { BLOCK = LS_SAMPLE_BLOCK, SAMPLES = 64, RUNS_MOST = 16, ROWS = 256, BITS_RUNS = 4 };
 #define GRAPH_MS 2.0 /* about the time of a launch: slow configurations have fewer runs */
 enum { A, B, BIAS, WORKSPACE, OUT, OUT_2, NOISE, MEMORIES };
 
@@ -69,7 +70,7 @@ typedef struct pass {
     ls_math_shape shape;
     void *memory[MEMORIES];
     size_t bytes[MEMORIES];
-    sweep_samples samples;
+    ls_sample sample[SAMPLES];
 } pass;
 
 /* Measured values of a configuration. */
@@ -102,28 +103,40 @@ static void fill_operand(const program *p, const pass *q, int which)
     }
 }
 
+/* Makes a block of fp32 numbers one of numbers that tf32 represents exactly. */
+static void cut_to_tf32(unsigned char *block)
+{
+    uint32_t *bits = (uint32_t *)(void *)block;
+    for (size_t i = 0; i < BLOCK / sizeof *bits; i++)
+        bits[i] &= 0xffffe000u;
+}
+
 static void open_pass(const program *p, pass *q, const sweep_engine *engine, int count)
 {
-    const size_t element = q->shape.half ? 2 : 4;
+    const size_t element = ls_sample_factor_bytes(&q->shape); /* also of the result and the bias */
+    const ls_sample_data data = {p->block[A], p->block[B], p->block[BIAS]};
     size_t workspace = 16;
     for (int i = 0; i < count; i++)
         if (!engine[i].skipped && engine[i].workspace_bytes > workspace)
             workspace = engine[i].workspace_bytes;
     for (int which = A; which <= B; which++)
-        q->bytes[which] = sweep_elements(&q->shape, which) * element;
+        q->bytes[which] = ls_sample_elements(&q->shape, which) * element;
     q->bytes[BIAS] = (size_t)q->shape.out * element;
     q->bytes[WORKSPACE] = workspace;
-    q->bytes[OUT] = q->bytes[OUT_2] = (sweep_elements(&q->shape, 2) * element + 3) & ~(size_t)3;
+    q->bytes[OUT] = q->bytes[OUT_2] = (ls_sample_elements(&q->shape, 2) * element + 3) & ~(size_t)3;
     q->bytes[NOISE] = p->small ? 1024 : (size_t)128 << 20;
     for (int i = 0; i < MEMORIES; i++)
         CUDA(cudaMalloc(&q->memory[i], q->bytes[i]));
+    ls_sample_fill(&data, &q->shape, 0);
     for (int which = A; which <= BIAS; which++) {
-        sweep_fill(p->block[which], (uint64_t)which + 1, q->shape.half,
-                   strcmp(q->precision, "tf32") == 0);
+        if (strcmp(q->precision, "tf32") == 0)
+            cut_to_tf32(p->block[which]);
         fill_operand(p, q, which);
     }
     CUDA(cudaStreamSynchronize(p->stream));
-    sweep_choose(&q->samples, p->block, &q->shape);
+    ls_sample_choose(q->sample, SAMPLES, &q->shape);
+    for (int k = 0; k < SAMPLES; k++)
+        ls_sample_compute(&q->sample[k], &data, &q->shape, LS_PRECISION_FP32);
 }
 
 static void close_pass(pass *q)
@@ -207,18 +220,17 @@ static int repeats_bits(const program *p, ls_math *math, const pass *q, sweep_en
 
 static void measure_error(const program *p, const pass *q, measured *m)
 {
-    const int half = q->shape.half;
-    const size_t element = half ? 2 : 4;
+    const size_t element = ls_sample_result_bytes(&q->shape);
     double squares = 0;
     for (int k = 0; k < SAMPLES; k++)
         CUDA(cudaMemcpyAsync(p->sampled + element * (size_t)k,
-                             (char *)q->memory[OUT] + element * q->samples.at[k], element,
+                             (char *)q->memory[OUT] + element * q->sample[k].at, element,
                              cudaMemcpyDeviceToHost, p->stream));
     CUDA(cudaStreamSynchronize(p->stream));
     m->worst = 0;
     for (int k = 0; k < SAMPLES; k++) {
-        const double exact = q->samples.exact[k], magnitude = q->samples.magnitude[k];
-        const double got = sweep_number(p->sampled, (size_t)k, half);
+        const double exact = q->sample[k].exact, magnitude = q->sample[k].magnitude;
+        const double got = ls_sample_value(p->sampled, (size_t)k, element);
         const double off = fabs(got - exact) / (magnitude > 0 ? magnitude : 1);
         squares += off * off;
         m->worst = off > m->worst || isnan(off) ? off : m->worst;

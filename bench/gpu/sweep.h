@@ -35,31 +35,6 @@ int sweep_run(sweep_engine *engine, ls_math *math, const ls_math_shape *shape, c
               const ls_math_operands *operands, ls_error *err);
 void sweep_free(sweep_engine *engine, int count);
 
-/* ---- sweep_sample.c -------------------------------------------------------------------------- */
-
-enum {
-    SWEEP_SAMPLES = 64,
-    SWEEP_BLOCK = 1 << 20 /* bytes of a block; an operand repeats its block */
-};
-
-/* Outputs of a pass. */
-typedef struct sweep_samples {
-    size_t at[SWEEP_SAMPLES];        /* index of the output */
-    double exact[SWEEP_SAMPLES];     /* its value in double */
-    double magnitude[SWEEP_SAMPLES]; /* sum of the magnitudes of all terms */
-} sweep_samples;
-
-/* Fills a block with numbers between −1 and 1 of the generator's state `x`, as bf16 (`half`) or
- * fp32 numbers; with `tf32` as fp32 numbers that tf32 represents exactly. */
-void sweep_fill(unsigned char *block, uint64_t x, int half, int tf32);
-/* Returns element `at` of an array of bf16 or fp32 numbers. */
-double sweep_number(const unsigned char *memory, size_t at, int half);
-/* Returns the number of elements of operand a (0), b (1) or of the result (2). */
-size_t sweep_elements(const ls_math_shape *shape, int which);
-/* Chooses the samples, 16 in the corners of the result and 48 by a random generator, and computes
- * them. `block`: the blocks of a, b and the bias. */
-void sweep_choose(sweep_samples *out, unsigned char *const block[3], const ls_math_shape *shape);
-
 #ifdef __cplusplus
 extern "C" {
 #endif

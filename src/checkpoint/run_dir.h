@@ -24,7 +24,10 @@ typedef struct ls_run_files {
     char *path;             /* path of the run's directory; NULL: there is none */
     ls_dir_lock lock;       /* lock on the directory, held while the run trains in it */
     struct ls_saver *saver; /* writes checkpoints; NULL: nothing is saved */
-    ls_resumed *resumed;    /* NULL: the run is new */
+    /* time in nanoseconds at which the last save began or, before the first one, at which the saver
+     * was created */
+    uint64_t saved_ns;
+    ls_resumed *resumed; /* NULL: the run is new */
 } ls_run_files;
 
 /* Writes the default name of a run's directory, such as runs/20240131-093000-lenet. It contains

@@ -101,7 +101,7 @@ static void print_folder(const ls_inspection *l, FILE *stream)
 static void print_arrays(const ls_inspection *l, FILE *stream)
 {
     if (l->known)
-        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind);
+        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
     fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
             l->path, (unsigned)l->rows, l->channels, l->height, l->width,
             l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
@@ -115,16 +115,11 @@ static void print_arrays(const ls_inspection *l, FILE *stream)
                 l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
 }
 
-static bool is_kind(const ls_inspection *l, const char *kind)
-{
-    return strcmp(l->kind, kind) == 0;
-}
-
 static void print_data(const ls_inspection *l, FILE *stream)
 {
-    if (is_kind(l, "csv"))
+    if (l->kind->form == LS_DATA_TABLE)
         print_table(l, stream);
-    else if (is_kind(l, "folder"))
+    else if (l->kind->form == LS_DATA_FOLDER)
         print_folder(l, stream);
     else
         print_arrays(l, stream);
@@ -264,17 +259,17 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
 static void put_data(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_open_object(w, "data");
-    ls_json_put_string(w, "name", l->kind);
-    if (is_kind(l, "csv"))
+    ls_json_put_string(w, "name", l->kind->name);
+    if (l->kind->form == LS_DATA_TABLE)
         put_table(w, l);
-    else if (!is_kind(l, "folder"))
+    else if (l->kind->form != LS_DATA_FOLDER)
         put_arrays(w, l);
     else {
         ls_json_put_string(w, "path", l->path);
         ls_json_put_int(w, "image_size", l->height);
         ls_json_put_int(w, "channels", l->channels);
     }
-    if (!is_kind(l, "csv")) {
+    if (l->kind->form != LS_DATA_TABLE) {
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }
@@ -333,7 +328,7 @@ static void put_config(ls_json_writer *w, const ls_inspection *l)
         put_dense_layers(w, l);
     ls_json_close(w);
     ls_json_close(w);
-    if (is_kind(l, "folder") ? !l->grey : l->known && l->channels == 3) {
+    if (l->kind->form == LS_DATA_FOLDER ? !l->grey : l->known && l->channels == 3) {
         ls_json_open_object(w, "augment");
         ls_json_put_int(w, "crop", 4);
         ls_json_put_bool(w, "flip", true);
@@ -345,16 +340,18 @@ static void put_config(ls_json_writer *w, const ls_inspection *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Prints an error. If the message advises the user to set a key of the config, adds the option of
- * `trainer init` that does the same, because there is no config yet. */
+/* Prints an error. If a key of the config would help, adds the option of `trainer init` that does
+ * the same, because there is no config yet. */
 static int fail_look(int status, const ls_error *err)
 {
-    static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
+    const char *option = err->reason == LS_REASON_DECIMAL     ? "decimal"
+                         : err->reason == LS_REASON_SEPARATOR ? "separator"
+                         : err->reason == LS_REASON_ENCODING  ? "encoding"
+                                                              : NULL;
     char text[LS_ERROR_TEXT + 64];
-    snprintf(text, sizeof text, "%s", err->text);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strstr(err->text, keys[i]))
-            snprintf(text, sizeof text, "%s (with init: --%s)", err->text, keys[i] + 5);
+    if (!option)
+        return cli_fail(status, err->text);
+    snprintf(text, sizeof text, "%s (with init: --%s)", err->text, option);
     return cli_fail(status, text);
 }
 
@@ -423,11 +420,7 @@ static int run(ls_inspection *l, const cli_list *set, const char *to, bool train
 /* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
 static const char *check(const ls_inspection *l)
 {
-    const char *const separators[] = {",", ";", "tab", "bar", "space"};
-    bool separator = !l->separator;
-    for (size_t i = 0; l->separator && i < sizeof separators / sizeof *separators; i++)
-        separator |= strcmp(l->separator, separators[i]) == 0;
-    if (!separator)
+    if (l->separator && !ls_separator_of(l->separator))
         return "--separator: expected \",\", \";\", tab, bar or space";
     if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
         return "--decimal: expected \",\" or \".\"";

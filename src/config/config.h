@@ -148,6 +148,9 @@ typedef struct ls_config {
         int every_steps;
         /* number of epochs from one checkpoint to the next; 0: epochs cause no checkpoint */
         int every_epochs;
+        /* time in seconds that must have passed since the last checkpoint before one that is due is
+         * written; until then it is kept in memory. 0: it is written at once */
+        double every_seconds;
         int keep;  /* number of checkpoints that are kept, ≥ 1 */
         int async; /* non-zero: training goes on while a checkpoint is written */
         int best;  /* non-zero: the checkpoint of the best evaluation is also kept */

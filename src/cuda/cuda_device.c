@@ -129,6 +129,7 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
     out->memory_bytes = d->memory_bytes;
     out->threads = 1;
     out->shadow_bytes = d->precision == LS_PRECISION_BF16 ? (int)sizeof(uint16_t) : 0;
+    out->flags = LS_DEVICE_DIGESTS;
 }
 
 /* ---- bind and close ------------------------------------------------------------------------- */

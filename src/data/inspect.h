@@ -15,8 +15,8 @@ typedef struct ls_inspection {
      * them. */
     const char *decimal, *separator, *encoding;
     const ls_host *host;
-    const char *kind; /* kind of data, such as "csv", "folder", "npy", "safetensors", "mnist" */
-    bool known;       /* the data is a public dataset, recognised by the names of its files */
+    const ls_dataset_about *kind; /* kind of data, without those that have no files */
+    bool known; /* the data is a public dataset, recognised by the names of its files */
     /* ---- arrays: files below `folder`, which may be "" --------------------------------------- */
     char folder[4096], x[256], y[256], test_x[256], test_y[256];
     bool last;      /* rows are [height][width][channels] */

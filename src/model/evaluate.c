@@ -29,10 +29,11 @@ static int measure(ls_evaluation *out, ls_predict_desc *d, const ls_dataset *dat
     out->seconds = (double)(ls_now_ns() - start) * 1e-9;
     memcpy(out->devices, sum.devices, sizeof out->devices);
     double *value = out->measured.value;
-    value[LS_METRIC_LOSS] = ls_prep_squared_error(t->card.prep, sum.loss / d->rows);
+    const double unit = ls_prep_error_unit(t->card.prep);
+    value[LS_METRIC_LOSS] = sum.loss / d->rows * unit * unit;
     value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
     status = ls_measure(&out->measured, metrics, &scored, t->host, err);
-    value[LS_METRIC_MAE] = ls_prep_absolute_error(t->card.prep, value[LS_METRIC_MAE]);
+    value[LS_METRIC_MAE] *= unit;
     return status;
 }
 

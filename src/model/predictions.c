@@ -9,19 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Converts a scaled target back to the number in the user's data. Because of rounding, several
- * numbers have the same scaled value; the function returns the one with the fewest digits. */
-static float target_in_data(const ls_prep *p, float learnt)
+/* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
+ * several numbers have the same scaled value; the function returns the one with the fewest
+ * digits. */
+static float target_in_data(const ls_prep *p, size_t i, float learnt)
 {
     char text[32];
-    float value = 0;
-    for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
-        value = learnt;
-        ls_prep_unscale(p, &value, 1);
-        snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
-        value = strtof(text, NULL);
+    double value = 0;
+    for (int digits = 0; digits <= 16 && ls_prep_target(p, i, value) != learnt; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits + 1, ls_prep_output(p, i, learnt));
+        value = strtod(text, NULL);
     }
-    return value;
+    return (float)value;
 }
 
 static int make_room(ls_predictions *p, ls_error *err)
@@ -64,7 +63,7 @@ int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *r
         return status;
     ls_prep_unscale(t->card.prep, out->logits, count);
     for (size_t i = 0; i < count && out->values && rows->targets; i++)
-        rows->targets[i] = target_in_data(t->card.prep, rows->targets[i]);
+        rows->targets[i] = target_in_data(t->card.prep, i, rows->targets[i]);
     return LS_OK;
 }
 

@@ -72,22 +72,39 @@ int ls_check_capacity(size_t capacity, size_t needed, ls_error *err)
                : ls_fail(err, LS_EINVAL, "room for %zu floats, %zu are needed", capacity, needed);
 }
 
-int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
-                        size_t capacity, ls_error *err)
+ls_row_type ls_inference_row_type(const ls_inference *i)
+{
+    return i->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8;
+}
+
+int ls_snapshot_predict_as(ls_snapshot *s, const char *caller, const void *rows, ls_row_type type,
+                           uint32_t n, float *scores, size_t capacity, ls_error *err)
 {
     /* sets Lockstep's floating-point mode until the function returns (base/thread_state.h) */
     LS_OWN_ARITHMETIC;
-    if (!s || (n > 0 && (!images || !scores)))
-        return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
+    if (!s || (n > 0 && (!rows || !scores)))
+        return ls_fail(err, LS_EINVAL, "%s: no model, rows or room for the outputs", caller);
     if (ls_inference_is_inherited(s->inference))
-        return ls_fail(
-            err, LS_EINVAL,
-            "ls_snapshot_predict: the snapshot belongs to another process, of which this "
-            "one was forked: open the model here");
+        return ls_fail(err, LS_EINVAL,
+                       "%s: the model belongs to another process, of which this one was forked: "
+                       "open the model here",
+                       caller);
+    const bool floats = s->inference->preprocessing.floats;
+    if (floats ? type != LS_ROW_F32 && type != LS_ROW_F64 : type != LS_ROW_U8)
+        return ls_fail(err, LS_EINVAL, "%s: rows of type %d; the model reads %s", caller, (int)type,
+                       floats ? "floats (LS_ROW_F32) or doubles (LS_ROW_F64)"
+                              : "bytes (LS_ROW_U8)");
     int status = ls_check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
     if (status == LS_OK)
-        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_snapshot_predict", err);
-    return status ? status : ls_predictor_run(s, images, n, scores, err);
+        status = ls_stack_check(LS_PREDICT_STACK_BYTES, caller, err);
+    return status ? status : ls_predictor_run(s, rows, type, n, scores, err);
+}
+
+int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
+                        size_t capacity, ls_error *err)
+{
+    const ls_row_type type = s ? ls_inference_row_type(s->inference) : LS_ROW_U8;
+    return ls_snapshot_predict_as(s, "ls_snapshot_predict", images, type, n, scores, capacity, err);
 }
 
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)

@@ -308,9 +308,9 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_coordination *c = t->coordination;
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
-    /* waits, because a save in progress reads the arrays of ls_engine_weights */
+    /* Waits, because a save in progress reads the arrays of ls_engine_weights. */
     if (status == LS_OK)
-        status = ls_saver_wait(t->dir.saver, err);
+        status = ls_saver_settle(t->dir.saver, err);
     if (status == LS_OK)
         status = read_from(t, path, err);
     if (status)

@@ -9,7 +9,8 @@
  * begins with such a formula says what the function's kernels compute.
  *
  * The order of each sum depends on the shapes alone, not on the grid or the GPU. No kernel uses
- * atomics on floats. The translation units are compiled without fused multiply-adds.
+ * atomics on floats. (Digests are sums of integers, which are the same in any order.) The
+ * translation units are compiled without fused multiply-adds.
  *
  * Each function has a *twin* for tests: a function of the same name in plain C in
  * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
@@ -36,6 +37,7 @@ typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
     uint32_t rows_before, rows_after;
     float *stats_copy; /* pinned; NULL: the loss is not reported */
+    uint64_t *digest;  /* device memory; NULL: no digest is summed */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;
@@ -323,7 +325,9 @@ typedef struct ls_k_guard {
     float rate;        /* factor of lr; 0 counts as 1 */
 } ls_k_guard;
 
-/* Arenas of an optimizer, `count` floats each. `slot`: arenas of its state; may be NULL. */
+/* Arenas of an optimizer, `count` floats each. `slot`: arenas of its state; may be NULL. If `sums`
+ * is not 0, an update that is applied adds the digest of w and of each slot, as they were before
+ * the update, to *args->digest (base/digest.h), unless args->digest is NULL. */
 typedef struct ls_k_update {
     float *w, *slot[2];
     const float *grad;
@@ -335,6 +339,9 @@ typedef struct ls_k_update {
     const ls_k_args *args;
     ls_k_guard guard;
     size_t count;
+    int sums;            /* non-zero: the update sums a digest; another kernel is chosen */
+    size_t digest_at[3]; /* positions in the digest of w[0], slot[0][0] and slot[1][0]; multiples of
+                          * 16 */
 } ls_k_update;
 
 /* One update of SGD, as ls_sgd in plugin.h defines it. slot[0] is NULL if momentum is 0. lr and
@@ -347,9 +354,14 @@ typedef struct ls_k_adamw {
 /* One update of AdamW, as ls_adamw in plugin.h defines it. */
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
                             cudaStream_t stream);
-/* to[i] += momentum · (sum[i]·row_scale − to[i]); with `of_weights` the scale is 1. */
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, int of_weights, size_t count, cudaStream_t stream);
+/* w[i] += momentum · (grad[i]·row_scale − w[i]); with `of_weights` the scale is 1. The other arenas
+ * of `update` are not used. `count` can be any number. */
+cudaError_t ls_k_running(const ls_k_update *update, float momentum, int of_weights,
+                         cudaStream_t stream);
+/* Adds the digest of the `count` floats at x, the first of which is at position `at`, to
+ * *args->digest, unless args->digest is NULL. */
+cudaError_t ls_k_digest(const float *x, const ls_k_args *args, size_t at, size_t count,
+                        cudaStream_t stream);
 
 enum { LS_K_CLIP_SUMS = 256 }; /* number of partial sums of ls_k_clip */
 /* Computes the clip factor, as ls_clip in plugin.h defines it. `partial`: LS_K_CLIP_SUMS doubles of
