@@ -69,8 +69,8 @@ int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
  * all runs. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
 
-/* Reads the first record of the run in the directory `run`, the first line of its metrics.jsonl. The
- * caller destroys *out. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
+/* Reads the first record of the run in the directory `run`, the first line of its metrics.jsonl.
+ * The caller destroys *out. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_run_first_record(ls_json **out, const char *run, const ls_host *host, ls_error *err);
 
 /* Files that a run must have so that ls_run_latest prefers it. */

@@ -417,18 +417,6 @@ static int run(ls_inspection *l, const cli_list *set, const char *to, bool train
     return code ? code : cli_flush();
 }
 
-/* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
-static const char *check(const ls_inspection *l)
-{
-    if (l->separator && !ls_separator_of(l->separator))
-        return "--separator: expected \",\", \";\", tab, bar or space";
-    if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
-        return "--decimal: expected \",\" or \".\"";
-    if (l->encoding && strcmp(l->encoding, "latin-1") != 0 && strcmp(l->encoding, "utf-8") != 0)
-        return "--encoding: expected latin-1 or utf-8";
-    return NULL;
-}
-
 int cli_init(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
@@ -455,7 +443,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         return code;
     if (trains && (!to || strcmp(to, "-") == 0))
         return cli_usage("init", "--train needs --to FILE", "");
-    const char *wrong = check(&look);
+    const char *wrong = ls_inspect_forms(&look);
     if (wrong)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);

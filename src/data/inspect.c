@@ -354,6 +354,17 @@ static int look_for_known(ls_inspection *l, ls_error *err)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
+const char *ls_inspect_forms(const ls_inspection *l)
+{
+    if (l->separator && !ls_separator_of(l->separator))
+        return "--separator: expected \",\", \";\", tab, bar or space";
+    if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
+        return "--decimal: expected \",\" or \".\"";
+    if (l->encoding && strcmp(l->encoding, "latin-1") != 0 && strcmp(l->encoding, "utf-8") != 0)
+        return "--encoding: expected latin-1 or utf-8";
+    return NULL;
+}
+
 int ls_inspect(ls_inspection *l, ls_error *err)
 {
     l->drop = cJSON_CreateArray();

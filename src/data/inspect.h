@@ -43,6 +43,9 @@ typedef struct ls_inspection {
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
 } ls_inspection;
 
+/* Returns what the first of `decimal`, `separator` and `encoding` that has an invalid value should
+ * be, as "--separator: expected …" of `trainer init`, or NULL if all are valid. */
+const char *ls_inspect_forms(const ls_inspection *look);
 /* Inspects the data at look->path and fills *look. The caller calls ls_inspect_end afterwards,
  * even after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with
  * what was expected. */
