@@ -137,8 +137,7 @@ template <class T, int V> struct alignas(sizeof(T) * V) ls_pack {
     T of[V];
 };
 
-template <class T, int V>
-__device__ static inline ls_pack<T, V> ls_load(const T *p, uint32_t chunk)
+template <class T, int V> __device__ static inline ls_pack<T, V> ls_load(const T *p, uint32_t chunk)
 {
     return ((const ls_pack<T, V> *)p)[chunk];
 }
@@ -211,18 +210,24 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
  * a chunk (ls_wide). */
 #define LS_TILED(half, c, T, V, ...)                                                               \
     LS_TYPED(half, T, LS_CHOSEN(ls_wide(c, sizeof(T)) > 1, WIDE, {                                 \
-        enum { V = WIDE ? 16 / sizeof(T) : 1 };                                                    \
-        __VA_ARGS__;                                                                               \
-    }))
+                 enum { V = WIDE ? 16 / sizeof(T) : 1 };                                           \
+                 __VA_ARGS__;                                                                      \
+             }))
 
 /* The part of an m × c tensor that a thread works on: its chunk of channels, and the positions
  * [first, end) of its block. All offsets count chunks and fit 32 bits, because tensors have fewer
  * than 2³¹ values. */
 struct ls_thread_span {
     uint32_t first, end, chunk, chunks;
-    __device__ bool has_channels() const { return chunk < chunks; }
+    __device__ bool has_channels() const
+    {
+        return chunk < chunks;
+    }
     /* Returns the offset of position `i`; a position beyond the end is read as the last one. */
-    __device__ uint32_t at(uint32_t i) const { return min(i, end - 1) * chunks + chunk; }
+    __device__ uint32_t at(uint32_t i) const
+    {
+        return min(i, end - 1) * chunks + chunk;
+    }
 };
 
 template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint32_t m, int c)
@@ -243,6 +248,34 @@ template <int V> __device__ static inline uint32_t ls_above_zero(const float val
     for (int v = 0; v < V; v++)
         bits |= value[v] > 0 ? 1u << v : 0u;
     return bits;
+}
+
+/* ---- windows of 2 × 2 (quads) ---------------------------------------------------------------- */
+
+/* Loops over the four pixels of a window, line by line. */
+#define LS_QUAD(q) _Pragma("unroll") for (int q = 0; q < 4; q++)
+
+/* Returns the pooled value of a window. Sets in *bits a bit for each pixel that gets the gradient
+ * in backward. */
+template <bool MAX>
+__device__ static inline float ls_window_value(uint32_t *bits, const float pixel[4], int relu)
+{
+    float best = pixel[0], sum = 0;
+    uint32_t first = 1, above = 0;
+    LS_QUAD(q)
+    {
+        if (MAX) {
+            first = pixel[q] > best ? 1u << q : first;
+            best = pixel[q] > best ? pixel[q] : best;
+        } else {
+            const bool on = !relu || pixel[q] > 0;
+            above |= on ? 1u << q : 0u;
+            sum += on ? pixel[q] : 0;
+        }
+    }
+    const bool on = !relu || best > 0;
+    *bits = MAX ? (on ? first : 0u) : above;
+    return MAX ? (on ? best : 0) : sum * 0.25f;
 }
 
 /* ---- sums over lanes ------------------------------------------------------------------------- */
