@@ -18,8 +18,6 @@
  * height, width and dilation of the filter; LIMIT: for strides and padding. */
 enum { LIMIT = 1000000, SIDE = 10000 };
 
-/* ---- run ------------------------------------------------------------------------------------ */
-
 static ls_math_shape math_shape(const ls_cuda_op *op)
 {
     const ls_tensor *x = &op->desc.x, *y = &op->product;
@@ -47,6 +45,8 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
         .groups = k->groups,
     };
 }
+
+/* ---- own kernels ---------------------------------------------------------------------------- */
 
 static bool is_own_forward(const ls_cuda_op *op)
 {
@@ -101,6 +101,8 @@ static cudaError_t own_backward(ls_cuda_op *op, cudaStream_t on)
     };
     return ls_k_conv_weights(&g, &k, on);
 }
+
+/* ---- run ------------------------------------------------------------------------------------ */
 
 static ls_k_quads quads_of(const ls_cuda_op *op)
 {

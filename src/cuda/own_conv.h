@@ -12,8 +12,10 @@
 
 #include <stdbool.h>
 
-/* The first line of the text of a choice (math/choice.c), and the version of the kernels' bits. */
-#define LS_OWN_CONV_TEXT "own kernels\n1"
+/* Version of the kernels' bits. It is part of the key and of the text of a choice
+ * (math/choice.c). */
+#define LS_OWN_CONV_VERSION "1"
+#define LS_OWN_CONV_TEXT "own kernels\n" LS_OWN_CONV_VERSION
 
 /* Returns true if the kernels compute the shape: y or the gradient of the weights, at most 4 input
  * channels in one group, at most 196 taps, and a multiple of 4 output channels. */

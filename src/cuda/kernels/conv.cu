@@ -36,7 +36,8 @@ static uint32_t ceil_of(size_t n, size_t d)
 
 static conv conv_of(const ls_k_conv *k)
 {
-    conv s = {*k};
+    conv s = {};
+    s.k = *k;
     s.line = (uint32_t)(k->pool ? k->y_w / 2 : (k->y_w + 1) / 2);
     s.image = (uint32_t)(k->pool ? k->y_h / 2 : (k->y_h + 1) / 2);
     s.quads = (uint32_t)k->rows * s.line * s.image;

@@ -137,7 +137,8 @@ template <class T, int V> struct alignas(sizeof(T) * V) ls_pack {
     T of[V];
 };
 
-template <class T, int V> __device__ static inline ls_pack<T, V> ls_load(const T *p, uint32_t chunk)
+template <class T, int V>
+__device__ static inline ls_pack<T, V> ls_load(const T *p, uint32_t chunk)
 {
     return ((const ls_pack<T, V> *)p)[chunk];
 }
@@ -210,24 +211,18 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
  * a chunk (ls_wide). */
 #define LS_TILED(half, c, T, V, ...)                                                               \
     LS_TYPED(half, T, LS_CHOSEN(ls_wide(c, sizeof(T)) > 1, WIDE, {                                 \
-                 enum { V = WIDE ? 16 / sizeof(T) : 1 };                                           \
-                 __VA_ARGS__;                                                                      \
-             }))
+        enum { V = WIDE ? 16 / sizeof(T) : 1 };                                                    \
+        __VA_ARGS__;                                                                               \
+    }))
 
 /* The part of an m × c tensor that a thread works on: its chunk of channels, and the positions
  * [first, end) of its block. All offsets count chunks and fit 32 bits, because tensors have fewer
  * than 2³¹ values. */
 struct ls_thread_span {
     uint32_t first, end, chunk, chunks;
-    __device__ bool has_channels() const
-    {
-        return chunk < chunks;
-    }
+    __device__ bool has_channels() const { return chunk < chunks; }
     /* Returns the offset of position `i`; a position beyond the end is read as the last one. */
-    __device__ uint32_t at(uint32_t i) const
-    {
-        return min(i, end - 1) * chunks + chunk;
-    }
+    __device__ uint32_t at(uint32_t i) const { return min(i, end - 1) * chunks + chunk; }
 };
 
 template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint32_t m, int c)
@@ -262,8 +257,7 @@ __device__ static inline float ls_window_value(uint32_t *bits, const float pixel
 {
     float best = pixel[0], sum = 0;
     uint32_t first = 1, above = 0;
-    LS_QUAD(q)
-    {
+    LS_QUAD(q) {
         if (MAX) {
             first = pixel[q] > best ? 1u << q : first;
             best = pixel[q] > best ? pixel[q] : best;

@@ -16,12 +16,8 @@ struct quads {
 static quads quads_of(const ls_k_quads *k)
 {
     const int y_w = k->w / 2, y_h = k->h / 2;
-    quads s = {*k,
-               (uint32_t)k->rows * y_w * y_h,
-               (uint32_t)y_w,
-               (uint32_t)y_h,
-               ls_divide_by(y_w),
-               ls_divide_by(y_h)};
+    quads s = {*k, (uint32_t)k->rows * y_w * y_h, (uint32_t)y_w, (uint32_t)y_h,
+               ls_divide_by(y_w), ls_divide_by(y_h)};
     return s;
 }
 
@@ -61,14 +57,14 @@ __global__ static void quads_forward(T *y, uint8_t *bits, const T *x, const floa
         ls_pack<uint8_t, V> kept;
         float pixels[4][V], out[V];
         LS_QUAD(q)
-        in[q] = ls_load<T, V>(x, pixel(s, span, at, q));
+            in[q] = ls_load<T, V>(x, pixel(s, span, at, q));
         LS_QUAD(q)
-        ls_widen<V>(pixels[q], in[q]);
+            ls_widen<V>(pixels[q], in[q]);
         for (int v = 0; v < V; v++) {
             float of[4];
             uint32_t found;
             LS_QUAD(q)
-            of[q] = bias ? pixels[q][v] + b[v] : pixels[q][v];
+                of[q] = bias ? pixels[q][v] + b[v] : pixels[q][v];
             out[v] = ls_window_value<MAX>(&found, of, s.k.relu);
             kept.of[v] = (uint8_t)found;
         }
@@ -83,10 +79,9 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
 {
     const quads s = quads_of(k);
     LS_TILED(k->half, k->c, T, V, LS_CHOSEN(k->max, MAX, {
-                 quads_forward<T, V, MAX>
-                     <<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
-                         (T *)y, bits, (const T *)x, bias, s);
-             }));
+        quads_forward<T, V, MAX><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+            (T *)y, bits, (const T *)x, bias, s);
+    }));
     return cudaGetLastError();
 }
 
@@ -122,8 +117,7 @@ __global__ static void quads_back(T *dx, float *total, int add, float *partial, 
         const ls_pack<uint8_t, V> kept = ((const ls_pack<uint8_t, V> *)bits)[from];
         float g[V];
         ls_widen<V>(g, ls_load<T, V>(dy, from));
-        LS_QUAD(q)
-        {
+        LS_QUAD(q) {
             float out[V];
             for (int v = 0; v < V; v++) {
                 out[v] = kept.of[v] >> q & 1 ? g[v] * share : 0;
@@ -141,16 +135,18 @@ __global__ static void quads_back(T *dx, float *total, int add, float *partial, 
     ls_put_partial<V>(total, add, partial, room, span, s.k.c);
 }
 
-cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
-                            float *partial, const ls_k_quads *k, cudaStream_t stream)
+cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy,
+                            const uint8_t *bits, float *partial, const ls_k_quads *k,
+                            cudaStream_t stream)
 {
     const quads s = quads_of(k);
     LS_TILED(k->half, k->c, T, V, LS_CHOSEN(bias_sum, SUMS, {
-                 quads_back<T, V, SUMS><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
-                     (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
-             }));
-    return bias_sum && s.m > LS_K_BLOCK ? ls_bias_finish(bias_sum, add, partial, s.m, k->c, stream)
-                                        : cudaGetLastError();
+        quads_back<T, V, SUMS><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+            (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
+    }));
+    return bias_sum && s.m > LS_K_BLOCK
+               ? ls_bias_finish(bias_sum, add, partial, s.m, k->c, stream)
+               : cudaGetLastError();
 }
 
 /* ---- any windows ----------------------------------------------------------------------------- */
@@ -207,10 +203,7 @@ __device__ static place place_of(const pool &s, uint32_t item)
 /* The part of a window that is inside the image. */
 struct window {
     int top, bottom, left, right;
-    __device__ int pixels() const
-    {
-        return (bottom - top) * (right - left);
-    }
+    __device__ int pixels() const { return (bottom - top) * (right - left); }
 };
 
 __device__ static window window_at(const ls_k_pool &k, int i, int j)
@@ -260,8 +253,7 @@ __global__ static void pool_forward(float *y, int32_t *at, const float *x,
     if constexpr (!MAX)
         for (int v = 0; v < V; v++)
             out[v] = 0;
-    EACH_OF(w, i, j)
-    {
+    EACH_OF(w, i, j) {
         const bool first = i == w.top && j == w.left;
         float value[V];
         ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
@@ -292,8 +284,7 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at,
     const window over = windows_over(s, p);
     const int me = p.i * s.k.w + p.j;
     float sum[V] = {0};
-    EACH_OF(over, i, j)
-    {
+    EACH_OF(over, i, j) {
         const float pixels = (float)window_at(s.k, i, j).pixels();
         const uint32_t from = ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c;
         if constexpr (MAX) {
@@ -340,8 +331,7 @@ cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const 
 __global__ static void upsample(float *y, const float *x, ls_k_upsample k, uint32_t count)
 {
     const uint32_t c = (uint32_t)k.c, w = (uint32_t)(k.w * k.sw), h = (uint32_t)(k.h * k.sh);
-    LS_EACH(i, count)
-    {
+    LS_EACH(i, count) {
         uint32_t pixel = (uint32_t)i / c, column = pixel % w, line = pixel / w % h,
                  row = pixel / w / h;
         uint32_t from =
@@ -353,8 +343,7 @@ __global__ static void upsample(float *y, const float *x, ls_k_upsample k, uint3
 __global__ static void upsample_back(float *dx, const float *dy, ls_k_upsample k, uint32_t count)
 {
     const uint32_t c = (uint32_t)k.c, wide = (uint32_t)(k.w * k.sw);
-    LS_EACH(i, count)
-    {
+    LS_EACH(i, count) {
         uint32_t pixel = (uint32_t)i / c, column = pixel % (uint32_t)k.w,
                  line = pixel / (uint32_t)k.w;
         float sum = 0;

@@ -87,7 +87,7 @@ static void conv_key(char *out, size_t size, const ls_math_inside *inside)
                  s->groups);
     /* Choices that were made without the kernels as a candidate are not used. */
     if (ls_own_conv_takes(s) && strlen(out) + sizeof LS_OWN_CONV_TEXT < size)
-        strcat(out, " own 1");
+        strcat(out, " own " LS_OWN_CONV_VERSION);
 }
 
 /* Destroys all candidates. The plan then runs nothing. */
