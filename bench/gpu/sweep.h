@@ -1,7 +1,8 @@
 /* The parts of gpu_sweep (sweep.c): cuDNN's engines for a pass of a convolution.
  *
  * A *configuration* is an engine (one of cuDNN's implementations) with its settings.
- * sweep_engines.c has the functions for cuDNN. sweep_doubled.c has them for tests without a GPU. */
+ * sweep_engines.c has the functions for cuDNN. sweep_doubled.c has them for tests without a GPU.
+ * sweep_own.c has Lockstep's own kernels, which are in the list of a pass too. */
 #ifndef BENCH_GPU_SWEEP_H
 #define BENCH_GPU_SWEEP_H
 
@@ -13,9 +14,20 @@
 
 enum { SWEEP_MOST = 512 /* largest number of configurations of a pass */ };
 
+/* What a configuration runs. The last two are only timed. Together with cuDNN's engine,
+ * SWEEP_POOL is what SWEEP_OWN_POOLED replaces. */
+typedef enum sweep_kind {
+    SWEEP_CUDNN,
+    SWEEP_OWN,        /* the own kernels for few channels (own_conv.h) */
+    SWEEP_OWN_POOLED, /* the same, with the relu and the pool fused */
+    SWEEP_POOL        /* the kernels that pool what cuDNN computes, or its gradient */
+} sweep_kind;
+
 typedef struct sweep_engine {
-    int64_t number;      /* cuDNN's number of the engine */
-    const char *mode;    /* the heuristic that recommends it first: "A", "B" or "fallback" */
+    sweep_kind kind;
+    int64_t number;      /* cuDNN's number of the engine; −kind for the other kinds */
+    const char *mode;    /* the heuristic that recommends it first: "A", "B" or "fallback"; "own",
+                          * "own+pool" or "pool" for the other kinds */
     int place;           /* its place among the recommendations of `mode`, from 0 */
     char notes[192];     /* cuDNN's numerical notes, separated by spaces */
     char knobs[256];     /* the settings: "3=1 17=64", pairs of cuDNN's knob type and value */
@@ -34,6 +46,15 @@ int sweep_find(sweep_engine *out, ls_math *math, const ls_math_shape *shape, ls_
 int sweep_run(sweep_engine *engine, ls_math *math, const ls_math_shape *shape, cudaStream_t stream,
               const ls_math_operands *operands, ls_error *err);
 void sweep_free(sweep_engine *engine, int count);
+
+/* ---- sweep_own.c ----------------------------------------------------------------------------- */
+
+/* Adds the configurations of the own kernels for a pass to `out`, which has `count` already; the
+ * last two only if `pooled` is set. Returns the number of all. */
+int sweep_find_own(sweep_engine *out, int count, const ls_math_shape *shape, int pooled);
+/* Enqueues a run of one of them. The operands have the sizes of the pass without a pool. */
+cudaError_t sweep_run_own(const sweep_engine *engine, const ls_math_shape *shape,
+                          cudaStream_t stream, const ls_math_operands *operands);
 
 #ifdef __cplusplus
 extern "C" {

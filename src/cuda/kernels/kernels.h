@@ -204,6 +204,73 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
 cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
                             float *partial, const ls_k_quads *quads, cudaStream_t stream);
 
+/* ---- convolutions of few channels ------------------------------------------------------------ */
+
+/* A convolution of x, which has at most LS_K_CONV_CHANNELS channels (usually images), with one
+ * group of channels, at most LS_K_CONV_TAPS taps, and a multiple of 4 output channels. A *tap* is a
+ * pixel of the filter in one channel. Taps are counted channel by channel, in a channel line by
+ * line: tap t = (channel · kh + line) · kw + column. The weights are [out][kh][kw][c].
+ *
+ * The kernels work on *quads*, 2 × 2 adjacent pixels of the result, which are also the windows that
+ * are pooled. Quads are counted row by row, in a row line by line. A quad that reaches over the
+ * edge of the result has fewer pixels; if there is a pool, such a quad does not exist. A pixel of x
+ * outside the image is 0, and takes part in the sums.
+ *
+ * All sums are in one fixed order, which depends on the fields of ls_k_conv alone:
+ *
+ * - An output begins with 0; the taps' products are added in ascending order, each with one fused
+ *   multiply-add (fmaf). Then the bias is added.
+ * - A weight's gradient is the sum over all quads of gradient · pixel of x. The quads are divided
+ *   into *slices* of LS_K_CONV_LANES · n consecutive quads. n is 4, or the smallest number for
+ *   which there are at most LS_K_CONV_SLICES slices. Lane l of a slice begins with 0 and adds its
+ *   quads l, l + LS_K_CONV_LANES, … with fmaf, and in each quad the pixels (0, 0), (0, 1), (1, 0),
+ *   (1, 1); the gradient of a pixel that does not exist is 0. The lanes' sums are added to 0 in
+ *   ascending order in fp32; the result is the slice's. Lane l of the end adds the slices l, l +
+ *   LS_K_CONV_LANES, … in double, and the sums of these lanes are added in ascending order. The
+ *   total is rounded to fp32.
+ * - The gradient of a bias is summed in the same way, with + instead of fmaf. */
+enum {
+    LS_K_CONV_CHANNELS = 4,
+    LS_K_CONV_TAPS = 196,
+    LS_K_CONV_LANES = 32,
+    LS_K_CONV_SLICES = 1024
+};
+
+typedef struct ls_k_conv {
+    int rows, c, h, w; /* size of x */
+    int out, y_h, y_w; /* channels and size of the result, before it is pooled */
+    int kh, kw, sh, sw, ph, pw, dh, dw;
+    int relu;                   /* non-zero: a relu follows the convolution */
+    int pool;                   /* non-zero: then quads are pooled; y has y_h/2 × y_w/2 pixels */
+    int max;                    /* pool: non-zero: maximum; 0: average */
+    int x_half, w_half, y_half; /* types of x; of the weights and the bias; of y and dy */
+} ls_k_conv;
+
+/* y ← the convolution of x with `weight`, plus bias[out] (may be NULL), then the relu and the pool.
+ * `bits` (may be NULL) is written only if there is a pool, as by ls_k_quads_forward. */
+cudaError_t ls_k_conv_forward(void *y, uint8_t *bits, const void *x, const void *weight,
+                              const void *bias, const ls_k_conv *conv, cudaStream_t stream);
+
+/* Gradients of a convolution's weights and bias. The gradient of a pixel of the result comes from
+ * dy, the gradient of y: with a pool, from the bits of ls_k_conv_forward; without, it is dy where y
+ * is above 0, or dy itself if y is NULL. */
+typedef struct ls_k_conv_grad {
+    const void *x, *dy, *y;
+    const uint8_t *bits;
+    float *partial; /* scratch memory of ls_k_conv_partial_floats floats */
+    /* Result: weight_half if it is not NULL, else `weight`. If `rounded` is set, the gradient is
+     * rounded to bf16 first. */
+    float *weight;
+    uint16_t *weight_half;
+    int rounded;
+    float *bias; /* may be NULL */
+    int add;     /* non-zero: adds to `weight` and `bias`; weight_half is overwritten */
+} ls_k_conv_grad;
+
+size_t ls_k_conv_partial_floats(const ls_k_conv *conv);
+cudaError_t ls_k_conv_weights(const ls_k_conv_grad *grad, const ls_k_conv *conv,
+                              cudaStream_t stream);
+
 /* ---- sums over positions --------------------------------------------------------------------- */
 
 /* Number of positions that are summed as one block. The sums of the blocks are then added in

@@ -118,6 +118,7 @@ typedef struct ls_conv_engine {
     int64_t number;
     uint64_t settings; /* hash of the engine's settings (knobs) */
     bool simple;       /* engines 0 and 1, which add term by term */
+    bool own;          /* Lockstep's own kernels (own_conv.h); `plan` is NULL */
     char name[64];     /* "engine 6, tensor cores" */
 } ls_conv_engine;
 
