@@ -919,7 +919,8 @@ static void admit_each_round(member *m)
             require(m, m->status == LS_OK, "does not regroup");
             require(m, m->wire->members == 2, "has lost the other member or admitted the newcomer");
             require(m, strstr(why, "do not reach each other"), why);
-            f->tried[f->tries] = round;
+            if (own == 0)
+                f->tried[f->tries] = round;
             m->wire->type->arrivals(m->wire, round, &arrival);
             while (f->mute && !atomic_load(&f->newcomer->ended))
                 poll(NULL, 0, 10);

@@ -39,9 +39,9 @@ enum { LAG = 2 };
 
 static void use_devices(fixture *f, int workers)
 {
-    static const char *const cpu[] = {"devices=cpu:1", "devices=cpu:2", "devices=cpu:3"};
-    static const char *const ref[] = {"devices=ref:1", "devices=ref:2", "devices=ref:3"};
-    fixture_set(f, (has_backend("cpu") ? cpu : ref)[workers - 1]);
+    static const char *const devices[2][3] = {{"devices=ref:1", "devices=ref:2", "devices=ref:3"},
+                                              {"devices=cpu:1", "devices=cpu:2", "devices=cpu:3"}};
+    fixture_set(f, devices[has_backend("cpu")][workers - 1]);
 }
 #endif
 
