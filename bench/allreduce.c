@@ -3,11 +3,11 @@
  *
  *     bench_allreduce [--seconds S] [--json FILE] [WORKERS...]
  *
- * A rank is one worker. Float i of rank r, of n ranks, is (r + 1)·(1 + i mod 1021). The sum, n(n +
- * 1)/2·(1 + i mod 1021), is exact in fp32. Before each measurement the result is overwritten with
- * NaN; after the measurement every rank checks every float. A measurement consists of several
- * calls, one after another, which take about a millisecond in total. Its time begins when the first
- * rank begins, and ends when the last rank has returned from the last call.
+ * A rank is one worker; known_sum.h has the numbers that are added. Before each measurement the
+ * result is overwritten with NaN; after the measurement every rank checks every float. A
+ * measurement consists of several calls, one after another, which take about a millisecond in
+ * total. Its time begins when the first rank begins, and ends when the last rank has returned from
+ * the last call.
  *
  * A round makes one measurement for each row of the table, so that a disturbance of the machine
  * affects all rows alike. There are as many rounds as fit in S seconds (default 15). The table
@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "comm/comm.h"
+#include "known_sum.h"
 #include "sync/barrier.h"
 
 #include <lockstep/device_pool.h>
@@ -29,9 +30,6 @@
 #include <string.h>
 
 enum {
-    /* Period of the values in floats. A prime: if the all-reduce exchanges two chunks by mistake,
-     * and their length is a power of two, their values differ. */
-    PERIOD = 1021,
     PARAMETERS = 8,
     WORKERS_MOST = 64,
     TEAMS_MOST = 8,
@@ -80,27 +78,6 @@ static void check(int status, const ls_error *err)
 
 /* ---- on the workers ------------------------------------------------------------------------- */
 
-/* Sets float i to factor · (1 + i mod PERIOD). */
-static void fill(float *to, size_t floats, float factor)
-{
-    for (size_t i = 0, phase = 1; i < floats; i++, phase = phase == PERIOD ? 1 : phase + 1)
-        to[i] = factor * (float)phase;
-}
-
-static int verify(const row *r, int rank, ls_error *err)
-{
-    const float *sum = r->team->out[rank];
-    const int n = r->team->workers;
-    const float factor = (float)(n * (n + 1) / 2);
-    for (size_t i = 0, phase = 1; i < r->floats; i++, phase = phase == PERIOD ? 1 : phase + 1)
-        if (sum[i] != factor * (float)phase)
-            return ls_fail(err, LS_EINTERNAL,
-                           "%s, %d workers, %zu floats: float %zu on rank %d is %g, not %g",
-                           r->type->name, n, r->floats, i, rank, (double)sum[i],
-                           (double)(factor * (float)phase));
-    return LS_OK;
-}
-
 /* Allocates the arrays of a worker. Runs on the worker's thread, so that the arrays are in memory
  * near the worker's CPU. */
 static int open_member(const ls_worker *w, void *arg, ls_error *err)
@@ -111,7 +88,7 @@ static int open_member(const ls_worker *w, void *arg, ls_error *err)
     t->out[w->index] = ls_alloc_array(NULL, most, sizeof(float));
     if (!t->in[w->index] || !t->out[w->index])
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu floats", most);
-    fill(t->in[w->index], most, (float)(w->index + 1));
+    known_fill(t->in[w->index], most, w->index);
     return LS_OK;
 }
 
@@ -143,7 +120,8 @@ static int measure_member(const ls_worker *w, void *arg, ls_error *err)
     for (int i = 0; status == LS_OK && i < r->calls; i++)
         status = r->type->all_reduce(r->comm[rank], NULL, &partial, 1, out, &times, err);
     r->end_ns[rank] = ls_now_ns();
-    return status ? status : verify(r, rank, err);
+    return status ? status
+                  : known_check(out, r->floats, rank, r->team->workers, r->type->name, err);
 }
 
 /* ---- on the main thread --------------------------------------------------------------------- */

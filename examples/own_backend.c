@@ -73,7 +73,7 @@ typedef struct device {
 static int fail(ls_error *err, int status, const char *text)
 {
     if (err) {
-        err->status = status;
+        *err = (ls_error){.status = status};
         snprintf(err->text, sizeof err->text, "%s", text);
     }
     return status;

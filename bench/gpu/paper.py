@@ -35,6 +35,7 @@ CACHE = 5.0e12           # bytes per second of a kernel that accesses at most CA
 CACHED = 25e6            # half of the L2 cache: the bytes are probably in the cache
 ISSUE = 132 * 128 * 1.755e9 * 0.6  # instructions of threads per second, issued in three of five cycles
 PRODUCTS = {"bf16": 989e12 * 0.65, "tf32": 494e12 * 0.4}
+OWN_CONV = 132 * 128 * 2 * 1.755e9 * 0.4  # fp32 operations per second of Lockstep's own convolutions
 LOSS_US = 3.0            # the loss is one block, whose steps run one after another
 
 # For a launching function: its number of kernels, and its row in kernel_budgets.txt.
@@ -43,6 +44,7 @@ KERNELS = {
     "ls_k_norm_grad": (2, "norm_grad_bf16"), "ls_k_norm_dx": (1, "norm_dx_bf16"),
     "ls_k_bias_grad": (2, "bias_grad_relu"), "ls_k_quads_forward": (1, "quads_forward_average"),
     "ls_k_quads_back": (2, "quads_back"), "ls_k_sgd": (1, "sgd_momentum"),
+    "ls_k_conv_forward": (1, None), "ls_k_conv_weights": (2, None),
     "ls_k_gather_rows": (1, "gather"), "conv weights": (2, None), "dense weights": (2, None),
 }
 EXAMPLES = (  # file, name, precision and its number, the rows of the two runs, target in µs
@@ -77,11 +79,11 @@ def drawn_out(few, more, rows):
         yield one[0], *(x + (y - x) / (b - a) * (ROWS - a) for x, y in zip(one[1:], two[1:]))
 
 
-def kernel_us(name, moved, tiled, precision, budget):
+def kernel_us(name, moved, operations, tiled, precision, budget):
     """Number of nodes, time in µs, limiting resource, and number of instructions of a kernel."""
     nodes, row = KERNELS.get(name, (1, None))
     ways = {"bytes": moved / (CACHE if moved <= CACHED else MEMORY) * 1e6,
-            "products": tiled / PRODUCTS[precision] * 1e6,
+            "products": (operations / OWN_CONV if name.startswith("ls_k_conv") else tiled / PRODUCTS[precision]) * 1e6,
             "instructions": moved * budget.get(row, 0) / ISSUE * 1e6,
             "one block": LOSS_US if name == "ls_k_softmax_xent" else 0}
     bound = max(ways, key=ways.get)
@@ -118,7 +120,7 @@ def add_up(program, example, found):
         sys.exit(f"{file}: {len(few)} kernels with {rows[0]} rows, {len(more)} with {rows[1]}")
     budget, lines = instructions_a_byte(), OrderedDict()
     for kernel, moved, operations, tiled in drawn_out(few, more, rows):
-        nodes, us, bound, instructions = kernel_us(kernel, moved, tiled, precision, budget)
+        nodes, us, bound, instructions = kernel_us(kernel, moved, operations, tiled, precision, budget)
         line = lines.setdefault((kernel, bound), [0, 0, 0, 0, 0, 0])
         for i, value in enumerate((1, nodes, moved, operations, instructions, us)):
             line[i] += value
@@ -156,7 +158,8 @@ def main():
     print(f"Assumed: {NODE_US:g} µs of the GPU's time a node; {MEMORY / 1e12:.2f} TB/s of memory, "
           f"{CACHE / 1e12:g} for kernels of at most {CACHED / 1e6:.0f} MB, which find them in the L2; "
           f"{ISSUE / 1e12:.1f} T instructions of threads a second; products at {PRODUCTS['bf16'] / 1e12:.0f} "
-          f"(bf16) and {PRODUCTS['tf32'] / 1e12:.0f} (tf32) TFLOP/s; {LOSS_US:g} µs for the loss.")
+          f"(bf16) and {PRODUCTS['tf32'] / 1e12:.0f} (tf32) TFLOP/s, in own convolutions at {OWN_CONV / 1e12:.0f}; "
+          f"{LOSS_US:g} µs for the loss.")
     found = {}
     kept = [add_up(options.program, example, found) for example in EXAMPLES]
     if not keep_counts(options.counts, found, options.check):

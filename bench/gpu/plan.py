@@ -20,9 +20,9 @@ LEAST_S = 8    # a step for which less time remains is left out
 Step = namedtuple("Step", "name limit rest what")
 STEPS = (
     Step("loads", 15, False, "what loads and what does not; facts of the GPU"),
-    Step("engines", 45, False, "every engine that cuDNN recommends: its time, its error, whether its bits repeat"),
+    Step("kernels", 15, False, "own convolutions to the bit, then all other kernels, against their twins in plain C"),
+    Step("engines", 45, False, "every engine that cuDNN recommends, and own kernels: time, error, whether bits repeat"),
     Step("names", 25, False, "the kernels that PyTorch runs in fp32, also if they must be deterministic"),
-    Step("kernels", 15, False, "norm, pooling and loss, then all others, against their twins in float64"),
     Step("rates", 75, True, "our rates, three precisions; the same bits from 1, 2 and 4 workers on the GPU"),
     Step("several", 85, False, "2, 4 and 8 GPUs: bits, faults, the merge alone, rates; nothing with one GPU"),
     Step("torch", 40, True, "in turns with PyTorch, compiled and graphed"),

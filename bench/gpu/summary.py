@@ -16,7 +16,8 @@ NETWORKS = {"resnet": "ResNet-18", "lenet": "LeNet"}
 PRECISIONS = ("bf16", "tf32", "fp32")
 # Kernels by their own names, and the row of paper.py that their time belongs to. The first that matches.
 KERNELS = (
-    (r"ls_k_\w+", None), (r"norm_partial|norm_finish", "ls_k_norm_statistics"), (r"norm_apply", "ls_k_norm_apply"),
+    (r"ls_k_\w+", None), (r"few_channels_forward", "ls_k_conv_forward"), (r"few_channels_", "ls_k_conv_weights"),
+    (r"norm_partial|norm_finish", "ls_k_norm_statistics"), (r"norm_apply", "ls_k_norm_apply"),
     (r"grad_partial|grad_finish", "ls_k_norm_grad"), (r"norm_dx", "ls_k_norm_dx"),
     (r"bias_partial|bias_finish", "ls_k_bias_grad"), (r"add_bias", "ls_k_bias"),
     (r"quads_forward", "ls_k_quads_forward"), (r"quads_back", "ls_k_quads_back"),

@@ -11,20 +11,24 @@
  *
  * Time: a CUDA graph of up to 16 runs, the faster of two launches. Bits: the results of four runs
  * are compared; output and workspace are overwritten before each run, and during the last two runs
- * another stream copies memory. Error: 64 outputs, 16 of them in the corners, are computed in
- * double. The error of an output is its distance from this sum, divided by the sum of the
- * magnitudes of all terms; `error` is the root mean square over the outputs, and `worst` the
- * largest. The operands are numbers between −1 and 1 that the precision represents exactly. */
+ * another stream copies memory. Lockstep's own kernels for convolutions of few channels are
+ * measured in the same way, as mode "own". If the layer has a pool, they are also timed with it
+ * (mode "own+pool"), and so are the kernels that pool what cuDNN computes (mode "pool"). Error: 64
+ * outputs, 16 of them in the corners, are computed in double. The error of an output is its
+ * distance from this sum, divided by the sum of the magnitudes of all terms; `error` is the root
+ * mean square over the outputs, and `worst` the largest. The operands are numbers between −1 and 1
+ * that the precision represents exactly. */
 #include "sweep.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "cuda/math/sample.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = SWEEP_BLOCK, SAMPLES = SWEEP_SAMPLES, RUNS_MOST = 16, ROWS = 256, BITS_RUNS = 4 };
+enum { BLOCK = LS_SAMPLE_BLOCK, SAMPLES = 64, RUNS_MOST = 16, ROWS = 256, BITS_RUNS = 4 };
 #define GRAPH_MS 2.0 /* about the time of a launch: slow configurations have fewer runs */
 enum { A, B, BIAS, WORKSPACE, OUT, OUT_2, NOISE, MEMORIES };
 
@@ -67,9 +71,10 @@ typedef struct program {
 typedef struct pass {
     const char *network, *precision;
     ls_math_shape shape;
+    int pooled; /* non-zero: a relu and a pool of 2 × 2 follow the layer */
     void *memory[MEMORIES];
     size_t bytes[MEMORIES];
-    sweep_samples samples;
+    ls_sample sample[SAMPLES];
 } pass;
 
 /* Measured values of a configuration. */
@@ -102,28 +107,40 @@ static void fill_operand(const program *p, const pass *q, int which)
     }
 }
 
+/* Makes a block of fp32 numbers one of numbers that tf32 represents exactly. */
+static void cut_to_tf32(unsigned char *block)
+{
+    uint32_t *bits = (uint32_t *)(void *)block;
+    for (size_t i = 0; i < BLOCK / sizeof *bits; i++)
+        bits[i] &= 0xffffe000u;
+}
+
 static void open_pass(const program *p, pass *q, const sweep_engine *engine, int count)
 {
-    const size_t element = q->shape.half ? 2 : 4;
+    const size_t element = ls_sample_factor_bytes(&q->shape); /* also of the result and the bias */
+    const ls_sample_data data = {p->block[A], p->block[B], p->block[BIAS]};
     size_t workspace = 16;
     for (int i = 0; i < count; i++)
         if (!engine[i].skipped && engine[i].workspace_bytes > workspace)
             workspace = engine[i].workspace_bytes;
     for (int which = A; which <= B; which++)
-        q->bytes[which] = sweep_elements(&q->shape, which) * element;
+        q->bytes[which] = ls_sample_elements(&q->shape, which) * element;
     q->bytes[BIAS] = (size_t)q->shape.out * element;
     q->bytes[WORKSPACE] = workspace;
-    q->bytes[OUT] = q->bytes[OUT_2] = (sweep_elements(&q->shape, 2) * element + 3) & ~(size_t)3;
+    q->bytes[OUT] = q->bytes[OUT_2] = (ls_sample_elements(&q->shape, 2) * element + 3) & ~(size_t)3;
     q->bytes[NOISE] = p->small ? 1024 : (size_t)128 << 20;
     for (int i = 0; i < MEMORIES; i++)
         CUDA(cudaMalloc(&q->memory[i], q->bytes[i]));
+    ls_sample_fill(&data, &q->shape, 0);
     for (int which = A; which <= BIAS; which++) {
-        sweep_fill(p->block[which], (uint64_t)which + 1, q->shape.half,
-                   strcmp(q->precision, "tf32") == 0);
+        if (strcmp(q->precision, "tf32") == 0)
+            cut_to_tf32(p->block[which]);
         fill_operand(p, q, which);
     }
     CUDA(cudaStreamSynchronize(p->stream));
-    sweep_choose(&q->samples, p->block, &q->shape);
+    ls_sample_choose(q->sample, SAMPLES, &q->shape);
+    for (int k = 0; k < SAMPLES; k++)
+        ls_sample_compute(&q->sample[k], &data, &q->shape, LS_PRECISION_FP32);
 }
 
 static void close_pass(pass *q)
@@ -138,6 +155,8 @@ static int run_into(const program *p, ls_math *math, const pass *q, sweep_engine
 {
     const ls_math_operands o = {
         q->memory[A], q->memory[B], q->memory[BIAS], q->memory[out], 0, q->memory[WORKSPACE]};
+    if (e->kind != SWEEP_CUDNN)
+        return sweep_run_own(e, &q->shape, p->stream, &o) == cudaSuccess ? LS_OK : LS_EDEVICE;
     return sweep_run(e, math, &q->shape, p->stream, &o, NULL);
 }
 
@@ -207,23 +226,28 @@ static int repeats_bits(const program *p, ls_math *math, const pass *q, sweep_en
 
 static void measure_error(const program *p, const pass *q, measured *m)
 {
-    const int half = q->shape.half;
-    const size_t element = half ? 2 : 4;
+    const size_t element = ls_sample_result_bytes(&q->shape);
     double squares = 0;
     for (int k = 0; k < SAMPLES; k++)
         CUDA(cudaMemcpyAsync(p->sampled + element * (size_t)k,
-                             (char *)q->memory[OUT] + element * q->samples.at[k], element,
+                             (char *)q->memory[OUT] + element * q->sample[k].at, element,
                              cudaMemcpyDeviceToHost, p->stream));
     CUDA(cudaStreamSynchronize(p->stream));
     m->worst = 0;
     for (int k = 0; k < SAMPLES; k++) {
-        const double exact = q->samples.exact[k], magnitude = q->samples.magnitude[k];
-        const double got = sweep_number(p->sampled, (size_t)k, half);
+        const double exact = q->sample[k].exact, magnitude = q->sample[k].magnitude;
+        const double got = ls_sample_value(p->sampled, (size_t)k, element);
         const double off = fabs(got - exact) / (magnitude > 0 ? magnitude : 1);
         squares += off * off;
         m->worst = off > m->worst || isnan(off) ? off : m->worst;
     }
     m->error = sqrt(squares / SAMPLES);
+}
+
+/* Returns whether the result of a configuration is not that of its pass. */
+static int is_timed_only(const sweep_engine *e)
+{
+    return e->kind == SWEEP_OWN_POOLED || e->kind == SWEEP_POOL;
 }
 
 static measured measure(const program *p, ls_math *math, const pass *q, sweep_engine *e)
@@ -242,8 +266,10 @@ static measured measure(const program *p, ls_math *math, const pass *q, sweep_en
     CUDA(cudaEventRecord(p->stop, p->stream));
     CUDA(cudaEventSynchronize(p->stop));
     CUDA(cudaEventElapsedTime(&ms, p->start, p->stop));
-    measure_error(p, q, &m);
-    m.same_bits = repeats_bits(p, math, q, e);
+    if (!is_timed_only(e)) {
+        measure_error(p, q, &m);
+        m.same_bits = repeats_bits(p, math, q, e);
+    }
     const double fit = GRAPH_MS / ((double)ms + 1e-3);
     m.us = time_in_graph(p, math, q, e, fit < 1 ? 1 : fit > RUNS_MOST ? RUNS_MOST : (int)fit);
     return m;
@@ -277,6 +303,8 @@ static void write_row(const program *p, const pass *q, const sweep_engine *e, co
         fprintf(p->file, "}\n");
     else if (!m->runs)
         fprintf(p->file, ", \"skipped\": \"it does not run\"}\n");
+    else if (is_timed_only(e))
+        fprintf(p->file, ", \"us\": %.3f, \"skipped\": \"timed only\"}\n", m->us);
     else if (isfinite(m->error))
         fprintf(p->file, ", \"us\": %.3f, \"error\": %.3e, \"worst\": %.3e, \"same_bits\": %s}\n",
                 m->us, m->error, m->worst, m->same_bits ? "true" : "false");
@@ -298,10 +326,10 @@ static void say_pass(const sweep_engine *e, const measured *m, int count)
     double least = INFINITY;
     int all = -1, repeat = -1, exact = -1, first = -1;
     for (int i = 0; i < count; i++)
-        if (m[i].us > 0 && m[i].same_bits && m[i].error < least)
+        if (m[i].us > 0 && m[i].same_bits && !is_timed_only(&e[i]) && m[i].error < least)
             least = m[i].error;
     for (int i = 0; i < count; i++) {
-        if (m[i].us <= 0)
+        if (m[i].us <= 0 || is_timed_only(&e[i]))
             continue;
         first = first < 0 ? i : first;
         all = all < 0 || m[i].us < m[all].us ? i : all;
@@ -315,13 +343,16 @@ static void say_pass(const sweep_engine *e, const measured *m, int count)
     say_fastest("fastest", e, m, all);
     say_fastest("fastest with the same bits", e, m, repeat);
     say_fastest("and at most 4 times the least error", e, m, exact);
+    for (int i = 0; i < count; i++)
+        if (e[i].kind != SWEEP_CUDNN && m[i].us > 0)
+            printf("    %-36s %9.2f us\n", e[i].mode, m[i].us);
 }
 
 /* cuDNN recommends the same configurations for fp32 and tf32. Those with tensor cores compute in
  * tf32. */
 static int is_of_precision(const pass *q, const sweep_engine *e)
 {
-    return q->shape.half ||
+    return q->shape.half || e->kind != SWEEP_CUDNN ||
            (strcmp(q->precision, "tf32") == 0) == (strstr(e->notes, "tensor-core") != NULL);
 }
 
@@ -332,7 +363,8 @@ static void sweep_pass(program *p, ls_math *math, pass *q)
     char name[160];
     ls_error err = {0};
     name_pass(name, sizeof name, q);
-    const int count = sweep_find(engine, math, &q->shape, &err);
+    const int engines = sweep_find(engine, math, &q->shape, &err);
+    const int count = sweep_find_own(engine, engines, &q->shape, q->pooled);
     memset(m, 0, sizeof m);
     if (count > 0 && !p->device_json)
         open_pass(p, q, engine, count);
@@ -347,15 +379,15 @@ static void sweep_pass(program *p, ls_math *math, pass *q)
         ran += m[i].runs;
         write_row(p, q, &engine[i], runs ? &m[i] : NULL);
     }
-    printf("%s: %d configurations, %d run%s%s\n", name, listed, ran, count ? "" : ": ",
-           count ? "" : err.text);
+    printf("%s: %d configurations, %d run%s%s\n", name, listed, ran, engines ? "" : ": ",
+           engines ? "" : err.text);
     say_pass(engine, m, count);
     if (p->file)
         fflush(p->file);
     fflush(stdout);
     if (count > 0 && !p->device_json)
         close_pass(q);
-    sweep_free(engine, count);
+    sweep_free(engine, engines);
 }
 
 static ls_math_shape shape_of(const program *p, const layer *l, int kind, int half)
@@ -400,6 +432,7 @@ static void sweep_layers(program *p, int first, int end, ls_precision precision)
                 continue; /* images have no gradient */
             pass q = {.network = layers[l].network,
                       .precision = precisions[precision],
+                      .pooled = layers[l].fused,
                       .shape = shape_of(p, &layers[l], kind, precision == LS_PRECISION_BF16)};
             if ((double)(ls_now_ns() - p->begin_ns) * 1e-9 < p->seconds)
                 sweep_pass(p, math, &q);

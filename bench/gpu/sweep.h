@@ -1,7 +1,8 @@
 /* The parts of gpu_sweep (sweep.c): cuDNN's engines for a pass of a convolution.
  *
  * A *configuration* is an engine (one of cuDNN's implementations) with its settings.
- * sweep_engines.c has the functions for cuDNN. sweep_doubled.c has them for tests without a GPU. */
+ * sweep_engines.c has the functions for cuDNN. sweep_doubled.c has them for tests without a GPU.
+ * sweep_own.c has Lockstep's own kernels, which are in the list of a pass too. */
 #ifndef BENCH_GPU_SWEEP_H
 #define BENCH_GPU_SWEEP_H
 
@@ -13,9 +14,20 @@
 
 enum { SWEEP_MOST = 512 /* largest number of configurations of a pass */ };
 
+/* What a configuration runs. The last two are only timed. Together with cuDNN's engine,
+ * SWEEP_POOL is what SWEEP_OWN_POOLED replaces. */
+typedef enum sweep_kind {
+    SWEEP_CUDNN,
+    SWEEP_OWN,        /* the own kernels for few channels (own_conv.h) */
+    SWEEP_OWN_POOLED, /* the same, with the relu and the pool fused */
+    SWEEP_POOL        /* the kernels that pool what cuDNN computes, or its gradient */
+} sweep_kind;
+
 typedef struct sweep_engine {
-    int64_t number;      /* cuDNN's number of the engine */
-    const char *mode;    /* the heuristic that recommends it first: "A", "B" or "fallback" */
+    sweep_kind kind;
+    int64_t number;      /* cuDNN's number of the engine; −kind for the other kinds */
+    const char *mode;    /* the heuristic that recommends it first: "A", "B" or "fallback"; "own",
+                          * "own+pool" or "pool" for the other kinds */
     int place;           /* its place among the recommendations of `mode`, from 0 */
     char notes[192];     /* cuDNN's numerical notes, separated by spaces */
     char knobs[256];     /* the settings: "3=1 17=64", pairs of cuDNN's knob type and value */
@@ -35,30 +47,14 @@ int sweep_run(sweep_engine *engine, ls_math *math, const ls_math_shape *shape, c
               const ls_math_operands *operands, ls_error *err);
 void sweep_free(sweep_engine *engine, int count);
 
-/* ---- sweep_sample.c -------------------------------------------------------------------------- */
+/* ---- sweep_own.c ----------------------------------------------------------------------------- */
 
-enum {
-    SWEEP_SAMPLES = 64,
-    SWEEP_BLOCK = 1 << 20 /* bytes of a block; an operand repeats its block */
-};
-
-/* Outputs of a pass. */
-typedef struct sweep_samples {
-    size_t at[SWEEP_SAMPLES];        /* index of the output */
-    double exact[SWEEP_SAMPLES];     /* its value in double */
-    double magnitude[SWEEP_SAMPLES]; /* sum of the magnitudes of all terms */
-} sweep_samples;
-
-/* Fills a block with numbers between −1 and 1 of the generator's state `x`, as bf16 (`half`) or
- * fp32 numbers; with `tf32` as fp32 numbers that tf32 represents exactly. */
-void sweep_fill(unsigned char *block, uint64_t x, int half, int tf32);
-/* Returns element `at` of an array of bf16 or fp32 numbers. */
-double sweep_number(const unsigned char *memory, size_t at, int half);
-/* Returns the number of elements of operand a (0), b (1) or of the result (2). */
-size_t sweep_elements(const ls_math_shape *shape, int which);
-/* Chooses the samples, 16 in the corners of the result and 48 by a random generator, and computes
- * them. `block`: the blocks of a, b and the bias. */
-void sweep_choose(sweep_samples *out, unsigned char *const block[3], const ls_math_shape *shape);
+/* Adds the configurations of the own kernels for a pass to `out`, which has `count` already; the
+ * last two only if `pooled` is set. Returns the number of all. */
+int sweep_find_own(sweep_engine *out, int count, const ls_math_shape *shape, int pooled);
+/* Enqueues a run of one of them. The operands have the sizes of the pass without a pool. */
+cudaError_t sweep_run_own(const sweep_engine *engine, const ls_math_shape *shape,
+                          cudaStream_t stream, const ls_math_operands *operands);
 
 #ifdef __cplusplus
 extern "C" {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIGS = 256, KNOBS = 64, NOTES = 32 };
+enum { CONFIGS = 256, NOTES = 32 };
 #define WORKSPACE_MOST ((size_t)2 << 30)
 
 static const struct heuristic {
@@ -94,21 +94,13 @@ static void read_notes(sweep_engine *e, ls_graph_object engine)
 
 static void read_knobs(sweep_engine *e, ls_graph_object config)
 {
-    ls_graph_object knob[KNOBS];
-    for (int i = 0; i < KNOBS; i++)
-        knob[i] = object(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
-    const int count =
-        get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOBS, knob);
+    ls_conv_knob knob[LS_CONV_KNOBS];
+    const int count = ls_conv_engine_knobs(knob, config);
     for (int i = 0; i < count; i++) {
-        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
-        int64_t value = 0;
         char text[48];
-        get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
-        get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
-        snprintf(text, sizeof text, "%d=%lld", (int)type, (long long)value);
+        snprintf(text, sizeof text, "%d=%lld", knob[i].type, (long long)knob[i].value);
         append(e->knobs, sizeof e->knobs, text);
     }
-    destroy_all(knob, KNOBS);
 }
 
 static void read_config(sweep_engine *e, ls_graph_object config)

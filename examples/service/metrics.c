@@ -71,7 +71,7 @@ double seconds_now(void)
 int fail(ls_error *err, int status, const char *format, ...)
 {
     va_list args;
-    err->status = status;
+    *err = (ls_error){.status = status};
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);

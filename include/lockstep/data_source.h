@@ -33,8 +33,9 @@ extern "C" {
 
 /* Type of the values of a row. */
 typedef enum ls_row_type {
-    LS_ROW_U8 = 0, /* uint8_t */
-    LS_ROW_F32 = 1 /* float; every value is finite */
+    LS_ROW_U8 = 0,  /* uint8_t */
+    LS_ROW_F32 = 1, /* float; every value is finite */
+    LS_ROW_F64 = 2  /* double; only for the rows of a model (model.h), not for a data source */
 } ls_row_type;
 
 /* A custom dataset. */

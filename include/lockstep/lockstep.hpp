@@ -11,10 +11,12 @@
 #include <stdexcept>
 #include <vector>
 namespace lockstep {
-/* The exception for a failed call. what() is the message, `status` the ls_status. */
+/* The exception for a failed call. what() is the message, `status` the ls_status, `reason` the
+ * ls_error_reason. */
 struct error : std::runtime_error {
-    explicit error(const ls_error &e) : std::runtime_error(e.text), status(e.status) {}
-    int status;
+    explicit error(const ls_error &e)
+        : std::runtime_error(e.text), status(e.status), reason(e.reason) {}
+    int status, reason;
 };
 /* Calls function(arguments…, &err), and throws `error` if the call fails. */
 template <class F, class... A> void check(F *function, A... arguments)
@@ -27,7 +29,8 @@ template <class T> T sized() { T options{}; options.size = sizeof options; retur
 /* Returns `object`, and throws LS_EINVAL if it is NULL. */
 template <class T> T *held(T *object)
 {
-    if (!object) throw error(ls_error{LS_EINVAL, "the object is empty: it was moved from"});
+    if (!object)
+        throw error(ls_error{LS_EINVAL, "the object is empty: it was moved from", LS_REASON_NONE});
     return object;
 }
 /* A trained model, from a file or a trainer. Copies of the object share one model. Any thread may
@@ -43,12 +46,17 @@ public:
     { ls_snapshot_info i; ls_snapshot_describe(held(get()), &i); return i; }
     const char *class_name(int label) const { return ls_model_class_name(held(get()), label); }
     void save(const char *path) const { check(ls_snapshot_save, held(get()), path); }
-    /* Returns the model's outputs for n input rows, [n][classes]. */
+    /* Returns the model's outputs for n input rows, [n][classes]. The rows are bytes or floats as
+     * info() reports. */
     std::vector<float> run(const void *rows, uint32_t n = 1,
+                           ls_output form = LS_OUTPUT_PROBABILITIES) const
+    { return run(rows, info().floats ? LS_ROW_F32 : LS_ROW_U8, n, form); }
+    /* Does the same for rows whose values have the type `type`. */
+    std::vector<float> run(const void *rows, ls_row_type type, uint32_t n,
                            ls_output form = LS_OUTPUT_PROBABILITIES) const
     {
         std::vector<float> out(size_t{n} * info().classes);
-        check(ls_model_run, get(), rows, n, form, out.data(), out.size());
+        check(ls_model_run, get(), rows, type, n, form, out.data(), out.size());
         return out;
     }
 };

@@ -16,6 +16,7 @@
 #ifndef LOCKSTEP_MODEL_H
 #define LOCKSTEP_MODEL_H
 
+#include <lockstep/data_source.h>
 #include <lockstep/device_pool.h>
 #include <lockstep/snapshot.h>
 
@@ -58,18 +59,24 @@ typedef enum ls_output {
 
 /* Predicts `n` rows and writes the outputs in the requested form.
  *
- * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, with the
- *   values of the user's data. The function preprocesses each row as in training: it standardises
- *   the numbers of a table, and replaces NaN by the value that training used for missing numbers.
+ * - rows: [n][channels][height][width], with the values of the user's data. The function
+ *   preprocesses each row as in training: it standardises the numbers of a table in double, and
+ *   replaces missing numbers by the value that training used for them. In rows of a table NaN, inf
+ *   and −inf are missing numbers; in other rows NaN is, if training replaced missing numbers.
+ * - type: type of the values. If the model reads bytes, as ls_snapshot_describe reports, it is
+ *   LS_ROW_U8; else LS_ROW_F32 or LS_ROW_F64. Long numbers of a table, such as times in
+ *   milliseconds, need doubles.
  * - form: probabilities or logits
  * - outputs, capacity: output buffer [n][classes], and its size in floats
  *
- * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form.
+ * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form, or for a type that the
+ * model does not read.
  * Threads: any thread, and any number of threads at the same time. */
-int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
-                 size_t capacity, ls_error *err);
+int ls_model_run(ls_snapshot *model, const void *rows, ls_row_type type, uint32_t n, ls_output form,
+                 float *outputs, size_t capacity, ls_error *err);
 
-/* Does the same as ls_model_run with the form LS_OUTPUT_PROBABILITIES. Any thread. Errors: those of
+/* Does the same as ls_model_run with the form LS_OUTPUT_PROBABILITIES, for bytes or floats as
+ * ls_snapshot_describe reports. Any thread. Errors: those of
  * ls_model_run. */
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      size_t capacity, ls_error *err);
@@ -78,22 +85,23 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
 typedef struct ls_field {
     const char *column; /* name of the column */
     const char *text;   /* the value as text, as in a CSV file; NULL: `number` is the value */
-    double number;      /* the value as a number, if `text` is NULL; NaN: the value is missing */
+    double number;      /* the value as a number, if `text` is NULL; NaN, and in a column of
+                         * numbers inf: the value is missing */
 } ls_field;
 
 /* Converts the fields of a table row into one row for ls_model_run.
  *
  * - fields, count: the values in any order, and their number. Fields whose column the model does
  *   not read are ignored.
- * - row, capacity: output buffer, and its size in floats. channels × height × width floats are
- *   needed, as ls_snapshot_describe reports them.
+ * - row, capacity: output buffer, and its size in doubles. channels × height × width doubles are
+ *   needed, as ls_snapshot_describe reports them. The type of the row is LS_ROW_F64.
  *
  * Errors: messages name the column. LS_EDATA (no field has the name of a column that the model
  * reads, a text did not occur in training, or a value is missing and training defined no
  * replacement), LS_EINVAL (two fields name the same column, or `capacity` is too small),
  * LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
-int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, double *row,
                  size_t capacity, ls_error *err);
 
 /* Writes the whole network to `path` as an ONNX file, as `trainer export` does: its inputs are rows

@@ -5,7 +5,7 @@
  *     uint8_t *row = malloc(size);
  *     // bytes, length: the contents of a PNG or JPEG file
  *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)
- *         status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
+ *         status = ls_model_run(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
  *
  * This header belongs to a library of its own, liblockstep_picture. The library is built if libspng
  * or libjpeg is found. It links those of libspng, libjpeg and libwebp that are found. liblockstep

@@ -22,7 +22,7 @@
  * written a message to `err->text`. Any other number counts as LS_EINVAL. The library makes one
  * line of the message: it replaces control characters and invalid UTF-8 by '?', and cuts a text
  * without a terminating zero. An empty message is replaced by the name of the callback and of the
- * status.
+ * status. The reason is LS_REASON_NONE, whatever the callback has written.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
@@ -59,10 +59,25 @@ typedef enum ls_status {
 /* Size of ls_error.text in bytes, terminating zero included. Longer messages are truncated. */
 #define LS_ERROR_TEXT 508
 
-/* An error: its status and its message. */
+/* Reasons for which a program may want to react to an error, for example by a question to its user.
+ * A program reads the reason, never the message. The values are part of the ABI: new ones are
+ * appended, and none is renumbered. */
+typedef enum ls_error_reason {
+    LS_REASON_NONE = 0,      /* any other reason */
+    LS_REASON_DECIMAL = 1,   /* numbers of a table do not fit the decimal mark: set data.decimal */
+    LS_REASON_SEPARATOR = 2, /* the fields of a table can be separated in several ways: set
+                              * data.separator */
+    LS_REASON_ENCODING = 3,  /* a table is not UTF-8: set data.encoding */
+    LS_REASON_CLASSES = 4,   /* the target of a table has too many different texts for classes: set
+                              * data.labels if it is a number */
+    LS_REASON_NO_FILES = 5   /* no searched directory has the files of a built-in dataset */
+} ls_error_reason;
+
+/* An error: its status, its message and its reason. */
 typedef struct ls_error {
     int status;               /* the ls_status that was returned */
     char text[LS_ERROR_TEXT]; /* one line of UTF-8 without a newline, zero-terminated */
+    int reason;               /* an ls_error_reason */
 } ls_error;
 
 /* Returns the name of a status, such as "LS_ENOMEM", or "unknown status" if the number is not a

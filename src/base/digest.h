@@ -27,6 +27,12 @@
  * on every instruction set, for any number of threads of a worker, and for an update that works
  * piece by piece.
  *
+ * ON A GPU the kernels of the updates sum. The sum stays on the GPU, as the total over all steps so
+ * far, and is copied to the host after each update, without a wait. It arrives when the worker
+ * waits for the result of the next step. Therefore a worker on a GPU shows d(n − 2) in the merge of
+ * step n, one step less than below; it does so even if it happens to have d(n − 1) already, because
+ * other workers perhaps do not.
+ *
  * WHAT IS COMPARED WHEN. In the merge of step n every worker shows d(n − 1) beside its partial sums
  * (ls_merge_begin), and in a run of several processes the header of the sum over the processes
  * contains the digest (cluster/progress.h). All workers and all processes see all digests, so all
@@ -41,8 +47,11 @@
  * the barrier orders these accesses as it orders those of the partial sums (merge/group.h); a rank
  * that wakes late in an aborted group reads the digests of that group, which nobody writes any
  * more. Threads of one worker add their parts of a sum to an atomic number; the end of the team's
- * job orders these additions before the worker reads the number. The digest for other processes is
- * handed over like the other fields of an order (cluster/cluster.h, "Memory order", 1).
+ * job orders these additions before the worker reads the number. On a GPU each block of threads
+ * adds its part with one atomic addition, which needs no order, because the sum is the same in any
+ * order; the copy to the host follows the kernel in the same stream, and the host reads the copy
+ * after it has waited for that stream. The digest for other processes is handed over like the other
+ * fields of an order (cluster/cluster.h, "Memory order", 1).
  *
  * WHAT IS NOT SEEN. All workers have the same digests if all apply the same wrong sum: a worker
  * that computes a wrong gradient from right weights is not noticed. A worker that is alone has
@@ -56,8 +65,13 @@
 
 #define LS_DIGEST_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* f; odd */
 
+/* A source that compiles ls_digest_weight for another kind of device defines this before. */
+#ifndef LS_DIGEST_FN
+#define LS_DIGEST_FN static inline
+#endif
+
 /* Returns the odd number by which the bits of the float at position `at` are multiplied. */
-static inline uint64_t ls_digest_weight(size_t at)
+LS_DIGEST_FN uint64_t ls_digest_weight(size_t at)
 {
     uint64_t weight = 2 * (uint64_t)(at / 16) + 1;
     for (size_t lane = 0; lane <= at % 16; lane++)

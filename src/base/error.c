@@ -13,11 +13,19 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
     if (!err)
         return status;
     err->status = status;
+    err->reason = LS_REASON_NONE;
     va_list args;
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     ls_utf8_tidy(err->text);
+    return status;
+}
+
+int ls_because(ls_error *err, int status, ls_error_reason reason)
+{
+    if (err)
+        err->reason = (int)reason;
     return status;
 }
 

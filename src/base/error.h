@@ -12,6 +12,12 @@
 int ls_fail(ls_error *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Adds a reason to the error that the caller has just written to `err` (ls_fail writes
+ * LS_REASON_NONE), unless `err` is NULL. Returns `status`, so that a function can fail with
+ * `return ls_because(err, ls_fail(err, LS_EDATA, "…", …), LS_REASON_…);`. A function that decides
+ * by an error's cause reads `status` and `reason`, never `text`. */
+int ls_because(ls_error *err, int status, ls_error_reason reason);
+
 /* Judges what a *callback*, a function of the caller that returns a status, has returned. Every
  * call of such a function passes its result through here. Returns LS_OK for LS_OK, and a negative
  * ls_status as it is. Any other number becomes LS_EINVAL.

@@ -43,6 +43,19 @@ static int read_first_line(void **text, size_t *length, const char *path, const 
     return LS_OK;
 }
 
+int ls_run_first_record(ls_json **out, const char *run, const ls_host *host, ls_error *err)
+{
+    void *text = NULL;
+    size_t length;
+    char path[LS_PATH_BYTES];
+    int status =
+        read_first_line(&text, &length, ls_path_join(path, run, "metrics.jsonl"), host, err);
+    if (status == LS_OK)
+        status = ls_json_parse(out, path, text, length, host, err);
+    ls_free(host, text);
+    return status;
+}
+
 static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
 {
     const cJSON *root = ls_json_root(doc),
@@ -59,18 +72,9 @@ static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
 
 static int read_first_record(beginning *out, const char *run, const ls_host *host, ls_error *err)
 {
-    void *text = NULL;
-    size_t length;
-    char path[LS_PATH_BYTES];
     *out = (beginning){0};
-    int status =
-        read_first_line(&text, &length, ls_path_join(path, run, "metrics.jsonl"), host, err);
-    if (status == LS_OK)
-        status = ls_json_parse(&out->doc, path, text, length, host, err);
-    if (status == LS_OK)
-        status = take_beginning(out, out->doc, err);
-    ls_free(host, text);
-    return status;
+    int status = ls_run_first_record(&out->doc, run, host, err);
+    return status ? status : take_beginning(out, out->doc, err);
 }
 
 /* Returns the time at which the run's config was written, which is the start of the run. Returns

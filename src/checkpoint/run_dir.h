@@ -24,7 +24,10 @@ typedef struct ls_run_files {
     char *path;             /* path of the run's directory; NULL: there is none */
     ls_dir_lock lock;       /* lock on the directory, held while the run trains in it */
     struct ls_saver *saver; /* writes checkpoints; NULL: nothing is saved */
-    ls_resumed *resumed;    /* NULL: the run is new */
+    /* time in nanoseconds at which the last save began or, before the first one, at which the saver
+     * was created */
+    uint64_t saved_ns;
+    ls_resumed *resumed; /* NULL: the run is new */
 } ls_run_files;
 
 /* Writes the default name of a run's directory, such as runs/20240131-093000-lenet. It contains
@@ -65,6 +68,10 @@ int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
  * checkpoint, a warning in the log names it. `name`: only runs whose config has this name; NULL:
  * all runs. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
+
+/* Reads the first record of the run in the directory `run`, the first line of its metrics.jsonl.
+ * The caller destroys *out. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
+int ls_run_first_record(ls_json **out, const char *run, const ls_host *host, ls_error *err);
 
 /* Files that a run must have so that ls_run_latest prefers it. */
 typedef enum ls_run_needs {

@@ -17,6 +17,7 @@ typedef struct ls_saver_desc {
     const ls_model *model;
     ls_dataset *const *data; /* [LS_SUBSETS] */
     ls_sinks *sinks;         /* sinks of the run's records, synced before each checkpoint */
+    bool keeps;              /* ls_saver_keep will be called, so memory for it is allocated */
     ls_trace *trace;         /* timeline, which gets a span for each save; NULL: none */
     const ls_host *host;
 } ls_saver_desc;
@@ -27,7 +28,7 @@ int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_d
                     ls_error *err);
 /* Sets the time in nanoseconds after which a save is considered to hang; 600 s otherwise. */
 void ls_saver_limit(struct ls_saver *saver, uint64_t longest_ns);
-/* Waits for the save in progress and ends the saver's thread. If the save failed, the failure is
+/* Does what ls_saver_settle does, and ends the saver's thread. If a save failed, the failure is
  * logged. NULL is allowed. Returns LS_ESTALLED if the save hangs (ls_saver_limit). */
 int ls_saver_stop(struct ls_saver *saver);
 /* Stops and frees the saver. Returns LS_ESTALLED if the save hangs; the saver's memory is then
@@ -55,6 +56,26 @@ const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
  * Errors: those of the sinks, of ls_checkpoint_write, LS_ESTALLED. */
 int ls_saver_save(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,
                   bool wait, ls_error *err);
+
+/* Keeps a checkpoint in memory: copies the state and the arrays, which are free on return. It takes
+ * the place of the one that was kept before; but a checkpoint of the best evaluation stays beside
+ * it. When a later save succeeds, what is kept is dropped. If a weight is not finite, that is
+ * logged like a failed save, and what was kept before stays. ls_saver_desc.keeps must be true.
+ * Errors: those of the sinks; LS_ESTALLED. */
+int ls_saver_keep(struct ls_saver *saver, const ls_state *state, const ls_checkpoint_values *values,
+                  ls_error *err);
+/* Returns whether a checkpoint is kept and no save is in progress. false if `saver` is NULL. */
+bool ls_saver_keeps(const struct ls_saver *saver);
+/* Returns whether the checkpoint after `steps` steps is kept. false if `saver` is NULL. */
+bool ls_saver_holds(const struct ls_saver *saver, uint64_t steps);
+/* Begins to write the checkpoint that is kept, if ls_saver_keeps, as ls_saver_save does while
+ * training goes on. If the save fails, the checkpoint stays in memory. Errors: LS_ENOMEM and those
+ * of ls_pool_submit; LS_ESTALLED, without checkpoint.async. */
+int ls_saver_write_kept(struct ls_saver *saver, ls_error *err);
+/* Waits for the save in progress; then writes the checkpoint that is still kept, if there is one,
+ * and waits for that. Failures are logged. Afterwards nothing is kept. NULL is allowed. Errors:
+ * those of ls_saver_write_kept, LS_ESTALLED (a save hangs). */
+int ls_saver_settle(struct ls_saver *saver, ls_error *err);
 
 /* Returns the path of the checkpoint that was saved last, or "" if none was saved. The text belongs
  * to the saver. */

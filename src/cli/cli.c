@@ -10,7 +10,6 @@
 #include "cli/samples.h"
 #include "cli/serve.h"
 #include "cli/verbs.h"
-#include "data/folder.h"
 
 #include <fcntl.h>
 #include <lockstep/cluster.h>
@@ -316,7 +315,7 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
         /* if `run` is NULL: the verb, which uses a trained model */
         const cli_trained_verb *trained;
     } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
-                 {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
+                 {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep_verb, NULL},
                  {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
                  {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
                  {"runs", cli_runs, NULL},        {"compare", cli_compare, NULL},

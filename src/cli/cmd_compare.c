@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
-#include "checkpoint/run_dir.h"
 #include "cli/columns.h"
+#include "model/trained.h"
 #include "page/compare.h"
 #include "store/durable.h"
 
@@ -40,13 +40,9 @@ static int find_run(char **out, const char *argument, ls_error *err)
 {
     struct stat st;
     char in_runs[LS_PATH_BYTES];
-    if (stat(argument, &st) != 0) {
-        if (strcmp(argument, "latest") == 0)
-            return ls_run_latest(out, LS_RUN_RECORDS, NULL, err);
-        if (stat(ls_path_join(in_runs, "runs", argument), &st) == 0)
-            return ls_path_copy(out, in_runs, NULL, err);
-    }
-    return ls_path_copy(out, argument, NULL, err);
+    const bool is_in_runs = stat(argument, &st) != 0 && strcmp(argument, "latest") != 0 &&
+                            stat(ls_path_join(in_runs, "runs", argument), &st) == 0;
+    return ls_run_find(out, is_in_runs ? in_runs : argument, LS_RUN_RECORDS, NULL, err);
 }
 
 static int find_all(named *n, char **arguments, int count, ls_error *err)
@@ -61,21 +57,12 @@ static int find_all(named *n, char **arguments, int count, ls_error *err)
 
 enum { GAP = 2 };
 
-static int name_width(const ls_comparison *c)
+/* Returns the width of the rows' names, or of the values of run number `run`; run −1: the names. */
+static int widest(const ls_comparison *c, int run)
 {
-    int width = 0;
+    int width = run < 0 ? 0 : 1;
     for (size_t r = 0; r < c->rows; r++) {
-        const int n = cli_width(c->row[r].name);
-        width = n > width ? n : width;
-    }
-    return width;
-}
-
-static int value_width(const ls_comparison *c, int run)
-{
-    int width = 1;
-    for (size_t r = 0; r < c->rows; r++) {
-        const int n = cli_width(c->row[r].value[run]);
+        const int n = cli_width(run < 0 ? c->row[r].name : c->row[r].value[run]);
         width = n > width ? n : width;
     }
     return width;
@@ -95,18 +82,14 @@ static void print_tall_row(const ls_comparison *c, const ls_compared_row *row, i
 {
     if (!is_different(c, row)) {
         printf("%s: ", row->name);
-        const int left = width - cli_width(row->name) - 2;
-        cli_put_padded(stdout, row->value[0],
-                       cli_width(row->value[0]) < left ? cli_width(row->value[0]) : left, false);
+        cli_put_cut(stdout, row->value[0], width - cli_width(row->name) - 2);
         putchar('\n');
         return;
     }
     printf("%s:\n", row->name);
     for (int i = 0; i < c->count; i++) {
-        const char *value = row->value[i][0] ? row->value[i] : "-";
-        const int length = cli_width(value);
         printf("  %s  ", ls_compared_letter(i));
-        cli_put_padded(stdout, value, length < width - 5 ? length : width - 5, false);
+        cli_put_cut(stdout, row->value[i][0] ? row->value[i] : "-", width - 5);
         putchar('\n');
     }
 }
@@ -115,7 +98,7 @@ static void print_tall_row(const ls_comparison *c, const ls_compared_row *row, i
 static void print_wide_row(const ls_comparison *c, const char *name, const char *const *value,
                            const int *width)
 {
-    int pending = name_width(c) - cli_width(name);
+    int pending = widest(c, -1) - cli_width(name);
     fputs(name, stdout);
     for (int i = 0; i < c->count; i++) {
         const char *text = value[i][0] ? value[i] : "-";
@@ -150,14 +133,13 @@ static bool has_configs(const ls_comparison *c)
 static void print_comparison(const ls_comparison *c, int width)
 {
     const char *letters[LS_COMPARED];
-    int value[LS_COMPARED], total = name_width(c);
+    int value[LS_COMPARED], total = widest(c, -1);
     for (int i = 0; i < c->count; i++) {
-        value[i] = value_width(c, i);
+        value[i] = widest(c, i);
         total += GAP + value[i];
         letters[i] = ls_compared_letter(i);
         printf("%s  ", letters[i]);
-        const int length = cli_width(c->run_dir[i]);
-        cli_put_padded(stdout, c->run_dir[i], length < width - 3 ? length : width - 3, false);
+        cli_put_cut(stdout, c->run_dir[i], width - 3);
         putchar('\n');
     }
     const bool wide = total <= width;

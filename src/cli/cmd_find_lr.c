@@ -1,13 +1,9 @@
-/* trainer find-lr CONFIG: a learning-rate range test (L. N. Smith, "Cyclical Learning Rates for
- * Training Neural Networks", 2015). It trains a few hundred steps from the config's initial
- * weights. In each step the learning rate is multiplied by the same factor. The command finds the
- * rate at which the loss falls fastest, and the rate at which the loss is lowest. */
+/* trainer find-lr CONFIG: a learning-rate range test (train/range_test.h), as a table, as JSON and
+ * as a picture. */
 #include "base/error.h"
-#include "base/portable_math.h"
 #include "cli/cli.h"
 #include "page/page.h"
-#include "records/sink.h"
-#include "train/trainer.h"
+#include "train/range_test.h"
 #include "json/writer.h"
 
 #include <lockstep/version.h>
@@ -43,10 +39,6 @@ static const char help[] =
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
-/* weight of the previous moving average of the loss in each step; the new loss has the rest */
-#define KEPT 0.95
-#define DIVERGED 4.0 /* the test ends when the loss exceeds this multiple of the lowest loss */
-
 typedef struct arguments {
     const char *config, *json, *svg;
     double from, to;
@@ -56,32 +48,21 @@ typedef struct arguments {
     char devices[512];
 } arguments;
 
-/* A step of the test: its learning rate, its loss, and the moving average of the loss. */
-typedef struct point {
-    double lr, loss, smoothed;
-} point;
-
-/* State of a learning-rate range test. */
-typedef struct range_test {
-    ls_sink sink; /* first member: receives the run's records */
+/* The command's range test. */
+typedef struct search {
+    ls_range_test test;
     const arguments *a;
     cli_view view;
-    ls_schedule schedule;
-    ls_trainer *trainer;
-    point *point;
-    int count;
-    double average, least; /* moving average of the loss from 0 on; smallest `smoothed` so far */
-    const char *end;       /* why the test has ended; NULL: it has not ended */
     char name[64];
     bool synthetic;
-} range_test;
+} search;
 
-/* The result of a test. `steepest`: index of the point at which the loss falls fastest. `least`:
- * index of the point with the lowest loss. −1: there is none. */
-typedef struct finding {
-    int steepest, least;
-    double suggestion; /* a learning rate; NaN: none */
-} finding;
+/* Texts of ls_range_end for the JSON file. */
+static const char *const ends[] = {
+    [LS_RANGE_ALL_STEPS] = "all steps",
+    [LS_RANGE_DIVERGED_LOSS] = "diverged",
+    [LS_RANGE_NOT_FINITE] = "not finite",
+};
 
 static int parse(arguments *a, int argc, char **argv)
 {
@@ -112,75 +93,45 @@ static int parse(arguments *a, int argc, char **argv)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static void add_point(range_test *r, double loss)
+static void show_progress(void *user, const ls_step_values *s)
 {
-    const int i = r->count++;
-    r->average = KEPT * r->average + (1 - KEPT) * loss;
-    const double smoothed = r->average / (1 - ls_power(KEPT, (uint64_t)i + 1));
-    r->point[i] =
-        (point){ls_schedule_rate(&r->schedule, r->a->to, (uint64_t)i, 1, 1), loss, smoothed};
-    r->least = i == 0 ? smoothed : fmin(r->least, smoothed);
-    if (smoothed > DIVERGED * r->least)
-        r->end = "diverged";
-    else if (r->count == r->a->steps)
-        r->end = "all steps";
-}
-
-static void show_progress(range_test *r, const ls_step_values *s)
-{
+    search *r = user;
+    const ls_range_test *test = &r->test;
     const ls_progress p = {
         .epoch = 1,
         .epochs = 1,
-        .step = (uint32_t)r->count,
-        .steps = (uint32_t)r->a->steps,
-        .loss = r->point[r->count - 1].smoothed,
+        .step = (uint32_t)test->count,
+        .steps = (uint32_t)test->steps,
+        .loss = test->point[test->count - 1].smoothed,
         .accuracy = NAN,
         .images_per_s = (double)s->images_per_s,
-        .remaining_s = (double)s->rows * (r->a->steps - r->count) / (double)s->images_per_s,
+        .remaining_s = (double)s->rows * (test->steps - test->count) / (double)s->images_per_s,
     };
     cli_view_progress(&r->view, &p);
 }
 
-static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
+/* Trains until the test ends. */
+static int train(search *r, const ls_trainer_options *o, ls_error *err)
 {
-    range_test *r = (range_test *)sink;
-    const ls_step_values *s = &record->of.step;
-    (void)err;
-    if (record->type != LS_RECORD_STEP || r->end)
-        return LS_OK;
-    if (isfinite(s->loss)) {
-        add_point(r, (double)s->loss);
-        show_progress(r, s);
-    } else {
-        r->end = "not finite";
-    }
-    if (r->end)
-        ls_trainer_interrupt(r->trainer);
-    return LS_OK;
-}
-
-/* Trains until the test ends. If it returns LS_OK, r->end says why the test has ended. */
-static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
-{
-    int status = ls_trainer_open(&r->trainer, o, err);
+    ls_trainer *trainer;
+    int status = ls_trainer_open(&trainer, o, err);
     if (status)
         return status;
-    const ls_summary *summary = ls_trainer_summary(r->trainer);
+    const ls_summary *summary = ls_trainer_summary(trainer);
     snprintf(r->name, sizeof r->name, "%s", summary->name);
     r->synthetic = summary->synthetic;
     cli_view_name_rows(&r->view, summary);
-    status = ls_trainer_attach(r->trainer, &r->sink, err);
+    status = ls_range_test_follow(&r->test, trainer, err);
     if (status == LS_OK)
-        status = cli_run(r->trainer, err);
-    if (status == LS_ENONFINITE && r->count > 0 && !r->end)
-        r->end = "not finite";
-    const bool ended = r->end && r->count > 0 && !cli_interrupted();
-    ls_trainer_close(r->trainer);
+        status = cli_run(trainer, err);
+    if (!cli_interrupted())
+        status = ls_range_test_end(&r->test, status);
+    ls_trainer_close(trainer);
     cli_view_clear(&r->view);
-    return ended && (status == LS_ENONFINITE || status == LS_EINTERRUPTED) ? LS_OK : status;
+    return status;
 }
 
-static int run(range_test *r, const ls_registry *registry, ls_error *err)
+static int run(search *r, const ls_registry *registry, ls_error *err)
 {
     cli_directories places;
     char schedule[128], lr[48], epochs[24];
@@ -189,7 +140,7 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
     snprintf(lr, sizeof lr, "optimizer.lr=%.17g", r->a->to);
     snprintf(schedule, sizeof schedule,
              "schedule={\"name\": \"exponential\", \"minimum\": %.17g, \"steps\": %d}",
-             r->schedule.minimum, r->a->steps);
+             r->a->from / r->a->to, r->a->steps);
     /* as many epochs as steps are enough, because an epoch has at least one step */
     snprintf(epochs, sizeof epochs, "epochs=%d", r->a->steps);
     const char *const own[] = {lr,
@@ -208,46 +159,13 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Returns the root mean square of the differences between minibatch losses and their moving
- * average. */
-static double noise_of(const range_test *r, int from, int to)
+static void print_end(const search *r, FILE *stream)
 {
-    double sum = 0;
-    for (int i = from; i <= to; i++)
-        sum +=
-            (r->point[i].loss - r->point[i].smoothed) * (r->point[i].loss - r->point[i].smoothed);
-    return sqrt(sum / (to - from + 1));
-}
-
-static finding judge(const range_test *r)
-{
-    const int first = r->a->steps / 10;
-    const point *p = r->point;
-    finding f = {-1, first, NAN};
-    for (int i = first; i < r->count; i++)
-        f.least = p[i].smoothed < p[f.least].smoothed ? i : f.least;
-    if (f.least >= r->count || p[first].smoothed - p[f.least].smoothed <=
-                                   fmax(noise_of(r, first, f.least), fabs(p[first].smoothed) / 100))
-        return (finding){-1, -1, NAN};
-    f.steepest = f.least;
-    double steepest = 0;
-    for (int i = first + 1; i < f.least; i++) {
-        /* the rates of neighbouring points have a constant ratio */
-        const double slope = p[i + 1].smoothed - p[i - 1].smoothed;
-        f.steepest = slope < steepest ? i : f.steepest;
-        steepest = fmin(steepest, slope);
-    }
-    f.suggestion = fmin(p[f.steepest].lr, p[f.least].lr / 10);
-    return f;
-}
-
-static void print_end(const range_test *r, FILE *stream)
-{
-    const double last = r->point[r->count - 1].lr;
-    if (strcmp(r->end, "diverged") == 0)
-        fprintf(stream, "the loss is above %g times its minimum from a rate of %.2g on\n", DIVERGED,
-                last);
-    else if (strcmp(r->end, "not finite") == 0)
+    const double last = r->test.point[r->test.count - 1].lr;
+    if (r->test.end == LS_RANGE_DIVERGED_LOSS)
+        fprintf(stream, "the loss is above %g times its minimum from a rate of %.2g on\n",
+                LS_RANGE_DIVERGED, last);
+    else if (r->test.end == LS_RANGE_NOT_FINITE)
         fprintf(stream, "the loss is not finite beyond a rate of %.2g\n", last);
 }
 
@@ -255,12 +173,12 @@ static void print_end(const range_test *r, FILE *stream)
  * guessing, and hardly depends on the weights. The few steps of the test are not enough to leave
  * the plateau, whatever the learning rate is. The network needs many steps, or other initial
  * weights. */
-static void print_why_none(const range_test *r, FILE *stream)
+static void print_why_none(const search *r, FILE *stream)
 {
-    const double first = r->point[0].smoothed;
+    const double first = r->test.point[0].smoothed;
     bool moved = false;
-    for (int i = 0; i < r->count; i++)
-        moved = moved || r->point[i].loss < first - fabs(first) / 50;
+    for (int i = 0; i < r->test.count; i++)
+        moved = moved || r->test.point[i].loss < first - fabs(first) / 50;
     if (moved)
         fprintf(stream, "no suggestion: the loss did not fall by more than its noise; try other "
                         "rates with --from and --to, or more --steps\n");
@@ -273,30 +191,30 @@ static void print_why_none(const range_test *r, FILE *stream)
             first);
 }
 
-static void print_table(const range_test *r, const finding *f, FILE *stream)
+static void print_table(const search *r, const ls_range_finding *f, FILE *stream)
 {
-    const int each = r->count > 30 ? (r->count + 23) / 24 : 1;
+    const int each = r->test.count > 30 ? (r->test.count + 23) / 24 : 1;
     if (r->synthetic)
         fprintf(stream, "SYNTHETIC data: results say nothing of real data\n");
     fprintf(stream, "%10s  %10s  %10s\n", "lr", "loss", "smoothed");
-    for (int i = 0; i < r->count; i++)
-        if (i % each == 0 || i == r->count - 1)
-            fprintf(stream, "%10.2e  %10.4g  %10.4g\n", r->point[i].lr, r->point[i].loss,
-                    r->point[i].smoothed);
+    for (int i = 0; i < r->test.count; i++)
+        if (i % each == 0 || i == r->test.count - 1)
+            fprintf(stream, "%10.2e  %10.4g  %10.4g\n", r->test.point[i].lr, r->test.point[i].loss,
+                    r->test.point[i].smoothed);
     print_end(r, stream);
     if (f->least < 0) {
         print_why_none(r, stream);
         return;
     }
-    if (f->least == r->count - 1)
+    if (f->least == r->test.count - 1)
         fprintf(stream, "the loss still fell at the end: try a higher rate with --to\n");
     fprintf(stream,
             "the loss falls fastest at the rate %.2g and is lowest at %.2g\nsuggestion: "
             "optimizer.lr %.2g (the smaller of the first rate and a tenth of the second)\n",
-            r->point[f->steepest].lr, r->point[f->least].lr, f->suggestion);
+            r->test.point[f->steepest].lr, r->test.point[f->least].lr, f->suggestion);
 }
 
-static int write_json(const range_test *r, const finding *f)
+static int write_json(const search *r, const ls_range_finding *f)
 {
     ls_json_writer w;
     ls_json_writer_init(&w, 2, NULL);
@@ -305,16 +223,16 @@ static int write_json(const range_test *r, const finding *f)
     ls_json_put_string(&w, "config", r->a->config);
     ls_json_put_string(&w, "name", r->name);
     ls_json_put_bool(&w, "synthetic", r->synthetic);
-    ls_json_put_string(&w, "end", r->end);
-    ls_json_put_double(&w, "steepest", f->steepest < 0 ? NAN : r->point[f->steepest].lr);
-    ls_json_put_double(&w, "least", f->least < 0 ? NAN : r->point[f->least].lr);
+    ls_json_put_string(&w, "end", ends[r->test.end]);
+    ls_json_put_double(&w, "steepest", f->steepest < 0 ? NAN : r->test.point[f->steepest].lr);
+    ls_json_put_double(&w, "least", f->least < 0 ? NAN : r->test.point[f->least].lr);
     ls_json_put_double(&w, "suggestion", f->suggestion);
     ls_json_open_array(&w, "points");
-    for (int i = 0; i < r->count; i++) {
+    for (int i = 0; i < r->test.count; i++) {
         ls_json_open_object(&w, NULL);
-        ls_json_put_double(&w, "lr", r->point[i].lr);
-        ls_json_put_float(&w, "loss", (float)r->point[i].loss);
-        ls_json_put_double(&w, "smoothed", r->point[i].smoothed);
+        ls_json_put_double(&w, "lr", r->test.point[i].lr);
+        ls_json_put_float(&w, "loss", (float)r->test.point[i].loss);
+        ls_json_put_double(&w, "smoothed", r->test.point[i].smoothed);
         ls_json_close(&w);
     }
     ls_json_close(&w);
@@ -358,17 +276,17 @@ static double up(const plot *p, double loss)
 
 /* Chooses the range of losses in the plot. It begins at the lowest loss, and ends above the first
  * loss by half the difference between the two. */
-static void choose_scale(plot *p, const range_test *r)
+static void choose_scale(plot *p, const search *r)
 {
-    double most = 0, least = r->least;
-    for (int i = 0; i < r->count; i++) {
-        most = fmax(most, r->point[i].smoothed);
-        least = fmin(least, r->point[i].loss);
+    double most = 0, least = r->test.least;
+    for (int i = 0; i < r->test.count; i++) {
+        most = fmax(most, r->test.point[i].smoothed);
+        least = fmin(least, r->test.point[i].loss);
     }
-    const double fall = r->point[0].smoothed - r->least;
+    const double fall = r->test.point[0].smoothed - r->test.least;
     p->x0 = log10(r->a->from);
     p->x1 = log10(r->a->to);
-    p->y1 = fall > 0 ? fmin(most, r->point[0].smoothed + fall / 2) : most;
+    p->y1 = fall > 0 ? fmin(most, r->test.point[0].smoothed + fall / 2) : most;
     const double margin = p->y1 > least ? (p->y1 - least) / 12 : fabs(p->y1) / 12 + 1e-12;
     p->y0 = least - margin;
     p->y1 += margin;
@@ -406,14 +324,14 @@ static void draw_axes(plot *p)
                      LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10);
 }
 
-static void draw_curve(plot *p, const range_test *r, bool smoothed)
+static void draw_curve(plot *p, const search *r, bool smoothed)
 {
     ls_buffer_format(&p->b, "<path class=\"%s\" clip-path=\"url(#frame)\" d=\"",
                      smoothed ? "smoothed" : "loss");
-    for (int i = 0; i < r->count; i++) {
-        const double y = up(p, smoothed ? r->point[i].smoothed : r->point[i].loss);
+    for (int i = 0; i < r->test.count; i++) {
+        const double y = up(p, smoothed ? r->test.point[i].smoothed : r->test.point[i].loss);
         ls_buffer_format(
-            &p->b, "%c%.1f %.1f", i ? 'L' : 'M', across(p, r->point[i].lr),
+            &p->b, "%c%.1f %.1f", i ? 'L' : 'M', across(p, r->test.point[i].lr),
             fmax(-HEIGHT, y)); /* lines far outside of the plot are clipped in any case */
     }
     ls_buffer_put(&p->b, "\"/>\n");
@@ -429,9 +347,9 @@ static void draw_key(plot *p, int x, const char *shape, const char *name, double
     ls_buffer_put(&p->b, "</text></g>\n");
 }
 
-static void draw_findings(plot *p, const range_test *r, const finding *f)
+static void draw_findings(plot *p, const search *r, const ls_range_finding *f)
 {
-    const point *steepest = &r->point[f->steepest], *least = &r->point[f->least];
+    const ls_range_point *steepest = &r->test.point[f->steepest], *least = &r->test.point[f->least];
     ls_buffer_format(&p->b,
                      "<path class=\"suggestion\" d=\"M%.1f %dV%d\"/>"
                      "<circle class=\"steepest\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>"
@@ -443,7 +361,7 @@ static void draw_findings(plot *p, const range_test *r, const finding *f)
     draw_key(p, 520, "<path class=\"suggestion\" d=\"M0 0H20\"/>", "suggestion", f->suggestion);
 }
 
-static int write_svg(const range_test *r, const finding *f)
+static int write_svg(const search *r, const ls_range_finding *f)
 {
     ls_error err;
     plot p;
@@ -476,9 +394,9 @@ static int write_svg(const range_test *r, const finding *f)
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int print(const range_test *r)
+static int print(const search *r)
 {
-    const finding f = judge(r);
+    const ls_range_finding f = ls_range_test_judge(&r->test);
     const bool json_on_stdout = r->a->json && strcmp(r->a->json, "-") == 0;
     print_table(r, &f, json_on_stdout ? stderr : stdout);
     int code = cli_flush();
@@ -496,18 +414,18 @@ int cli_find_lr(int argc, char **argv, const ls_registry *registry)
     int code = parse(&a, argc, argv);
     if (code)
         return code;
-    range_test r = {
-        .sink = {.emit = emit},
+    search r = {
+        .test = {.from = a.from, .to = a.to, .steps = a.steps, .progress = show_progress},
         .a = &a,
-        .schedule = {.rule = LS_SCHEDULE_EXPONENTIAL, .minimum = a.from / a.to, .steps = a.steps},
-        .point = calloc((size_t)a.steps, sizeof *r.point),
     };
-    if (!r.point)
+    r.test.user = &r;
+    r.test.point = calloc((size_t)a.steps, sizeof *r.test.point);
+    if (!r.test.point)
         return cli_fail(LS_ENOMEM, "out of memory for the points of a range test");
     cli_view_init(&r.view, a.quiet);
     cli_catch_signals();
     int status = run(&r, registry, &err);
     code = status ? cli_fail(status, err.text) : print(&r);
-    free(r.point);
+    free(r.test.point);
     return code;
 }

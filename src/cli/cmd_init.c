@@ -2,8 +2,9 @@
  * them. */
 #include "base/error.h"
 #include "base/plural.h"
-#include "cli/init.h"
+#include "cli/cli.h"
 #include "data/columns.h"
+#include "data/inspect.h"
 #include "json/json.h"
 #include "json/writer.h"
 
@@ -50,7 +51,7 @@ static void print_column(const ls_column_summary *c, FILE *stream)
 
 static void print_table(const ls_inspection *l, FILE *stream)
 {
-    const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    const ls_dataset_info *info = l->table;
     char head[LS_COLUMN_LINE];
     ls_column_head(head);
     fprintf(stream, "%s: a table of %u %s and %d %s\n", l->path, (unsigned)l->rows,
@@ -100,7 +101,7 @@ static void print_folder(const ls_inspection *l, FILE *stream)
 static void print_arrays(const ls_inspection *l, FILE *stream)
 {
     if (l->known)
-        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind);
+        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
     fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
             l->path, (unsigned)l->rows, l->channels, l->height, l->width,
             l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
@@ -114,16 +115,11 @@ static void print_arrays(const ls_inspection *l, FILE *stream)
                 l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
 }
 
-static bool is_kind(const ls_inspection *l, const char *kind)
+static void print_data(const ls_inspection *l, FILE *stream)
 {
-    return strcmp(l->kind, kind) == 0;
-}
-
-void cli_inspect_print(const ls_inspection *l, FILE *stream)
-{
-    if (is_kind(l, "csv"))
+    if (l->kind->form == LS_DATA_TABLE)
         print_table(l, stream);
-    else if (is_kind(l, "folder"))
+    else if (l->kind->form == LS_DATA_FOLDER)
         print_folder(l, stream);
     else
         print_arrays(l, stream);
@@ -263,17 +259,17 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
 static void put_data(ls_json_writer *w, const ls_inspection *l)
 {
     ls_json_open_object(w, "data");
-    ls_json_put_string(w, "name", l->kind);
-    if (is_kind(l, "csv"))
+    ls_json_put_string(w, "name", l->kind->name);
+    if (l->kind->form == LS_DATA_TABLE)
         put_table(w, l);
-    else if (!is_kind(l, "folder"))
+    else if (l->kind->form != LS_DATA_FOLDER)
         put_arrays(w, l);
     else {
         ls_json_put_string(w, "path", l->path);
         ls_json_put_int(w, "image_size", l->height);
         ls_json_put_int(w, "channels", l->channels);
     }
-    if (!is_kind(l, "csv")) {
+    if (l->kind->form != LS_DATA_TABLE) {
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }
@@ -318,7 +314,7 @@ static void put_name(ls_json_writer *w, const char *path)
     ls_json_put_string(w, "name", name[0] ? name : "run");
 }
 
-void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
+static void put_config(ls_json_writer *w, const ls_inspection *l)
 {
     const bool images = l->height >= 6 && l->width >= 6;
     ls_json_open_object(w, NULL);
@@ -332,7 +328,7 @@ void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
         put_dense_layers(w, l);
     ls_json_close(w);
     ls_json_close(w);
-    if (is_kind(l, "folder") ? !l->grey : l->known && l->channels == 3) {
+    if (l->kind->form == LS_DATA_FOLDER ? !l->grey : l->known && l->channels == 3) {
         ls_json_open_object(w, "augment");
         ls_json_put_int(w, "crop", 4);
         ls_json_put_bool(w, "flip", true);
@@ -344,16 +340,18 @@ void cli_inspect_write(ls_json_writer *w, const ls_inspection *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Prints an error. If the message advises the user to set a key of the config, adds the option of
- * `trainer init` that does the same, because there is no config yet. */
+/* Prints an error. If a key of the config would help, adds the option of `trainer init` that does
+ * the same, because there is no config yet. */
 static int fail_look(int status, const ls_error *err)
 {
-    static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
+    const char *option = err->reason == LS_REASON_DECIMAL     ? "decimal"
+                         : err->reason == LS_REASON_SEPARATOR ? "separator"
+                         : err->reason == LS_REASON_ENCODING  ? "encoding"
+                                                              : NULL;
     char text[LS_ERROR_TEXT + 64];
-    snprintf(text, sizeof text, "%s", err->text);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strstr(err->text, keys[i]))
-            snprintf(text, sizeof text, "%s (with init: --%s)", err->text, keys[i] + 5);
+    if (!option)
+        return cli_fail(status, err->text);
+    snprintf(text, sizeof text, "%s (with init: --%s)", err->text, option);
     return cli_fail(status, text);
 }
 
@@ -407,32 +405,16 @@ static int run(ls_inspection *l, const cli_list *set, const char *to, bool train
     if (status)
         return fail_look(status, err);
     ls_json_writer_init(&w, 2, l->host);
-    cli_inspect_write(&w, l);
+    put_config(&w, l);
     if (set->count > 0 && (status = apply_set(&w, set, l->host, err)) != LS_OK) {
         ls_json_writer_fini(&w);
         return cli_fail(status, err->text);
     }
-    cli_inspect_print(l, to ? stdout : stderr);
+    print_data(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
     if (to && code == 0 && !trains)
         print_how_to_train(to);
     return code ? code : cli_flush();
-}
-
-/* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
-static const char *check(const ls_inspection *l)
-{
-    const char *const separators[] = {",", ";", "tab", "bar", "space"};
-    bool separator = !l->separator;
-    for (size_t i = 0; l->separator && i < sizeof separators / sizeof *separators; i++)
-        separator |= strcmp(l->separator, separators[i]) == 0;
-    if (!separator)
-        return "--separator: expected \",\", \";\", tab, bar or space";
-    if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
-        return "--decimal: expected \",\" or \".\"";
-    if (l->encoding && strcmp(l->encoding, "latin-1") != 0 && strcmp(l->encoding, "utf-8") != 0)
-        return "--encoding: expected latin-1 or utf-8";
-    return NULL;
 }
 
 int cli_init(int argc, char **argv, const ls_registry *registry)
@@ -461,7 +443,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         return code;
     if (trains && (!to || strcmp(to, "-") == 0))
         return cli_usage("init", "--train needs --to FILE", "");
-    const char *wrong = check(&look);
+    const char *wrong = ls_inspect_forms(&look);
     if (wrong)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/cli.h"
-#include "config/config.h"
 #include "device/registry.h"
 
 #include <getopt.h>
@@ -147,9 +146,8 @@ static int parse(bench *b, int argc, char **argv)
     return problem;
 }
 
-/* Stores the number of shards that a run of the config uses. The trainer must be opened to find it:
- * without the key `shards` it depends on the model, and the model's input and output depend on the
- * data. */
+/* Stores the number of shards that a run of the config uses. The trainer is opened to find it,
+ * because without the key `shards` it depends on the model and the data. */
 static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls_error *err)
 {
     ls_trainer *t;
@@ -174,12 +172,7 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
         return status;
     for (int n = 1, last = 0; last < list.count; n = 2 * n < list.count ? 2 * n : list.count) {
         last = n;
-        size_t used = 0;
-        if (list.backend->counted)
-            snprintf(text, sizeof text, "%s:%d", list.backend->name, n);
-        for (int i = 0; !list.backend->counted && i < n && used < sizeof text - 8; i++)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%d",
-                                     i ? "" : list.backend->name, i ? "," : ":", list.index[i]);
+        ls_device_list_first(text, sizeof text, list.backend, n);
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
@@ -352,16 +345,11 @@ static void print_json(const bench *b)
 static int run(bench *b, const ls_registry *registry)
 {
     ls_error err;
-    ls_config config;
+    int shards = 0, status = LS_OK;
     cli_directories places;
     ls_host host = {.size = sizeof host};
     ls_trainer_options o = cli_options(&places, b->config, &b->set, registry, b->json, &host);
-    int status = ls_config_read(&config, &o, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    int shards = config.shards;
-    ls_config_fini(&config);
-    if (b->rows == 0 && shards < 0)
+    if (b->rows == 0)
         status = find_shards(&shards, b, &o, &err);
     if (status == LS_OK && b->rows == 0)
         status = choose_devices(b, registry, shards, &err);

@@ -1,8 +1,7 @@
-/* trainer pack FOLDER --to FILE: packs a folder of images (data/folder.h), and how the program
- * shows the packing. */
+/* trainer pack FOLDER --to FILE: packs a folder of images (data/pack.h), and how the program shows
+ * the packing. */
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "data/folder.h"
 
 #include <stdio.h>
 #include <unistd.h>

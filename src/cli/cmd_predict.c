@@ -3,9 +3,7 @@
 #include "base/host.h"
 #include "base/plural.h"
 #include "cli/verbs.h"
-#include "model/outputs.h"
-#include "model/predict.h"
-#include "model/rows.h"
+#include "model/predictions.h"
 #include "store/durable.h"
 #include "json/writer.h"
 
@@ -60,9 +58,8 @@ static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t
 static int read_rows(ls_rows *in, const cli_trained_args *a, ls_error *err)
 {
     uint32_t first = 0, count = 0;
-    const ls_dataset *data = in->t->data[a->train ? LS_TRAIN : LS_TEST];
-    int status = parse_rows(a->rows, ls_dataset_describe(data)->rows, &first, &count, err);
-    return status ? status : ls_rows_of_data(in, a->train, first, count, err);
+    int status = parse_rows(a->rows, ls_trained_data(in->t, a->train)->rows, &first, &count, err);
+    return status ? status : ls_rows_of_data(in, a->train, first, count, count, err);
 }
 
 enum { STDIN_MOST = 1 << 30 };
@@ -110,13 +107,6 @@ static int read_inputs(ls_rows *r, const cli_trained_args *a, ls_error *err)
     return status;
 }
 
-/* ---- pictures that cannot be read ------------------------------------------------------------ */
-
-static const char *why_not(const ls_rows *in, uint32_t i)
-{
-    return in->why ? in->why[i] : NULL;
-}
-
 /* Prints the number of pictures that could not be read, if there are any, and returns the exit code
  * of the command. */
 static int end_with_broken(const ls_rows *in)
@@ -138,73 +128,35 @@ static int end_with_broken(const ls_rows *in)
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
 
-static void print_broken(const ls_rows *in, uint32_t i)
+/* ---- as text --------------------------------------------------------------------------------- */
+
+static void print_values(const char *before, const float *value, int count)
 {
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, in->t->host);
-    ls_json_open_object(&w, NULL);
-    ls_json_put_string(&w, "file", in->file[i].path);
-    ls_json_put_string(&w, "error", in->why[i]);
-    ls_json_close(&w);
-    cli_put_json(&w);
+    for (int k = 0; k < count; k++)
+        printf("%s%g", k ? ", " : before, (double)value[k]);
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
-
-static bool learnt_vectors(const ls_trained *t)
+static void print_line(const ls_predictions *p, const ls_predicted *r)
 {
-    /* if the loss is not known, the model is treated as one that predicts classes */
-    return t->config.loss && t->config.loss->vectors;
-}
-
-/* Returns output `i` of a model that predicts values. If the loss is "bce", which learns yes/no
- * targets, the output is a probability. */
-static float output_of(const ls_trained *t, const float *logits, int i)
-{
-    return (float)ls_output_value(t->config.loss, logits[i]);
-}
-
-static void print_vector(const ls_rows *in, uint32_t i, const float *logits)
-{
-    const int n = in->t->model->classes;
-    for (int k = 0; k < n; k++)
-        printf("%s%g", k ? ", " : ": ", (double)output_of(in->t, logits, k));
-    for (int k = 0; k < n && in->targets; k++)
-        printf("%s%g", k ? ", " : "; its targets are ",
-               (double)in->targets[(size_t)i * (size_t)n + (size_t)k]);
-    putchar('\n');
-}
-
-static void print_line(const ls_rows *in, uint32_t i, const float *logits)
-{
-    double probability;
-    const int best = ls_best_class(logits, in->t->model->classes, &probability);
-    if (in->file)
-        printf("%s", in->file[i].path);
+    const ls_trained *t = p->rows->t;
+    if (r->file)
+        printf("%s", r->file);
     else
-        printf("row %u", (unsigned)(in->first + i));
-    if (learnt_vectors(in->t)) {
-        print_vector(in, i, logits);
-        return;
+        printf("row %u", (unsigned)r->number);
+    if (p->values) {
+        print_values(": ", r->output, p->outputs);
+        if (r->target)
+            print_values("; its targets are ", r->target, p->outputs);
+    } else {
+        cli_class_print(": ", t, r->best);
+        printf(" (%.3f)", r->probability);
+        if (r->label >= 0 && r->label != r->best)
+            cli_class_print(", but its label is ", t, r->label);
     }
-    cli_class_print(": ", in->t, best);
-    printf(" (%.3f)", probability);
-    if (in->labels && in->labels[i] != best)
-        cli_class_print(", but its label is ", in->t, in->labels[i]);
     putchar('\n');
 }
 
-static void put_class(ls_json_writer *w, const ls_rows *in, uint32_t i, const float *logits)
-{
-    double probability;
-    const int best = ls_best_class(logits, in->t->model->classes, &probability);
-    ls_json_put_int(w, "class", best);
-    if (ls_class_name(in->t, best))
-        ls_json_put_string(w, "name", ls_class_name(in->t, best));
-    ls_json_put_double(w, "probability", probability);
-    if (in->labels)
-        ls_json_put_int(w, "label", in->labels[i]);
-}
+/* ---- as JSON --------------------------------------------------------------------------------- */
 
 static void put_floats(ls_json_writer *w, const char *key, const float *value, int count)
 {
@@ -214,61 +166,62 @@ static void put_floats(ls_json_writer *w, const char *key, const float *value, i
     ls_json_close(w);
 }
 
-static void put_vector(ls_json_writer *w, const ls_rows *in, uint32_t i, const float *logits)
+/* Begins the object of a row with its name. Returns whether the row has a prediction; if not, the
+ * object says why. */
+static bool begin_object(ls_json_writer *w, const ls_predicted *r)
 {
-    const int n = in->t->model->classes;
-    ls_json_open_array(w, "outputs");
-    for (int k = 0; k < n; k++)
-        ls_json_put_float(w, NULL, output_of(in->t, logits, k));
-    ls_json_close(w);
-    if (in->targets)
-        put_floats(w, "targets", in->targets + (size_t)i * (size_t)n, n);
-}
-
-static void print_json(const ls_rows *in, uint32_t i, const float *logits)
-{
-    ls_json_writer writer, *w = &writer;
-    ls_json_writer_init(w, 0, in->t->host);
     ls_json_open_object(w, NULL);
-    if (in->file)
-        ls_json_put_string(w, "file", in->file[i].path);
+    if (r->file)
+        ls_json_put_string(w, "file", r->file);
     else
-        ls_json_put_uint(w, "row", in->first + i);
-    if (learnt_vectors(in->t))
-        put_vector(w, in, i, logits);
-    else
-        put_class(w, in, i, logits);
-    put_floats(w, "logits", logits, in->t->model->classes);
-    ls_json_close(w);
-    cli_put_json(w);
+        ls_json_put_uint(w, "row", r->number);
+    if (r->why)
+        ls_json_put_string(w, "error", r->why);
+    return !r->why;
 }
 
-static void print_all(const ls_rows *in, const float *logits, bool json)
+static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
-    for (uint32_t i = 0; i < in->rows; i++) {
-        const float *of_row = logits + (size_t)i * (size_t)in->t->model->classes;
-        if (why_not(in, i)) {
-            if (json && !in->skip_broken)
-                print_broken(in, i);
-        } else if (json)
-            print_json(in, i, of_row);
+    if (p->values) {
+        put_floats(w, "outputs", r->output, p->outputs);
+        if (r->target)
+            put_floats(w, "targets", r->target, p->outputs);
+    } else {
+        const char *name = ls_class_name(p->rows->t, r->best);
+        ls_json_put_int(w, "class", r->best);
+        if (name)
+            ls_json_put_string(w, "name", name);
+        ls_json_put_double(w, "probability", r->probability);
+        if (r->label >= 0)
+            ls_json_put_int(w, "label", r->label);
+    }
+    put_floats(w, "logits", r->logits, p->outputs);
+}
+
+static void print_json(const ls_predictions *p, const ls_predicted *r)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, p->rows->t->host);
+    if (begin_object(&w, r))
+        put_outputs(&w, p, r);
+    ls_json_close(&w);
+    cli_put_json(&w);
+}
+
+static void print_all(ls_predictions *p, bool json)
+{
+    for (uint32_t i = 0; i < p->rows->rows; i++) {
+        const ls_predicted r = ls_predictions_at(p, i);
+        if (r.why && (!json || p->rows->skip_broken))
+            continue;
+        if (json)
+            print_json(p, &r);
         else
-            print_line(in, i, of_row);
+            print_line(p, &r);
     }
 }
 
 /* ---- into a file ----------------------------------------------------------------------------- */
-
-/* Computes the numbers that are written for a row: the probability of each class, or the predicted
- * values. */
-static void outputs_of(const ls_rows *in, const float *logits, float *out)
-{
-    const int n = in->t->model->classes;
-    if (!learnt_vectors(in->t))
-        ls_softmax(out, logits, n);
-    for (int i = 0; i < n && learnt_vectors(in->t); i++)
-        out[i] = output_of(in->t, logits, i);
-}
 
 /* Appends a field, in quotes if RFC 4180 requires them. */
 static void put_field(ls_buffer *b, const char *before, const char *text)
@@ -283,80 +236,70 @@ static void put_field(ls_buffer *b, const char *before, const char *text)
     ls_buffer_put(b, quoted ? "\"" : "");
 }
 
-static const char *name_output(char out[64], const ls_rows *in, int i)
+/* Returns how many columns follow the column `prediction`: one for each output, but none if the
+ * prediction is the only output. */
+static int further_columns(const ls_predictions *p)
 {
-    const char *name = learnt_vectors(in->t) ? NULL : ls_class_name(in->t, i);
-    snprintf(out, 64, "%d", i);
-    return name ? name : out;
+    return p->values && p->outputs == 1 ? 0 : p->outputs;
 }
 
-static void put_table_header(ls_buffer *b, const ls_rows *in)
+static void put_table_header(ls_buffer *b, const ls_predictions *p)
 {
-    char number[64], name[300];
-    const int n = in->t->model->classes;
-    ls_buffer_put(b, in->file ? "file,prediction" : "row,prediction");
-    for (int i = 0; i < n && !(learnt_vectors(in->t) && n == 1); i++) {
-        snprintf(name, sizeof name, "%s%s", learnt_vectors(in->t) ? "value_" : "p_",
-                 name_output(number, in, i));
+    char name[300];
+    ls_buffer_put(b, p->rows->file ? "file,prediction" : "row,prediction");
+    for (int i = 0; i < further_columns(p); i++) {
+        snprintf(name, sizeof name, "%s%s", p->values ? "value_" : "p_", p->name[i]);
         put_field(b, ",", name);
     }
     ls_buffer_put(b, "\n");
 }
 
-static void put_table_row(ls_buffer *b, const ls_rows *in, uint32_t i, const float *logits,
-                          const float *out)
+static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
 {
-    char number[64];
-    double p;
-    const int n = in->t->model->classes;
-    if (in->file)
-        put_field(b, "", in->file[i].path);
+    if (r->file)
+        put_field(b, "", r->file);
     else
-        ls_buffer_format(b, "%u", (unsigned)(in->first + i));
-    if (why_not(in, i)) { /* a picture that cannot be read gets empty fields */
-        const int fields = learnt_vectors(in->t) && n == 1 ? 1 : 1 + n;
-        for (int k = 0; k < fields; k++)
-            ls_buffer_put(b, ",");
-        ls_buffer_put(b, "\n");
-        return;
+        ls_buffer_format(b, "%u", (unsigned)r->number);
+    if (r->why)
+        ls_buffer_put(b, ",");
+    else if (!p->values)
+        put_field(b, ",", p->name[r->best]);
+    for (int k = 0; k < p->outputs && p->values && !r->why; k++)
+        ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)r->output[k]);
+    for (int k = 0; k < further_columns(p); k++) {
+        ls_buffer_put(b, ","); /* a picture that cannot be read has empty fields */
+        if (!r->why)
+            ls_buffer_format(b, "%.9g", (double)r->output[k]);
     }
-    if (!learnt_vectors(in->t))
-        put_field(b, ",", name_output(number, in, ls_best_class(logits, n, &p)));
-    for (int k = 0; k < n && learnt_vectors(in->t); k++)
-        ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)out[k]);
-    for (int k = 0; k < n && !(learnt_vectors(in->t) && n == 1); k++)
-        ls_buffer_format(b, ",%.9g", (double)out[k]);
     ls_buffer_put(b, "\n");
 }
 
-static void put_line_row(ls_json_writer *w, const ls_rows *in, uint32_t i, const float *logits,
-                         const float *out)
+static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
-    char number[64];
-    double p;
-    const int n = in->t->model->classes;
-    ls_json_open_object(w, NULL);
-    if (in->file)
-        ls_json_put_string(w, "file", in->file[i].path);
-    else
-        ls_json_put_uint(w, "row", in->first + i);
-    if (why_not(in, i)) {
-        ls_json_put_string(w, "error", why_not(in, i));
-    } else if (!learnt_vectors(in->t)) {
-        ls_json_put_string(w, "prediction", name_output(number, in, ls_best_class(logits, n, &p)));
+    if (!p->values) {
+        ls_json_put_string(w, "prediction", p->name[r->best]);
         ls_json_open_object(w, "probabilities");
-        for (int k = 0; k < n; k++)
-            ls_json_put_float(w, name_output(number, in, k), out[k]);
+        for (int k = 0; k < p->outputs; k++)
+            ls_json_put_float(w, p->name[k], r->output[k]);
         ls_json_close(w);
-    } else if (n == 1) {
-        ls_json_put_float(w, "prediction", out[0]);
+    } else if (further_columns(p)) {
+        put_floats(w, "prediction", r->output, p->outputs);
     } else {
-        ls_json_open_array(w, "prediction");
-        for (int k = 0; k < n; k++)
-            ls_json_put_float(w, NULL, out[k]);
-        ls_json_close(w);
+        ls_json_put_float(w, "prediction", r->output[0]);
     }
+}
+
+static void put_line_row(ls_buffer *b, ls_json_writer *w, const ls_predictions *p,
+                         const ls_predicted *r)
+{
+    ls_json_writer_reset(w);
+    if (begin_object(w, r))
+        put_prediction(w, p, r);
     ls_json_close(w);
+    const char *line = ls_json_writer_text(w, NULL, NULL);
+    b->failed |= !line;
+    ls_buffer_put(b, line ? line : "");
+    ls_buffer_put(b, "\n");
 }
 
 /* Prints the name of the file that was written, and how many rows or pictures it predicts. */
@@ -368,57 +311,33 @@ static void say_written(const ls_rows *in, const char *to)
             in->t->weights_path);
 }
 
-static int write_to(const ls_rows *in, const float *logits, const char *to, ls_error *err)
+static int write_to(ls_predictions *p, const char *to, ls_error *err)
 {
-    const size_t n = (size_t)in->t->model->classes;
+    const ls_rows *in = p->rows;
     const bool lines = ls_path_ends_with(to, ".jsonl");
     ls_buffer text;
-    ls_buffer_init(&text, in->t->host);
     ls_json_writer w;
-    float *out = ls_alloc_array(in->t->host, n, sizeof *out);
+    ls_buffer_init(&text, in->t->host);
     ls_json_writer_init(&w, 0, in->t->host);
     if (!lines)
-        put_table_header(&text, in);
-    for (uint32_t i = 0; out && i < in->rows; i++) {
-        const float *row = logits + i * n;
-        if (why_not(in, i) && in->skip_broken)
+        put_table_header(&text, p);
+    for (uint32_t i = 0; i < in->rows; i++) {
+        const ls_predicted r = ls_predictions_at(p, i);
+        if (r.why && in->skip_broken)
             continue;
-        outputs_of(in, row, out);
-        if (!lines) {
-            put_table_row(&text, in, i, row, out);
-            continue;
-        }
-        ls_json_writer_reset(&w);
-        put_line_row(&w, in, i, row, out);
-        const char *line = ls_json_writer_text(&w, NULL, NULL);
-        text.failed |= !line;
-        ls_buffer_put(&text, line ? line : "");
-        ls_buffer_put(&text, "\n");
+        if (lines)
+            put_line_row(&text, &w, p, &r);
+        else
+            put_table_row(&text, p, &r);
     }
-    int status = out && !text.failed
-                     ? ls_write_file(to, text.text, text.length, in->t->host, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
+    int status = ls_buffer_status(&text, err);
+    if (status == LS_OK)
+        status = ls_write_file(to, text.text, text.length, in->t->host, err);
     if (status == LS_OK)
         say_written(in, to);
-    ls_free(in->t->host, out);
     ls_json_writer_fini(&w);
     ls_buffer_fini(&text);
     return status;
-}
-
-/* Converts a scaled target back to the number in the user's data. Because of rounding, several
- * numbers have the same scaled value; the function returns the one with the fewest digits. */
-static float target_in_data(const ls_prep *p, float learnt)
-{
-    char text[32];
-    float value = 0;
-    for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
-        value = learnt;
-        ls_prep_unscale(p, &value, 1);
-        snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
-        value = strtof(text, NULL);
-    }
-    return value;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -426,27 +345,13 @@ static float target_in_data(const ls_prep *p, float learnt)
 static int predict(ls_rows *in, const cli_trained_args *a, const ls_registry *registry,
                    ls_error *err)
 {
-    ls_prediction sum;
-    const ls_host *host = in->t->host;
-    const ls_predict_desc d = {.trained = in->t,
-                               .registry = registry,
-                               .devices = a->devices,
-                               .images = in->images,
-                               .labels = in->labels,
-                               .rows = in->rows};
-    float *logits = ls_alloc_array(host, in->rows, sizeof *logits * (size_t)in->t->model->classes);
-    if (!logits)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
-    const size_t outputs = (size_t)in->rows * (size_t)in->t->model->classes;
-    int status = ls_predict(&sum, logits, &d, err);
-    ls_prep_unscale(in->t->card.prep, logits, outputs);
-    for (size_t i = 0; i < outputs && learnt_vectors(in->t) && in->targets; i++)
-        in->targets[i] = target_in_data(in->t->card.prep, in->targets[i]);
+    ls_predictions p;
+    int status = ls_predictions_make(&p, in, registry, a->devices, err);
     if (status == LS_OK && a->to)
-        status = write_to(in, logits, a->to, err);
+        status = write_to(&p, a->to, err);
     else if (status == LS_OK)
-        print_all(in, logits, a->json);
-    ls_free(host, logits);
+        print_all(&p, a->json);
+    ls_predictions_free(&p);
     return status;
 }
 

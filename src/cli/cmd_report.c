@@ -2,11 +2,10 @@
 #include "cli/cli.h"
 
 #include "base/host.h"
-#include "checkpoint/run_dir.h"
 #include "cli/samples.h"
+#include "model/trained.h"
 #include "page/page.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 static const char help[] =
@@ -60,14 +59,10 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
     const int problem = cli_read_options("report", options, argc, argv);
     if (problem)
         return problem;
-    char *latest = NULL;
-    struct stat st;
-    int status = LS_OK;
-    if (strcmp(run, "latest") == 0 && stat(run, &st) != 0)
-        status = ls_run_latest(&latest, LS_RUN_RECORDS, NULL, &err);
-    run = latest ? latest : run;
+    char *path = NULL;
+    int status = ls_run_find(&path, run, LS_RUN_RECORDS, NULL, &err);
     if (status == LS_OK)
-        status = report(run, out, samples, registry, &err);
-    ls_free(NULL, latest);
+        status = report(path, out, samples, registry, &err);
+    ls_free(NULL, path);
     return status ? cli_fail(status, err.text) : cli_flush();
 }

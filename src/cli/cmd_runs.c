@@ -123,10 +123,10 @@ static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named
 {
     snprintf(text[NAME], TEXT, "%.40s", f->name);
     snprintf(text[DATA], TEXT, "%.32s%s", f->data,
-             f->synthetic && strcmp(f->data, "synthetic") != 0 ? " (synthetic)" : "");
+             f->synthetic && !f->named_synthetic ? " (synthetic)" : "");
     put_number(text[VALUE], "%.4f", f->value);
     if (named && !isnan(f->value))
-        snprintf(text[VALUE], TEXT, "%.12s %.4f", f->metric, f->value);
+        snprintf(text[VALUE], TEXT, "%.12s %.4f", ls_metric_title(f->metric), f->value);
     put_number(text[LOSS], "%.4f", f->loss);
     put_number(text[RATE], "%.0f", f->rate);
     if (f->of_epochs)
@@ -140,11 +140,11 @@ static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named
 /* Returns the name of the metric that all runs report, or NULL if they differ. */
 static const char *common_metric(const list *l)
 {
-    const char *metric = l->entry[0].facts.metric;
+    const ls_metric metric = l->entry[0].facts.metric;
     for (size_t i = 1; i < l->count; i++)
-        if (strcmp(metric, l->entry[i].facts.metric) != 0)
+        if (l->entry[i].facts.metric != metric)
             return NULL;
-    return metric;
+    return ls_metric_title(metric);
 }
 
 static int print_table(const list *l, ls_error *err)
@@ -202,7 +202,7 @@ static void print_json(const entry *e)
     ls_json_put_uint(w, "steps", f->steps);
     ls_json_put_bool(w, "lacks_records", f->lacks_records);
     put_text(w, "judged_by", f->judged);
-    put_text(w, "metric", strcmp(f->metric, "R²") == 0 ? "r2" : f->metric);
+    put_text(w, "metric", f->metric == LS_METRIC_R2 ? "r2" : ls_metric_title(f->metric));
     ls_json_put_double(w, "value", f->value);
     ls_json_put_double(w, "best", f->best);
     ls_json_put_double(w, "loss", f->loss);

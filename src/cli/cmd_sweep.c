@@ -39,14 +39,14 @@ typedef struct session {
     const ls_registry *registry;
     cli_view view;
     ls_host host;
-    ls_sweep *sweep;
-    ls_sweep_row *rows;
+    cli_sweep *sweep;
+    cli_sweep_row *rows;
     int row; /* index of the current run */
 } session;
 
 static int parse(sweep_arguments *a, int argc, char **argv)
 {
-    const cli_option options[] = {{CLI_LIST, "vary", .list = &a->vary, .most = LS_SWEEP_KEYS},
+    const cli_option options[] = {{CLI_LIST, "vary", .list = &a->vary, .most = CLI_SWEEP_KEYS},
                                   {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
                                   {CLI_TEXT, "json", .value = &a->json},
                                   {CLI_TEXT, "keep", .value = &a->keep},
@@ -68,7 +68,7 @@ static int parse(sweep_arguments *a, int argc, char **argv)
 static void on_progress(void *user, const ls_progress *progress)
 {
     session *s = user;
-    ls_sweep_row_progress(&s->rows[s->row], progress);
+    cli_sweep_row_progress(&s->rows[s->row], progress);
     cli_view_progress(&s->view, progress);
 }
 
@@ -84,8 +84,8 @@ static const struct {
 
 static void format_number(char *out, size_t size, const session *s, int row, int column)
 {
-    const ls_sweep_row *r = &s->rows[row];
-    double speedup = ls_sweep_speedup(s->rows, ls_sweep_count(s->sweep), row);
+    const cli_sweep_row *r = &s->rows[row];
+    double speedup = cli_sweep_speedup(s->rows, cli_sweep_count(s->sweep), row);
     const char *weights = r->result.weights_sha256;
     const double value[WEIGHTS] = {r->result.test_metric, r->train_loss,
                                    r->result.seconds_per_epoch, r->images_per_s, speedup};
@@ -103,7 +103,7 @@ static void format_number(char *out, size_t size, const session *s, int row, int
  * first run that was opened. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
-    const ls_sweep_row *r = s->rows, *end = s->rows + ls_sweep_count(s->sweep);
+    const cli_sweep_row *r = s->rows, *end = s->rows + cli_sweep_count(s->sweep);
     while (r < end && !r->result.metric)
         r++;
     const char *metric = r < end ? r->result.metric : NULL;
@@ -126,9 +126,9 @@ static int number_width(const session *s, int column)
 
 static int key_width(const session *s, int key)
 {
-    size_t width = strlen(ls_sweep_key(s->sweep, key));
-    for (int i = 0; i < ls_sweep_count(s->sweep); i++) {
-        size_t n = strlen(ls_sweep_value(s->sweep, i, key));
+    size_t width = strlen(cli_sweep_key(s->sweep, key));
+    for (int i = 0; i < cli_sweep_count(s->sweep); i++) {
+        size_t n = strlen(cli_sweep_value(s->sweep, i, key));
         width = n > width ? n : width;
     }
     return (int)width;
@@ -136,10 +136,10 @@ static int key_width(const session *s, int key)
 
 static void print_row(const session *s, FILE *stream, int row)
 {
-    const ls_sweep_row *r = &s->rows[row];
+    const cli_sweep_row *r = &s->rows[row];
     char text[32];
-    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
-        fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), ls_sweep_value(s->sweep, row, k));
+    for (int k = 0; k < cli_sweep_keys(s->sweep); k++)
+        fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), cli_sweep_value(s->sweep, row, k));
     if (!r->ran || (r->status && r->status != LS_EINTERRUPTED)) {
         fprintf(stream, "  %s%s\n", r->ran ? "error: " : "not run", r->ran ? r->error : "");
         return;
@@ -153,13 +153,13 @@ static void print_row(const session *s, FILE *stream, int row)
 
 static void print_table(const session *s, FILE *stream)
 {
-    int count = ls_sweep_count(s->sweep), synthetic = 0;
+    int count = cli_sweep_count(s->sweep), synthetic = 0;
     for (int i = 0; i < count; i++)
         synthetic |= s->rows[i].synthetic;
     if (synthetic)
         fprintf(stream, "SYNTHETIC data: results say nothing of real data\n");
-    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
-        fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), ls_sweep_key(s->sweep, k));
+    for (int k = 0; k < cli_sweep_keys(s->sweep); k++)
+        fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), cli_sweep_key(s->sweep, k));
     for (int c = 0; c < NUMBERS; c++) {
         char heading[32];
         format_heading(heading, sizeof heading, s, c);
@@ -175,7 +175,7 @@ static int write_json(session *s)
 {
     ls_json_writer w;
     ls_json_writer_init(&w, 2, NULL);
-    ls_sweep_json(&w, s->sweep, s->rows, s->a->config);
+    cli_sweep_json(&w, s->sweep, s->rows, s->a->config);
     return cli_write_json("--json", s->a->json, &w);
 }
 
@@ -194,10 +194,10 @@ static void announce(const session *s)
     if (s->view.quiet)
         return;
     fprintf(stderr, "%srun %d/%d:", s->view.colour ? "\033[1m" : "", s->row + 1,
-            ls_sweep_count(s->sweep));
-    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
-        fprintf(stderr, "%s %s %s", k ? "," : "", ls_sweep_key(s->sweep, k),
-                ls_sweep_value(s->sweep, s->row, k));
+            cli_sweep_count(s->sweep));
+    for (int k = 0; k < cli_sweep_keys(s->sweep); k++)
+        fprintf(stderr, "%s %s %s", k ? "," : "", cli_sweep_key(s->sweep, k),
+                cli_sweep_value(s->sweep, s->row, k));
     fprintf(stderr, "%s\n", s->view.colour ? "\033[0m" : "");
 }
 
@@ -206,8 +206,8 @@ static void announce(const session *s)
 static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 {
     cli_list set = s->a->set;
-    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
-        set.item[set.count++] = ls_sweep_assignment(s->sweep, s->row, k);
+    for (int k = 0; k < cli_sweep_keys(s->sweep); k++)
+        set.item[set.count++] = cli_sweep_assignment(s->sweep, s->row, k);
     if (s->a->keep)
         snprintf(run_dir, size, "run_dir=%s/%d", s->a->keep, s->row + 1);
     else
@@ -233,7 +233,7 @@ static void run_one(session *s)
         cli_view_name_rows(&s->view, ls_trainer_summary(trainer));
         status = cli_run(trainer, &err);
     }
-    ls_sweep_row_end(&s->rows[s->row], trainer, status, err.text);
+    cli_sweep_row_end(&s->rows[s->row], trainer, status, err.text);
     cli_view_clear(&s->view);
     if (status && status != LS_EINTERRUPTED)
         cli_say("run %d: %s", s->row + 1, err.text);
@@ -242,7 +242,7 @@ static void run_one(session *s)
 
 static int run_all(session *s)
 {
-    int count = ls_sweep_count(s->sweep), code = 0;
+    int count = cli_sweep_count(s->sweep), code = 0;
     bool to_file = s->a->json && strcmp(s->a->json, "-") != 0;
     /* writes the file once before training, so that an error in its path is reported at once */
     if (to_file && (code = write_json(s)) != 0)
@@ -265,7 +265,7 @@ static int run_all(session *s)
     return code ? code : printed;
 }
 
-int cli_sweep(int argc, char **argv, const ls_registry *registry)
+int cli_sweep_verb(int argc, char **argv, const ls_registry *registry)
 {
     sweep_arguments a;
     session s = {.a = &a, .registry = registry};
@@ -275,18 +275,18 @@ int cli_sweep(int argc, char **argv, const ls_registry *registry)
         return code;
     s.host = (ls_host){.size = sizeof s.host, .log = cli_view_log, .user = &s.view};
     cli_view_init(&s.view, a.quiet);
-    int status = ls_sweep_create(&s.sweep, a.vary.item, a.vary.count, registry, NULL, &err);
+    int status = cli_sweep_create(&s.sweep, a.vary.item, a.vary.count, registry, NULL, &err);
     if (status)
         return cli_fail(status, err.text);
-    s.rows = calloc((size_t)ls_sweep_count(s.sweep), sizeof *s.rows);
+    s.rows = calloc((size_t)cli_sweep_count(s.sweep), sizeof *s.rows);
     if (s.rows) {
-        for (int i = 0; i < ls_sweep_count(s.sweep); i++)
-            ls_sweep_row_init(&s.rows[i]);
+        for (int i = 0; i < cli_sweep_count(s.sweep); i++)
+            cli_sweep_row_init(&s.rows[i]);
         code = run_all(&s);
     } else {
         code = cli_fail(LS_ENOMEM, "out of memory for the results of a sweep");
     }
     free(s.rows);
-    ls_sweep_destroy(s.sweep);
+    cli_sweep_destroy(s.sweep);
     return code;
 }

@@ -2,19 +2,14 @@
  * and export. */
 #include "cli/verbs.h"
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
-#include "checkpoint/run_dir.h"
-#include "model/predict.h"
-#include "nn/safetensors.h"
-#include "onnx/onnx.h"
+#include "model/evaluate.h"
+#include "model/export.h"
 
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, char **argv)
 {
@@ -52,22 +47,10 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     return verb->check(a);
 }
 
-/* If the argument RUN is the word `latest`, finds the run for which it stands: the newest run that
- * has weights or a checkpoint, or with --best the newest run that has a checkpoint. Warnings about
- * newer runs go to stderr. The caller frees *out; NULL: RUN is a path. */
-static int find_latest(char **out, const cli_trained_args *a, const ls_host *host, ls_error *err)
-{
-    struct stat st;
-    *out = NULL;
-    if (strcmp(a->run, "latest") != 0 || stat(a->run, &st) == 0)
-        return LS_OK;
-    return ls_run_latest(out, a->best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, host, err);
-}
-
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry)
 {
-    char *latest;
+    char *run;
     ls_error err;
     cli_trained_args a;
     cli_directories places;
@@ -78,11 +61,11 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    int status = find_latest(&latest, &a, &host, &err);
+    int status = ls_run_find(&run, a.run, a.best ? LS_RUN_CHECKPOINT : LS_RUN_WEIGHTS, &host, &err);
     if (status)
         return cli_fail(status, err.text);
     const ls_trained_options o = {
-        .path = latest ? latest : a.run,
+        .path = run,
         .needs_data = a.needs_data,
         .best = a.best,
         .new_data = a.new_data,
@@ -94,7 +77,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         code = verb->run(&t, &a, registry);
         ls_trained_close(&t);
     }
-    ls_free(NULL, latest);
+    ls_free(&host, run);
     return status ? cli_fail(status, err.text) : code;
 }
 
@@ -133,38 +116,26 @@ static const char eval_help[] =
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
-/* Result of `trainer eval`. */
-typedef struct outcome {
-    const ls_dataset_info *data;
-    const char *split;
-    ls_measured measured;
-    double seconds;
-    ls_prediction sum;
-    const char *weights;
-    bool is_new;    /* the data is that of --data, not the run's own */
-    bool unweighed; /* the loss was computed without the config's class_weights */
-} outcome;
-
-static void print_outcome(const outcome *o, const ls_host *host)
+static void print_evaluation(const ls_trained *t, const ls_evaluation *e)
 {
     ls_json_writer w;
-    ls_json_writer_init(&w, 0, host);
+    ls_json_writer_init(&w, 0, t->host);
     ls_json_open_object(&w, NULL);
-    ls_json_put_string(&w, "weights", o->weights);
-    ls_json_put_string(&w, "data", o->data->name);
-    ls_json_put_string(&w, "split", o->split);
-    ls_json_put_string(&w, "source", o->data->source);
-    ls_json_put_bool(&w, "synthetic", o->data->synthetic);
-    ls_json_put_uint(&w, "rows", o->data->rows);
+    ls_json_put_string(&w, "weights", t->weights_path);
+    ls_json_put_string(&w, "data", e->data->name);
+    ls_json_put_string(&w, "split", e->split);
+    ls_json_put_string(&w, "source", e->data->source);
+    ls_json_put_bool(&w, "synthetic", e->data->synthetic);
+    ls_json_put_uint(&w, "rows", e->data->rows);
     for (int m = 0; m < LS_METRICS; m++)
-        if (m <= LS_METRIC_ACCURACY || !isnan(o->measured.value[m]))
-            ls_json_put_double(&w, ls_metric_names[m], o->measured.value[m]);
-    if (o->unweighed)
+        if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]))
+            ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
+    if (e->unweighed)
         ls_json_put_bool(&w, "class_weights", false);
-    ls_json_put_double(&w, "seconds", o->seconds);
-    ls_json_put_string(&w, "devices", o->sum.devices);
+    ls_json_put_double(&w, "seconds", e->seconds);
+    ls_json_put_string(&w, "devices", e->devices);
     for (const char *const *key = ls_class_keys; *key; key++)
-        ls_measured_write(&w, *key, &o->measured);
+        ls_measured_write(&w, *key, &e->measured);
     ls_json_close(&w);
     cli_put_json(&w);
 }
@@ -198,91 +169,34 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
     }
 }
 
-static void print_for_people(const ls_trained *t, const outcome *o)
+static void print_for_people(const ls_trained *t, const ls_evaluation *e)
 {
-    const double *value = o->measured.value;
-    printf("%s ", o->split);
+    const ls_dataset_info *data = e->data;
+    const double *value = e->measured.value;
+    printf("%s ", e->split);
     if (!isnan(value[LS_METRIC_ACCURACY]))
         printf("acc: %.4f, ", value[LS_METRIC_ACCURACY]);
-    printf("loss %.4f%s", value[LS_METRIC_LOSS], o->unweighed ? " without class_weights" : "");
+    printf("loss %.4f%s", value[LS_METRIC_LOSS], e->unweighed ? " without class_weights" : "");
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         if (!isnan(value[m]))
             printf(", %s %.4f", ls_metric_names[m], value[m]);
-    printf("; %u %s of %s%s on %s, %.1f s\n", (unsigned)o->data->rows,
-           o->data->dtype == LS_ROW_U8 ? "images" : "rows",
-           o->is_new ? o->data->source : o->data->name,
-           o->data->synthetic ? " (synthetic data)" : "", o->sum.devices, o->seconds);
-    print_classes(t, &o->measured);
-}
-
-/* Computes the metrics in `metrics`, including those that the run itself has not measured. */
-static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
-                   float *scores, ls_error *err)
-{
-    const ls_trained *t = d->trained;
-    const ls_dataset_view view = ls_dataset_resident(data);
-    const ls_scored_rows scored = {scores, view.labels, view.row, o->data->rows, t->model->classes};
-    d->images = view.images;
-    d->labels = view.labels;
-    d->rows = o->data->rows;
-    d->row_index = view.row;
-    d->total_rows = view.rows;
-    const uint64_t start = ls_now_ns();
-    int status = ls_predict(&o->sum, scores, d, err);
-    if (status)
-        return status;
-    o->seconds = (double)(ls_now_ns() - start) * 1e-9;
-    o->measured.value[LS_METRIC_LOSS] = ls_prep_squared_error(t->card.prep, o->sum.loss / d->rows);
-    o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? o->sum.correct / d->rows : NAN;
-    status = ls_measure(&o->measured, metrics, &scored, t->host, err);
-    double *mae = &o->measured.value[LS_METRIC_MAE];
-    *mae = ls_prep_absolute_error(t->card.prep, *mae);
-    return status;
-}
-
-/* Finds the class weights of the loss. The weights "balanced" are computed from the model's
- * training rows. If the training rows are not open, the weights are unknown, and the loss is
- * computed without them (o->unweighed). */
-static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
-{
-    const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];
-    *out = NULL;
-    o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
-    if (!o->unweighed)
-        return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
-    cli_say("class_weights \"balanced\" need the run's training rows, which are not read; "
-            "the loss is computed without them");
-    return LS_OK;
+    printf("; %u %s of %s%s on %s, %.1f s\n", (unsigned)data->rows,
+           data->dtype == LS_ROW_U8 ? "images" : "rows", t->is_new ? data->source : data->name,
+           data->synthetic ? " (synthetic data)" : "", e->devices, e->seconds);
+    print_classes(t, &e->measured);
 }
 
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
-    const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
-    const int classes = t->model->classes;
-    ls_predict_desc d = {
-        .trained = t, .registry = registry, .devices = a->devices, .as_in_training = true};
-    outcome o = {.data = ls_dataset_describe(data),
-                 .weights = t->weights_path,
-                 .is_new = a->new_data != NULL};
-    o.split = o.is_new && !a->train ? "test" : o.data->split;
-    float *scores = NULL, *class_weight = NULL;
-    const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
-    int status = ls_measured_init(&o.measured, metrics, classes, t->host, &err);
-    if (status == LS_OK && ls_metrics_need_scores(metrics)) {
-        scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, (size_t)classes);
-        status = scores ? LS_OK : ls_config_fail_scores(&err, &t->config, o.data->rows, classes);
-    }
+    ls_evaluation e;
+    const int status = ls_trained_evaluate(&e, t, a->train, registry, a->devices, &err);
+    if (e.unweighed)
+        cli_say("class_weights \"balanced\" need the run's training rows, which are not read; "
+                "the loss is computed without them");
     if (status == LS_OK)
-        status = find_class_weights(&class_weight, &o, t, &err);
-    d.class_weight = class_weight;
-    if (status == LS_OK)
-        status = measure(&o, &d, data, metrics, scores, &err);
-    if (status == LS_OK)
-        a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
-    ls_free(t->host, class_weight);
-    ls_free(t->host, scores);
-    ls_free(t->host, o.measured.confusion);
+        a->json ? print_evaluation(t, &e) : print_for_people(t, &e);
+    ls_evaluation_free(&e, t);
     return status ? cli_fail(status, err.text) : cli_flush();
 }
 
@@ -305,48 +219,20 @@ static const char export_help[] =
     "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
     "  --help           this text\n";
 
-/* Writes the file `target`. The ending of `to` decides the format. */
-static int save(const ls_trained *t, const char *to, const char *target, ls_error *err)
-{
-    if (ls_path_ends_with(to, ".safetensors"))
-        return ls_safetensors_save(target, t->model, t->weights, t->host, err);
-    ls_card card;
-    int status = ls_card_parse(&card, t->weights_path, t->model->card, t->host, err);
-    if (status)
-        return status;
-    const ls_onnx_desc d = {
-        .prep = card.prep,
-        .model = t->model,
-        .weights = t->weights,
-        .normalisation = t->config.preprocessing,
-        .name = t->model->name[0] ? t->model->name : t->config.name,
-        .loss = t->config.loss,
-    };
-    status = ls_onnx_save(target, &d, t->host, err);
-    ls_card_fini(&card);
-    return status;
-}
-
 static int export(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
-    const char *to = a->to;
     ls_error err;
-    struct stat st;
+    ls_exported file;
     (void)registry;
-    char target[LS_PATH_BYTES];
-    int status = ls_follow_links(target, to, &err);
-    if (status == LS_OK)
-        status = save(t, to, target, &err);
+    const int status = ls_trained_export(&file, t, a->to, &err);
     if (status)
         return cli_fail(status, err.text);
-    const long long bytes = stat(to, &st) == 0 ? (long long)st.st_size : 0;
-    if (ls_path_ends_with(to, ".onnx"))
-        printf("%s: %lld bytes, ONNX IR version %d, opset %d; from %s\n", to, bytes,
-               LS_ONNX_IR_VERSION, LS_ONNX_OPSET, t->weights_path);
+    printf("%s: %llu bytes, ", a->to, (unsigned long long)file.bytes);
+    if (file.opset)
+        printf("ONNX IR version %d, opset %d", file.ir_version, file.opset);
     else
-        printf("%s: %lld bytes, %d %s; from %s\n", to, bytes, t->model->params + t->model->stats,
-               ls_plural((uint64_t)(t->model->params + t->model->stats), "tensor", "tensors"),
-               t->weights_path);
+        printf("%d %s", file.tensors, ls_plural((uint64_t)file.tensors, "tensor", "tensors"));
+    printf("; from %s\n", t->weights_path);
     return cli_flush();
 }
 

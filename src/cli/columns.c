@@ -58,6 +58,12 @@ void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right
     fprintf(stream, "%*s%s%*s", to_the_right ? pad : 0, "", text, to_the_right ? 0 : pad, "");
 }
 
+void cli_put_cut(FILE *stream, const char *text, int most)
+{
+    const int length = cli_width(text);
+    cli_put_padded(stream, text, length < most ? length : most, false);
+}
+
 /* Returns the length in bytes of the text's first line: as many words as fit in `most` columns, but
  * at least one. */
 static size_t line_length(const char *text, int most)
@@ -156,7 +162,7 @@ static void print_row(FILE *stream, const cli_column *column, const int *width, 
         const int length = cli_width(shown), padding = width[c] > length ? width[c] - length : 0;
         if (length > 0) {
             fprintf(stream, "%*s", pending + (column[c].numbers ? padding : 0), "");
-            cli_put_padded(stream, shown, length < width[c] ? length : width[c], false);
+            cli_put_cut(stream, shown, width[c]);
             pending = column[c].numbers ? GAP : padding + GAP;
         } else {
             pending += width[c] + GAP;

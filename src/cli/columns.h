@@ -19,6 +19,9 @@ int cli_width(const char *text);
  * replaced by an ellipsis. */
 void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right);
 
+/* Prints a text. If it is longer than `most` columns, its middle is replaced by an ellipsis. */
+void cli_put_cut(FILE *stream, const char *text, int most);
+
 /* Prints a text and a newline, in lines of at most `width` columns, which are broken at spaces.
  * `before` columns of the first line have been printed already; the other lines begin with `indent`
  * spaces.

@@ -1,7 +1,8 @@
 /* trainer --help config: prints every key of a config, by topic, as plain text. The descriptions in
  * the table of keys are Markdown, because docs/config.md contains them as well. */
 #include "cli/cli.h"
-#include "config/config.h"
+#include "cli/columns.h"
+#include "config/keys.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -88,32 +89,6 @@ static void make_plain(char out[TEXT], const char *markdown)
     out[n] = '\0';
 }
 
-/* Returns the number of characters of `bytes` bytes of UTF-8. */
-static size_t characters(const char *text, size_t bytes)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return count;
-}
-
-/* Prints a text in lines of at most WIDTH columns, each after four spaces. */
-static void print_wrapped(const char *text)
-{
-    size_t column = 0;
-    while (*text) {
-        const size_t bytes = strcspn(text, " "), width = characters(text, bytes);
-        const bool breaks = column == 0 || column + 1 + width > WIDTH;
-        if (breaks)
-            printf("%s    %.*s", column ? "\n" : "", (int)bytes, text);
-        else
-            printf(" %.*s", (int)bytes, text);
-        column = breaks ? 4 + width : column + 1 + width;
-        text += bytes + strspn(text + bytes, " ");
-    }
-    putchar('\n');
-}
-
 static void print_key(const ls_config_key *row)
 {
     char name[64], fallback[32], text[TEXT];
@@ -129,7 +104,8 @@ static void print_key(const ls_config_key *row)
     }
     putchar('\n');
     make_plain(text, row->help);
-    print_wrapped(text);
+    fputs("    ", stdout);
+    cli_put_wrapped(stdout, text, 4, 4, WIDTH);
 }
 
 void cli_print_config_help(void)

@@ -6,7 +6,7 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "cli/columns.h"
-#include "train/trainer.h"
+#include "train/shown.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,25 +92,17 @@ static void put_shape(ls_json_writer *w, const char *key, ls_shape shape)
     ls_json_close(w);
 }
 
-static size_t parameters_of(const ls_layer *layer)
+static void put_layers(ls_json_writer *w, const ls_trainer *trainer)
 {
-    size_t count = 0;
-    for (int i = 0; i < layer->params; i++)
-        count += layer->param[i].count;
-    return count;
-}
-
-static void put_layers(ls_json_writer *w, const ls_model *model)
-{
-    put_shape(w, "input", model->input);
+    put_shape(w, "input", ls_trainer_input(trainer));
     ls_json_open_array(w, "layers");
-    for (int i = 0; i < model->layers; i++) {
-        const ls_layer *layer = &model->layer[i];
+    for (int i = 0; i < ls_trainer_layers(trainer); i++) {
+        const ls_shown_layer layer = ls_trainer_layer(trainer, i);
         ls_json_open_object(w, NULL);
-        ls_json_put_string(w, "name", layer->name);
-        ls_json_put_string(w, "type", layer->type->name);
-        put_shape(w, "output", layer->out);
-        ls_json_put_uint(w, "parameters", parameters_of(layer));
+        ls_json_put_string(w, "name", layer.name);
+        ls_json_put_string(w, "type", layer.type);
+        put_shape(w, "output", layer.out);
+        ls_json_put_uint(w, "parameters", layer.parameters);
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -131,7 +123,7 @@ static void put_program(ls_buffer *out, const ls_trainer *trainer, const char *c
         ls_json_put_string(&w, "run_dir", ls_path_join(path, place, run_dir));
     }
     ls_json_put_string(&w, "command", command);
-    put_layers(&w, trainer->model);
+    put_layers(&w, trainer);
     end_line(out, &w);
 }
 
@@ -179,28 +171,22 @@ typedef struct group {
     size_t parameters;
 } group;
 
-/* Returns whether a layer begins a group. Batch norm does not, although it has parameters: it
- * belongs to the layer before it. */
-static bool begins_group(const ls_layer *layer)
-{
-    return layer->params > 0 && layer->op.kind != LS_OP_BATCHNORM;
-}
-
 /* Divides the layers into groups. The caller frees the array. Returns NULL if there is no
  * memory. */
-static group *find_groups(const ls_model *model, int *count)
+static group *find_groups(const ls_trainer *trainer, int *count)
 {
-    group *all = ls_alloc_array(NULL, (size_t)model->layers, sizeof *all);
+    const int layers = ls_trainer_layers(trainer);
+    group *all = ls_alloc_array(NULL, (size_t)layers, sizeof *all);
     *count = 0;
-    for (int i = 0; all && i < model->layers; i++) {
-        const ls_layer *layer = &model->layer[i];
-        if (*count == 0 || begins_group(layer))
+    for (int i = 0; all && i < layers; i++) {
+        const ls_shown_layer layer = ls_trainer_layer(trainer, i);
+        if (*count == 0 || layer.is_main)
             all[(*count)++].name[0] = '\0';
         group *g = &all[*count - 1];
         const size_t used = strlen(g->name);
-        snprintf(g->name + used, NAME - used, "%s%s", used ? ", " : "", layer->type->name);
-        g->out = layer->out;
-        g->parameters += parameters_of(layer);
+        snprintf(g->name + used, NAME - used, "%s%s", used ? ", " : "", layer.type);
+        g->out = layer.out;
+        g->parameters += layer.parameters;
     }
     return all;
 }
@@ -222,7 +208,7 @@ static void print_group(const group *g, int width)
 void cli_print_layers(const ls_trainer *trainer, int width)
 {
     int count;
-    group *all = find_groups(trainer->model, &count);
+    group *all = find_groups(trainer, &count);
     for (int i = 0; all && i < count; i++) {
         if (count > LINES && i == FIRST) {
             const int left_out = count - FIRST - LAST;

@@ -11,7 +11,7 @@
 #include "cli/notes.h"
 #include "cli/program.h"
 #include "store/durable.h"
-#include "train/trainer.h"
+#include "train/shown.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,18 +142,6 @@ static const char *style(const cli_view *view, const char *code)
     return view->colour ? code : "";
 }
 
-/* Sets view->chance, if the run begins with small random weights, as in the book "Dive into Deep
- * Learning". */
-static void find_chance(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
-{
-    const ls_config *c = &trainer->config;
-    const bool small = c->init.rule == LS_INIT_NORMAL && c->init.std <= 0.02f;
-    if (!small || c->init_weights || s->resumed_from[0] || trainer->model->classes < 2)
-        return;
-    view->chance = 1.0 / trainer->model->classes;
-    view->init_std = (double)c->init.std;
-}
-
 /* Returns the width at which lines are broken: the terminal's. Lines are not broken if stderr is
  * not a terminal. */
 static int wrap_width(const cli_view *view)
@@ -201,7 +189,7 @@ void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *train
 {
     const char *row = s->images ? "image" : "row";
     cli_view_name_rows(view, s);
-    find_chance(view, s, trainer);
+    view->chance = ls_trainer_chance(trainer, &view->init_std);
     if (view->quiet)
         return;
     const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");

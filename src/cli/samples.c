@@ -5,8 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/cli.h"
-#include "model/outputs.h"
-#include "model/predict.h"
+#include "model/predictions.h"
 #include "json/writer.h"
 
 #include <math.h>
@@ -19,83 +18,51 @@
  * predicts values. */
 enum { CANDIDATES = 512, CANDIDATE_BYTES = 4 << 20, SIDE = 64, VALUES = 4 };
 
-/* The candidates, with their targets and the model's outputs. */
+/* The candidates: rows of the data, with their predictions. */
 typedef struct samples {
     const ls_trained *t;
-    const ls_dataset *data;
-    uint32_t rows; /* number of candidates, the rows that are predicted */
-    size_t bytes;  /* size of a row in bytes */
-    uint32_t *row; /* [rows]: their row numbers in the data */
-    uint8_t *image;
-    union {
-        int32_t *label;
-        float *target;
-    };
-    float *output; /* [rows][classes] */
+    const ls_dataset_info *data;
+    ls_rows rows;
+    ls_predictions predicted;
 } samples;
 
 /* ---- which rows ------------------------------------------------------------------------------ */
 
 static bool is_of_classes(const samples *s)
 {
-    return !(s->t->config.loss && s->t->config.loss->vectors);
+    return !s->predicted.values;
 }
 
-static const float *output_of(const samples *s, uint32_t i)
+static bool is_right(samples *s, uint32_t i)
 {
-    return s->output + (size_t)i * (size_t)s->t->model->classes;
+    const ls_predicted r = ls_predictions_at(&s->predicted, i);
+    return is_of_classes(s) && r.best == r.label;
 }
 
-static bool is_right(const samples *s, uint32_t i)
+/* Returns the size of a row in bytes. */
+static size_t row_bytes(const ls_dataset_info *d)
 {
-    double p;
-    return is_of_classes(s) &&
-           ls_best_class(output_of(s, i), s->t->model->classes, &p) == s->label[i];
+    return (size_t)d->channels * (size_t)d->height * (size_t)d->width *
+           (d->dtype == LS_ROW_F32 ? sizeof(float) : 1);
 }
 
 /* Returns the number of candidates, the rows that are predicted and from which `count` are
  * chosen. */
-static uint32_t candidates(uint32_t all, size_t bytes, int count)
+static uint32_t candidates(const ls_dataset_info *d, int count)
 {
-    size_t rows = CANDIDATE_BYTES / (bytes ? bytes : 1);
+    size_t rows = CANDIDATE_BYTES / row_bytes(d);
     rows = rows < (size_t)count * 2 ? (size_t)count * 2 : rows;
     rows = rows < CANDIDATES ? rows : CANDIDATES;
-    return rows < all ? (uint32_t)rows : all;
+    return rows < d->rows ? (uint32_t)rows : d->rows;
 }
 
-static int read_candidates(samples *s, int count, ls_error *err)
+static int predict(samples *s, int count, const ls_registry *registry, ls_error *err)
 {
-    const ls_host *host = s->t->host;
-    const uint32_t all = ls_dataset_describe(s->data)->rows;
+    const uint32_t all = s->data->rows;
     if (all == 0)
         return ls_fail(err, LS_EDATA, "the run's data has no test rows");
-    s->bytes = ls_dataset_image_bytes(s->data);
-    s->rows = candidates(all, s->bytes, count);
-    s->row = ls_alloc_array(host, s->rows, sizeof *s->row);
-    s->image = ls_alloc_array(host, s->rows, s->bytes);
-    s->label = ls_alloc_array(host, s->rows, ls_dataset_target_bytes(s->data));
-    s->output = ls_alloc_array(host, s->rows, sizeof *s->output * (size_t)s->t->model->classes);
-    if (!s->row || !s->image || !s->label || !s->output)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %u predictions", (unsigned)s->rows);
-    for (uint32_t i = 0; i < s->rows; i++)
-        s->row[i] = (uint32_t)((uint64_t)i * all / s->rows);
-    return ls_dataset_read(s->data, s->row, s->rows, s->image, s->label, err);
-}
-
-static int predict(samples *s, const ls_registry *registry, ls_error *err)
-{
-    ls_prediction sum;
-    const ls_predict_desc d = {.trained = s->t,
-                               .registry = registry,
-                               .images = s->image,
-                               .labels = s->label,
-                               .rows = s->rows};
-    int status = ls_predict(&sum, s->output, &d, err);
-    const size_t outputs = (size_t)s->rows * (size_t)s->t->model->classes;
-    ls_prep_unscale(s->t->card.prep, s->output, outputs);
-    if (!is_of_classes(s))
-        ls_prep_unscale(s->t->card.prep, s->target, outputs);
-    return status;
+    int status = ls_rows_of_data(&s->rows, false, 0, all, candidates(s->data, count), err);
+    return status ? status : ls_predictions_make(&s->predicted, &s->rows, registry, NULL, err);
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
@@ -120,11 +87,11 @@ static frame frame_of(const ls_dataset_info *info)
 }
 
 /* Returns value number `at` of row `i`. */
-static float value_at(const samples *s, uint32_t i, size_t at, bool floats)
+static float value_at(const samples *s, uint32_t i, size_t at)
 {
-    const uint8_t *row = s->image + (size_t)i * s->bytes;
+    const uint8_t *row = s->rows.images + (size_t)i * row_bytes(s->data);
     float value = row[at];
-    if (floats)
+    if (s->data->dtype == LS_ROW_F32)
         memcpy(&value, row + at * sizeof value, sizeof value);
     return value;
 }
@@ -133,12 +100,12 @@ static float value_at(const samples *s, uint32_t i, size_t at, bool floats)
  * 0 and its largest 255. */
 static void fill_picture(uint8_t *out, const samples *s, uint32_t i, const frame *f)
 {
-    const ls_dataset_info *info = ls_dataset_describe(s->data);
+    const ls_dataset_info *info = s->data;
     const bool floats = info->dtype == LS_ROW_F32;
     const size_t plane = (size_t)info->height * (size_t)info->width;
     float lo = 0, hi = 255;
     for (size_t at = 0; floats && at < plane * (size_t)f->channels; at++) {
-        const float v = value_at(s, i, at, floats);
+        const float v = value_at(s, i, at);
         lo = at == 0 || v < lo ? v : lo;
         hi = at == 0 || v > hi ? v : hi;
     }
@@ -147,7 +114,7 @@ static void fill_picture(uint8_t *out, const samples *s, uint32_t i, const frame
             for (int x = 0; x < f->width; x++) {
                 const size_t at =
                     (size_t)c * plane + (size_t)(y * f->step * info->width) + (size_t)(x * f->step);
-                const float v = value_at(s, i, at, floats);
+                const float v = value_at(s, i, at);
                 *out++ = hi > lo ? (uint8_t)((v - lo) / (hi - lo) * 255 + 0.5f) : 0;
             }
 }
@@ -171,44 +138,32 @@ static void put_base64(ls_json_writer *w, const char *key, const uint8_t *bytes,
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-static void put_class(ls_json_writer *w, const char *key, const samples *s, int label)
-{
-    char number[16];
-    const char *name = ls_class_name(s->t, label);
-    snprintf(number, sizeof number, "%d", label);
-    ls_json_put_string(w, key, name ? name : number);
-}
-
-static void put_values(ls_json_writer *w, const char *key, const float *value, int count,
-                       const ls_loss *loss)
+static void put_values(ls_json_writer *w, const char *key, const float *value, int count)
 {
     char text[160] = "";
     for (int k = 0; k < count && k < VALUES; k++) {
         const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.4g", k ? ", " : "",
-                 loss ? ls_output_value(loss, value[k]) : (double)value[k]);
+        snprintf(text + used, sizeof text - used, "%s%.4g", k ? ", " : "", (double)value[k]);
     }
     if (count > VALUES)
         strncat(text, ", …", sizeof text - strlen(text) - 1);
     ls_json_put_string(w, key, text);
 }
 
-static void put_sample(ls_json_writer *w, const samples *s, uint32_t i, const frame *f,
-                       uint8_t *picture)
+static void put_sample(ls_json_writer *w, samples *s, uint32_t i, const frame *f, uint8_t *picture)
 {
-    double probability;
-    const int classes = s->t->model->classes;
+    const ls_predictions *p = &s->predicted;
+    const ls_predicted r = ls_predictions_at(&s->predicted, i);
     ls_json_open_object(w, NULL);
-    ls_json_put_uint(w, "row", s->row[i]);
+    ls_json_put_uint(w, "row", r.number);
     if (is_of_classes(s)) {
-        const int best = ls_best_class(output_of(s, i), classes, &probability);
-        put_class(w, "true", s, s->label[i]);
-        put_class(w, "predicted", s, best);
-        ls_json_put_bool(w, "right", best == s->label[i]);
-        ls_json_put_double(w, "probability", probability);
+        ls_json_put_string(w, "true", p->name[r.label]);
+        ls_json_put_string(w, "predicted", p->name[r.best]);
+        ls_json_put_bool(w, "right", r.best == r.label);
+        ls_json_put_double(w, "probability", r.probability);
     } else {
-        put_values(w, "true", s->target + (size_t)i * (size_t)classes, classes, NULL);
-        put_values(w, "predicted", output_of(s, i), classes, s->t->config.loss);
+        put_values(w, "true", r.target, p->outputs);
+        put_values(w, "predicted", r.output, p->outputs);
     }
     if (f->height) {
         fill_picture(picture, s, i, f);
@@ -223,14 +178,14 @@ static void put_text(ls_json_writer *w, const samples *s, uint32_t right, uint32
                      uint32_t all_right)
 {
     char text[160];
-    const char *split = ls_dataset_describe(s->data)->split;
+    const char *split = s->data->split;
     if (is_of_classes(s))
         snprintf(text, sizeof text,
                  "%u right and %u wrong ones of %u %s rows, of which %u are right", (unsigned)right,
-                 (unsigned)wrong, (unsigned)s->rows, split, (unsigned)all_right);
+                 (unsigned)wrong, (unsigned)s->rows.rows, split, (unsigned)all_right);
     else
         snprintf(text, sizeof text, "%u of %u %s rows", (unsigned)(right + wrong),
-                 (unsigned)s->rows, split);
+                 (unsigned)s->rows.rows, split);
     ls_json_put_string(w, "text", text);
 }
 
@@ -239,13 +194,13 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static void put_samples(ls_json_writer *w, const samples *s, uint32_t count, uint8_t *picture,
+static void put_samples(ls_json_writer *w, samples *s, uint32_t count, uint8_t *picture,
                         const frame *f)
 {
     uint32_t all_right = 0;
-    for (uint32_t i = 0; i < s->rows; i++)
+    for (uint32_t i = 0; i < s->rows.rows; i++)
         all_right += is_right(s, i);
-    const uint32_t all_wrong = s->rows - all_right;
+    const uint32_t all_wrong = s->rows.rows - all_right;
     uint32_t wrong = least(all_wrong, is_of_classes(s) ? count / 2 : count);
     uint32_t right = least(all_right, count - wrong);
     wrong = least(all_wrong, count - right);
@@ -259,7 +214,7 @@ static void put_samples(ls_json_writer *w, const samples *s, uint32_t count, uin
     /* the first pass writes the rows that are predicted right */
     for (int pass = 0; pass < 2; pass++) {
         uint32_t left = pass == 0 ? right : wrong;
-        for (uint32_t i = 0; i < s->rows && left > 0; i++)
+        for (uint32_t i = 0; i < s->rows.rows && left > 0; i++)
             if (is_right(s, i) == (pass == 0)) {
                 put_sample(w, s, i, f, picture);
                 left--;
@@ -269,11 +224,11 @@ static void put_samples(ls_json_writer *w, const samples *s, uint32_t count, uin
     ls_json_close(w);
 }
 
-static int write_line(ls_buffer *out, const samples *s, int count, ls_error *err)
+static int write_line(ls_buffer *out, samples *s, int count, ls_error *err)
 {
     size_t length;
     ls_json_writer w;
-    const frame f = frame_of(ls_dataset_describe(s->data));
+    const frame f = frame_of(s->data);
     uint8_t *picture = ls_alloc(s->t->host, (size_t)(3 * SIDE * SIDE));
     if (!picture)
         return ls_fail(err, LS_ENOMEM, "out of memory for pictures");
@@ -302,16 +257,13 @@ int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_r
     int status = ls_trained_open(&t, &o, err);
     if (status)
         return status;
-    samples s = {.t = &t, .data = t.data[LS_TEST]};
-    status = read_candidates(&s, count, err);
-    if (status == LS_OK)
-        status = predict(&s, registry, err);
+    samples s = {.t = &t, .data = ls_trained_data(&t, false), .rows.t = &t};
+    s.predicted.rows = &s.rows;
+    status = predict(&s, count, registry, err);
     if (status == LS_OK)
         status = write_line(out, &s, count, err);
-    ls_free(&host, s.row);
-    ls_free(&host, s.image);
-    ls_free(&host, s.label);
-    ls_free(&host, s.output);
+    ls_predictions_free(&s.predicted);
+    ls_rows_close(&s.rows);
     ls_trained_close(&t);
     return status;
 }

@@ -13,8 +13,7 @@
 #include "http/guard.h"
 #include "http/metrics.h"
 #include "page/page.h"
-#include "records/sink.h"
-#include "train/trainer.h"
+#include "train/shown.h"
 
 #include <arpa/inet.h>
 #include <math.h>

@@ -30,11 +30,11 @@ typedef struct sweep_axis {
     value *values; /* [count][keys] */
 } sweep_axis;
 
-struct ls_sweep {
+struct cli_sweep {
     const ls_host *host;
     int keys, axes, count; /* numbers of keys, of axes, and of combinations */
-    const char *key[LS_SWEEP_KEYS];
-    sweep_axis axis[LS_SWEEP_KEYS];
+    const char *key[CLI_SWEEP_KEYS];
+    sweep_axis axis[CLI_SWEEP_KEYS];
 };
 
 /* ---- texts ---------------------------------------------------------------------------------- */
@@ -123,16 +123,13 @@ static int name_devices(char **out, int count, const ls_registry *registry, cons
     int status = ls_device_list_parse(&list, registry, "auto", 0, err);
     if (status)
         return status;
-    size_t size = 64 + (list.backend->counted ? 0 : (size_t)count * 5);
+    char spec[64 + LS_DEVICES_MAX * 5];
+    ls_device_list_first(spec, sizeof spec, list.backend, count);
+    const size_t size = strlen(spec) + sizeof "devices=\"\"";
     char *text = ls_alloc(host, size);
     if (!text)
         return no_memory(err);
-    size_t used = (size_t)snprintf(text, size, "devices=\"%.32s:", list.backend->name);
-    if (list.backend->counted)
-        used += (size_t)snprintf(text + used, size - used, "%d", count);
-    for (int i = 0; !list.backend->counted && i < count; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%d", i ? "," : "", i);
-    snprintf(text + used, size - used, "\"");
+    snprintf(text, size, "devices=\"%s\"", spec);
     *out = text;
     return LS_OK;
 }
@@ -155,15 +152,16 @@ static int read_value(value *out, const char *key, const char *text, const ls_re
 
 /* ---- axes ----------------------------------------------------------------------------------- */
 
-static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, char *keys, ls_error *err)
+static int read_keys(cli_sweep *s, sweep_axis *axis, const char *vary, char *keys, ls_error *err)
 {
     axis->first_key = s->keys;
     while (keys) {
         const char *key = take_part(&keys, ',');
         if (!*key)
             return ls_fail(err, LS_EINVAL, "--vary %.200s: an empty key; " SHAPE, vary);
-        if (s->keys == LS_SWEEP_KEYS)
-            return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d keys", vary, LS_SWEEP_KEYS);
+        if (s->keys == CLI_SWEEP_KEYS)
+            return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d keys", vary,
+                           CLI_SWEEP_KEYS);
         for (int i = 0; i < s->keys; i++)
             if (strcmp(full_key(s->key[i]), full_key(key)) == 0)
                 return ls_fail(err, LS_EINVAL, "--vary %.200s: %.100s is varied twice", vary, key);
@@ -174,7 +172,7 @@ static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, char *keys
 }
 
 /* Reads one setting of an axis: a value for each of its keys. */
-static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *setting,
+static int read_setting(cli_sweep *s, sweep_axis *axis, const char *vary, char *setting,
                         const ls_registry *registry, ls_error *err)
 {
     /* no text contains a NUL, so a single value is not cut */
@@ -199,13 +197,13 @@ static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *s
     return status;
 }
 
-static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry, ls_error *err)
+static int read_axis(cli_sweep *s, const char *vary, const ls_registry *registry, ls_error *err)
 {
     const char *equals = strchr(vary, '=');
     if (!equals)
         return ls_fail(err, LS_EINVAL, "--vary %.200s: no '='; " SHAPE, vary);
-    if (s->axes == LS_SWEEP_KEYS)
-        return ls_fail(err, LS_EINVAL, "more than %d --vary", LS_SWEEP_KEYS);
+    if (s->axes == CLI_SWEEP_KEYS)
+        return ls_fail(err, LS_EINVAL, "more than %d --vary", CLI_SWEEP_KEYS);
     sweep_axis *axis = &s->axis[s->axes++];
     axis->text = ls_strdup(s->host, vary);
     if (!axis->text)
@@ -216,9 +214,9 @@ static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry,
     if (status)
         return status;
     const int count = count_parts(settings, ',');
-    if (count > LS_SWEEP_MOST / s->count)
+    if (count > CLI_SWEEP_MOST / s->count)
         return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d combinations", vary,
-                       LS_SWEEP_MOST);
+                       CLI_SWEEP_MOST);
     s->count *= count;
     axis->values = ls_alloc_array(s->host, (size_t)count * (size_t)axis->keys, sizeof(value));
     if (!axis->values)
@@ -230,11 +228,11 @@ static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry,
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
-                    const ls_registry *registry, const ls_host *host, ls_error *err)
+int cli_sweep_create(cli_sweep **out, const char *const *vary, int vary_count,
+                     const ls_registry *registry, const ls_host *host, ls_error *err)
 {
     *out = NULL;
-    ls_sweep *s = ls_alloc(host, sizeof *s);
+    cli_sweep *s = ls_alloc(host, sizeof *s);
     int status = s ? LS_OK : no_memory(err);
     if (status)
         return status;
@@ -245,11 +243,11 @@ int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
     if (status == LS_OK)
         *out = s;
     else
-        ls_sweep_destroy(s);
+        cli_sweep_destroy(s);
     return status;
 }
 
-void ls_sweep_destroy(ls_sweep *s)
+void cli_sweep_destroy(cli_sweep *s)
 {
     if (!s)
         return;
@@ -263,24 +261,24 @@ void ls_sweep_destroy(ls_sweep *s)
     ls_free(s->host, s);
 }
 
-int ls_sweep_count(const ls_sweep *sweep)
+int cli_sweep_count(const cli_sweep *sweep)
 {
     return sweep->count;
 }
 
-int ls_sweep_keys(const ls_sweep *sweep)
+int cli_sweep_keys(const cli_sweep *sweep)
 {
     return sweep->keys;
 }
 
-const char *ls_sweep_key(const ls_sweep *sweep, int key)
+const char *cli_sweep_key(const cli_sweep *sweep, int key)
 {
     return sweep->key[key];
 }
 
 /* Returns the value of a key in a combination. The settings of the axes are the digits of the
  * combination's number; the first axis is the most significant digit. */
-static const value *find_value(const ls_sweep *s, int combination, int key)
+static const value *find_value(const cli_sweep *s, int combination, int key)
 {
     int a = s->axes - 1;
     while (s->axis[a].first_key > key)
@@ -289,19 +287,19 @@ static const value *find_value(const ls_sweep *s, int combination, int key)
     return &axis->values[combination % axis->count * axis->keys + key - axis->first_key];
 }
 
-const char *ls_sweep_value(const ls_sweep *sweep, int combination, int key)
+const char *cli_sweep_value(const cli_sweep *sweep, int combination, int key)
 {
     return find_value(sweep, combination, key)->text;
 }
 
-const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
+const char *cli_sweep_assignment(const cli_sweep *sweep, int combination, int key)
 {
     return find_value(sweep, combination, key)->assignment;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-void ls_sweep_row_init(ls_sweep_row *row)
+void cli_sweep_row_init(cli_sweep_row *row)
 {
     memset(row, 0, sizeof *row);
     ls_result *r = &row->result;
@@ -309,7 +307,7 @@ void ls_sweep_row_init(ls_sweep_row *row)
     row->train_loss = row->images_per_s = NAN;
 }
 
-void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
+void cli_sweep_row_progress(cli_sweep_row *row, const ls_progress *p)
 {
     if (!p->epoch_done)
         return;
@@ -321,7 +319,7 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
     row->images_per_s = row->result.epochs / row->inverse_rates;
 }
 
-void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, const char *error)
+void cli_sweep_row_end(cli_sweep_row *row, const ls_trainer *trainer, int status, const char *error)
 {
     row->ran = true;
     row->status = status;
@@ -339,7 +337,7 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
     row->result.devices = row->result.checkpoint = NULL; /* they belong to the trainer */
 }
 
-double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
+double cli_sweep_speedup(const cli_sweep_row *rows, int count, int row)
 {
     for (int i = 0; i < count; i++)
         if (isfinite(rows[i].images_per_s))
@@ -359,9 +357,9 @@ static void put_value(ls_json_writer *w, const char *key, const char *text)
     }
 }
 
-static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows, int i)
+static void put_row(ls_json_writer *w, const cli_sweep *sweep, const cli_sweep_row *rows, int i)
 {
-    const ls_sweep_row *r = &rows[i];
+    const cli_sweep_row *r = &rows[i];
     const ls_result *out = &r->result;
     const char *status = "failed";
     if (!r->ran)
@@ -372,8 +370,8 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
         status = "interrupted";
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "set");
-    for (int k = 0; k < ls_sweep_keys(sweep); k++)
-        put_value(w, full_key(ls_sweep_key(sweep, k)), ls_sweep_value(sweep, i, k));
+    for (int k = 0; k < cli_sweep_keys(sweep); k++)
+        put_value(w, full_key(cli_sweep_key(sweep, k)), cli_sweep_value(sweep, i, k));
     ls_json_close(w);
     ls_json_put_string(w, "status", status);
     ls_json_put_string(w, "error", r->status && r->status != LS_EINTERRUPTED ? r->error : NULL);
@@ -387,14 +385,14 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
     ls_json_put_double(w, "train_loss", r->train_loss);
     ls_json_put_double(w, "seconds_per_epoch", out->seconds_per_epoch);
     ls_json_put_double(w, "images_per_s", r->images_per_s);
-    ls_json_put_double(w, "speed_up", ls_sweep_speedup(rows, ls_sweep_count(sweep), i));
+    ls_json_put_double(w, "speed_up", cli_sweep_speedup(rows, cli_sweep_count(sweep), i));
     ls_json_put_string(w, "weights_sha256", out->weights_sha256[0] ? out->weights_sha256 : NULL);
     ls_json_put_string(w, "run_dir", r->run_dir[0] ? r->run_dir : NULL);
     ls_json_close(w);
 }
 
-void ls_sweep_json(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows,
-                   const char *config)
+void cli_sweep_json(ls_json_writer *w, const cli_sweep *sweep, const cli_sweep_row *rows,
+                    const char *config)
 {
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "lockstep", LS_VERSION);

@@ -432,7 +432,9 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     status = ls_dataset_open(train, test, &spec, o->host, &cause);
     if (status == LS_ECONFIG)
         return ls_config_fail(err, c, key, status, "%s", cause.text);
-    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
+    if (status && err)
+        *err = cause;
+    return status;
 }
 
 int ls_config_find_data(const ls_dataset_about **out, const ls_config *c, ls_error *err)

@@ -19,6 +19,7 @@
 #define CONFIG_H
 
 #include "comm/comm.h"
+#include "config/keys.h"
 #include "config/metrics.h"
 #include "data/dataset.h"
 #include "device/registry.h"
@@ -147,6 +148,9 @@ typedef struct ls_config {
         int every_steps;
         /* number of epochs from one checkpoint to the next; 0: epochs cause no checkpoint */
         int every_epochs;
+        /* time in seconds that must have passed since the last checkpoint before one that is due is
+         * written; until then it is kept in memory. 0: it is written at once */
+        double every_seconds;
         int keep;  /* number of checkpoints that are kept, ≥ 1 */
         int async; /* non-zero: training goes on while a checkpoint is written */
         int best;  /* non-zero: the checkpoint of the best evaluation is also kept */
@@ -360,60 +364,7 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *sc
 double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step,
                         uint64_t steps_per_epoch, uint64_t epochs);
 
-/* ---- the keys: one row each ----------------------------------------------------------------- */
-
-/* Type of a key's value. To add a key, add a row, a member of ls_config, and the code that uses it.
- * Reading and writing a config, the comparison of recipes, `trainer --help config` and
- * docs/config.md use the rows. */
-typedef enum ls_key_kind {
-    LS_KEY_INT,    /* int from `min` to `max` */
-    LS_KEY_NUMBER, /* double from `min` to `max` */
-    LS_KEY_BOOL,   /* an int in ls_config that is 0 or 1, not a bool */
-    /* const char *, which belongs to the document; if the key is absent, the row's default `text`,
-     * which may be NULL. */
-    LS_KEY_TEXT,
-    LS_KEY_CHOICE, /* an int in ls_config: the index of the value in `choices` */
-    LS_KEY_CUSTOM  /* any other type, which the row's functions `read` and `write` handle */
-} ls_key_kind;
-
-/* Whether a key belongs to the recipe, that is, whether the final weights depend on it. */
-typedef enum ls_key_part {
-    /* no: the key is about devices, output, how often a run evaluates or saves, or failures */
-    LS_NOT_RECIPE,
-    LS_RECIPE, /* yes */
-    /* yes if the schedule depends on the length of the run (cosine or one_cycle), else no */
-    LS_RECIPE_OF_LENGTH,
-    /* Yes; predictions with the weights depend on it as well, so every file of weights contains the
-     * key. */
-    LS_RECIPE_OF_MODEL
-} ls_key_part;
-
-typedef struct ls_config_key ls_config_key;
-
-/* A key of the config: one row of the table. */
-struct ls_config_key {
-    const char *group; /* name of the object that contains the key; "": the config itself */
-    const char *key;
-    ls_key_kind kind;
-    ls_key_part part;
-    size_t at;       /* offset of the value in ls_config */
-    double fallback; /* default of numbers, flags and choices */
-    double min, max;
-    /* Default of a text; for LS_KEY_CUSTOM, the default as the documentation shows it. */
-    const char *text;
-    const char *const *choices;
-    /* Functions for LS_KEY_CUSTOM. `read` receives the key's value as `node`, NULL if the key is
-     * absent. It is not called after an error in an earlier key. */
-    void (*read)(ls_config *config, ls_fields *fields, const ls_config_key *row, const cJSON *node);
-    void (*write)(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
-    const char *help; /* description in Markdown, one or two sentences */
-    /* Name of the key in version 0.2 and before, which the config.json of an old run may contain;
-     * NULL: the key had the same name. */
-    const char *former;
-};
-
-/* All rows. The rows of a group are adjacent. The last row has the key NULL. */
-extern const ls_config_key ls_config_keys[];
+/* ---- the keys (keys.h) ----------------------------------------------------------------------- */
 
 /* Reads the value of a row's key according to the row's kind. */
 void ls_config_read_key(ls_config *config, ls_fields *fields, const ls_config_key *row);
@@ -422,9 +373,5 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *config, const ls_co
 /* Returns whether the key's value differs from its default. For most keys of the kind LS_KEY_CUSTOM
  * it always returns false, because the table does not contain their default as a value. */
 bool ls_config_is_set(const ls_config *config, const ls_config_key *row);
-
-/* Returns a key's default as it would be written in a config; "required" or "" (none) if it has no
- * default. The result is static text, or `out`. */
-const char *ls_config_default(char out[32], const ls_config_key *row);
 
 #endif

@@ -54,18 +54,14 @@ static int pack(ls_config *c, const ls_trainer_options *o, const ls_folder_desc 
     return status;
 }
 
-static bool is_folder_kind(const ls_config *c)
-{
-    return c->data_name && strcmp(c->data_name, "folder") == 0;
-}
-
 int ls_config_pack(ls_config *c, const ls_trainer_options *o, ls_error *err)
 {
     ls_folder_desc p;
     const char *packed = c->data_keys.packed;
     /* If the config is that of an earlier run, its packed file in the cache can belong to an older
      * state of the folder. */
-    if (!is_folder_kind(c) || !c->data_path || (packed && !is_own(packed, o->cache_dir)))
+    if (ls_dataset_form_of(c->data_name) != LS_DATA_FOLDER || !c->data_path ||
+        (packed && !is_own(packed, o->cache_dir)))
         return LS_OK;
     int status = ls_config_folder(&p, c, o, err);
     if (status)
@@ -152,7 +148,7 @@ int ls_config_find_run_data(ls_config *c, const char *config_path, const ls_trai
     ls_folder_desc p;
     const char *packed = c->data_keys.packed;
     ls_config_find_beside(c, config_path);
-    if (!is_folder_kind(c) || !packed || access(packed, R_OK) == 0)
+    if (ls_dataset_form_of(c->data_name) != LS_DATA_FOLDER || !packed || access(packed, R_OK) == 0)
         return LS_OK;
     if (!c->data_path || !ls_is_folder(c->data_path) || !o->cache_dir)
         return ls_fail(

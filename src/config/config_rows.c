@@ -133,6 +133,34 @@ static void write_channels(ls_json_writer *w, const ls_config *c, const ls_confi
     ls_json_close(w);
 }
 
+/* Returns whether the config sets the key, and not only a file that Lockstep wrote, which has all
+ * keys. Only a key of such a file has a place in the text; an assignment of the caller's has none.
+ */
+static bool is_chosen(const ls_config *c, const ls_fields *f, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
+    int line, column;
+    return node && !(c->written && ls_json_where(f->doc, node, false, &line, &column) == LS_OK);
+}
+
+/* Reads checkpoint.every_seconds. Who chooses after how many steps or epochs checkpoints are saved,
+ * but no time, gets them at once. */
+static void read_every_seconds(ls_config *c, ls_fields *f, const ls_config_key *row,
+                               const cJSON *node)
+{
+    const bool chosen = is_chosen(c, f, "every_steps") || is_chosen(c, f, "every_epochs");
+    const double fallback = chosen || (c->written && !node) ? 0 : row->fallback;
+    double *out = value_of(c, row);
+    ls_field_double(f, row->key, row->min, row->max, &fallback, out);
+    if (chosen && !is_chosen(c, f, row->key))
+        *out = 0;
+}
+
+static void write_number(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_double(w, row->key, *(const double *)value_in(c, row));
+}
+
 static void read_capacity(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const cJSON *item;
@@ -502,9 +530,9 @@ const ls_config_key ls_config_keys[] = {
          "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
-     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` and one target for each row, the "
-             "network learns (target − mean) / deviation, computed over the training rows; "
-             "losses, metrics and predictions are in the unit of the target"},
+     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` the network learns (target − mean) "
+             "/ deviation, computed over the training rows for each target of a row; losses, "
+             "metrics and predictions are in the unit of the target ([scaling](data.md#scaling))"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
      .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as classes "
              "in a `csv`, and elsewhere if there is one whole number for each row; otherwise as "
@@ -661,6 +689,13 @@ const ls_config_key ls_config_keys[] = {
      1000000,
      .help = "a checkpoint is saved after every so many epochs; 0: not after a number of epochs. "
              "Another one is saved at the end of the run and on Ctrl-C"},
+    {"checkpoint", "every_seconds", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(checkpoint.every_seconds), 10,
+     0, 86400, .text = "10", .read = read_every_seconds, .write = write_number,
+     .help = "time in seconds that must have passed since the last checkpoint before one that is "
+             "due is written. Until then it is kept in memory, and a later one takes its place; it "
+             "is written when the time has passed, and at the end of the run. A kill or a power "
+             "cut loses what is only in memory. 0: a checkpoint is written as soon as it is due, "
+             "which is the default if the config sets `every_steps` or `every_epochs`"},
     {"checkpoint", "keep", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.keep), 2, 1, 1000000,
      .help = "number of checkpoints that are kept; the oldest ones are deleted"},
     {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
@@ -690,8 +725,8 @@ const ls_config_key ls_config_keys[] = {
              "worker's thread is stopped, or in which the thread has no CPU, does not count"},
     {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
      .help = "number of steps between checks that all devices have the same weights, besides those "
-             "at checkpoints and at the end of each epoch. CPUs notice a difference within two "
-             "steps without it; a run on GPUs notices it at these checks"},
+             "at checkpoints and at the end of each epoch. Without these checks a difference is "
+             "noticed within two steps, on GPUs within three"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
      .choices = at_loss,
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "

@@ -157,40 +157,51 @@ static void gather_lanes(const gather_op *g)
 
 /* ---- rows of floats -------------------------------------------------------------------------- */
 
-#define LINE 64 /* number of values that are computed together before they are stored to lanes */
-
-/* Copies one channel of a row that is not shifted. If the mean is 0 and the std is 1, the
- * subtraction and the division change nothing and are left out. This is usual for rows of CSV
- * files, because reading the file already standardises its columns. */
-static void float_plane(float *to, const float *from, size_t pixels, float mean, float std)
+/* Returns the number of channels from `channel` on that have the same mean and std. Usually these
+ * are all channels: a column of a table is a channel, and reading a CSV file standardises its
+ * columns already. */
+static int same_rule(const gather_op *g, int channel)
 {
-    const bool as_is = mean == 0 && std == 1;
-    for (size_t at = 0; at < pixels; at += LINE) {
-        const size_t n = pixels - at < LINE ? pixels - at : LINE;
-        float line[LINE];
-        if (!as_is)
-#pragma omp simd
-            for (size_t i = 0; i < n; i++)
-                line[i] = (from[at + i] - mean) / std;
-        const float *values = as_is ? from + at : line;
-        for (size_t i = 0; i < n; i++)
-            to[(at + i) * LS_LANES] = values[i];
-    }
+    const ls_gather *rule = &g->rule;
+    const int channels = g->base.op.y.c, first = rule_of(channel);
+    int end = channel + 1;
+    while (end < 4 && end < channels && rule->mean[end] == rule->mean[first] &&
+           rule->std[end] == rule->std[first])
+        end++;
+    return (end < 4 ? end : channels) - channel;
 }
 
-static void float_row(const gather_op *g, int r, float *to)
+static void gather_floats(const gather_op *g)
 {
     const ls_tensor *y = &g->base.op.y;
     const size_t pixels = (size_t)y->h * (size_t)y->w;
+    float *to = g->base.b.y;
+    for (int begin = 0; begin < y->rows; begin += LS_LANES) {
+        ls_lanes_rows rows = {.rows = ls_lanes_rows_of(y->rows, begin / LS_LANES)};
+        for (int l = 0; l < rows.rows; l++)
+            rows.row[l] = (const float *)(const void *)image_of(g, g->base.b.args->rows[begin + l]);
+        for (int c = 0, n; c < y->c; c += n) {
+            n = same_rule(g, c);
+            rows.values = (size_t)n * pixels;
+            rows.mean = g->rule.mean[rule_of(c)];
+            rows.std = g->rule.std[rule_of(c)];
+            g->base.kernels->gather_floats(&rows, to);
+            to += rows.values * LS_LANES;
+            for (int l = 0; l < rows.rows; l++)
+                rows.row[l] += rows.values;
+        }
+    }
+}
+
+/* Copies row r of the batch, with the shift and mirroring of its source. Pixels outside the image
+ * are zero before the mean is subtracted. */
+static void shifted_row(const gather_op *g, int r, float *to)
+{
+    const ls_tensor *y = &g->base.op.y;
     const source s = draw_source(g, r);
     const float *plane = (const float *)(const void *)s.image;
     for (int c = 0; c < y->c; c++, plane += (size_t)y->h * (size_t)y->w) {
         const float mean = g->rule.mean[rule_of(c)], std = g->rule.std[rule_of(c)];
-        if (!is_random(g)) {
-            float_plane(to, plane, pixels, mean, std);
-            to += pixels * LS_LANES;
-            continue;
-        }
         for (int i = s.dy; i < s.dy + y->h; i++)
             for (int j = s.dx; j < s.dx + y->w; j++, to += LS_LANES) {
                 const int inside = i >= 0 && i < y->h && j >= 0 && j < y->w;
@@ -339,10 +350,12 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
         gather_few(g);
     else if (ls_augment_more(&g->augment))
         gather_rows(g, changed_row);
-    else if (g->rule.floats)
-        gather_rows(g, float_row);
-    else
+    else if (!g->rule.floats)
         gather_lanes(g);
+    else if (is_random(g))
+        gather_rows(g, shifted_row);
+    else
+        gather_floats(g);
     const size_t words = g->rule.targets ? (size_t)g->rule.targets : 1;
     for (int r = 0; b->labels && b->labels_out && r < op->y.rows; r++) {
         if (g->augment.mixup)

@@ -77,6 +77,14 @@ typedef struct ls_lanes_images {
     float mean, std;
 } ls_lanes_images;
 
+/* `values` adjacent floats of each of up to sixteen rows. Lanes without a row become zeros. */
+typedef struct ls_lanes_rows {
+    const float *row[16]; /* need not be aligned; [rows] are read */
+    int rows;
+    size_t values;
+    float mean, std;
+} ls_lanes_rows;
+
 typedef struct ls_lanes_pool {
     int c, ih, iw, oh, ow; /* channels; height and width of x (ih, iw) and of y (oh, ow) */
     ls_pool2d p;
@@ -278,6 +286,8 @@ typedef struct ls_lanes_kernels {
      * some values of std. The pointer is NULL if it is faster to look the result up in a table of
      * the 256 results. */
     void (*gather)(const ls_lanes_images *b, float *to);
+    /* to[value][16] ← (float − mean) / std. Each operation is correctly rounded. */
+    void (*gather_floats)(const ls_lanes_rows *b, float *to);
 
     const ls_lanes_depth_kernels *depth;
     const ls_few_kernels *few;

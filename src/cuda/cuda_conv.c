@@ -4,14 +4,103 @@
  * With fused pooling, forward runs the library's convolution and then a kernel that pools. The
  * pooling kernel applies the relu before it pools. It also adds the bias, unless the convolution's
  * plan does so. Backward begins with one kernel that computes the gradient of the convolution's
- * result and the gradient of the bias. */
+ * result and the gradient of the bias.
+ *
+ * If the plans run Lockstep's own kernels for few channels (own_conv.h), which is usual for the
+ * first convolution, forward is one kernel. The gradients of the weights and of the bias come
+ * straight from the gradient of y, unless the gradient of x is needed too. */
 #include "cuda/cuda_op.h"
+#include "cuda/own_conv.h"
 
 #include <stdint.h>
 
 /* Largest values in a description, for which sums and products of the values fit an int. SIDE: for
  * height, width and dilation of the filter; LIMIT: for strides and padding. */
 enum { LIMIT = 1000000, SIDE = 10000 };
+
+static ls_math_shape math_shape(const ls_cuda_op *op)
+{
+    const ls_tensor *x = &op->desc.x, *y = &op->product;
+    const ls_conv2d *k = &op->desc.u.conv2d;
+    return (ls_math_shape){
+        .kind = LS_MATH_CONV,
+        .half = ls_cuda_is_half(op),
+        .bias = k->bias != 0,
+        .relu = k->bias && op->desc.fuse_relu,
+        .rows = x->rows,
+        .c = x->c,
+        .h = x->h,
+        .w = x->w,
+        .out = k->out,
+        .y_h = y->h,
+        .y_w = y->w,
+        .kh = k->kh,
+        .kw = k->kw,
+        .sh = k->sh,
+        .sw = k->sw,
+        .ph = k->ph,
+        .pw = k->pw,
+        .dh = k->dh,
+        .dw = k->dw,
+        .groups = k->groups,
+    };
+}
+
+/* ---- own kernels ---------------------------------------------------------------------------- */
+
+static bool is_own_forward(const ls_cuda_op *op)
+{
+    return op->plan[LS_PASS_FORWARD]->own;
+}
+
+/* Returns true if the own kernels compute all of backward. */
+static bool is_own_backward(const ls_cuda_op *op)
+{
+    const ls_math_plan *weights = op->plan[LS_PASS_WEIGHTS];
+    return weights && weights->own && !op->desc.needs_dx;
+}
+
+/* Returns the arguments of the own kernels, which use the weights and the bias in fp32. */
+static ls_k_conv own_conv_of(const ls_cuda_op *op)
+{
+    const ls_math_shape shape = math_shape(op);
+    ls_k_conv k = ls_own_conv_of(&shape);
+    k.relu = op->desc.fuse_relu;
+    k.pool = op->desc.fuse_pool;
+    k.max = op->desc.pool.max;
+    k.x_half = op->x_form == LS_FORM_HALF;
+    k.w_half = 0;
+    k.y_half = ls_cuda_form_of(&op->op.y) == LS_FORM_HALF;
+    return k;
+}
+
+static cudaError_t own_forward(ls_cuda_op *op, cudaStream_t on)
+{
+    const ls_k_conv k = own_conv_of(op);
+    uint8_t *bits = op->flags & LS_RUN_EVALUATE ? NULL : ls_cuda_at(op, &op->kept);
+    return ls_k_conv_forward(op->b.y, bits, ls_cuda_x(op), op->b.param[0],
+                             op->op.params > 1 ? op->b.param[1] : NULL, &k, on);
+}
+
+/* In bf16 the gradient of the weights is rounded, as if the library had computed it. */
+static cudaError_t own_backward(ls_cuda_op *op, cudaStream_t on)
+{
+    const ls_k_conv k = own_conv_of(op);
+    const bool bias = op->op.params > 1 && (!op->desc.zero_bias || k.relu || k.pool);
+    const ls_k_conv_grad g = {
+        .x = ls_cuda_x(op),
+        .dy = op->b.dy,
+        .y = k.relu && !k.pool ? op->b.y : NULL,
+        .bits = ls_cuda_at(op, &op->kept),
+        .partial = ls_cuda_at(op, &op->partial),
+        .weight = op->b.grad[0],
+        .weight_half = op->flags & LS_RUN_SHADOW ? op->b.shadow_grad[0] : NULL,
+        .rounded = ls_cuda_is_half(op),
+        .bias = bias ? op->b.grad[1] : NULL,
+        .add = ls_cuda_accumulates(op),
+    };
+    return ls_k_conv_weights(&g, &k, on);
+}
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
@@ -39,6 +128,8 @@ static void *product_of(const ls_cuda_op *op)
 
 static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
+    if (is_own_forward(op))
+        return ls_cuda_done(op, own_forward(op, on->cuda), err);
     int status = ls_cuda_product_run(op, LS_PASS_FORWARD, ls_cuda_x(op), ls_cuda_param(op, 0),
                                      product_of(op), 0, on->cuda, err);
     if (status == LS_OK && op->desc.fuse_pool)
@@ -99,6 +190,8 @@ static int take_dy(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *
 static int conv_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const void *dy = NULL, *factor = NULL;
+    if (is_own_backward(op))
+        return ls_cuda_done(op, own_backward(op, on->cuda), err);
     int status = take_dy(&dy, op, on->cuda, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&factor, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y),
@@ -143,48 +236,44 @@ static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
     return LS_OK;
 }
 
-static ls_math_shape math_shape(const ls_cuda_op *op)
+/* Returns the form in which the op uses x. The library multiplies bf16 with bf16. The own kernels
+ * read bf16 and fp32, so nothing is converted for them. */
+static ls_cuda_form x_form_of(const ls_cuda_op *op)
 {
-    const ls_tensor *x = &op->desc.x, *y = &op->product;
-    const ls_conv2d *k = &op->desc.u.conv2d;
-    return (ls_math_shape){
-        .kind = LS_MATH_CONV,
-        .half = ls_cuda_is_half(op),
-        .bias = k->bias != 0,
-        .relu = k->bias && op->desc.fuse_relu,
-        .rows = x->rows,
-        .c = x->c,
-        .h = x->h,
-        .w = x->w,
-        .out = k->out,
-        .y_h = y->h,
-        .y_w = y->w,
-        .kh = k->kh,
-        .kw = k->kw,
-        .sh = k->sh,
-        .sw = k->sw,
-        .ph = k->ph,
-        .pw = k->pw,
-        .dh = k->dh,
-        .dw = k->dw,
-        .groups = k->groups,
-    };
+    const bool own = is_own_forward(op) && (!op->desc.training || is_own_backward(op));
+    const ls_cuda_form comes = ls_cuda_form_of(&op->desc.x);
+    if (own && comes != LS_FORM_PLAIN)
+        return comes;
+    return !own && ls_cuda_is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
+}
+
+/* Reserves what the library's passes need. */
+static void reserve_for_library(ls_cuda_op *op)
+{
+    const bool half = ls_cuda_is_half(op);
+    if (half && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
+        op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
+    if (op->desc.fuse_pool) /* forward: the result before pooling; backward: its gradient */
+        op->masked = ls_cuda_scratch(op, op->product.bytes);
+    if (op->desc.training && !half)
+        op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
 static void reserve(ls_cuda_op *op)
 {
-    const ls_cuda_form form = ls_cuda_is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
-    ls_cuda_use_x(op, form, 1);
-    ls_cuda_product_reserve(op, form);
-    if (ls_cuda_is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
-        op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
-    if (op->desc.fuse_pool) {
-        /* forward: the convolution's result before pooling; backward: its gradient */
-        op->masked = ls_cuda_scratch(op, op->product.bytes);
-        op->kept = ls_cuda_saved(op, op->desc.training ? ls_cuda_elements(&op->op.y) : 0);
+    const bool training = op->desc.training != 0;
+    ls_cuda_use_x(op, x_form_of(op), 1);
+    if (op->desc.fuse_pool)
+        op->kept = ls_cuda_saved(op, training ? ls_cuda_elements(&op->op.y) : 0);
+    if (is_own_backward(op)) {
+        const ls_k_conv k = own_conv_of(op);
+        op->partial = ls_cuda_scratch(op, ls_k_conv_partial_floats(&k) * sizeof(float));
+    } else {
+        /* x is in the form in which it is multiplied */
+        ls_cuda_product_reserve(op, ls_cuda_is_half(op) ? LS_FORM_HALF : LS_FORM_LAST);
     }
-    if (op->desc.training && !ls_cuda_is_half(op))
-        op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
+    if (!is_own_forward(op) || (training && !is_own_backward(op)))
+        reserve_for_library(op);
 }
 
 /* Sets the shapes of the library's result (`product`) and of y, which is the pooled result if there
@@ -226,6 +315,8 @@ int ls_cuda_conv_setup(ls_cuda_op *op, ls_error *err)
     op->backward.pass = conv_backward;
     op->op.shadow_grads = ls_cuda_is_half(op);
     const ls_math_shape made = math_shape(op);
-    reserve(op);
-    return ls_cuda_product_plan(op, &made, err);
+    status = ls_cuda_product_plan(op, &made, err);
+    if (status == LS_OK)
+        reserve(op);
+    return status;
 }

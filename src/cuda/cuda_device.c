@@ -12,6 +12,10 @@
 
 enum { NEEDED_MAJOR = 8 /* lowest compute capability: the first one with bf16 and tf32 */ };
 
+/* Version of the bits that Lockstep's own kernels compute. A change of the bits that any recipe
+ * trains on GPUs raises it. Version 1 was not recorded. */
+#define KERNELS "kernels 2"
+
 /* ---- probing for a GPU ----------------------------------------------------------------------- */
 
 static void version_text(char *out, size_t size, int version)
@@ -113,7 +117,7 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
 {
     const ls_cuda_device *d = (const ls_cuda_device *)device;
     static const char *const precision[] = {"fp32", "tf32", "bf16"};
-    char math[40], runtime[16], driver[16], nccl[16], adds[32] = "";
+    char math[40], runtime[16], driver[16], nccl[16], adds[32] = "", library[160];
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->model, sizeof out->model, "%s", d->model);
@@ -124,11 +128,13 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
     ls_nccl_version_text(nccl, d->nccl);
     if (d->nccl)
         snprintf(adds, sizeof adds, ", NCCL %s", nccl);
-    snprintf(out->library, sizeof out->library, "CUDA %s, %s%s, driver %s", runtime, math, adds,
+    snprintf(library, sizeof library, KERNELS ", CUDA %s, %s%s, driver %s", runtime, math, adds,
              driver);
+    snprintf(out->library, sizeof out->library, "%.*s", (int)sizeof out->library - 1, library);
     out->memory_bytes = d->memory_bytes;
     out->threads = 1;
     out->shadow_bytes = d->precision == LS_PRECISION_BF16 ? (int)sizeof(uint16_t) : 0;
+    out->flags = LS_DEVICE_DIGESTS;
 }
 
 /* ---- bind and close ------------------------------------------------------------------------- */

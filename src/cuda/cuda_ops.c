@@ -6,7 +6,8 @@
  * tensors. */
 static bool is_arena(ls_op_kind kind)
 {
-    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING ||
+           kind == LS_OP_CLIP || kind == LS_OP_DIGEST;
 }
 
 static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls_error *err)
@@ -101,6 +102,7 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
         [LS_OP_RUNNING] = {"running", ls_cuda_update_setup},
         [LS_OP_VECTOR_LOSS] = {"vector_loss", ls_cuda_vector_loss_setup},
         [LS_OP_CLIP] = {"clip", ls_cuda_update_setup},
+        [LS_OP_DIGEST] = {"digest", ls_cuda_update_setup},
     };
     const int kind = (int)desc->kind, count = (int)(sizeof kinds / sizeof *kinds);
     *out = NULL;

@@ -1,8 +1,8 @@
 /* The ops of a training step that are no layers:
  * - the gather, which copies dataset rows (examples) into a batch in channels-last order
  * - the losses: softmax with cross-entropy, and the losses of target vectors
- * - the ops over whole arenas (arrays of all parameters, or of all gradients): optimizers, clipping
- *   and running statistics */
+ * - the ops over whole arenas (arrays of all parameters, or of all gradients): optimizers,
+ * clipping, running statistics and digests */
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 
@@ -163,7 +163,7 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
     int slots = op->desc.kind == LS_OP_ADAMW ? 2
                 : op->desc.kind == LS_OP_SGD ? op->desc.u.sgd.momentum != 0
                                              : 0;
-    if (!b->args || !b->param[0] || !b->grad[0])
+    if (!b->args || !b->param[0] || (!b->grad[0] && op->desc.kind != LS_OP_DIGEST))
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
     if (op->desc.kind == LS_OP_CLIP && !b->clip)
         return ls_fail(err, LS_EINVAL, "%s: the buffer `clip` is missing", op->name);
@@ -189,10 +189,13 @@ static cudaError_t apply_step(const ls_cuda_op *op, const ls_k_args *args, cudaS
                      .in_shadow = b->in_shadow,
                      .args = args,
                      .count = op->desc.count,
-                     .guard = {b->guard, b->skip, b->clip, op->desc.rate}};
+                     .guard = {b->guard, b->skip, b->clip, op->desc.rate},
+                     .sums = b->args->digest != NULL,
+                     .digest_at = {b->digest_at[0], b->digest_at[1], b->digest_at[2]}};
+    if (op->desc.kind == LS_OP_DIGEST)
+        return ls_k_digest(u.w, args, u.digest_at[0], u.count, stream);
     if (op->desc.kind == LS_OP_RUNNING)
-        return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->of_weights,
-                            u.count, stream);
+        return ls_k_running(&u, running->momentum, running->of_weights, stream);
     if (op->desc.kind == LS_OP_SGD) {
         u.slot[0] = sgd->momentum != 0 ? b->slot[0] : NULL;
         return ls_k_sgd(&u, sgd->momentum, sgd->weight_decay, sgd->nesterov, stream);
@@ -224,7 +227,8 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 
 int ls_cuda_update_setup(ls_cuda_op *op, ls_error *err)
 {
-    if (op->desc.kind != LS_OP_RUNNING && op->desc.count % 16 != 0)
+    const bool whole = op->desc.kind != LS_OP_RUNNING && op->desc.kind != LS_OP_DIGEST;
+    if (whole && op->desc.count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
                        op->name, op->desc.count);
     if (op->desc.kind == LS_OP_CLIP)

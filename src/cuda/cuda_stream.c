@@ -185,6 +185,7 @@ static ls_k_args kernel_args(const ls_step_args *args)
     now.rows_before = args->rows_before;
     now.rows_after = args->rows_after;
     now.stats_copy = args->stats_copy;
+    now.digest = args->digest;
     now.step = args->step;
     now.seed = args->seed;
     now.epoch = args->epoch;

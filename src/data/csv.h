@@ -28,6 +28,10 @@ typedef struct ls_csv_column {
     ls_levels levels;
     bool merged;            /* a text that differs from the text of its level has been read */
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
+    double rounding; /* largest distance between a number of the table and the nearest float */
+    /* The column's numbers need doubles (ls_prep_column.wide). Its cells are then doubles, each of
+     * which has two floats of a row. */
+    bool wide;
     /* index of the column in the preparation (ls_prep); −1: it is not in the preparation */
     int prep_column;
     char decimal;   /* decimal separator of its numbers if known; else 0 */
@@ -47,17 +51,22 @@ typedef struct ls_csv {
     ls_table *t; /* the table that is being read */
     ls_csv_column *column;
     int columns, target; /* number of columns; index of the target column */
+    int slots;           /* number of floats in a row of `cells` */
     int features;        /* number of floats in a row */
     ls_prep *prep;       /* the preparation that is computed from the training table */
     bool learning;       /* the training table is being read; false: the test table */
     /* the table must be read once more, because a number may have been misread before the decimal
-     * separator of its column was known, or a text before its column was known to have codes */
+     * separator of its column was known, a text before its column was known to have codes, or
+     * numbers were rounded before it was known that their column needs doubles */
     bool must_reread;
     /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
      * column's levels, or NaN for a missing value. */
     ls_row_blocks cells;
     float *row; /* the row of cells that is being read */
 } ls_csv;
+
+/* Returns a number of a row of cells. */
+double ls_csv_number(const ls_csv_column *column, const float *row);
 
 /* Returns whether `key`, a key of the config, names the column `name`. */
 bool ls_csv_names(const ls_names *key, const char *name);
@@ -80,5 +89,9 @@ int ls_csv_check_header(ls_csv *c);
 /* Reads all rows into c->cells. If the function sets c->must_reread, the caller must open the table
  * anew and call it once more. */
 int ls_csv_read_rows(ls_csv *c);
+
+/* Computes mean and deviation of each column of numbers over the first `rows` rows, without the
+ * missing values. Errors: LS_ENOMEM. */
+int ls_csv_measure(ls_csv *c, size_t rows);
 
 #endif

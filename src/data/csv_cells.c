@@ -26,10 +26,13 @@ enum {
 static int fail_levels(const ls_csv *c, const ls_csv_column *col)
 {
     if (col == &c->column[c->target])
-        return ls_csv_fail_field(
-            c, col,
-            "at most 65536 classes; if the target is a number, set data.labels to "
-            "\"values\"");
+        return ls_because(
+            c->o->err,
+            ls_csv_fail_field(
+                c, col,
+                "at most 65536 classes; if the target is a number, set data.labels to "
+                "\"values\""),
+            LS_REASON_CLASSES);
     return ls_csv_fail_field(
         c, col,
         c->cells.rows <= LEVELS + 1
@@ -97,6 +100,33 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+double ls_csv_number(const ls_csv_column *col, const float *row)
+{
+    double wide;
+    if (!col->wide)
+        return (double)row[col->slot];
+    memcpy(&wide, row + col->slot, sizeof wide);
+    return wide;
+}
+
+static void put_number(const ls_csv_column *col, double value, float *cell)
+{
+    if (col->wide)
+        memcpy(cell, &value, sizeof value);
+    else
+        *cell = (float)value;
+}
+
+/* Stores a number that has been read. */
+static int take_value(const ls_csv *c, ls_csv_column *col, double value, float *cell)
+{
+    if (!isfinite((float)value))
+        return ls_csv_fail_field(c, col, "a finite number");
+    col->rounding = fmax(col->rounding, fabs(value - (double)(float)value));
+    put_number(col, value, cell);
+    return LS_OK;
+}
+
 static int fail_missing(const ls_csv *c, const ls_csv_column *col)
 {
     return ls_csv_fail_field(
@@ -109,7 +139,7 @@ static int fail_missing(const ls_csv *c, const ls_csv_column *col)
 
 static int take_missing(const ls_csv *c, const ls_csv_column *col, float *cell)
 {
-    *cell = NAN;
+    put_number(col, (double)NAN, cell);
     return col == &c->column[c->target] || c->o->spec->keys.missing == LS_MISSING_REFUSED
                ? fail_missing(c, col)
                : LS_OK;
@@ -121,21 +151,37 @@ static char decimal_of(const ls_csv_column *col)
     return col->decimal ? col->decimal : ls_form_decimal(col->forms);
 }
 
+/* Marks an error: the key data.decimal decides how the number is read. Returns `status`. */
+static int blame_decimal(const ls_csv *c, int status)
+{
+    return ls_because(c->o->err, status, LS_REASON_DECIMAL);
+}
+
+/* Fails because of a number that has the other decimal separator than the column. */
+static int fail_decimal(const ls_csv *c, const ls_csv_column *col)
+{
+    char expected[100];
+    const bool told = c->o->spec->keys.decimal != LS_DECIMAL_AUTO;
+    snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
+             decimal_of(col) == ',' ? "comma" : "point",
+             told ? "data.decimal says" : "before in this column");
+    int status = ls_csv_fail_field(c, col, expected);
+    return told ? blame_decimal(c, status) : status;
+}
+
 static int fail_number(const ls_csv *c, const ls_csv_column *col)
 {
     char expected[200];
     double value;
     unsigned form = 0;
     const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
+    if (!looks_like && ls_number_read(c->t->field, c->t->length, 0, &value, &form))
+        return fail_decimal(c, col);
     if (looks_like)
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows, but this is %s; write it as a plain "
                  "number, or name the column in data.drop or data.categorical",
                  looks_like);
-    else if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
-        snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
-                 decimal_of(col) == ',' ? "comma" : "point",
-                 c->o->spec->keys.decimal ? "data.decimal says" : "before in this column");
     else
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows; if the column contains texts, name "
@@ -157,8 +203,9 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
                  (int)(c->t->length < 31 ? c->t->length : 31), c->t->field);
     }
     if (form & LS_FORM_COMMA_OR_GROUP && !known && !c->learning)
-        return ls_csv_fail_field(c, col,
-                                 "a number that can be read in only one way; set data.decimal");
+        return blame_decimal(
+            c, ls_csv_fail_field(c, col,
+                                 "a number that can be read in only one way; set data.decimal"));
     if (form & LS_FORM_COMMA && !known) {
         col->decimal = ',';
         c->must_reread |= c->learning && (col->forms & either) != 0;
@@ -186,7 +233,7 @@ static int become_number(ls_csv *c, ls_csv_column *col)
         return status;
     }
     for (size_t row = 0; row + 1 < c->cells.rows; row++)
-        ls_row_blocks_at(&c->cells, row)[col->slot] = NAN;
+        put_number(col, (double)NAN, (float *)ls_row_blocks_at(&c->cells, row) + col->slot);
     ls_levels_free(&col->levels, c->o->host);
     return LS_OK;
 }
@@ -198,8 +245,7 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
         status = become_number(c, col);
     if (status)
         return status;
-    *cell = (float)value;
-    return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
+    return take_value(c, col, value, cell);
 }
 
 /* Handles a field of a column of unknown kind that can only be a text, because it is neither a
@@ -256,10 +302,11 @@ static int read_column(void *user, int i)
     ls_csv *c = user;
     ls_csv_column *col = &c->column[i];
     float *cell = col->slot >= 0 ? c->row + col->slot : NULL;
+    double value;
     unsigned form;
-    if (col->kind == LS_CSV_NUMBER && col->decimal != ',' && ls_table_number(c->t, cell, &form)) {
+    if (col->kind == LS_CSV_NUMBER && col->decimal != ',' && ls_table_number(c->t, &value, &form)) {
         int status = form & ~col->forms ? take_form(c, col, form) : LS_OK;
-        return status || isfinite(*cell) ? status : ls_csv_fail_field(c, col, "a finite number");
+        return status ? status : take_value(c, col, value, cell);
     }
     int status = ls_table_field(c->t);
     return status || !cell ? status : read_cell(c, col, cell);
@@ -276,17 +323,47 @@ static int check_forms(const ls_csv *c)
         const ls_csv_column *col = &c->column[i];
         const unsigned doubtful = LS_FORM_COMMA_OR_GROUP | (commas ? LS_FORM_POINT_OR_GROUP : 0u);
         if (col->kind == LS_CSV_NUMBER && !decimal_of(col) && col->forms & doubtful)
-            return ls_fail(c->o->err, LS_EDATA,
+            return blame_decimal(
+                c, ls_fail(c->o->err, LS_EDATA,
                            "%.300s:%zu: column \"%.60s\": \"%s\" may be a decimal fraction, or "
                            "have a separator of thousands; set data.decimal to \",\" or \".\"",
-                           c->t->path, col->either_line, col->name, col->either);
+                           c->t->path, col->either_line, col->name, col->either));
     }
     return LS_OK;
+}
+
+/* Gives each column its place in a row of cells. */
+static void place_cells(ls_csv *c)
+{
+    c->slots = 0;
+    for (int i = 0; i < c->columns; i++)
+        if (c->column[i].slot >= 0) {
+            c->column[i].slot = c->slots;
+            c->slots += c->column[i].wide ? 2 : 1;
+        }
+    c->cells.width = (size_t)c->slots * sizeof *c->row;
+}
+
+/* Measures the columns of numbers, and finds those that need doubles. If there is one, the table
+ * must be read once more. */
+static int find_wide(ls_csv *c)
+{
+    const size_t limit = c->o->spec->limit, rows = c->cells.rows;
+    int status = ls_csv_measure(c, limit && limit < rows ? limit : rows);
+    for (int i = 0; status == LS_OK && i < c->columns; i++) {
+        ls_csv_column *col = &c->column[i];
+        const bool wide = col->kind == LS_CSV_NUMBER && col->slot >= 0 &&
+                          col->rounding > LS_PREP_CLOSE * col->deviation;
+        c->must_reread |= wide && !col->wide;
+        col->wide |= wide;
+    }
+    return status;
 }
 
 int ls_csv_read_rows(ls_csv *c)
 {
     bool more = false;
+    place_cells(c);
     int status = ls_table_has_row(c->t, &more);
     while (status == LS_OK && more && c->cells.rows < UINT32_MAX - 1) {
         c->row = ls_row_blocks_add(&c->cells);
@@ -299,5 +376,8 @@ int ls_csv_read_rows(ls_csv *c)
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_UNKNOWN)
             c->column[i].kind = c->column[i].levels.count ? LS_CSV_TEXT : LS_CSV_NUMBER;
-    return status || c->must_reread || !c->learning ? status : check_forms(c);
+    if (status || c->must_reread || !c->learning)
+        return status;
+    status = check_forms(c);
+    return status ? status : find_wide(c);
 }

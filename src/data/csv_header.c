@@ -194,7 +194,7 @@ static int add_column(ls_csv *c)
         return ls_csv_no_memory(c);
     find_kind(c, at);
     if (at->kind != LS_CSV_DROPPED)
-        at->slot = (int)c->cells.width++;
+        at->slot = c->slots++;
     return LS_OK;
 }
 

@@ -46,11 +46,13 @@ static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
     seen->deviation = at->deviation;
 }
 
-/* Returns the largest rounding error of a number as large as `a` or `b` that is stored as a float;
- * 0 if floats of that size represent every whole number. */
-static double rounding_error(double a, double b)
+/* Returns the largest rounding error of a number as large as `a` or `b` in the cells of a column; 0
+ * if cells of that size represent every whole number. */
+static double rounding_error(const ls_csv_column *col, double a, double b)
 {
     const double size = fmax(fabs(a), fabs(b));
+    if (col->wide)
+        return size < 0x1p53 ? 0 : size / 0x1p52;
     return size < 1 << 24 ? 0 : size / (1 << 23);
 }
 
@@ -62,12 +64,13 @@ static double rounding_error(double a, double b)
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;
-    const int slot = c->column[i].slot;
-    if (c->column[i].kind != LS_CSV_NUMBER || slot < 0 || rows < 10)
+    const ls_csv_column *col = &c->column[i];
+    if (col->kind != LS_CSV_NUMBER || col->slot < 0 || rows < 10)
         return 0;
-    const double first = (double)ls_row_blocks_at(&c->cells, 0)[slot];
-    const double last = (double)ls_row_blocks_at(&c->cells, rows - 1)[slot];
-    const double step = (last - first) / (double)(rows - 1), error = rounding_error(first, last);
+    const double first = ls_csv_number(col, ls_row_blocks_at(&c->cells, 0));
+    const double last = ls_csv_number(col, ls_row_blocks_at(&c->cells, rows - 1));
+    const double step = (last - first) / (double)(rows - 1);
+    const double error = rounding_error(col, first, last);
     const bool whole = first == floor(first) && (error > 0 || step == floor(step));
     return whole && fabs(last - first) > 8 * error ? step : 0;
 }
@@ -82,16 +85,16 @@ static void see_cells(const ls_csv *c, ls_column_summary *seen)
     for (size_t r = 0; r < c->cells.rows; r++) {
         const float *row = ls_row_blocks_at(&c->cells, r);
         for (int i = 0; i < c->columns; i++) {
-            const int slot = c->column[i].slot;
-            if (slot < 0)
+            const ls_csv_column *col = &c->column[i];
+            if (col->slot < 0)
                 continue;
-            if (isnan(row[slot]))
+            if (isnan(ls_csv_number(col, row)))
                 seen[i].missing++;
             if (seen[i].step == 0)
                 continue;
-            const double first = (double)start[slot];
+            const double first = ls_csv_number(col, start);
             const double even = first + (double)r * seen[i].step;
-            if (!(fabs((double)row[slot] - even) <= rounding_error(first, even)))
+            if (!(fabs(ls_csv_number(col, row) - even) <= rounding_error(col, first, even)))
                 seen[i].step = 0;
         }
     }

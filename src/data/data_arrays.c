@@ -239,10 +239,10 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
     for (size_t i = 0; a->targets.classes && i < rows; i++)
         r->labels[i] = ls_target_class(&a->targets, &p->y, i);
     for (size_t i = 0; !a->targets.classes && i < all; i++) {
-        const double v = ls_array_number(&p->y, i);
-        if (!isfinite((float)v))
-            return fail_number(a, &p->y, p->y_name, i, v);
-        r->targets[i] = (float)v;
+        r->exact[i] = ls_array_number(&p->y, i);
+        r->targets[i] = (float)r->exact[i];
+        if (!isfinite(r->targets[i]))
+            return fail_number(a, &p->y, p->y_name, i, r->exact[i]);
     }
     return LS_OK;
 }
@@ -412,7 +412,10 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     if (status)
         return status;
     *out = &r->base;
-    status = fill_split(a, &a->split[test], r);
+    if (info->targets > 0)
+        status = ls_resident_take_exact(r, a->o->err);
+    if (status == LS_OK)
+        status = fill_split(a, &a->split[test], r);
     if (status == LS_OK)
         status = name_classes(a, r);
     if (status == LS_OK)
@@ -551,10 +554,12 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
 
 #define KEYS "x y test_x test_y labels classes missing layout standardize_target"
 
-const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
+const ls_dataset_kind ls_dataset_npy = {
+    {"npy", 0, 0, 0, 0, NULL, KEYS, LS_DATA_ARRAYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {
-    {"safetensors", 0, 0, 0, 0, NULL, KEYS}, open_safetensors, NULL};
+    {"safetensors", 0, 0, 0, 0, NULL, KEYS, LS_DATA_TENSORS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken"},
+    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken",
+     LS_DATA_FOLDER},
     open_folder,
     NULL};

@@ -241,7 +241,7 @@ static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  
                                      "dog",      "frog",       "horse", "ship", "truck"};
 
 const ls_dataset_kind ls_dataset_cifar10 = {
-    {"cifar10", 3, 32, 32, 10, things, NULL}, ls_cifar_open, &cifar10};
+    {"cifar10", 3, 32, 32, 10, things, NULL, LS_DATA_PUBLIC}, ls_cifar_open, &cifar10};
 
 static const char *const hundred[] = {
     "apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
@@ -263,4 +263,4 @@ static const char *const hundred[] = {
     "willow_tree", "wolf",          "woman",     "worm"};
 
 const ls_dataset_kind ls_dataset_cifar100 = {
-    {"cifar100", 3, 32, 32, 100, hundred, NULL}, ls_cifar_open, &cifar100};
+    {"cifar100", 3, 32, 32, 100, hundred, NULL, LS_DATA_PUBLIC}, ls_cifar_open, &cifar100};

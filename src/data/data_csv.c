@@ -34,40 +34,31 @@ enum {
 
 /* ---- columns of the training table ----------------------------------------------------------- */
 
-/* Computes mean and deviation of each column of numbers over the first `rows` rows, without the
- * missing values. */
-static int measure(const ls_csv *c, size_t rows)
+int ls_csv_measure(ls_csv *c, size_t rows)
 {
-    const size_t n = c->cells.width;
-    double *sum = ls_alloc_array(c->o->host, 3 * n + 1, sizeof *sum), *squares = sum + n,
+    const size_t n = (size_t)c->columns;
+    double *sum = ls_alloc_array(c->o->host, 3 * n, sizeof *sum), *squares = sum + n,
            *count = squares + n;
     if (!sum)
         return ls_csv_no_memory(c);
-    for (size_t r = 0; r < rows; r++) {
-        const float *cell = ls_row_blocks_at(&c->cells, r);
-        for (size_t i = 0; i < n; i++)
-            if (isfinite(cell[i])) {
-                sum[i] += (double)cell[i];
-                count[i] += 1;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t r = 0; r < rows; r++) {
+            const float *cell = ls_row_blocks_at(&c->cells, r);
+            for (size_t i = 0; i < n; i++) {
+                const ls_csv_column *at = &c->column[i];
+                const double v = at->slot < 0 ? (double)NAN : ls_csv_number(at, cell);
+                if (!isfinite(v))
+                    continue;
+                count[i] += pass == 0;
+                sum[i] += pass == 0 ? v : 0;
+                squares[i] += pass == 1 ? (v - at->mean) * (v - at->mean) : 0;
             }
+        }
+        for (size_t i = 0; pass == 0 && i < n; i++)
+            c->column[i].mean = count[i] > 0 ? sum[i] / count[i] : 0;
     }
     for (size_t i = 0; i < n; i++)
-        sum[i] = count[i] > 0 ? sum[i] / count[i] : 0;
-    for (size_t r = 0; r < rows; r++) {
-        const float *cell = ls_row_blocks_at(&c->cells, r);
-        for (size_t i = 0; i < n; i++)
-            if (isfinite(cell[i])) {
-                const double d = (double)cell[i] - sum[i];
-                squares[i] += d * d;
-            }
-    }
-    for (int i = 0; i < c->columns; i++) {
-        ls_csv_column *at = &c->column[i];
-        if (at->slot < 0)
-            continue;
-        at->mean = sum[at->slot];
-        at->deviation = squares[at->slot] > 0 ? sqrt(squares[at->slot] / count[at->slot]) : 1;
-    }
+        c->column[i].deviation = squares[i] > 0 ? sqrt(squares[i] / count[i]) : 1;
     ls_free(c->o->host, sum);
     return LS_OK;
 }
@@ -128,7 +119,8 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     p->rule = rule_of(at);
     if (is_text)
         return LS_OK;
-    p->missing = k->missing == LS_MISSING_MEAN ? (float)at->mean : 0.0f;
+    p->wide = at->wide;
+    p->missing = k->missing != LS_MISSING_MEAN ? 0 : at->wide ? at->mean : (double)(float)at->mean;
     p->scaled = k->standardize != 0;
     p->mean = p->scaled ? at->mean : 0;
     p->deviation = p->scaled ? at->deviation : 1;
@@ -229,50 +221,63 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_TEXT && !ls_levels_sort(&c->column[i].levels, c->o->host))
             status = ls_csv_no_memory(c);
-    if (status == LS_OK &&
-        (c->o->spec->keys.standardize || c->o->spec->keys.missing == LS_MISSING_MEAN))
-        status = measure(c, c->o->spec->limit ? c->o->spec->limit : rows);
     return status ? status : prepare(c);
 }
 
 /* ---- rows from cells ------------------------------------------------------------------------- */
 
-static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
+static int fill_number(const ls_csv *c, const ls_csv_column *at, double value, float *to)
 {
+    const ls_prep_column *column = &c->prep->column[at->prep_column];
+    /* A missing number has a replacement here, because read_cell (csv_cells.c) refuses a missing
+     * number without one. */
+    return ls_prep_number(column, value, to)
+               ? LS_OK
+               : ls_fail(c->o->err, LS_EDATA,
+                         "%.300s: column \"%.60s\": expected numbers that a float holds once they "
+                         "are scaled, found %g",
+                         c->t->path, at->name, value);
+}
+
+static int fill_row(const ls_csv *c, ls_resident *r, size_t row)
+{
+    int status = LS_OK;
     const float *cell = ls_row_blocks_at(&c->cells, row);
     float *to = r->values + row * (size_t)c->features;
-    for (int i = 0; i < c->columns; i++) {
+    for (int i = 0; status == LS_OK && i < c->columns; i++) {
         const ls_csv_column *at = &c->column[i];
         const bool text = at->kind == LS_CSV_TEXT;
         if (at->slot < 0)
             continue;
-        const float v = cell[at->slot];
+        const double v = ls_csv_number(at, cell);
         if (i == c->target && text) {
             r->labels[row] = at->levels.level[(int)v].position;
         } else if (i == c->target) {
-            r->targets[row] = v;
+            if (at->wide)
+                r->exact[row] = v;
+            r->targets[row] = (float)v;
         } else if (text) {
             memset(to, 0, (size_t)at->levels.count * sizeof *to);
             if (!isnan(v))
                 to[at->levels.level[(int)v].position] = 1;
             to += at->levels.count;
         } else {
-            /* A missing number has a replacement here, because read_cell (csv_cells.c) refuses a
-             * missing number without one. */
-            *to = 0;
-            ls_prep_number(&c->prep->column[at->prep_column], v, to++);
+            status = fill_number(c, at, v, to++);
         }
     }
+    return status;
 }
 
 /* Fills the rows of the dataset, from the last to the first, and frees each block of cells after
  * its rows are filled. */
-static void fill_rows(ls_csv *c, ls_resident *r)
+static int fill_rows(ls_csv *c, ls_resident *r)
 {
-    for (size_t row = r->base.info.rows; row-- > 0;) {
+    int status = LS_OK;
+    for (size_t row = r->base.info.rows; status == LS_OK && row-- > 0;) {
         ls_row_blocks_cut(&c->cells, row + 1);
-        fill_row(c, r, row);
+        status = fill_row(c, r, row);
     }
+    return status;
 }
 
 /* Refuses a table whose rows need too much memory. This happens because a column of texts can
@@ -360,6 +365,8 @@ static int create_split(const ls_csv *c, ls_resident **out)
         return status;
     }
     status = classes ? name_classes(c, *out) : LS_OK;
+    if (status == LS_OK && !classes && target->wide)
+        status = ls_resident_take_exact(*out, c->o->err);
     if (status == LS_OK && c->learning)
         status = ls_csv_summarise(c, *out);
     return status == LS_OK && c->learning ? tell_features(c, *out) : status;
@@ -377,13 +384,8 @@ static int read_cells(ls_csv *c)
 
 static int open_table(ls_csv *c, const char *path)
 {
-    static const char *const name[] = {",", ";", "tab", "\t", "bar", "|", "space", " "};
-    static const char is[] = {',', ';', '\t', '\t', '|', '|', ' ', ' '};
     const char *wanted = c->o->spec->keys.separator;
-    char separator = '\0';
-    for (size_t i = 0; wanted && i < sizeof is; i++)
-        if (strcmp(wanted, name[i]) == 0)
-            separator = is[i];
+    const char separator = wanted ? ls_separator_of(wanted) : '\0';
     if (wanted && !separator)
         return ls_dataset_refuse(
             c->o, "data.separator",
@@ -423,11 +425,11 @@ static int read_table(ls_csv *c, ls_dataset **out)
     if (status == LS_OK)
         status = create_split(c, &r);
     *out = r ? &r->base : NULL;
-    if (status)
-        return status;
-    fill_rows(c, r);
-    memcpy(r->base.info.images_sha256, sha256, sizeof sha256);
-    return LS_OK;
+    if (status == LS_OK)
+        status = fill_rows(c, r);
+    if (status == LS_OK)
+        memcpy(r->base.info.images_sha256, sha256, sizeof sha256);
+    return status;
 }
 
 /* Reads a table into a dataset. Reads the file once more as long as c->must_reread is set. */
@@ -467,19 +469,19 @@ static int hand_over(ls_csv *c, ls_dataset *train)
     ls_error why;
     ls_resident *r = (ls_resident *)train;
     const char *const *class_name = train->info.class_name;
+    const char *cure = "; they differ only in bytes that are not UTF-8: save the table as UTF-8";
     int status = ls_prep_finish(c->prep, &why);
     if (status == LS_OK && ls_prep_find(c->prep, c->prep->target) >= 0)
         status =
             ls_fail(&why, LS_EDATA, "column \"%.60s\": expected another name than the target's",
                     c->prep->target);
-    if (status == LS_OK && class_name)
+    if (status == LS_OK && class_name) {
+        cure = ""; /* the message of ls_prep_check_names has one */
         status = ls_prep_check_names(class_name, train->info.classes, "class", c->o->host, &why);
+    }
     if (status)
-        return ls_fail(
-            c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
-            status == LS_EDATA && !strstr(why.text, "UTF-8")
-                ? "; they differ only in bytes that are not UTF-8: save the table as UTF-8"
-                : "");
+        return ls_fail(c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
+                       status == LS_EDATA ? cure : "");
     r->base.info.prep = r->prep = c->prep;
     c->prep = NULL;
     return LS_OK;
@@ -529,6 +531,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
      "test_path target categorical drop separator decimal encoding standardize clip "
-     "standardize_target labels missing"},
+     "standardize_target labels missing",
+     LS_DATA_TABLE},
     open_csv,
     NULL};

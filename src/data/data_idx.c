@@ -347,9 +347,9 @@ static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress",
                                       "sandal",  "shirt",   "sneaker",  "bag",   "ankle boot"};
 
 const ls_dataset_kind ls_dataset_fashion_mnist = {
-    {"fashion_mnist", 1, 28, 28, 10, clothes, NULL}, ls_idx_open, &fashion_mnist};
+    {"fashion_mnist", 1, 28, 28, 10, clothes, NULL, LS_DATA_PUBLIC}, ls_idx_open, &fashion_mnist};
 const ls_dataset_kind ls_dataset_mnist = {
-    {"mnist", 1, 28, 28, 10, NULL, NULL}, ls_idx_open, &mnist};
+    {"mnist", 1, 28, 28, 10, NULL, NULL, LS_DATA_PUBLIC}, ls_idx_open, &mnist};
 
 static const char *const letters[] = {
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "A", "B", "C", "D", "E", "F",
@@ -358,4 +358,4 @@ static const char *const letters[] = {
     "m", "n", "o", "p", "q", "r", "s", "t", "u", "v", "w", "x", "y", "z"};
 
 const ls_dataset_kind ls_dataset_emnist = {
-    {"emnist", 1, 28, 28, 62, letters, NULL}, ls_idx_open, &emnist};
+    {"emnist", 1, 28, 28, 62, letters, NULL, LS_DATA_PUBLIC}, ls_idx_open, &emnist};

@@ -135,4 +135,4 @@ static int open_both(ls_dataset *split[2], const ls_opening *o)
 }
 
 const ls_dataset_kind ls_dataset_synthetic = {
-    {"synthetic", 1, SIDE, SIDE, CLASSES, NULL, NULL}, open_both, NULL};
+    {"synthetic", 1, SIDE, SIDE, CLASSES, NULL, NULL, LS_DATA_GENERATED}, open_both, NULL};

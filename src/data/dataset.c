@@ -41,6 +41,7 @@ static void resident_close(ls_dataset *ds)
         ls_free(host, r->class_name[i]);
     ls_free(host, r->class_name);
     ls_free(host, r->features);
+    ls_free(host, r->exact);
     ls_prep_free(r->prep);
     for (int i = 0; r->seen && i < ds->info.columns; i++)
         ls_free(host, (void *)(uintptr_t)r->seen[i].name);
@@ -298,18 +299,18 @@ static int open_source(ls_dataset *split[2], const ls_opening *o)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define LS_DATASET(name) &ls_dataset_##name,
-static const ls_dataset_kind *const kinds[] = {
+const ls_dataset_kind *const ls_dataset_kinds[] = {
 #include "data/kinds.def"
-};
+    NULL};
 #undef LS_DATASET
 
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = sizeof ls_dataset_kinds / sizeof *ls_dataset_kinds - 1 };
 
 static const ls_dataset_kind *find_kind(const char *name)
 {
     for (size_t i = 0; i < KINDS; i++)
-        if (strcmp(kinds[i]->about.name, name) == 0)
-            return kinds[i];
+        if (strcmp(ls_dataset_kinds[i]->about.name, name) == 0)
+            return ls_dataset_kinds[i];
     return NULL;
 }
 
@@ -343,7 +344,7 @@ static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
     size_t used = 0;
     for (size_t i = 0; i < KINDS; i++) {
         const char *before = i == 0 ? "" : i + 1 < KINDS ? ", " : " or ";
-        names[i] = kinds[i]->about.name;
+        names[i] = ls_dataset_kinds[i]->about.name;
         if (used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", before, names[i]);
     }
@@ -360,6 +361,12 @@ int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, l
     const ls_dataset_kind *kind = find_kind(spec->name);
     *out = kind ? &kind->about : NULL;
     return kind ? LS_OK : fail_unknown(spec, err);
+}
+
+ls_dataset_form ls_dataset_form_of(const char *name)
+{
+    const ls_dataset_kind *kind = name ? find_kind(name) : NULL;
+    return kind ? kind->about.form : LS_DATA_OF_CALLER;
 }
 
 bool ls_is_listed(const char *list, char separator, const char *name)
@@ -395,9 +402,9 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
     if (kind ? has_key(kind, key) : !find_source(spec))
         return LS_OK;
     for (size_t i = 0; i < KINDS; i++)
-        if (has_key(kinds[i], key) && used < sizeof list)
+        if (has_key(ls_dataset_kinds[i], key) && used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
-                                     kinds[i]->about.name);
+                                     ls_dataset_kinds[i]->about.name);
     return used == 0 ? LS_OK
                      : ls_fail(err, LS_ECONFIG,
                                "data.%s: a key of %s; \"%.64s\" does not have it, remove it", key,
@@ -411,7 +418,7 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
     if (status == LS_OK)
-        ls_scale_split_targets(split, &o);
+        status = ls_scale_split_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
         status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {

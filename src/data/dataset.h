@@ -214,7 +214,7 @@ typedef struct ls_data_keys {
     int missing;            /* an ls_missing */
     int standardize;        /* csv: columns of numbers are scaled to (value − mean) / deviation */
     double clip;            /* csv: scaled values are limited to −clip … clip; 0: no limit */
-    int standardize_target; /* csv, arrays: a target that is one number is scaled as well */
+    int standardize_target; /* csv, arrays: targets that are values are scaled as well */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */
@@ -271,6 +271,18 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
+/* Where the rows of a kind of dataset come from. Code that treats kinds differently decides by the
+ * form and the other properties below, not by a kind's name. */
+typedef enum ls_dataset_form {
+    LS_DATA_OF_CALLER, /* a data source of the calling program, or a name that no kind has */
+    LS_DATA_PUBLIC,    /* files of a public dataset, whose names are known */
+    LS_DATA_GENERATED, /* no files */
+    LS_DATA_ARRAYS,    /* .npy and .npz files */
+    LS_DATA_TENSORS,   /* tensors in a safetensors file */
+    LS_DATA_TABLE,
+    LS_DATA_FOLDER /* a folder with a subfolder of images for each class */
+} ls_dataset_form;
+
 /* Properties of a dataset that follow from its name alone. */
 typedef struct ls_dataset_about {
     const char *name;
@@ -280,11 +292,19 @@ typedef struct ls_dataset_about {
     /* The keys below `data` in the config that this kind accepts and some other kind refuses,
      * separated by blanks: "target drop". NULL: none. */
     const char *keys;
+    ls_dataset_form form;
 } ls_dataset_about;
 
 /* Finds the built-in dataset that `spec` names; *out points to static memory. Errors: LS_ECONFIG
  * (unknown name; the message lists the known names). Any thread. */
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
+
+/* Returns the separator of fields that a value of data.separator names: one of the names above, or
+ * the character itself. Returns 0 if there is none. Any thread. */
+char ls_separator_of(const char *name);
+
+/* Returns the form of the kind of dataset that is called `name`, which may be NULL. Any thread. */
+ls_dataset_form ls_dataset_form_of(const char *name);
 
 /* Checks that the dataset called spec->name accepts the key data.`key` of the config. For example,
  * only some kinds accept data.target. Errors: LS_ECONFIG; the message lists the kinds that accept
@@ -331,11 +351,12 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
  * arrays of ls_dataset_resident. */
 void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count);
 
-/* Converts targets that are one number from the user's unit to the scaled values that the network
- * learns (ls_prep_target). Does nothing for other targets. `ds` must be resident and not have been
+/* Converts targets that are values from the user's unit to the scaled values that the network
+ * learns (ls_prep_target). Does nothing for classes. `ds` must be resident and not have been
  * divided by ls_hold_out. The caller must call it before any other thread reads the dataset. `prep`
- * NULL: no conversion. */
-void ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep);
+ * NULL: no conversion. Errors: LS_EDATA (a float does not hold a target). */
+int ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep, const ls_host *host,
+                             ls_error *err);
 
 /* Closes the dataset. NULL is allowed. No thread may be reading it. */
 void ls_dataset_close(ls_dataset *ds);

@@ -110,15 +110,15 @@ static int fail_not_found(const ls_file_set *files, const ls_opening *o)
         "data.name=synthetic; no %s[.gz] in ",
         files->name[0]);
     if (spec->path)
-        return ls_fail(o->err, LS_ENOENT, "%s%s", text, spec->path);
-    for (size_t i = 0; i < spec->search_count; i++)
+        add(text, sizeof text, "%s", spec->path);
+    for (size_t i = 0; !spec->path && i < spec->search_count; i++)
         add(text, sizeof text, "%s%s", i > 0 ? ", " : "", spec->search[i]);
-    if (spec->search_count == 0)
+    if (!spec->path && spec->search_count == 0)
         add(text, sizeof text, "any directory, as none was to be searched");
-    else
+    else if (!spec->path)
         add(text, sizeof text, " (each also as DIR/%s and DIR/%s)", files->folders[0],
             files->folders[1]);
-    return ls_fail(o->err, LS_ENOENT, "%s", text);
+    return ls_because(o->err, ls_fail(o->err, LS_ENOENT, "%s", text), LS_REASON_NO_FILES);
 }
 
 /* Looks for the files in a directory and in the usual folders below it, such as "MNIST/raw", and

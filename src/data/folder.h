@@ -1,58 +1,16 @@
-/* A folder of images as a data set: one subfolder for each class.
- *
- * Packing: decodes the images of a folder once, scales them to the model's input, and writes them
- * to a safetensors file, the packed file. Training maps this file instead of decoding images in
- * every run. `trainer pack` writes a packed file where the user wants it; training writes one to
- * the cache directory.
+/* A folder of images as a data set: its list of images, decoding, and the cache of packed files
+ * (pack.h).
  *
  * The *state* of a folder is a hash of its path and of the names, sizes and times of its images.
  * The name of a packed file in the cache depends on the state and on the form of the converted
  * images, so a changed folder is packed again.
- *
- * liblockstep links no image library. The functions that decode are a table (data/pictures.h),
- * which the caller gives or which is loaded when the first image is decoded. */
+ */
 #ifndef DATA_FOLDER_H
 #define DATA_FOLDER_H
 
 #include "data/new_rows.h"
-#include "data/pictures.h"
+#include "data/pack.h"
 #include "hash/hash.h"
-
-enum { LS_FOLDER_THREADS = 256 /* limit of the number of threads */ };
-
-/* Callbacks about the work on a folder. They are called on the thread of the caller or on a
- * decoding thread, one at a time. */
-typedef struct ls_folder_watch {
-    /* Progress: `done` of `all` images are decoded after `seconds` seconds. `last`: all of them. It
-     * is called after each chunk of images. `failed`: the work has ended with an error. NULL: not
-     * called. */
-    void (*progress)(void *user, size_t done, size_t all, double seconds, bool last, bool failed);
-    /* An image cannot be read; `why` names it. NULL: a warning is logged. */
-    void (*broken)(void *user, const char *why);
-    /* A packed file was removed from the cache; `what` is a sentence. NULL: a line is logged. */
-    void (*removed)(void *user, const char *what);
-    void *user;
-} ls_folder_watch;
-
-/* The images of a folder and the form of the converted images. */
-typedef struct ls_folder_desc {
-    /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
-     * `val`, `valid`, `validation`) of `folder` are used if they exist. */
-    const char *folder, *test_folder;
-    int size, channels; /* converted images are square: side in pixels; 1 (grey) or 3 channels */
-    int threads;        /* 0: one for each CPU */
-    bool skip_broken;
-    const ls_pictures *pictures;  /* functions that decode; NULL: loaded at run time */
-    const ls_folder_watch *watch; /* NULL: broken images and removed files are logged */
-    const char *program;          /* name of the program in messages; NULL: "lockstep" */
-} ls_folder_desc;
-
-/* Packs a folder into the file `to`: tensors x (U8, [rows][channels][size][size]) and y (I32),
- * test_x and test_y of test images, and metadata: class_names, mean and std of each channel of the
- * training images, sha256 of all tensors. Images that cannot be read are a failure unless
- * skip_broken is set. Remarks about the folder are logged. Errors: LS_EDATA, LS_ENOENT, LS_EIO,
- * LS_ENOMEM, LS_EUNSUPPORTED (no functions that decode). */
-int ls_folder_pack(const char *to, const ls_folder_desc *desc, const ls_host *host, ls_error *err);
 
 enum { LS_FOLDER_PATH = 4096 }; /* size of the buffer for the path of a packed file */
 
@@ -157,8 +115,7 @@ int ls_folder_no_memory(const ls_folder *k);
 void ls_folder_cache_bound(const char *cache, const char *name, uint64_t most,
                            const ls_folder_watch *watch, const ls_host *host);
 
-/* ---- decoding on all cores (folder_decode.c) --------------------------------------------------
- */
+/* ---- decoding on all cores (folder_decode.c) ------------------------------------------------- */
 
 enum { LS_FOLDER_NAMED = 20 /* limit of the broken images that are named */ };
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "data/kinds.h"
 #include "formats/arrays.h"
 
 #include <fcntl.h>
@@ -73,18 +74,18 @@ static int find_kind(ls_inspection *l, ls_error *err)
                        "%.300s: one of the files of a data set; name the directory that has all of "
                        "them",
                        l->path);
-    l->kind = ls_path_ends_with(l->path, ".safetensors") ? "safetensors"
-              : ls_path_is_npz(l->path)                  ? "npy"
-                                                         : "csv";
+    l->kind = ls_path_ends_with(l->path, ".safetensors") ? &ls_dataset_safetensors.about
+              : ls_path_is_npz(l->path)                  ? &ls_dataset_npy.about
+                                                         : &ls_dataset_csv.about;
     if (S_ISDIR(st.st_mode) && is_file(l->path, "x.npy")) {
-        l->kind = "npy";
+        l->kind = &ls_dataset_npy.about;
         snprintf(l->folder, sizeof l->folder, "%.4000s", l->path);
         strcpy(l->x, "x.npy");
         strcpy(l->y, "y.npy");
     } else if (S_ISDIR(st.st_mode)) {
-        l->kind = "folder";
+        l->kind = &ls_dataset_folder.about;
     } else if (ls_path_ends_with(l->path, ".npy")) {
-        l->kind = "npy";
+        l->kind = &ls_dataset_npy.about;
         int status = find_pair(l, err);
         if (status)
             return status;
@@ -98,7 +99,7 @@ static int find_kind(ls_inspection *l, ls_error *err)
                          : l->separator ? "--separator"
                          : l->encoding  ? "--encoding"
                                         : NULL;
-    return option && strcmp(l->kind, "csv") != 0
+    return option && l->kind->form != LS_DATA_TABLE
                ? ls_fail(err, LS_EINVAL, "%s: is about a table; %.300s is none", option, l->path)
                : LS_OK;
 }
@@ -115,7 +116,7 @@ static void close_data(ls_inspection *l)
 
 static int open_data(ls_inspection *l, const ls_host *host, ls_error *err)
 {
-    const ls_dataset_spec spec = {.name = l->kind,
+    const ls_dataset_spec spec = {.name = l->kind->name,
                                   .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
                                   .keys = {.x = l->x[0] ? l->x : NULL,
                                            .y = l->y[0] ? l->y : NULL,
@@ -130,7 +131,7 @@ static int open_data(ls_inspection *l, const ls_host *host, ls_error *err)
                                            .latin1 = l->encoding && l->encoding[0] == 'l',
                                            .layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST,
                                            .labels = l->values ? LS_LABELS_VALUES
-                                                     : strcmp(l->kind, "csv") == 0
+                                                     : l->kind->form == LS_DATA_TABLE
                                                          ? LS_LABELS_CLASSES
                                                          : LS_LABELS_AUTO,
                                            .missing = LS_MISSING_MEAN,
@@ -202,7 +203,7 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 static int look_at_table(ls_inspection *l, ls_error *err)
 {
     int status = open_data(l, l->host, err);
-    if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
+    if (status && err->reason == LS_REASON_CLASSES) {
         l->values = true;
         status = open_data(l, l->host, err);
     }
@@ -259,6 +260,7 @@ static void measure(ls_inspection *l, const ls_dataset *ds)
 static void take_shape(ls_inspection *l)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    l->table = info;
     l->rows = info->rows;
     l->test_rows = ls_dataset_describe(l->split[1])->rows;
     l->classes = info->classes;
@@ -316,40 +318,52 @@ static int look_at_folder(ls_inspection *l, ls_error *err)
 
 /* ---- public datasets with known file names --------------------------------------------------- */
 
-/* Returns "mnist" or "fashion_mnist". The files of both have the same names. */
-static const char *which_mnist(const ls_inspection *l)
+/* Returns the kind of a directory with the files of MNIST: the files of Fashion-MNIST have the same
+ * names. */
+static const ls_dataset_about *which_mnist(const ls_inspection *l)
 {
     return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
                    strstr(l->path, "ashion")
-               ? "fashion_mnist"
-               : "mnist";
+               ? &ls_dataset_fashion_mnist.about
+               : &ls_dataset_mnist.about;
 }
 
 /* Tries to open the directory as each of the public datasets. If it contains the files of none of
- * them, sets l->kind to "folder". */
+ * them, sets l->kind to that of a folder of images. */
 static int look_for_known(ls_inspection *l, ls_error *err)
 {
-    static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};
     int status = LS_ENOENT;
     l->silent = *l->host;
     l->silent.log = NULL;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        char absent[64];
-        snprintf(absent, sizeof absent, "%s not found; ", known[i]);
-        l->kind = known[i];
+    for (const ls_dataset_kind *const *kind = ls_dataset_kinds; *kind; kind++) {
+        if ((*kind)->about.form != LS_DATA_PUBLIC)
+            continue;
+        l->kind = &(*kind)->about;
         status = open_data(l, &l->silent, err);
-        if (status != LS_ENOENT || strncmp(err->text, absent, strlen(absent)) != 0)
+        if (status == LS_OK || err->reason != LS_REASON_NO_FILES)
             break;
-        l->kind = "folder";
+        l->kind = &ls_dataset_folder.about;
     }
-    if (strcmp(l->kind, "folder") == 0)
+    if (l->kind->form == LS_DATA_FOLDER)
         return LS_OK;
-    if (status == LS_OK && (strcmp(l->kind, known[0]) == 0 || strcmp(l->kind, known[1]) == 0))
+    if (status == LS_OK &&
+        (l->kind == &ls_dataset_mnist.about || l->kind == &ls_dataset_fashion_mnist.about))
         l->kind = which_mnist(l);
     return status;
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */
+
+const char *ls_inspect_forms(const ls_inspection *l)
+{
+    if (l->separator && !ls_separator_of(l->separator))
+        return "--separator: expected \",\", \";\", tab, bar or space";
+    if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
+        return "--decimal: expected \",\" or \".\"";
+    if (l->encoding && strcmp(l->encoding, "latin-1") != 0 && strcmp(l->encoding, "utf-8") != 0)
+        return "--encoding: expected latin-1 or utf-8";
+    return NULL;
+}
 
 int ls_inspect(ls_inspection *l, ls_error *err)
 {
@@ -358,21 +372,21 @@ int ls_inspect(ls_inspection *l, ls_error *err)
     int status = find_kind(l, err);
     if (status)
         return status;
-    const bool directory = strcmp(l->kind, "folder") == 0;
+    const bool directory = l->kind->form == LS_DATA_FOLDER;
     if (directory)
         status = look_for_known(l, err);
     if (status)
         return status;
-    if (strcmp(l->kind, "folder") == 0)
+    if (l->kind->form == LS_DATA_FOLDER)
         return look_at_folder(l, err);
     l->known = directory;
     if (!directory)
-        status = strcmp(l->kind, "csv") == 0 ? look_at_table(l, err) : look_at_arrays(l, err);
+        status = l->kind->form == LS_DATA_TABLE ? look_at_table(l, err) : look_at_arrays(l, err);
     if (status)
         return status;
     take_shape(l);
     measure(l, l->split[0]);
-    if (!l->target && strcmp(l->kind, "csv") == 0)
+    if (!l->target && l->kind->form == LS_DATA_TABLE)
         l->target = target_of(ls_dataset_describe(l->split[0]))->name;
     return LS_OK;
 }

@@ -15,8 +15,8 @@ typedef struct ls_inspection {
      * them. */
     const char *decimal, *separator, *encoding;
     const ls_host *host;
-    const char *kind; /* kind of data, such as "csv", "folder", "npy", "safetensors", "mnist" */
-    bool known;       /* the data is a public dataset, recognised by the names of its files */
+    const ls_dataset_about *kind; /* kind of data, without those that have no files */
+    bool known; /* the data is a public dataset, recognised by the names of its files */
     /* ---- arrays: files below `folder`, which may be "" --------------------------------------- */
     char folder[4096], x[256], y[256], test_x[256], test_y[256];
     bool last;      /* rows are [height][width][channels] */
@@ -31,6 +31,7 @@ typedef struct ls_inspection {
     bool values_why;
     bool fills; /* some values are missing */
     ls_dataset *split[2];
+    const ls_dataset_info *table; /* describes split[0], once the table is read */
     /* ---- pictures ---------------------------------------------------------------------------- */
     ls_folder_desc pack; /* `pictures` is set by the caller; NULL: loaded at run time */
     ls_folder listed;
@@ -42,6 +43,9 @@ typedef struct ls_inspection {
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
 } ls_inspection;
 
+/* Returns what the first of `decimal`, `separator` and `encoding` that has an invalid value should
+ * be, as "--separator: expected …" of `trainer init`, or NULL if all are valid. */
+const char *ls_inspect_forms(const ls_inspection *look);
 /* Inspects the data at look->path and fills *look. The caller calls ls_inspect_end afterwards,
  * even after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with
  * what was expected. */

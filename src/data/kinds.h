@@ -31,6 +31,9 @@ struct ls_dataset_kind {
 #include "data/kinds.def"
 #undef LS_DATASET
 
+/* All kinds, in the order of kinds.def, followed by NULL. */
+extern const ls_dataset_kind *const ls_dataset_kinds[];
+
 /* Opens a dataset of the kind `kind`, which need not be in kinds.def. Otherwise does what
  * ls_dataset_open does. */
 int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
@@ -150,6 +153,9 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
+    /* [rows × targets]: the targets as doubles, while the dataset is opened; NULL: `targets` holds
+     * them closely enough */
+    double *exact;
     char **class_name;       /* owned array, base.info.class_name */
     char *features;          /* owned text, base.info.features */
     ls_prep *prep;           /* owned, base.info.prep */
@@ -176,13 +182,18 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
-/* Scales the targets of both splits to (target − mean) / deviation. Does nothing if a target is a
- * class or several numbers. In a training run, targets are scaled only with
- * keys.standardize_target; mean and deviation are then computed from the training rows and stored
- * in the preparation of split[0]. For a trained model (keys.input_format), mean and deviation are
- * those of the model's preparation. ls_dataset_open_kind calls it after the kind's opener, and
- * before it holds rows out for validation. */
-void ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
+/* Gives the dataset room for its targets as doubles, resident->exact. The caller fills these and
+ * resident->targets. Errors: LS_ENOMEM. */
+int ls_resident_take_exact(ls_resident *resident, ls_error *err);
+
+/* Scales the targets of both splits to (target − mean) / deviation, each of several targets by its
+ * own mean and deviation. Does nothing if a target is a class. In a training run, targets are
+ * scaled only with keys.standardize_target; mean and deviation are then computed from the training
+ * rows and stored in the preparation of split[0]. For a trained model (keys.input_format), mean and
+ * deviation are those of the model's preparation. ls_dataset_open_kind calls it after the kind's
+ * opener, and before it holds rows out for validation. Errors: LS_EDATA (a float does not hold a
+ * target), LS_ENOMEM. */
+int ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
 
 /* Moves the fraction keys.validation of the rows of split[0] to a validation split. split[0]
  * becomes the remaining training rows. split[1], the test split, is closed, and the validation

@@ -53,6 +53,15 @@ int ls_new_rows_reserve(ls_dataset **out, const ls_input_format *format, const c
 
 enum { IGNORED = -1, TARGET = -2 };
 
+/* A row of the table that has been read. */
+typedef struct read_row {
+    union {
+        double value;
+        int32_t label;
+    } target;      /* 0 if the targets are not read */
+    float ready[]; /* [features]: the ready row */
+} read_row;
+
 /* State of reading a table of new rows. */
 typedef struct reading {
     const ls_input_format *format;
@@ -64,9 +73,9 @@ typedef struct reading {
     /* [columns]: for each column of the file, its index in the preparation, or IGNORED or TARGET */
     int *column;
     int columns;
-    /* rows of [features + 1] floats; the last float is the target, a class or a value */
-    ls_row_blocks rows;
-    float *row; /* the row that is being read */
+    ls_row_blocks rows;   /* of `read_row` */
+    double *raw;          /* [features]: the raw row (prep/prep.h) that is being read */
+    struct read_row *row; /* the row that is being read */
     ls_error *err;
 } reading;
 
@@ -187,19 +196,17 @@ static int read_header(reading *r)
     return status;
 }
 
-static void take_value(const reading *r, const char *text, float *out, const char **expected)
+static void take_value(const reading *r, const char *text, double *out, const char **expected)
 {
-    double number = 0;
     unsigned form = 0;
     const char decimal = r->format->prep->target_decimal;
-    if (!ls_number_read(text, strlen(text), decimal, &number, &form) || !isfinite((float)number))
+    if (!ls_number_read(text, strlen(text), decimal, out, &form) || !isfinite((float)*out))
         *expected = "a finite number";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
         *expected = "a number that can be read in only one way";
-    *out = (float)number;
 }
 
-static int take_target(const reading *r, float *out)
+static int take_target(const reading *r)
 {
     const ls_input_format *format = r->format;
     const char *text, *expected = NULL;
@@ -207,12 +214,11 @@ static int take_target(const reading *r, float *out)
     if (status)
         return status;
     if (format->targets) {
-        take_value(r, text, out, &expected);
+        take_value(r, text, &r->row->target.value, &expected);
     } else {
-        const int label = r->classes ? ls_prep_level(&r->classes->column[0], text)
-                                     : class_of_number(format, text);
-        *out = (float)label;
-        if (label < 0)
+        r->row->target.label = r->classes ? ls_prep_level(&r->classes->column[0], text)
+                                          : class_of_number(format, text);
+        if (r->row->target.label < 0)
             expected = "a class that the model has learnt";
     }
     if (!expected)
@@ -230,36 +236,40 @@ static int take_field(void *user, int i)
     const int column = r->column[i];
     const ls_prep_column *format = column >= 0 ? &r->format->prep->column[column] : NULL;
     const bool number = format && !format->levels && format->decimal != ',' &&
-                        ls_table_number(r->t, &r->row[format->first], &form);
-    if (number && isfinite(r->row[format->first]))
+                        ls_table_number(r->t, &r->raw[format->first], &form);
+    if (number && isfinite((float)r->raw[format->first]))
         return LS_OK;
     int status = number ? LS_OK : ls_table_field(r->t);
     if (status || column == IGNORED)
         return status;
     if (column == TARGET)
-        return take_target(r, &r->row[r->format->prep->features]);
+        return take_target(r);
     status = read_text(r, &text);
     if (status)
         return status;
     snprintf(prefix, sizeof prefix, "%.300s:%zu: ", r->t->path, r->t->line);
-    return ls_prep_put(r->format->prep, column, text, 0, r->row, prefix, r->err);
+    return ls_prep_put(r->format->prep, column, text, 0, r->raw, prefix, r->err);
 }
 
 static int read_rows(reading *r)
 {
     const ls_prep *p = r->format->prep;
     const uint32_t most = r->format->limit ? r->format->limit : UINT32_MAX - 1;
+    const size_t features = (size_t)p->features;
     bool more = false;
-    r->rows.width = (size_t)p->features + 1;
+    r->rows.width = (sizeof(read_row) + features * sizeof(float) + 7) / 8 * 8;
+    r->raw = ls_alloc_array(r->format->host, features, sizeof *r->raw);
+    if (!r->raw)
+        return no_memory(r);
     int status = ls_table_has_row(r->t, &more);
     while (status == LS_OK && more && r->rows.rows < most) {
         r->row = ls_row_blocks_add(&r->rows);
         if (!r->row)
             return no_memory(r);
-        r->row[p->features] = 0;
+        r->row->target.value = 0;
         status = ls_table_row(r->t, r->columns, take_field, r);
         if (status == LS_OK)
-            status = ls_prep_ready(p, r->row, r->row, (size_t)p->features, r->err);
+            status = ls_prep_ready(p, r->raw, true, r->row->ready, features, r->err);
         if (status == LS_OK)
             status = ls_table_has_row(r->t, &more);
     }
@@ -275,12 +285,13 @@ static void fill_rows(reading *r, ls_resident *to)
     const size_t features = (size_t)r->format->prep->features;
     for (size_t i = r->rows.rows; i-- > 0;) {
         ls_row_blocks_cut(&r->rows, i + 1);
-        const float *row = ls_row_blocks_at(&r->rows, i);
-        memcpy(to->values + i * features, row, features * sizeof *row);
-        if (r->format->labelled && r->format->targets)
-            to->targets[i] = row[features];
-        else if (r->format->labelled)
-            to->labels[i] = (int32_t)row[features];
+        const read_row *row = ls_row_blocks_at(&r->rows, i);
+        memcpy(to->values + i * features, row->ready, features * sizeof *row->ready);
+        if (r->format->labelled && r->format->targets) {
+            to->exact[i] = row->target.value;
+            to->targets[i] = (float)row->target.value;
+        } else if (r->format->labelled)
+            to->labels[i] = row->target.label;
     }
 }
 
@@ -303,6 +314,10 @@ static int hand_over(reading *r, ls_dataset **out)
         return status;
     }
     *out = &made->base;
+    if (r->format->labelled && r->format->targets)
+        status = ls_resident_take_exact(made, r->err);
+    if (status)
+        return status;
     fill_rows(r, made);
     memcpy(made->base.info.images_sha256, sha256, sizeof sha256);
     return status;
@@ -344,6 +359,7 @@ static int read_and_close(ls_dataset **out, const ls_input_format *format, ls_ta
     int status = read_table(&r, out);
     ls_prep_free(r.classes);
     ls_free(format->host, r.column);
+    ls_free(format->host, r.raw);
     ls_row_blocks_free(&r.rows);
     ls_table_close(t);
     if (status) {
@@ -449,32 +465,49 @@ static int fail_number(const ls_array *x, size_t i, double v, const char *expect
                    i / row, i % row, expected, v);
 }
 
+static int fill_bytes(const ls_array *x, bool last, ls_resident *r, ls_error *err)
+{
+    const size_t all = ls_array_row(x) * r->base.info.rows;
+    for (size_t i = 0; i < all; i++) {
+        const double v = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
+        if (!(v >= 0 && v <= 255))
+            return fail_number(x, i, v, "0 to 255", err);
+        r->images[i] = (uint8_t)v;
+    }
+    return LS_OK;
+}
+
+/* Reads and prepares a row. `raw`: room for the row. In a row of a table any number that is not
+ * finite is missing; in other rows only NaN is, if the preparation has a replacement. */
+static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t row, double *raw,
+                       float *ready, ls_error *err)
+{
+    const size_t each = ls_array_row(x);
+    ls_error why;
+    for (size_t k = 0; k < each; k++) {
+        const size_t i = row * each + k;
+        raw[k] = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
+        if (prep->kind != LS_PREP_TABLE && !isfinite((float)raw[k]) &&
+            !(isnan(raw[k]) && ls_prep_acts(prep)))
+            return fail_number(x, i, raw[k], "a finite number", err);
+    }
+    int status = ls_prep_ready(prep, raw, true, ready, each, &why);
+    return status ? ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text) : LS_OK;
+}
+
 static int fill_values(const ls_input_format *format, const ls_array *x, bool last, ls_resident *r,
                        ls_error *err)
 {
-    const size_t each = ls_array_row(x), all = each * r->base.info.rows;
+    const size_t each = ls_array_row(x);
     int status = LS_OK;
-    for (size_t i = 0; i < all; i++) {
-        const double v = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
-        if (!format->floats && !(v >= 0 && v <= 255))
-            return fail_number(x, i, v, "0 to 255", err);
-        if (format->floats && !isfinite((float)v) && !(isnan(v) && ls_prep_acts(format->prep)))
-            return fail_number(x, i, v, "a finite number", err);
-        if (format->floats)
-            r->values[i] = (float)v;
-        else
-            r->images[i] = (uint8_t)v;
-    }
-    for (size_t row = 0; status == LS_OK && format->floats && row < r->base.info.rows; row++) {
-        float *at = r->values + row * each;
-        ls_error why;
-        status = ls_prep_ready(format->prep, at, at, each, &why);
-        if (status)
-            status = ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text);
-        for (size_t i = 0; status == LS_OK && i < each; i++)
-            if (!isfinite(at[i]))
-                status = fail_number(x, row * each + i, (double)at[i], "a finite number", err);
-    }
+    if (!format->floats)
+        return fill_bytes(x, last, r, err);
+    double *raw = ls_alloc_array(format->host, each, sizeof *raw);
+    if (!raw)
+        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory for its rows", x->path);
+    for (size_t row = 0; status == LS_OK && row < r->base.info.rows; row++)
+        status = fill_floats(format->prep, x, last, row, raw, r->values + row * each, err);
+    ls_free(format->host, raw);
     return status;
 }
 
@@ -495,10 +528,10 @@ static int fill_targets(const ls_input_format *format, const ls_array *y, ls_res
     for (size_t i = 0; status == LS_OK && !format->targets && i < rows; i++)
         r->labels[i] = ls_target_class(&form, y, i);
     for (size_t i = 0; status == LS_OK && format->targets && i < each * rows; i++) {
-        const double v = ls_array_number(y, i);
-        if (!isfinite((float)v))
-            return fail_number(y, i, v, "a finite number", err);
-        r->targets[i] = (float)v;
+        r->exact[i] = ls_array_number(y, i);
+        r->targets[i] = (float)r->exact[i];
+        if (!isfinite(r->targets[i]))
+            return fail_number(y, i, r->exact[i], "a finite number", err);
     }
     return status;
 }
@@ -520,6 +553,8 @@ static int read_arrays(ls_dataset **out, const ls_input_format *format, const ls
         status = create(&r, format, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
     if (status == LS_OK)
         status = fill_values(format, x, last, r, err);
+    if (status == LS_OK && format->labelled && format->targets)
+        status = ls_resident_take_exact(r, err);
     if (status == LS_OK && format->labelled)
         status = fill_targets(format, &y, r, err);
     if (r && status)

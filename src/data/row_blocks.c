@@ -4,13 +4,13 @@
 
 enum { BLOCK_BYTES = 1 << 20 };
 
-float *ls_row_blocks_add(ls_row_blocks *b)
+void *ls_row_blocks_add(ls_row_blocks *b)
 {
-    const size_t bytes = b->width * sizeof **b->block;
+    const size_t bytes = b->width;
     if (b->each == 0)
         b->each = bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
     if (b->rows == b->blocks * b->each) {
-        float **block = ls_grown(b->host, b->block, b->blocks, &b->capacity, sizeof *block);
+        char **block = ls_grown(b->host, b->block, b->blocks, &b->capacity, sizeof *block);
         if (!block)
             return NULL;
         b->block = block;
@@ -22,7 +22,7 @@ float *ls_row_blocks_add(ls_row_blocks *b)
     return ls_row_blocks_at(b, b->rows++);
 }
 
-float *ls_row_blocks_at(const ls_row_blocks *b, size_t row)
+void *ls_row_blocks_at(const ls_row_blocks *b, size_t row)
 {
     return b->block[row / b->each] + row % b->each * b->width;
 }

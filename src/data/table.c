@@ -63,15 +63,32 @@ static int no_memory(const ls_table *t)
     return ls_fail(t->err, LS_ENOMEM, "%.300s: out of memory", t->path);
 }
 
+/* The separators of fields, with their names in configs and in messages. */
+static const struct {
+    char is;
+    const char *name, *said;
+} separators[] = {{',', ",", "a comma"},
+                  {';', ";", "a semicolon"},
+                  {'\t', "tab", "a tab"},
+                  {'|', "bar", "a bar"},
+                  {' ', "space", "a blank"}};
+
+enum { SEPARATORS = sizeof separators / sizeof *separators };
+
+char ls_separator_of(const char *name)
+{
+    for (int i = 0; i < SEPARATORS; i++)
+        if (strcmp(name, separators[i].name) == 0 || (name[0] == separators[i].is && !name[1]))
+            return separators[i].is;
+    return '\0';
+}
+
 const char *ls_separator_name(char separator)
 {
-    switch (separator) {
-    case ';': return "a semicolon";
-    case '\t': return "a tab";
-    case '|': return "a bar";
-    case ' ': return "a blank";
-    default: return "a comma";
-    }
+    int i = SEPARATORS - 1;
+    while (i > 0 && separators[i].is != separator)
+        i--;
+    return separators[i].said;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -320,7 +337,7 @@ int ls_table_field(ls_table *t)
     return status;
 }
 
-bool ls_table_number(ls_table *t, float *value, unsigned *form)
+bool ls_table_number(ls_table *t, double *value, unsigned *form)
 {
     ls_table_source *s = t->source;
     const char *begin = s->window + s->at;
@@ -424,11 +441,14 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
     if (!t->latin1) {
         const size_t bad = utf8 ? first_bad(t->field, t->length) : t->length;
         if (bad < t->length)
-            return ls_table_fail(
-                t,
-                "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or Windows-1252, "
-                "set data.encoding to \"latin-1\"; else save it as UTF-8",
-                (unsigned)(unsigned char)t->field[bad]);
+            return ls_because(
+                t->err,
+                ls_table_fail(t,
+                              "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or "
+                              "Windows-1252, set data.encoding to \"latin-1\"; else save it as "
+                              "UTF-8",
+                              (unsigned)(unsigned char)t->field[bad]),
+                LS_REASON_ENCODING);
         memcpy(text, t->field, t->length);
         used = t->length;
     }
@@ -577,11 +597,14 @@ static int find_separator(ls_table *t, size_t header)
     else if (m == 0 && in_header[0] == ',')
         t->separator = ',';
     else
-        return ls_table_fail(t,
-                             "expected one separator, found %s and %s in the header; set "
-                             "data.separator, or put names that have one in quotes",
-                             ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
-                             ls_separator_name(m > 1 ? fitting[1] : in_header[1]));
+        return ls_because(
+            t->err,
+            ls_table_fail(t,
+                          "expected one separator, found %s and %s in the header; set "
+                          "data.separator, or put names that have one in quotes",
+                          ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
+                          ls_separator_name(m > 1 ? fitting[1] : in_header[1])),
+            LS_REASON_SEPARATOR);
     return LS_OK;
 }
 

@@ -61,7 +61,7 @@ int ls_table_field(ls_table *t);
 
 /* Reads the next field and returns true if it is a plain number. Otherwise returns false and reads
  * nothing. *form: see ls_number_scan (prep/number.h). */
-bool ls_table_number(ls_table *t, float *value, unsigned *form);
+bool ls_table_number(ls_table *t, double *value, unsigned *form);
 
 /* Returns the field that was read last as a NUL-terminated text. If t->latin1 is set, the text is
  * converted from Windows-1252 to UTF-8. The text is valid until the next field is read. `utf8`:

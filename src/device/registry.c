@@ -183,3 +183,12 @@ int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const
     return out->backend->counted ? take_counted(out, numbers, spec, err)
                                  : take_listed(out, numbers, spec, err);
 }
+
+void ls_device_list_first(char *out, size_t size, const ls_backend *backend, int count)
+{
+    size_t used = (size_t)snprintf(out, size, "%.32s:", backend->name);
+    if (backend->counted)
+        snprintf(out + used, size - used, "%d", count);
+    for (int i = 0; !backend->counted && i < count && used + 6 < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%d", i ? "," : "", i);
+}

@@ -47,6 +47,10 @@ typedef struct ls_device_list {
 int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const char *spec,
                          int max, ls_error *err);
 
+/* Writes the specification of the first `count` devices of a back end, such as "cpu:3" or
+ * "cuda:0,1,2". If not all of them fit, the last ones are left out. */
+void ls_device_list_first(char *out, size_t size, const ls_backend *backend, int count);
+
 /* Checks that a trainer can train with the workers of `pool`, a pool of the embedding program.
  * Called by the pool's owner. Errors: LS_ECANCELED (the pool was cancelled); LS_EINVAL in one of
  * these cases:

@@ -215,6 +215,9 @@ ls_engine_state *ls_engine_weights(ls_engine *engine);
 /* Copies ls_engine_weights to all replicas. `steps_done`: number of completed steps, for the field
  * `step` of the faults. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
+/* Makes the digests of all workers (view.h) contain the last step. Does nothing if they always do,
+ * or after ls_engine_read_back. Errors: those of ls_engine_run_all. */
+int ls_engine_settle(ls_engine *engine, uint64_t steps_done, ls_error *err);
 /* Compares the checksums and the digests of all replicas. If `exports`, also copies the weights and
  * states of one replica to the arrays of ls_engine_weights. Errors: LS_EDIVERGED, if the replicas
  * differ, which names the workers that differ from the majority; those of ls_engine_run_all. */

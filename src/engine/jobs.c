@@ -92,6 +92,14 @@ static int compare_states(ls_engine *e, uint64_t steps_done, ls_error *err)
     return ls_fail(err, LS_EDIVERGED, "after step %llu: %s", (unsigned long long)steps_done, why);
 }
 
+int ls_engine_settle(ls_engine *e, uint64_t steps_done, ls_error *err)
+{
+    const int first = ls_first_live(e);
+    if (first == e->workers || !ls_replica_digest_is_late(e->worker[first].replica))
+        return LS_OK;
+    return ls_engine_run_all(e, ls_worker_settle, steps_done, err);
+}
+
 int ls_engine_read_back(ls_engine *e, bool exports, uint64_t steps_done, ls_error *err)
 {
     e->exchange->exporter = exports ? ls_first_live(e) : -1;

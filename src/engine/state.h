@@ -91,6 +91,9 @@ typedef struct ls_train_worker {
     bool compares;
     /* its digest after its last step, and the digest before that step (base/digest.h) */
     uint64_t digest, digest_before;
+    /* The sum of the last step is not in `digest` yet, because it is late
+     * (ls_replica_digest_is_late); `digest` is that of the step before. */
+    bool digest_due;
     uint32_t checksum; /* checksum of its weights and optimizer states, by ls_worker_snapshot */
     void *scratch;     /* [LS_SCRATCH] buffer for computing the checksum */
     ls_ring reports;   /* reports of steps, from the worker to the coordinator */

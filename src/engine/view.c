@@ -93,10 +93,12 @@ ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
     return view;
 }
 
-bool ls_engine_compares(const ls_engine *e)
+int ls_engine_compare_lag(const ls_engine *e)
 {
     const int first = ls_first_live(e);
-    return first < e->workers && e->worker[first].compares;
+    if (first == e->workers || !e->worker[first].compares)
+        return 0;
+    return ls_replica_digest_is_late(e->worker[first].replica) ? 3 : 2;
 }
 
 uint64_t ls_engine_state_digest(const ls_engine *e)
@@ -117,6 +119,7 @@ void ls_engine_set_digest(ls_engine *e, const ls_engine_digests *digests)
         ls_train_worker *w = &e->worker[i];
         if (w->presence == LS_STALLED)
             continue;
+        w->digest_due = false;
         w->digest = digests->now;
         w->digest_before = digests->before;
     }

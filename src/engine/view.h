@@ -112,12 +112,14 @@ typedef struct ls_engine_digests {
     uint64_t now, before;
 } ls_engine_digests;
 
-/* Returns whether the steps compare digests. */
-bool ls_engine_compares(const ls_engine *engine);
+/* Returns by how many steps the comparison of digests lags behind: if a step completes, the states
+ * after all steps up to so many before it are equal. 0: steps compare no digests. */
+int ls_engine_compare_lag(const ls_engine *engine);
 /* Returns a number that contains the checksum of the present state and the digest, after
  * ls_engine_read_back. */
 uint64_t ls_engine_state_digest(const ls_engine *engine);
-/* Copies the digests of the first live worker. The workers must have no work. */
+/* Copies the digests of the first live worker, after ls_engine_settle or ls_engine_read_back. The
+ * workers must have no work. */
 void ls_engine_digest(const ls_engine *engine, ls_engine_digests *out);
 /* Sets the digests of all workers: the workers have adopted the state of another process. The
  * workers must have no work. */

@@ -375,6 +375,17 @@ int ls_worker_sum_state(uint32_t *sum, ls_train_worker *w)
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (ls_replica_slot_arena(r, i))
             status = add_checksum(sum, w, ls_replica_slot_arena(r, i), ls_replica_tail_offset(r));
+    if (status == LS_OK)
+        ls_worker_take_late_digest(w);
+    return status;
+}
+
+int ls_worker_settle(ls_train_worker *w, const ls_exchange *x)
+{
+    (void)x;
+    const int status = ls_replica_sync(w->replica, &w->error);
+    if (status == LS_OK)
+        ls_worker_take_late_digest(w);
     return status;
 }
 

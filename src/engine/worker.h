@@ -48,8 +48,10 @@ ls_worker_job ls_worker_check;
 /* Computes the checksum of the replica. If this worker is the exporter (ls_exchange.exporter), it
  * also copies its weights and optimizer states to the exchange. */
 ls_worker_job ls_worker_snapshot;
-/* Computes the checksum of the replica's whole state. */
+/* Computes the checksum of the replica's whole state. Does what ls_worker_settle does too. */
 int ls_worker_sum_state(uint32_t *sum, ls_train_worker *worker);
+/* Waits for the device, so that the worker's digest contains the sum of its last step. */
+ls_worker_job ls_worker_settle;
 /* Copies weights and optimizer states from the exchange to the replica. */
 ls_worker_job ls_worker_load;
 
@@ -66,6 +68,11 @@ void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, vo
  * with a merge after backward, or as whole steps without a merge. All workers of a group choose the
  * same. Errors: those of the replica. */
 int ls_worker_choose_steps(ls_train_worker *worker);
+
+/* Takes the sum of the last step into the worker's digest, if the sum is late
+ * (ls_replica_digest_is_late) and has not been taken. The device must have been waited for since
+ * that step. */
+void ls_worker_take_late_digest(ls_train_worker *worker);
 
 /* Runs the steps of a range, and sends one report per step. `arg` is the range, one of the worker's
  * own copies (ls_train_worker.range). */

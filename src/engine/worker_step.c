@@ -224,12 +224,30 @@ static int compute_shards(ls_train_worker *w, ls_step *s)
     return status;
 }
 
+/* Takes the sum of a step into the worker's digest (base/digest.h). */
+static void note_digest(ls_train_worker *w, uint64_t sum)
+{
+    w->digest_before = w->digest;
+    w->digest = ls_digest_next(w->digest, sum);
+}
+
+void ls_worker_take_late_digest(ls_train_worker *w)
+{
+    if (w->digest_due)
+        note_digest(w, ls_replica_digest(w->replica));
+    w->digest_due = false;
+}
+
 static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL])
 {
     const ls_device_ops *ops = w->device->ops;
     const float *at = arena + ls_replica_tail_offset(w->replica);
     int status = ops->download(w->device, NULL, tail, at, LS_TAIL * sizeof *tail, &w->error);
-    return status ? status : ops->sync(w->device, NULL, &w->error);
+    if (status == LS_OK)
+        status = ops->sync(w->device, NULL, &w->error);
+    if (status == LS_OK)
+        ls_worker_take_late_digest(w);
+    return status;
 }
 
 /* Finds the first of this worker's shards whose loss is not finite, by computing its shards again.
@@ -310,13 +328,6 @@ static int merge(ls_train_worker *w, ls_step *s)
     return status;
 }
 
-/* Takes the sum of a step into the worker's digest (base/digest.h). */
-static void note_digest(ls_train_worker *w, uint64_t sum)
-{
-    w->digest_before = w->digest;
-    w->digest = ls_digest_next(w->digest, sum);
-}
-
 /* Fault injection: flips the bits that are to be flipped after this step. */
 static int spoil_replica(ls_train_worker *w, uint64_t number)
 {
@@ -334,10 +345,12 @@ static int apply(ls_train_worker *w, ls_step *s)
     int status = w->by_pieces ? ls_replica_apply_pieces(r, &s->update, ls_piece, w->comm,
                                                         &s->report.times, &w->error)
                               : ls_replica_apply(r, &s->update, &s->report.times, &w->error);
-    if (status == LS_OK)
-        note_digest(w, ls_replica_digest(r));
-    if (status == LS_OK)
+    if (status == LS_OK) {
+        w->digest_due = true;
+        if (!ls_replica_digest_is_late(r))
+            ls_worker_take_late_digest(w);
         status = ls_replica_gradient_norm(&s->report.gradient_norm, r, &w->error);
+    }
     return status == LS_OK ? spoil_replica(w, s->report.number) : status;
 }
 
@@ -381,12 +394,16 @@ static int use_sum(ls_train_worker *w, ls_step *s)
     return end_pieces(w, s, status);
 }
 
-/* Hands the worker's digest to the merge of the step, and to the sum over all processes. */
+/* Hands the worker's digest to the merge of the step, and to the sum over all processes. If sums
+ * are late, this is the digest before the last step, even if the last sum has arrived: whether it
+ * has depends on the other work of the worker. */
 static void show_digest(ls_train_worker *w)
 {
-    w->comm->digest = w->digest;
+    const bool has_last = ls_replica_digest_is_late(w->replica) && !w->digest_due;
+    const uint64_t digest = has_last ? w->digest_before : w->digest;
+    w->comm->digest = digest;
     if (w->rank == 0 && w->engine->desc.cluster)
-        ls_cluster_set_digest(w->engine->desc.cluster, w->digest);
+        ls_cluster_set_digest(w->engine->desc.cluster, digest);
 }
 
 static int compute_step(ls_train_worker *w, ls_step *s)

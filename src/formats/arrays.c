@@ -10,6 +10,7 @@
 #include "json/json.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,9 +37,16 @@ static const struct {
 
 enum { TYPES = sizeof types / sizeof *types };
 
-static int fail_at(const ls_array *a, size_t offset, ls_error *err, const char *text)
+__attribute__((format(printf, 4, 5))) static int fail_at(const ls_array *a, size_t offset,
+                                                         ls_error *err, const char *format, ...)
 {
-    return ls_fail(err, LS_EDATA, "%.300s: offset %zu: %s", a->path, offset, text);
+    char text[LS_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return ls_fail(err, LS_EDATA, "%.300s%s%s: offset %zu: %s", a->path, a->member ? ": " : "",
+                   a->member ? a->member : "", offset, text);
 }
 
 int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err)
@@ -114,10 +122,10 @@ static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error
         product *= a->dim[i];
     if (left > 0 && product == bytes)
         return LS_OK;
-    return ls_fail(err, LS_EDATA,
-                   "%.300s: offset %zu: expected as many bytes as shape and type make, found %llu "
-                   "of data; the file is cut off, or its header damaged",
-                   a->path, offset, (unsigned long long)bytes);
+    return fail_at(a, offset, err,
+                   "expected as many bytes as shape and type make, found %llu of data; the file is "
+                   "cut off, or its header damaged",
+                   (unsigned long long)bytes);
 }
 
 /* ---- npy ------------------------------------------------------------------------------------- */
@@ -191,12 +199,10 @@ static int read_descr(cursor *c, ls_array *a)
             a->big_endian = text[0] == '>';
             return LS_OK;
         }
-    return ls_fail(
-        c->err, LS_EDATA,
-        "%.300s: offset %zu: expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, "
-        "f8) or bool (b1), found '%s'; save values as x.astype('<f4'), classes as "
-        "y.astype('<i8')",
-        a->path, at, read ? text : "something else");
+    return fail_at(a, at, c->err,
+                   "expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, f8) or bool (b1), "
+                   "found '%s'; save values as x.astype('<f4'), classes as y.astype('<i8')",
+                   read ? text : "something else");
 }
 
 static int read_shape(cursor *c, ls_array *a)
@@ -210,9 +216,8 @@ static int read_shape(cursor *c, ls_array *a)
     }
     if (good && a->rank > 0)
         return LS_OK;
-    return ls_fail(c->err, LS_EDATA,
-                   "%.300s: offset %zu: expected a shape of 1 to %d numbers, such as (60000, 784)",
-                   a->path, at, LS_ARRAY_RANK);
+    return fail_at(a, at, c->err, "expected a shape of 1 to %d numbers, such as (60000, 784)",
+                   LS_ARRAY_RANK);
 }
 
 static int read_order(cursor *c, const ls_array *a)

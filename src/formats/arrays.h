@@ -29,7 +29,8 @@ typedef enum ls_array_type {
 
 /* A row-major array, mapped from a file. The file must not change while it is mapped. */
 typedef struct ls_array {
-    const char *path; /* belongs to the caller */
+    const char *path;   /* belongs to the caller */
+    const char *member; /* name of the .npz file's member that is parsed, for messages; else NULL */
     ls_array_type type;
     bool big_endian;
     int rank;

@@ -234,21 +234,6 @@ static int find_bytes(const archive *z, const member *m, const uint8_t **out)
     return LS_OK;
 }
 
-/* Parses the .npy file `bytes`, a member of the archive. Messages contain the member's name. The
- * function reads only `bytes`: if the member was decompressed, the archive is no longer mapped. */
-static int parse_member(ls_array *a, const archive *z, const char *name, const uint8_t *bytes,
-                        uint64_t count)
-{
-    ls_error why;
-    const size_t n = strlen(z->path) < 300 ? strlen(z->path) : 300;
-    int status = ls_array_parse_npy(a, bytes, (size_t)count, &why);
-    if (!status)
-        return status;
-    const bool named = strncmp(why.text, z->path, n) == 0 && why.text[n] == ':';
-    ls_fail(z->err, status, "%.300s: %s%s", z->path, name, named ? why.text + n : "");
-    return status;
-}
-
 static int read_member(ls_array *a, const archive *z, const member *m)
 {
     const uint8_t *bytes = NULL;
@@ -261,7 +246,13 @@ static int read_member(ls_array *a, const archive *z, const member *m)
     }
     if (status == LS_OK && ls_crc32(0, bytes, (size_t)m->bytes) != m->crc)
         status = fail_zip(z, m->header, "a member of another checksum");
-    return status ? status : parse_member(a, z, name, bytes, m->bytes);
+    if (status)
+        return status;
+    a->member = name;
+    /* if the member was decompressed, the archive is no longer mapped */
+    status = ls_array_parse_npy(a, bytes, (size_t)m->bytes, z->err);
+    a->member = NULL;
+    return status;
 }
 
 /* ---- functions of arrays.h ------------------------------------------------------------------- */

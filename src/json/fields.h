@@ -32,7 +32,8 @@ typedef struct ls_fields {
 } ls_fields;
 
 /* Begins to read `object`. If `object` is not a JSON object, ls_fields_end returns an error. `what`
- * and `err` must outlive `f`. */
+ * and `err` must outlive `f`. `doc` NULL: the object is a copy without a position, and the messages
+ * have none. */
 void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, const char *what,
                      ls_error *err);
 

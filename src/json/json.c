@@ -131,7 +131,9 @@ static int fail(ls_error *err, const ls_json *doc, const cJSON *node, bool of_va
     int line;
     int column;
     vsnprintf(message, sizeof message, format, args);
-    if (ls_json_where(doc, node, of_value, &line, &column) == LS_OK) {
+    if (!doc) {
+        ls_fail(err, status, "%s", message);
+    } else if (ls_json_where(doc, node, of_value, &line, &column) == LS_OK) {
         ls_fail(err, status, "%s:%d:%d: %s", doc->name, line, column, message);
     } else {
         const ls_json_origin *o = origin_of(doc, node);

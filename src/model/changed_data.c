@@ -2,28 +2,8 @@
 #include "model/trained.h"
 
 #include "base/host.h"
-#include "base/plain_file.h"
-#include "json/json.h"
 
 #include <string.h>
-
-/* Returns the first record of the run in the directory `dir`, or NULL. The caller destroys it. */
-static ls_json *first_record(const char *dir, const ls_host *host)
-{
-    char path[LS_PATH_BYTES];
-    void *text;
-    size_t count;
-    ls_json *record = NULL;
-    if (ls_read_file_start(&text, &count, ls_path_join(path, dir, "metrics.jsonl"),
-                           "a metrics file", LS_EDATA, LS_JSON_BYTES, host, NULL) != LS_OK)
-        return NULL;
-    const char *newline = memchr(text, '\n', count);
-    if (!newline || ls_json_parse(&record, path, text, (size_t)(newline - (const char *)text), host,
-                                  NULL) != LS_OK)
-        record = NULL;
-    ls_free(host, text);
-    return record;
-}
 
 /* Returns whether the run has recorded another text as `key` than `found`. Runs of older versions
  * have recorded none. */
@@ -42,9 +22,10 @@ static bool rows_differ(const cJSON *data, const char *key, const ls_dataset *fo
 void ls_warn_of_changed_data(const ls_trained *t, const char *run_dir)
 {
     const ls_dataset *train = t->data[LS_TRAIN], *test = t->data[LS_TEST];
-    ls_json *record = train ? first_record(run_dir, t->host) : NULL;
+    ls_json *record = NULL;
+    const bool known = train && ls_run_first_record(&record, run_dir, t->host, NULL) == LS_OK;
     const cJSON *data =
-        record ? cJSON_GetObjectItemCaseSensitive(ls_json_root(record), "data") : NULL;
+        known ? cJSON_GetObjectItemCaseSensitive(ls_json_root(record), "data") : NULL;
     const ls_dataset_info *info = train ? ls_dataset_describe(train) : NULL;
     const bool is_folder = t->config.data_keys.packed && t->config.data_path;
     if (data && (rows_differ(data, "train_rows", train) || rows_differ(data, "test_rows", test) ||
@@ -56,5 +37,6 @@ void ls_warn_of_changed_data(const ls_trained *t, const char *run_dir)
                "the run may have been trained on some of its test or validation rows; put the data "
                "back, or name other rows with --data",
                is_folder ? t->config.data_path : info->source);
-    ls_json_destroy(record);
+    if (known)
+        ls_json_destroy(record);
 }

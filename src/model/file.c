@@ -55,31 +55,27 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
     return status ? status : open_model(out, path, &o, err);
 }
 
-int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
-                 size_t capacity, ls_error *err)
+int ls_model_run(ls_snapshot *model, const void *rows, ls_row_type type, uint32_t n, ls_output form,
+                 float *outputs, size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (form != LS_OUTPUT_PROBABILITIES && form != LS_OUTPUT_LOGITS)
         return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
                        (int)form);
-    int status = ls_snapshot_predict(model, rows, n, outputs, capacity, err);
-    const ls_loss *loss = status ? NULL : model->inference->card.config.loss;
-    if (status || form == LS_OUTPUT_LOGITS || !loss)
-        return status;
-    const size_t classes = (size_t)model->inference->model->classes;
-    /* bits: each output becomes a probability of its own; vectors: the outputs are no classes, so
-     * they have no softmax (nn/loss.h) */
-    for (size_t i = 0; i < n * classes && loss->bits; i++)
-        outputs[i] = (float)ls_output_value(loss, outputs[i]);
-    for (size_t i = 0; i < n && !loss->vectors; i++)
-        ls_softmax(outputs + i * classes, outputs + i * classes, (int)classes);
-    return LS_OK;
+    int status =
+        ls_snapshot_predict_as(model, "ls_model_run", rows, type, n, outputs, capacity, err);
+    const size_t classes = (size_t)(status ? 0 : model->inference->model->classes);
+    for (size_t i = 0; i < n && status == LS_OK && form == LS_OUTPUT_PROBABILITIES; i++)
+        ls_outputs(outputs + i * classes, outputs + i * classes, (int)classes,
+                   model->inference->card.config.loss);
+    return status;
 }
 
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      size_t capacity, ls_error *err)
 {
-    return ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, outputs, capacity, err);
+    const ls_row_type type = model ? ls_inference_row_type(model->inference) : LS_ROW_U8;
+    return ls_model_run(model, rows, type, n, LS_OUTPUT_PROBABILITIES, outputs, capacity, err);
 }
 
 const char *ls_model_card(const ls_snapshot *model)
@@ -99,7 +95,7 @@ static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
 }
 
 static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count, bool *seen,
-                      float *row, ls_error *err)
+                      double *row, ls_error *err)
 {
     int status = LS_OK;
     for (size_t i = 0; status == LS_OK && i < count; i++) {
@@ -115,7 +111,7 @@ static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count,
     return status ? status : check_columns(prep, seen, err);
 }
 
-int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, double *row,
                  size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;

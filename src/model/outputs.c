@@ -31,3 +31,11 @@ double ls_output_value(const ls_loss *loss, float output)
 {
     return loss && loss->bits ? 1 / (1 + ls_exp(-(double)output)) : (double)output;
 }
+
+void ls_outputs(float *out, const float *logits, int outputs, const ls_loss *loss)
+{
+    if (!loss || !loss->vectors)
+        ls_softmax(out, logits, outputs);
+    for (int i = 0; loss && loss->vectors && i < outputs; i++)
+        out[i] = (float)ls_output_value(loss, logits[i]);
+}

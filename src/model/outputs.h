@@ -15,5 +15,9 @@ int ls_best_class(const float *logits, int classes, double *probability);
  * output as the logit of a yes/no label ("bce"), the value is the probability of yes. Otherwise the
  * value is the output itself. */
 double ls_output_value(const ls_loss *loss, float output);
+/* Converts a row's logits, [outputs], to what the model predicts: the probabilities of the classes,
+ * or values if the loss compares vectors. `loss` NULL: cross-entropy. `out` and `logits` may be the
+ * same array. */
+void ls_outputs(float *out, const float *logits, int outputs, const ls_loss *loss);
 
 #endif

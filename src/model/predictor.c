@@ -41,6 +41,7 @@ typedef struct predictor {
     /* The current request and its result. */
     const ls_snapshot *snapshot;
     const char *rows; /* [n] input rows of the caller */
+    ls_row_type type; /* type of their values */
     uint32_t n;       /* number of rows */
     float *scores;    /* [n][classes] outputs */
     int status;       /* result of the request */
@@ -106,20 +107,32 @@ static int load(predictor *p, ls_error *err)
     return status;
 }
 
+/* Returns the size of one of the caller's rows in bytes. */
+static size_t row_bytes(const predictor *p)
+{
+    return p->type == LS_ROW_F64 ? p->image_bytes / sizeof(float) * sizeof(double) : p->image_bytes;
+}
+
 /* Converts n rows from the form of the caller's data to the input of the network. ls_prep_ready
- * converts one row. If ls_prep_acts returns false, no row needs a conversion. */
+ * converts one row. If ls_prep_acts returns false, floats need no conversion. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
     const ls_prep *prep = p->inference->card.prep;
     const size_t floats = p->image_bytes / sizeof(float);
+    float *ready = (float *)(void *)p->images;
     int status = LS_OK;
-    if (!prep || !ls_prep_acts(prep)) {
+    if (p->type == LS_ROW_F64 && !prep) {
+        for (size_t i = 0; i < n * floats; i++)
+            ready[i] = (float)((const double *)(const void *)images)[i];
+        return LS_OK;
+    }
+    if (p->type != LS_ROW_F64 && (!prep || !ls_prep_acts(prep))) {
         memcpy(p->images, images, n * p->image_bytes);
         return LS_OK;
     }
     for (uint32_t i = 0; status == LS_OK && i < n; i++)
-        status = ls_prep_ready(prep, (const float *)(const void *)images + i * floats,
-                               (float *)(void *)p->images + i * floats, floats, err);
+        status = ls_prep_ready(prep, images + i * row_bytes(p), p->type == LS_ROW_F64,
+                               ready + i * floats, floats, err);
     return status;
 }
 
@@ -152,7 +165,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
         const uint32_t count = next_pass_rows(p->n - done);
         p->status =
-            predict_some(p, p->rows + done * p->image_bytes, count,
+            predict_some(p, p->rows + done * row_bytes(p), count,
                          p->scores + done * (size_t)p->inference->model->classes, &p->error);
         done += count;
     }
@@ -238,7 +251,8 @@ static void give_back(ls_inference *i, predictor *p)
     pthread_mutex_unlock(&i->lock);
 }
 
-int ls_predictor_run(ls_snapshot *s, const void *rows, uint32_t n, float *scores, ls_error *err)
+int ls_predictor_run(ls_snapshot *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
+                     ls_error *err)
 {
     predictor *p;
     int status = borrow(&p, s->inference, err);
@@ -246,6 +260,7 @@ int ls_predictor_run(ls_snapshot *s, const void *rows, uint32_t n, float *scores
         return status;
     p->snapshot = s;
     p->rows = rows;
+    p->type = type;
     p->n = n;
     p->scores = scores;
     status = ls_pool_run(p->pool, predict, p, LS_FOREVER, err);

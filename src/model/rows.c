@@ -13,11 +13,18 @@ static int no_memory(uint32_t rows, ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t count, ls_error *err)
+uint32_t ls_rows_number(const ls_rows *r, uint32_t i)
+{
+    return r->span ? r->first + (uint32_t)((uint64_t)i * r->span / r->rows) : i;
+}
+
+int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t span, uint32_t count,
+                    ls_error *err)
 {
     const ls_dataset *data = r->t->data[train ? LS_TRAIN : LS_TEST];
     const ls_host *host = r->t->host;
     r->first = first;
+    r->span = span;
     r->rows = count;
     uint32_t *row = ls_alloc_array(host, r->rows, sizeof *row);
     r->images = r->own = ls_alloc_array(host, r->rows, ls_dataset_image_bytes(data));
@@ -26,7 +33,7 @@ int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t count, ls_e
     if (!row || !r->own || !r->labels)
         status = no_memory(r->rows, err);
     for (uint32_t i = 0; status == LS_OK && i < r->rows; i++)
-        row[i] = r->first + i;
+        row[i] = ls_rows_number(r, i);
     if (status == LS_OK)
         status = ls_dataset_read(data, row, r->rows, r->own, r->labels, err);
     ls_free(host, row);

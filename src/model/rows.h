@@ -27,8 +27,10 @@ typedef struct ls_rows {
     uint32_t broken;  /* number of pictures that cannot be read */
     uint32_t turned;  /* number of pictures that were turned as their EXIF orientation says */
     ls_dataset *data; /* the opened table or array; NULL: none */
-    uint32_t first;   /* number of the first row */
     uint32_t rows;
+    /* rows of the run's data: they are spread evenly over the `span` rows from number `first` on;
+     * span 0: the rows are numbered from 0 */
+    uint32_t first, span;
     const uint8_t *images;
     uint8_t *own; /* the memory at `images` if this structure owns it; NULL: a dataset owns it */
     union {       /* the rows' targets; NULL: not known */
@@ -37,9 +39,13 @@ typedef struct ls_rows {
     };
 } ls_rows;
 
-/* Reads `count` rows of the training or the test split of the run's data, from row `first` on. The
- * data must be open, and have these rows. Errors: LS_ENOMEM, those of ls_dataset_read. */
-int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t count, ls_error *err);
+/* Reads `count` rows of the training or the test split of the run's data, spread evenly over the
+ * `span` rows from row `first` on; span = count: all of these rows. The data must be open, and have
+ * these rows. Errors: LS_ENOMEM, those of ls_dataset_read. */
+int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t span, uint32_t count,
+                    ls_error *err);
+/* Returns the number of row `i` in its table, array or split. */
+uint32_t ls_rows_number(const ls_rows *r, uint32_t i);
 
 /* Reads new rows: one table (.csv) or one array (.npy, .npz), or pictures and folders of pictures.
  * A picture that cannot be read has grey pixels; its reason is in r->why, and is reported by the

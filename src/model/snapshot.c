@@ -4,9 +4,7 @@
 #include "base/error.h"
 #include "base/stack.h"
 #include "base/thread_state.h"
-#include "nn/safetensors.h"
-#include "onnx/onnx.h"
-#include "store/durable.h"
+#include "model/export.h"
 
 #include <lockstep/model.h>
 #include <string.h>
@@ -74,33 +72,46 @@ int ls_check_capacity(size_t capacity, size_t needed, ls_error *err)
                : ls_fail(err, LS_EINVAL, "room for %zu floats, %zu are needed", capacity, needed);
 }
 
-int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
-                        size_t capacity, ls_error *err)
+ls_row_type ls_inference_row_type(const ls_inference *i)
+{
+    return i->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8;
+}
+
+int ls_snapshot_predict_as(ls_snapshot *s, const char *caller, const void *rows, ls_row_type type,
+                           uint32_t n, float *scores, size_t capacity, ls_error *err)
 {
     /* sets Lockstep's floating-point mode until the function returns (base/thread_state.h) */
     LS_OWN_ARITHMETIC;
-    if (!s || (n > 0 && (!images || !scores)))
-        return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
+    if (!s || (n > 0 && (!rows || !scores)))
+        return ls_fail(err, LS_EINVAL, "%s: no model, rows or room for the outputs", caller);
     if (ls_inference_is_inherited(s->inference))
-        return ls_fail(
-            err, LS_EINVAL,
-            "ls_snapshot_predict: the snapshot belongs to another process, of which this "
-            "one was forked: open the model here");
+        return ls_fail(err, LS_EINVAL,
+                       "%s: the model belongs to another process, of which this one was forked: "
+                       "open the model here",
+                       caller);
+    const bool floats = s->inference->preprocessing.floats;
+    if (floats ? type != LS_ROW_F32 && type != LS_ROW_F64 : type != LS_ROW_U8)
+        return ls_fail(err, LS_EINVAL, "%s: rows of type %d; the model reads %s", caller, (int)type,
+                       floats ? "floats (LS_ROW_F32) or doubles (LS_ROW_F64)"
+                              : "bytes (LS_ROW_U8)");
     int status = ls_check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
     if (status == LS_OK)
-        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_snapshot_predict", err);
-    return status ? status : ls_predictor_run(s, images, n, scores, err);
+        status = ls_stack_check(LS_PREDICT_STACK_BYTES, caller, err);
+    return status ? status : ls_predictor_run(s, rows, type, n, scores, err);
+}
+
+int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
+                        size_t capacity, ls_error *err)
+{
+    const ls_row_type type = s ? ls_inference_row_type(s->inference) : LS_ROW_U8;
+    return ls_snapshot_predict_as(s, "ls_snapshot_predict", images, type, n, scores, capacity, err);
 }
 
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
-    char target[LS_PATH_BYTES];
-    int status = ls_follow_links(target, path, err);
-    return status ? status
-                  : ls_safetensors_save(target, s->inference->model, s->canonical,
-                                        s->inference->host, err);
+    return ls_export_weights(path, s->inference->model, s->canonical, s->inference->host, err);
 }
 
 int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
@@ -109,23 +120,6 @@ int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
     const ls_inference *i = s->inference;
-    const ls_config *c = &i->card.config;
-    const ls_onnx_desc d = {
-        .model = i->model,
-        .weights = s->canonical,
-        .normalisation = i->preprocessing,
-        .prep = i->card.prep,
-        .name = i->model->name[0] ? i->model->name
-                : c->name         ? c->name
-                                  : "run",
-        .loss = c->loss,
-    };
-    char target[LS_PATH_BYTES];
-    int status = ls_follow_links(target, path, err);
-    if (status)
-        return status;
-    ls_c_locale locale = ls_c_locale_enter();
-    status = ls_onnx_save(target, &d, i->host, err);
-    ls_c_locale_leave(locale);
-    return status;
+    return ls_export_onnx(path, i->model, s->canonical, &i->card.config, i->card.prep, i->host,
+                          err);
 }

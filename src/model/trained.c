@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
 #include "data/folder.h"
+#include "data/kinds.h"
 #include "formats/arrays.h"
 #include "nn/safetensors.h"
 
@@ -15,6 +16,15 @@
 #include <sys/stat.h>
 
 /* ---- finding the files ----------------------------------------------------------------------- */
+
+int ls_run_find(char **out, const char *name, ls_run_needs needs, const ls_host *host,
+                ls_error *err)
+{
+    struct stat st;
+    return strcmp(name, "latest") == 0 && stat(name, &st) != 0
+               ? ls_run_latest(out, needs, host, err)
+               : ls_path_copy(out, name, host, err);
+}
 
 static bool is_newer(const struct stat *a, const struct stat *b)
 {
@@ -242,9 +252,10 @@ static int describe_rows(ls_trained *t, ls_error *err)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static bool is_named(const ls_config *c, const char *kind)
+/* Returns the form of the data that the config names. */
+static ls_dataset_form form_of(const ls_trained *t)
 {
-    return c->data_name && strcmp(c->data_name, kind) == 0;
+    return ls_dataset_form_of(t->config.data_name);
 }
 
 /* Returns whether the shape of the data is known only after it is opened, as for the user's own
@@ -260,8 +271,7 @@ static bool is_unknown(const ls_config *c)
 static void fit_keys(ls_trained *t)
 {
     ls_data_keys *k = &t->config.data_keys;
-    if (!t->card.config.doc ||
-        (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors")))
+    if (!t->card.config.doc || (form_of(t) != LS_DATA_ARRAYS && form_of(t) != LS_DATA_TENSORS))
         return;
     k->classes = t->input_format.targets ? 0 : t->input_format.classes;
     k->labels = t->input_format.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
@@ -298,16 +308,17 @@ static void name_arrays(ls_trained *t, const char *new_data)
     ls_data_keys *k = &t->config.data_keys;
     const bool tensors = ls_path_ends_with(new_data, ".safetensors"),
                archive = ls_path_is_npz(new_data);
-    const bool npy = !t->config_in_card && is_named(&t->config, "npy");
+    const bool npy = !t->config_in_card && form_of(t) == LS_DATA_ARRAYS;
     const bool same =
         npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));
-    if (!t->config_in_card && is_named(&t->config, "safetensors"))
+    if (!t->config_in_card && form_of(t) == LS_DATA_TENSORS)
         return;
     if (!npy)
-        t->config.data_name = tensors ? "safetensors" : "npy";
+        t->config.data_name =
+            tensors ? ls_dataset_safetensors.about.name : ls_dataset_npy.about.name;
     if (!same)
         k->x = k->y = k->test_x = k->test_y = NULL;
-    if (!same && !archive && !is_named(&t->config, "safetensors")) {
+    if (!same && !archive && form_of(t) != LS_DATA_TENSORS) {
         k->x = "x.npy";
         k->y = "y.npy";
     }
@@ -336,7 +347,7 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
 {
     int status = ls_new_rows_open_csv(out, &t->input_format, path, err);
     if (status == LS_OK)
-        ls_dataset_scale_targets(*out, t->card.prep);
+        status = ls_dataset_scale_targets(*out, t->card.prep, t->host, err);
     return status;
 }
 
@@ -346,7 +357,7 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     const bool own = t->config_in_card || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
                                            about->channels == 0);
     t->input_format.labelled = true;
-    if (is_named(&t->config, "synthetic"))
+    if (form_of(t) == LS_DATA_GENERATED)
         return ls_fail(err, LS_EINVAL,
                        "%.300s: the run's data are generated, so no file can take their place; "
                        "name a data set that has files: --set data.name=mnist --set "
@@ -359,8 +370,8 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     ls_dataset **out = &t->data[o->training_rows ? LS_TRAIN : LS_TEST];
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
-    if (is_named(&t->config, "folder") || (t->config_in_card && t->input_format.class_name &&
-                                           !t->input_format.floats && ls_is_folder(o->new_data))) {
+    if (form_of(t) == LS_DATA_FOLDER || (t->config_in_card && t->input_format.class_name &&
+                                         !t->input_format.floats && ls_is_folder(o->new_data))) {
         ls_folder_desc p = t->folder;
         p.folder = o->new_data;
         return ls_folder_read(out, &t->input_format, &p, o->training_rows, t->host, err);
@@ -389,7 +400,7 @@ static bool sets_data(const ls_trainer_options *o)
 
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
-    if (is_named(&t->config, "folder")) {
+    if (form_of(t) == LS_DATA_FOLDER) {
         int status = ls_config_pack_again(
             &t->config, &o->trainer, &t->input_format,
             is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"), err);
@@ -444,7 +455,8 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
 {
     char *config = NULL;
     const ls_host *host = o->trainer.host;
-    *out = (ls_trained){.host = host, .cache_dir = o->trainer.cache_dir};
+    *out = (ls_trained){
+        .host = host, .cache_dir = o->trainer.cache_dir, .is_new = o->new_data != NULL};
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
@@ -489,6 +501,12 @@ void ls_trained_close(ls_trained *t)
     ls_free(t->host, t->class_name);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
+}
+
+const ls_dataset_info *ls_trained_data(const ls_trained *t, bool train)
+{
+    const ls_dataset *data = t->data[train ? LS_TRAIN : LS_TEST];
+    return data ? ls_dataset_describe(data) : NULL;
 }
 
 const char *ls_class_name(const ls_trained *t, int label)

@@ -8,8 +8,10 @@
 #ifndef MODEL_TRAINED_H
 #define MODEL_TRAINED_H
 
+#include "checkpoint/run_dir.h"
 #include "config/card.h"
-#include "data/folder.h"
+#include "data/new_rows.h"
+#include "data/pack.h"
 #include "nn/replica.h"
 
 #include <lockstep/trainer.h>
@@ -55,11 +57,17 @@ typedef struct ls_trained {
     float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
     /* the training and the test split; NULL: the data was not requested, or has no such split */
     ls_dataset *data[LS_SUBSETS];
+    bool is_new;                  /* `data` is that of ls_trained_options.new_data */
     char *weights_path;           /* file from which the weights were read */
     ls_input_format input_format; /* how the model reads rows */
     const char **class_name;      /* owned array, input_format.class_name */
 } ls_trained;
 
+/* Finds the run that a user names, and returns its path, which the caller frees. If nothing is
+ * called "latest", that word stands for the newest run in runs/ that has what is needed
+ * (ls_run_latest). Errors: those of ls_run_latest, LS_ENOMEM. */
+int ls_run_find(char **out, const char *name, ls_run_needs needs, const ls_host *host,
+                ls_error *err);
 /* Opens a run. Errors: LS_ENOENT (no such run; data or a file is missing), LS_EDATA (a file is
  * damaged, or belongs to another model), LS_EINVAL (the options contradict each other or the run),
  * LS_ECONFIG, LS_EIO, LS_ENOMEM. After a failure nothing is open. */
@@ -69,6 +77,10 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error
 void ls_warn_of_changed_data(const ls_trained *trained, const char *run_dir);
 /* Closes everything that ls_trained_open has opened. */
 void ls_trained_close(ls_trained *trained);
+
+/* Describes the rows of the training or the test split of the opened data. NULL: they are not open.
+ */
+const ls_dataset_info *ls_trained_data(const ls_trained *trained, bool train);
 
 /* Returns the name of a class, or NULL. The text is valid until ls_trained_close. */
 const char *ls_class_name(const ls_trained *trained, int label);

@@ -28,20 +28,6 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
                               ls_json_name(r->doc), line, column);
 }
 
-/* Reports an error in a layer of a block. The error was found in a copy of the layer in which the
- * values of the use were filled in. The copy has no position in the JSON text, so the message `why`
- * begins with the name of the file only. This function inserts the position of the layer in the
- * block. */
-static int fail_copy(const ls_reader *r, ls_layer_place place, const ls_error *why)
-{
-    const char *name = ls_json_name(r->doc);
-    size_t n = strlen(name);
-    const char *text = why->text;
-    if (strncmp(text, name, n) == 0 && strncmp(text + n, ": ", 2) == 0)
-        text += n + 2;
-    return ls_fail_at_layer(r, place, why->status, text);
-}
-
 /* ---- type and name -------------------------------------------------------------------------- */
 
 static void read_type(ls_layer *layer, ls_fields *f)
@@ -209,7 +195,8 @@ static int parse_layer(const ls_reader *r, const ls_scope *scope, int position, 
     layer->last = !scope->use && !node->next;
     layer->inputs = 1;
     snprintf(what, sizeof what, "layer %s%d", scope->prefix, position);
-    ls_fields_begin(&f, r->doc, node, what, err);
+    /* a layer of a block is a copy in which the values of the use are filled in */
+    ls_fields_begin(&f, scope->use ? NULL : r->doc, node, what, err);
     read_type(layer, &f);
     ls_read_name(r, scope, &f, position, layer->name);
     read_inputs(r, scope, layer, &f);
@@ -345,7 +332,7 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
     ls_error why = {0};
     int status = parse_layer(r, scope, position, node, &why);
     if (status != LS_OK && scope->use)
-        return fail_copy(r, place, &why);
+        return ls_fail_at_layer(r, place, status, why.text);
     if (status != LS_OK) {
         if (r->err)
             *r->err = why;

@@ -269,6 +269,9 @@ static int alloc_activations(ls_replica *r, ls_error *err)
     r->memory.scratch = scratch;
     r->test_stats = ls_replica_alloc(r, LS_TAIL * sizeof(float), use, &status, err);
     r->skip = ls_replica_alloc(r, sizeof(float), use, &status, err);
+    if (r->optimizer && r->info.flags & LS_DEVICE_DIGESTS &&
+        !(r->info.flags & LS_DEVICE_HOST_MEMORY))
+        r->device_digest = ls_replica_alloc(r, sizeof *r->device_digest, use, &status, err);
     if (r->optimizer && r->optimizer->clip_norm > 0)
         r->clip = ls_replica_alloc(r, LS_CLIP_FLOATS * sizeof(float), use, &status, err);
     return status;

@@ -369,8 +369,12 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
 /* Sets whether updates sum a digest (base/digest.h). Returns whether the device can do so; if it
  * cannot, the call has no effect. */
 bool ls_replica_set_digests(ls_replica *replica, bool on);
+/* Returns whether the sum of an update is known only after the next wait for the device: the device
+ * does not compute in host memory. */
+bool ls_replica_digest_is_late(const ls_replica *replica);
 /* Returns the sum of the last update over the replica's state as it was before that update; 0 if
- * updates sum no digest. */
+ * updates sum no digest. If the sum is late, the device must have been waited for since that
+ * update, and must be waited for before the next one. */
 uint64_t ls_replica_digest(const ls_replica *replica);
 
 /* Sets *norm to the norm, before clipping, of the gradient that the last ls_replica_apply has

@@ -85,10 +85,14 @@ struct ls_replica {
     float *clip;
     ls_updates unread; /* ops that sum the digest of what no update reads */
     bool digests;      /* updates sum the digest */
-    uint64_t digest;   /* sum of the last update */
-    ls_segment apply;  /* segment of ls_replica_apply, which belongs to no plan */
-    float *skip;       /* one float on the device; if it is not 0, updates change nothing */
-    float *row_tails;  /* [plans][LS_TAIL] on the device: the constant tail of each plan */
+    /* total of the sums of all updates, and the total before the last update */
+    uint64_t digest, digest_before;
+    /* the total on the device, which is copied to `digest` after each update; NULL: updates add to
+     * `digest` */
+    uint64_t *device_digest;
+    ls_segment apply; /* segment of ls_replica_apply, which belongs to no plan */
+    float *skip;      /* one float on the device; if it is not 0, updates change nothing */
+    float *row_tails; /* [plans][LS_TAIL] on the device: the constant tail of each plan */
     /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in every arena */
     size_t *param_at;
     size_t *stat_at; /* [layer]: offset in floats of its running statistics in every arena */
@@ -223,7 +227,8 @@ const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step);
 /* Begins the digest of an update, whose arguments have been set. */
 void ls_replica_begin_digest(ls_replica *r);
-/* Ends the digest of an update: adds what no update has read. */
+/* Ends the digest of an update: adds what no update has read. If the device has the total, enqueues
+ * its copy to the host, which arrives with the next wait for the device. */
 int ls_replica_end_digest(ls_replica *r, ls_error *err);
 
 /* Runs every op of training once, and then records the program LS_GRADIENT of each plan that

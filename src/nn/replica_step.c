@@ -224,8 +224,12 @@ static int run_once(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans && status == LS_OK; i++)
         if (r->plan[i]->training)
             status = run_program(r, r->plan[i], LS_GRADIENT, 0, &unused, err);
-    if (status == LS_OK)
+    /* An op of an update can have another kernel that also sums a digest. The sum of zeros is 0. */
+    for (int sums = 0; sums < 2 && status == LS_OK; sums++) {
+        r->args.digest = sums ? r->device_digest : NULL;
         status = enqueue_updates(r, OF_TOTAL, err);
+    }
+    r->args.digest = NULL;
     return status == LS_OK ? ls_replica_sync(r, err) : status;
 }
 
@@ -315,8 +319,10 @@ int ls_replica_record(ls_replica *r, ls_error *err)
             status = record_program(r, r->plan[i], LS_GRADIENT, &why);
     /* A single op takes less time to enqueue without a recording. */
     const bool several = r->updates[OF_TOTAL].count > 1;
+    r->args.digest = r->device_digest; /* the recorded update can sum a digest */
     if (status == LS_OK && several)
         status = record_segment(r, NULL, &r->apply, &why);
+    r->args.digest = NULL;
     return fall_back(r, status, &why, err);
 }
 
@@ -418,19 +424,25 @@ bool ls_replica_set_digests(ls_replica *replica, bool on)
 {
     const bool can = replica->info.flags & LS_DEVICE_DIGESTS;
     replica->digests = on && can;
-    replica->digest = 0;
+    replica->args.digest = NULL; /* no op sums before the next ls_replica_apply */
     return can;
+}
+
+bool ls_replica_digest_is_late(const ls_replica *replica)
+{
+    return replica->device_digest != NULL;
 }
 
 uint64_t ls_replica_digest(const ls_replica *replica)
 {
-    return replica->digest;
+    return replica->digest - replica->digest_before;
 }
 
 void ls_replica_begin_digest(ls_replica *r)
 {
-    r->digest = 0;
-    r->args.digest = r->digests ? &r->digest : NULL;
+    uint64_t *total = r->device_digest ? r->device_digest : &r->digest;
+    r->digest_before = r->digest;
+    r->args.digest = r->digests ? total : NULL;
 }
 
 int ls_replica_end_digest(ls_replica *r, ls_error *err)
@@ -438,7 +450,10 @@ int ls_replica_end_digest(ls_replica *r, ls_error *err)
     int status = LS_OK;
     for (int i = 0; i < r->unread.count && r->args.digest && status == LS_OK; i++)
         status = r->unread.list[i].op->impl->forward(r->unread.list[i].op, NULL, 0, err);
-    return status;
+    if (status != LS_OK || !r->args.digest || !r->device_digest)
+        return status;
+    return r->device->ops->download(r->device, NULL, &r->digest, r->device_digest,
+                                    sizeof *r->device_digest, err);
 }
 
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,

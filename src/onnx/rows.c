@@ -53,12 +53,22 @@ static void cast(ls_onnx_file *f, ls_onnx_tensor *x, int type)
     memcpy(x->name, name, sizeof name);
 }
 
-/* Adds nodes that replace NaN in *x by the constant, and replaces *x by their output. */
-static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
+/* Adds nodes that replace NaN in *x, and inf and −inf as well if `infinite` is set, by the
+ * constant, and replaces *x by their output. */
+static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant, bool infinite)
 {
-    ls_onnx_node_begin(f, "IsNaN", INPUT ":missing", x->name);
-    ls_onnx_node_end(f, INPUT ":missing");
-    ls_onnx_node_begin(f, "Where", INPUT ":filled", INPUT ":missing");
+    const char *missing = INPUT ":isnan";
+    ls_onnx_node_begin(f, "IsNaN", missing, x->name);
+    ls_onnx_node_end(f, missing);
+    if (infinite) {
+        ls_onnx_node_begin(f, "IsInf", INPUT ":isinf", x->name);
+        ls_onnx_node_end(f, INPUT ":isinf");
+        ls_onnx_node_begin(f, "Or", INPUT ":missing", missing);
+        ls_onnx_node_input(f, INPUT ":isinf");
+        missing = INPUT ":missing";
+        ls_onnx_node_end(f, missing);
+    }
+    ls_onnx_node_begin(f, "Where", INPUT ":filled", missing);
     ls_onnx_node_input(f, constant);
     ls_onnx_node_input(f, x->name);
     ls_onnx_node_end(f, INPUT ":filled");
@@ -83,28 +93,36 @@ static double constant_of(const ls_prep_column *c, int step)
     return step == 0 ? c->mean : step == 1 ? c->deviation : step == 2 ? -most : most;
 }
 
+/* Returns whether a column's numbers need doubles. All columns are then concatenated as doubles. */
+static bool has_wide(const ls_prep *p)
+{
+    for (int i = 0; i < p->columns; i++)
+        if (p->column[i].wide)
+            return true;
+    return false;
+}
+
 /* Adds the nodes that scale the columns of a table. They compute in double, as prep.c does, because
  * the mean of a column can be large compared with its deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 {
     const int dim[2] = {1, p->features};
-    bool fills = false, scales = false, clips = false;
+    bool numbers = false, scales = false, clips = false;
     for (int i = 0; i < p->columns; i++) {
-        fills |= p->column[i].allows_missing && p->column[i].levels == 0;
+        numbers |= p->column[i].levels == 0;
         scales |= p->column[i].scaled;
         clips |= p->column[i].clip > 0;
     }
-    if (!fills && !scales)
+    if (!numbers)
         return;
-    cast(f, x, LS_ONNX_DOUBLE);
-    if (fills) {
-        for (int i = 0; i < p->features; i++) {
-            const ls_prep_column *c = ls_prep_feature(p, i);
-            ls_onnx_put_double(f, c->allows_missing ? (double)c->missing : (double)NAN);
-        }
-        ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
-        fill(f, x, "missing:by");
+    if (!has_wide(p))
+        cast(f, x, LS_ONNX_DOUBLE);
+    for (int i = 0; i < p->features; i++) {
+        const ls_prep_column *c = ls_prep_feature(p, i);
+        ls_onnx_put_double(f, c->allows_missing ? c->missing : (double)NAN);
     }
+    ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
+    fill(f, x, "missing:by", true);
     for (int step = 0; step < 4; step++) {
         if (step < 2 ? !scales : !clips)
             continue;
@@ -175,25 +193,46 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
     ls_onnx_node_end(f, out);
 }
 
+/* Adds the node that converts the floats `from` of column number `nth` to doubles. */
+static void widen(ls_onnx_file *f, int nth, const char *from)
+{
+    char name[48];
+    snprintf(name, sizeof name, "column:%d:wide", nth);
+    ls_onnx_node_begin(f, "Cast", name, from);
+    ls_onnx_node_int(f, "to", LS_ONNX_DOUBLE);
+    ls_onnx_node_end(f, name);
+}
+
 /* Writes an input of the graph for each column, and the nodes that concatenate the columns'
  * floats. */
 static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
 {
     const ls_prep *p = d->prep;
+    const bool wide = has_wide(p);
     const int one = 1;
     char text[48];
     for (int i = 0; i < p->columns; i++) {
         const char *name = input_name(text, sizeof text, d, i);
-        ls_onnx_put_input(f, name, p->column[i].levels ? LS_ONNX_STRING : LS_ONNX_FLOAT, &one, 1);
-        if (p->column[i].levels)
-            encode(f, &p->column[i], i, name);
+        const ls_prep_column *c = &p->column[i];
+        char raw[48];
+        ls_onnx_put_input(f, name,
+                          c->levels ? LS_ONNX_STRING
+                          : c->wide ? LS_ONNX_DOUBLE
+                                    : LS_ONNX_FLOAT,
+                          &one, 1);
+        snprintf(raw, sizeof raw, "column:%d:raw", i);
+        if (c->levels)
+            encode(f, c, i, name);
+        if (wide && !c->wide)
+            widen(f, i, c->levels ? raw : name);
     }
     snprintf(x->name, sizeof x->name, INPUT ":raw");
     for (int i = 0; i < p->columns; i++) {
+        const ls_prep_column *c = &p->column[i];
         const char *name = input_name(text, sizeof text, d, i);
         char raw[48];
-        snprintf(raw, sizeof raw, "column:%d:raw", i);
-        if (p->column[i].levels)
+        snprintf(raw, sizeof raw, "column:%d:%s", i, wide ? "wide" : "raw");
+        if (wide ? !c->wide : c->levels > 0)
             name = raw;
         if (i == 0)
             ls_onnx_node_begin(f, "Concat", x->name, name);
@@ -242,7 +281,7 @@ static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x
         return;
     ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
                        (size_t)p->fills);
-    fill(f, x, "missing:by");
+    fill(f, x, "missing:by", false);
 }
 
 static void divide_bytes(ls_onnx_file *f, ls_onnx_tensor *x)
@@ -261,8 +300,11 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
     if (ls_onnx_has_texts(d))
         put_columns(f, d, &x);
     else
-        ls_onnx_put_input(f, INPUT, d->normalisation.floats ? LS_ONNX_FLOAT : LS_ONNX_UINT8, shape,
-                          rank - 1);
+        ls_onnx_put_input(f, INPUT,
+                          !d->normalisation.floats               ? LS_ONNX_UINT8
+                          : table_of(d) && has_wide(table_of(d)) ? LS_ONNX_DOUBLE
+                                                                 : LS_ONNX_FLOAT,
+                          shape, rank - 1);
     if (!d->normalisation.floats)
         divide_bytes(f, &x);
     else if (table_of(d))
@@ -291,12 +333,14 @@ static void step_back(ls_onnx_file *f, ls_onnx_tensor *y, const char *op, const 
 /* The nodes compute in double, as prep.c does. */
 void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
 {
-    if (!p || !p->target_scaled)
+    if (!p || p->targets == 0)
         return;
-    ls_onnx_put_double(f, p->target_deviation);
-    ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, NULL, 0);
-    ls_onnx_put_double(f, p->target_mean);
-    ls_onnx_put_tensor(f, "target_mean:by", LS_ONNX_DOUBLE, NULL, 0);
+    for (int i = 0; i < p->targets; i++)
+        ls_onnx_put_double(f, p->target_deviation[i]);
+    ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, &p->targets, 1);
+    for (int i = 0; i < p->targets; i++)
+        ls_onnx_put_double(f, p->target_mean[i]);
+    ls_onnx_put_tensor(f, "target_mean:by", LS_ONNX_DOUBLE, &p->targets, 1);
     step_back(f, y, "Cast", "target:double", NULL, LS_ONNX_DOUBLE);
     step_back(f, y, "Mul", "target:scaled", "target_deviation:by", 0);
     step_back(f, y, "Add", "target:moved", "target_mean:by", 0);
@@ -343,7 +387,8 @@ static void list_inputs(ls_json_writer *w, const ls_onnx_desc *d)
     for (int i = 0; i < d->prep->columns; i++) {
         ls_json_open_object(w, NULL);
         ls_json_put_string(w, "name", input_name(text, sizeof text, d, i));
-        ls_json_put_string(w, "type", d->prep->column[i].levels ? "string" : "float32");
+        const ls_prep_column *c = &d->prep->column[i];
+        ls_json_put_string(w, "type", c->levels ? "string" : c->wide ? "float64" : "float32");
         tell_shape(w, &one, 1);
         ls_json_put_string(w, "column", d->prep->column[i].name);
         ls_json_close(w);
@@ -357,7 +402,10 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     const ls_prep *table = table_of(d);
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "name", INPUT);
-    ls_json_put_string(w, "type", d->normalisation.floats ? "float32" : "uint8");
+    ls_json_put_string(w, "type",
+                       !d->normalisation.floats   ? "uint8"
+                       : table && has_wide(table) ? "float64"
+                                                  : "float32");
     tell_shape(w, shape, in->h * in->w == 1 ? 1 : 3);
     if (table && table->columns <= MOST_COLUMNS_TOLD) {
         ls_json_open_array(w, "columns");

@@ -24,7 +24,7 @@ bool ls_onnx_has_texts(const ls_onnx_desc *desc);
  * layer reads. */
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
-/* If the target was scaled (prep->target_scaled), writes the nodes that convert the network's
+/* If the target was scaled (prep->targets), writes the nodes that convert the network's
  * output *y to the unit of the target, and replaces *y by the converted output. `prep` may be
  * NULL. */
 void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, ls_onnx_tensor *y);

@@ -131,9 +131,10 @@ static void name_figure(char out[64], enum figure what, const ls_comparison *c)
         [PARAMETERS] = "parameters",
         [HASH] = "weights",
     };
-    const char *metric = c->facts[0].metric, *judged = c->facts[0].judged;
+    const ls_metric first = c->facts[0].metric;
+    const char *metric = ls_metric_title(first), *judged = c->facts[0].judged;
     for (int i = 1; i < c->count; i++) {
-        metric = strcmp(metric, c->facts[i].metric) == 0 ? metric : "metric";
+        metric = c->facts[i].metric == first ? metric : "metric";
         judged = strcmp(judged, c->facts[i].judged) == 0 ? judged : "evaluation";
     }
     if (what == VALUE || what == BEST)
@@ -415,7 +416,7 @@ static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, i
     ls_json_put_string(w, "path", c->run_dir[run]);
     ls_json_put_string(w, "name", f->name);
     ls_json_put_string(w, "state", ls_run_states[f->state]);
-    ls_json_put_string(w, "metric", f->metric);
+    ls_json_put_string(w, "metric", ls_metric_title(f->metric));
     ls_json_put_string(w, "judged", f->judged);
     ls_json_close(w);
     ls_page_add_line(out, w);

@@ -4,6 +4,7 @@
 
 #include "base/host.h"
 #include "base/utf8.h"
+#include "data/dataset.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,16 @@
 #include <unistd.h>
 
 const char *const ls_run_states[] = {"running", "finished", "interrupted", "failed", "killed"};
+
+const char *ls_metric_title(ls_metric metric)
+{
+    switch (metric) {
+    case LS_METRIC_ACCURACY: return "accuracy";
+    case LS_METRIC_R2: return "R²";
+    case LS_METRIC_AUC: return "AUC";
+    default: return "";
+    }
+}
 
 static const cJSON *member(const cJSON *object, const char *key)
 {
@@ -81,11 +92,12 @@ static void take_start(ls_run_facts *f, const cJSON *r)
     f->of_epochs = epochs >= 0 && epochs < 1e9 ? (int)epochs : 0;
     f->parameters = parameters >= 0 && parameters < 1e15 ? (uint64_t)parameters : 0;
     f->synthetic = cJSON_IsTrue(member(data, "synthetic"));
+    f->named_synthetic = ls_dataset_form_of(f->data) == LS_DATA_GENERATED;
     snprintf(f->judged, sizeof f->judged, "%s", ls_run_judged(config));
     const char *loss =
         cJSON_IsString(member(config, "loss")) ? member(config, "loss")->valuestring : "";
     const bool values = number(data, "targets") > 0 && strcmp(loss, "bce") != 0;
-    snprintf(f->metric, sizeof f->metric, "%s", values ? "R²" : "accuracy");
+    f->metric = values ? LS_METRIC_R2 : LS_METRIC_ACCURACY;
 }
 
 static void take_resume(ls_run_facts *f, const cJSON *r)
@@ -116,16 +128,17 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
 
 static void take_eval(ls_run_facts *f, const cJSON *r)
 {
-    static const char *const metrics[][2] = {
-        {"test_accuracy", "accuracy"}, {"test_r2", "R²"}, {"test_auc", "AUC"}};
+    static const ls_metric metrics[] = {LS_METRIC_ACCURACY, LS_METRIC_R2, LS_METRIC_AUC};
     const double seconds = number(r, "seconds");
     f->loss = number(r, "test_loss");
     f->seconds += seconds > 0 ? seconds : 0;
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-        const double value = number(r, metrics[i][0]);
+        char key[32];
+        snprintf(key, sizeof key, "test_%s", ls_metric_names[metrics[i]]);
+        const double value = number(r, key);
         if (isnan(value))
             continue;
-        snprintf(f->metric, sizeof f->metric, "%s", metrics[i][1]);
+        f->metric = metrics[i];
         f->value = value;
         f->best = fmax(f->best, value);
         return;
@@ -165,8 +178,12 @@ static void find_step(ls_run_facts *f, const ls_run_log *log)
 void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir)
 {
     double rows = 0;
-    *out = (ls_run_facts){
-        .state = LS_RUN_KILLED, .value = NAN, .best = NAN, .loss = NAN, .train_loss = NAN};
+    *out = (ls_run_facts){.state = LS_RUN_KILLED,
+                          .metric = LS_METRICS,
+                          .value = NAN,
+                          .best = NAN,
+                          .loss = NAN,
+                          .train_loss = NAN};
     for (size_t i = 0; i < log->others; i++) {
         ls_json *doc;
         char type[24] = "";

@@ -9,6 +9,7 @@
 #ifndef PAGE_FACTS_H
 #define PAGE_FACTS_H
 
+#include "config/metrics.h"
 #include "page/page.h"
 
 /* State of a run, determined from its records and the lock of its directory. */
@@ -27,7 +28,7 @@ extern const char *const ls_run_states[];
 typedef struct ls_run_facts {
     ls_run_state state;
     char name[128], data[128]; /* name of the run and of its data, from the config */
-    char metric[16];           /* "accuracy", "R²" or "AUC": the metric of the evaluations */
+    ls_metric metric;          /* metric of the evaluations; LS_METRICS: not known */
     char judged[16];           /* "test" or "validation": rows on which the model is evaluated */
     double value, best;        /* the metric at the newest and at the best evaluation */
     double loss;               /* loss of the newest evaluation */
@@ -40,8 +41,9 @@ typedef struct ls_run_facts {
     int epochs, of_epochs;     /* number of finished epochs; number of epochs in the config */
     uint64_t steps;            /* number of the last step */
     uint64_t parameters;
-    int resumed; /* number of times that the run was resumed */
-    bool synthetic;
+    int resumed;          /* number of times that the run was resumed */
+    bool synthetic;       /* the data are generated */
+    bool named_synthetic; /* the name of the data says so too */
     /* Records of earlier steps are in another file, because another program has moved or cut the
      * run's file (record resume, missing_records). `best`, `rate`, `seconds` and `resumed` count
      * only what is left. */
@@ -51,6 +53,10 @@ typedef struct ls_run_facts {
 /* Returns the name of the rows on which a run is evaluated: "validation" or "test". `config`: the
  * config in the run's first record; NULL: not known. */
 const char *ls_run_judged(const cJSON *config);
+
+/* Returns the name of the metric of a run's evaluations in tables and on pages: "accuracy", "R²" or
+ * "AUC"; "" for any other metric. */
+const char *ls_metric_title(ls_metric metric);
 
 /* Finds the facts in the records of the run in the directory `run_dir`. */
 void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir);

@@ -179,7 +179,7 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
     ls_buffer_format(b,
                      "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
                      "<th>%s</th></tr></thead><tbody>\n",
-                     accuracy ? "accuracy" : "R²");
+                     ls_metric_title(accuracy ? LS_METRIC_ACCURACY : LS_METRIC_R2));
     for (size_t i = 0; i < log->others; i++) {
         ls_json *doc;
         if (parse(&doc, log, i) != LS_OK)

@@ -45,10 +45,29 @@ static int compare(const ls_digits *a, const ls_digits *b)
     return a->minus ? -compare_sizes(a, b) : compare_sizes(a, b);
 }
 
+/* Returns the word of logic that the text is, in lower case; NULL: it is none. */
+static const char *logical(const char *text)
+{
+    static const char *const words[] = {"true", "false"};
+    for (int i = 0; i < 2; i++) {
+        size_t n = 0;
+        while (words[i][n] && (text[n] | 0x20) == words[i][n])
+            n++;
+        if (!words[i][n] && !text[n])
+            return words[i];
+    }
+    return NULL;
+}
+
+bool ls_level_is_logical(const char *text)
+{
+    return logical(text) != NULL;
+}
+
 bool ls_level_is_same(const char *a, const char *b, bool codes)
 {
     ls_digits x, y;
-    if (strcmp(a, b) == 0)
+    if (strcmp(a, b) == 0 || (logical(a) && logical(a) == logical(b)))
         return true;
     if (!codes && ls_field_digits(a, &x) && ls_field_digits(b, &y))
         return compare(&x, &y) == 0;
@@ -58,8 +77,9 @@ bool ls_level_is_same(const char *a, const char *b, bool codes)
 uint64_t ls_level_hash(const char *text, bool codes)
 {
     ls_digits n;
-    if (codes || !ls_field_digits(text, &n))
-        return ls_text_hash(text);
+    const char *word = logical(text);
+    if (word || codes || !ls_field_digits(text, &n))
+        return ls_text_hash(word ? word : text);
     uint64_t h = ((uint64_t)(int64_t)n.power << 1 | n.minus) * 2 + 14695981039346656037u + 1;
     for (const char *p = n.first; p < n.end; p++)
         h = *p == '.' ? h : (h ^ (unsigned char)*p) * 1099511628211u;

@@ -5,7 +5,9 @@
  *
  * - the same text: the same bytes, or the same characters in different Unicode normal forms (an é
  *   may be one character, or an e and a combining accent; several accents of a letter may be in
- *   any order that Unicode calls the same), or
+ *   any order that Unicode calls the same),
+ * - the same word of logic in upper or lower case: TRUE, True and true are one level, and so are
+ *   FALSE, False and false; or
  * - the same decimal number, digit by digit: 1, 1.0, 01, +1, 1e0 and 10e-1 are one level, and two
  *   numbers of 17 digits that differ in the last digit are two. No number is rounded.
  *
@@ -34,6 +36,8 @@ uint64_t ls_level_hash(const char *text, bool codes);
  * the order of their bytes; then the other texts in the order of their bytes. */
 int ls_level_order(const char *a, const char *b);
 
+/* Returns whether the text is a word of logic: true or false, in upper or lower case. */
+bool ls_level_is_logical(const char *text);
 /* Returns whether a text in a training table shows that its column has codes: it begins with 0 and
  * another digit. */
 bool ls_level_is_code(const char *text);

@@ -1,7 +1,7 @@
-/* Parses the numbers in the fields of a table. Most of them have few digits. Then the mantissa and
- * the power of ten are exact doubles, so their product or quotient is rounded only once and has the
- * bits of strtod's result. For longer numbers ls_number_scan computes an approximation, and uses it
- * if all doubles near it round to the same float. All other numbers are read by strtod. */
+/* Parses the numbers in the fields of tables, to the double that strtod returns. Most of them have
+ * few digits. Then the mantissa and the power of ten are exact doubles, so their product or
+ * quotient is rounded only once and has the bits of strtod's result. ls_number_scan divides longer
+ * numbers of up to 19 digits as integers of 128 bits. All other numbers are read by strtod. */
 #include "prep/number.h"
 
 #include <math.h>
@@ -17,13 +17,33 @@ enum {
     DIVIDED_BYTES = 64  /* largest size of a number with thousands separators */
 };
 
+/* the largest mantissa all of whose bits a double holds */
+#define EXACT_MANTISSA ((uint64_t)1 << 53)
+
 static const double power_of_ten[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-static const double power_below_one[DIGITS + 1] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,
-                                                   1e-7,  1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13,
-                                                   1e-14, 1e-15, 1e-16, 1e-17, 1e-18, 1e-19};
+static const uint64_t whole_power_of_ten[DIGITS + 1] = {1u,
+                                                        10u,
+                                                        100u,
+                                                        1000u,
+                                                        10000u,
+                                                        100000u,
+                                                        1000000u,
+                                                        10000000u,
+                                                        100000000u,
+                                                        1000000000u,
+                                                        10000000000u,
+                                                        100000000000u,
+                                                        1000000000000u,
+                                                        10000000000000u,
+                                                        100000000000000u,
+                                                        1000000000000000u,
+                                                        10000000000000000u,
+                                                        100000000000000000u,
+                                                        1000000000000000000u,
+                                                        10000000000000000000u};
 
 /* ---- plain numbers --------------------------------------------------------------------------- */
 
@@ -89,20 +109,18 @@ static unsigned form_of(const parts *n)
     return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
 }
 
-/* Computes the value of a number from its mantissa and its power of ten. If the mantissa is at most
- * 2^53 and the power at most 10^22, both are exact doubles, the result is rounded once, and *exact
- * becomes true. If the mantissa is larger, it is rounded first, and the relative error of the
- * result is below 2^-51. Returns false if there are more than DIGITS digits, or if the power is
- * above 10^22 or below 10^-22. */
-static bool scale(const parts *n, double *value, bool *exact)
+/* Computes the value of a number from its mantissa and its power of ten, if the mantissa is at most
+ * 2^53 and the power from 10^-22 to 10^22. Both are then exact doubles, and the result is rounded
+ * once. Returns false for other numbers. */
+static bool scale(const parts *n, double *value)
 {
     const int power = n->exponent - n->fraction;
-    if (n->whole + n->fraction > DIGITS || power > EXACT_POWER || power < -EXACT_POWER)
+    if (n->whole + n->fraction > DIGITS || n->mantissa > EXACT_MANTISSA || power > EXACT_POWER ||
+        power < -EXACT_POWER)
         return false;
     const double m = (double)n->mantissa;
     const double v = power < 0 ? m / power_of_ten[-power] : m * power_of_ten[power];
     *value = n->minus ? -v : v;
-    *exact = n->mantissa <= (uint64_t)1 << 53;
     return true;
 }
 
@@ -142,27 +160,32 @@ static inline const char *take_digits(const char *p, uint64_t *m)
     return p;
 }
 
-/* Returns whether all doubles whose relative difference from `v` is at most 2^-50 round to the same
- * float. */
-static bool is_sure(double v)
+__extension__ typedef unsigned __int128 wide;
+
+/* Returns m / 10^fraction, rounded once to the nearest double, and to the even one of two. The
+ * quotient of m, shifted up to 127 bits, has 64 bits or more, because the divisor has at most 64.
+ * Its lowest bit is set if the division has a remainder, so that the conversion to a double, which
+ * rounds at a higher bit, rounds as the exact quotient would. `m` must be above 0. */
+static double divide_exactly(uint64_t m, long fraction)
 {
-    return (float)(v * (1 - 0x1p-50)) == (float)(v * (1 + 0x1p-50));
+    const int shift = 62 + __builtin_clzll(m);
+    const wide dividend = (wide)m << shift, divisor = whole_power_of_ten[fraction];
+    const wide quotient = dividend / divisor;
+    const bool rest = quotient * divisor != dividend;
+    return ldexp((double)(quotient | rest), -shift);
 }
 
 /* Does the work of ls_number_scan for a number with an exponent. */
-static const char *scan_with_exponent(const char *text, float *value, unsigned *form)
+static const char *scan_with_exponent(const char *text, double *value, unsigned *form)
 {
     parts n;
-    double v;
-    bool exact;
-    if (!take_apart(text, &n) || !scale(&n, &v, &exact) || (!exact && !is_sure(v)))
+    if (!take_apart(text, &n) || !scale(&n, value))
         return NULL;
-    *value = (float)v;
     *form = form_of(&n);
     return n.end;
 }
 
-const char *ls_number_scan(const char *text, float *value, unsigned *form)
+const char *ls_number_scan(const char *text, double *value, unsigned *form)
 {
     const char *p = text;
     const bool minus = *p == '-';
@@ -184,31 +207,23 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
         return scan_with_exponent(text, value, form);
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
-    /* The relative error of the product is below 2^-51. is_sure tests the larger range 2^-50. If it
-     * returns true, the exact value of the number rounds to the same float as the product, and the
-     * product is used. If not, the number is computed again by a division, which is slower. For a
-     * mantissa of at most 2^53 the quotient is rounded only once and is used. For a larger mantissa
-     * this function returns NULL and leaves the number to ls_number_read. */
-    double v = (double)m * power_below_one[fraction];
-    const bool sure = is_sure(v);
-    if (!sure)
-        v = (double)m / power_of_ten[fraction];
-    *value = (float)(minus ? -v : v);
-    return sure || m <= (uint64_t)1 << 53 ? p : NULL;
+    const double v =
+        m <= EXACT_MANTISSA ? (double)m / power_of_ten[fraction] : divide_exactly(m, fraction);
+    *value = minus ? -v : v;
+    return p;
 }
 
 /* Reads a text if the whole of it is a plain number. */
 static bool read_plain(const char *text, size_t n, double *value, parts *number)
 {
     char copy[NUMBER_BYTES];
-    bool exact;
     if (n == 0 || n >= sizeof copy)
         return false;
     memcpy(copy, text, n);
     copy[n] = '\0';
     if (!take_apart(copy, number) || number->end != copy + n)
         return false;
-    if (!scale(number, value, &exact) || !exact)
+    if (!scale(number, value))
         *value = strtod(copy, NULL);
     return true;
 }

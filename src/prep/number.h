@@ -23,9 +23,8 @@ enum {
  * be a byte that no number contains, and then 7 more bytes of allocated memory, because the
  * function loads 8 bytes at a time. Returns the address after the number. Returns NULL if there is
  * no number, or if the number has another form; ls_number_read reads some of these. *value has the
- * same bits as (float)strtod, and is infinite if the number is too large. *form becomes 0,
- * LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
-const char *ls_number_scan(const char *text, float *value, unsigned *form);
+ * same bits as strtod's result. *form becomes 0, LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
+const char *ls_number_scan(const char *text, double *value, unsigned *form);
 
 /* Reads a number of `n` bytes: plain, with thousands separators or with a decimal comma. Returns
  * false if the text is none of these. `decimal`: the decimal separator if known, '.' or ','; 0:

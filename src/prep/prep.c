@@ -26,7 +26,6 @@ int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_err
     p->host = host;
     p->kind = kind;
     p->divisor = 1;
-    p->target_deviation = 1;
     return LS_OK;
 }
 
@@ -46,6 +45,7 @@ void ls_prep_free(ls_prep *p)
     ls_free(host, p->column);
     ls_free(host, p->sorted);
     ls_free(host, p->target);
+    ls_free(host, p->target_mean);
     ls_free(host, p->fill);
     ls_free(host, p);
 }
@@ -184,6 +184,22 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
+/* Returns `text`, or a copy of it without blanks at its ends, as fields and names of a table are
+ * read. A text that is longer than any name is returned as it is. */
+static const char *trimmed(char out[4096 + 1], const char *text)
+{
+    size_t n = strlen(text), first = 0;
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    while (first < n && strchr(" \t\r\n", text[first]))
+        first++;
+    if ((!text[n] && first == 0) || n - first > 4096)
+        return text;
+    memcpy(out, text + first, n - first);
+    out[n - first] = '\0';
+    return out;
+}
+
 /* Returns `text`, or a copy of it in `same` in which each byte that is invalid UTF-8 is U+FFFD, as
  * in the names of a description. NULL: the text is longer than any name. */
 static const char *cleaned(char same[3 * 4096 + 1], const char *text)
@@ -204,8 +220,8 @@ static const ls_prep_name *find_bytes(const ls_prep_name *sorted, int count, con
 
 int ls_prep_find(const ls_prep *p, const char *name)
 {
-    char same[3 * 4096 + 1];
-    const char *text = cleaned(same, name);
+    char same[3 * 4096 + 1], inner[4096 + 1];
+    const char *text = cleaned(same, trimmed(inner, name));
     const ls_prep_name *found = text ? find_bytes(p->sorted, p->columns, text) : NULL;
     for (int i = 0; text && !found && !ls_text_has_one_form(text) && i < p->columns; i++)
         found = ls_text_is_same(p->sorted[i].text, text) ? &p->sorted[i] : NULL;
@@ -222,7 +238,8 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
     const ls_prep_name *found = wanted ? find_bytes(c->sorted, c->levels, wanted) : NULL;
     if (found || !wanted)
         return found ? found->index : -1;
-    if (ls_text_has_one_form(wanted) && (codes || !ls_field_digits(wanted, &digits)))
+    if (ls_text_has_one_form(wanted) && !ls_level_is_logical(wanted) &&
+        (codes || !ls_field_digits(wanted, &digits)))
         return -1;
     for (int k = 0; k < c->levels; k++)
         if (ls_level_is_same(c->level[k], wanted, codes)) {
@@ -233,16 +250,13 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
     return at;
 }
 
-bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
+bool ls_prep_number(const ls_prep_column *c, double raw, float *ready)
 {
-    if (isnan(raw) && !c->allows_missing)
-        return false;
-    const float v = isnan(raw) ? c->missing : raw;
-    const double scaled = ((double)v - c->mean) / c->deviation;
-    *ready = !c->scaled    ? v
-             : c->clip > 0 ? (float)fmin(fmax(scaled, -c->clip), c->clip)
-                           : (float)scaled;
-    return true;
+    const bool missing = !isfinite(raw);
+    const double v = missing ? c->missing : c->wide ? raw : (double)(float)raw;
+    const double scaled = (v - c->mean) / c->deviation;
+    *ready = (float)(!c->scaled ? v : c->clip > 0 ? fmin(fmax(scaled, -c->clip), c->clip) : scaled);
+    return missing ? c->allows_missing : isfinite((float)raw) && isfinite(*ready);
 }
 
 /* Formats the levels as "a, b, c", truncated if there are many. */
@@ -270,7 +284,7 @@ static int fail_value(const ls_prep_column *c, const char *prefix, const char *e
 
 /* Writes the level of `text`, or of `number` if `text` is NULL, to a row. A double of 2^53 or more
  * stands for several whole numbers, so it has no level. */
-static int put_level(const ls_prep_column *c, const char *text, double number, float *row,
+static int put_level(const ls_prep_column *c, const char *text, double number, double *row,
                      const char *prefix, ls_error *err)
 {
     char shown[LS_SHORTEST], levels[160] = "", expected[280];
@@ -322,7 +336,7 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pr
 /* Writes a number to a row: that in `text`, or `number` if `text` is NULL. The text must use the
  * decimal separator of the training table. If that separator is not known, it must be possible to
  * read the text in only one way. */
-static int put_number(const ls_prep_column *c, const char *text, double number, float *row,
+static int put_number(const ls_prep_column *c, const char *text, double number, double *row,
                       const char *prefix, ls_error *err)
 {
     char shown[64];
@@ -335,18 +349,20 @@ static int put_number(const ls_prep_column *c, const char *text, double number, 
             "a number that can be read in only one way; write it with a decimal point, and "
             "nothing between thousands",
             text, err);
-    row[c->first] = (float)number;
+    row[c->first] = number;
     snprintf(shown, sizeof shown, "%g", number);
-    return isfinite(row[c->first])
+    return isfinite((float)number)
                ? LS_OK
                : fail_value(c, prefix, "a finite number", text ? text : shown, err);
 }
 
-int ls_prep_put(const ls_prep *p, int column, const char *text, double number, float *row,
+int ls_prep_put(const ls_prep *p, int column, const char *text, double number, double *row,
                 const char *prefix, ls_error *err)
 {
+    char inner[4096 + 1];
     const ls_prep_column *c = &p->column[column];
-    const bool missing = text ? is_missing(c, text) : isnan(number);
+    text = text ? trimmed(inner, text) : NULL;
+    const bool missing = text ? is_missing(c, text) : c->levels ? isnan(number) : !isfinite(number);
     if (missing && !c->allows_missing)
         return fail_value(c, prefix, "a value, as the model has learnt from rows that all had one",
                           text ? text : "", err);
@@ -367,19 +383,41 @@ bool ls_prep_acts(const ls_prep *p)
     return p->kind == LS_PREP_TABLE || p->fills > 0;
 }
 
-int ls_prep_ready(const ls_prep *p, const float *raw, float *ready, size_t count, ls_error *err)
+static double raw_number(const void *raw, bool wide, size_t i)
 {
-    for (int i = 0; p->kind == LS_PREP_TABLE && i < p->columns; i++) {
-        const ls_prep_column *c = &p->column[i];
-        if (c->levels)
-            memmove(ready + c->first, raw + c->first, (size_t)c->levels * sizeof *ready);
-        else if (!ls_prep_number(c, raw[c->first], &ready[c->first]))
-            return fail_value(c, "", "a value, as the model has learnt from rows that all had one",
-                              "nan", err);
+    return wide ? ((const double *)raw)[i] : (double)((const float *)raw)[i];
+}
+
+static int ready_column(const ls_prep_column *c, const void *raw, bool wide, float *ready,
+                        ls_error *err)
+{
+    char shown[32];
+    const size_t first = (size_t)c->first;
+    for (size_t i = first; i < first + (size_t)c->levels; i++)
+        ready[i] = (float)raw_number(raw, wide, i);
+    if (c->levels)
+        return LS_OK;
+    const double v = raw_number(raw, wide, first);
+    if (ls_prep_number(c, v, &ready[first]))
+        return LS_OK;
+    snprintf(shown, sizeof shown, "%g", v);
+    return fail_value(c, "",
+                      isfinite(v) ? "a number that a float holds"
+                                  : "a value, as the model has learnt from rows that all had one",
+                      shown, err);
+}
+
+int ls_prep_ready(const ls_prep *p, const void *raw, bool wide, float *ready, size_t count,
+                  ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && p->kind == LS_PREP_TABLE && i < p->columns; i++)
+        status = ready_column(&p->column[i], raw, wide, ready, err);
+    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++) {
+        const float v = (float)raw_number(raw, wide, i);
+        ready[i] = !isnan(v) || p->fills == 0 ? v : p->fill[p->fills > 1 ? i : 0];
     }
-    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++)
-        ready[i] = !isnan(raw[i]) || p->fills == 0 ? raw[i] : p->fill[p->fills > 1 ? i : 0];
-    return LS_OK;
+    return status;
 }
 
 const ls_prep_column *ls_prep_feature(const ls_prep *p, int i)
@@ -397,29 +435,50 @@ const ls_prep_column *ls_prep_feature(const ls_prep *p, int i)
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-static bool scales_targets(const ls_prep *p)
+int ls_prep_scale_targets(ls_prep *p, const double *mean, const double *deviation, int count,
+                          ls_error *err)
 {
-    return p && p->target_scaled;
+    double *both = ls_alloc_array(p->host, 2 * (size_t)count, sizeof *both);
+    if (!both)
+        return no_memory(err);
+    memcpy(both, mean, (size_t)count * sizeof *both);
+    memcpy(both + count, deviation, (size_t)count * sizeof *both);
+    ls_free(p->host, p->target_mean);
+    p->targets = count;
+    p->target_mean = both;
+    p->target_deviation = both + count;
+    return LS_OK;
 }
 
-float ls_prep_target(const ls_prep *p, float value)
+float ls_prep_target(const ls_prep *p, size_t i, double value)
 {
-    return scales_targets(p) ? (float)(((double)value - p->target_mean) / p->target_deviation)
-                             : value;
+    if (!p || p->targets == 0)
+        return (float)value;
+    const double v = p->target_wide ? value : (double)(float)value;
+    const size_t k = i % (size_t)p->targets;
+    return (float)((v - p->target_mean[k]) / p->target_deviation[k]);
+}
+
+double ls_prep_output(const ls_prep *p, size_t i, float value)
+{
+    if (!p || p->targets == 0)
+        return (double)value;
+    const size_t k = i % (size_t)p->targets;
+    return (double)value * p->target_deviation[k] + p->target_mean[k];
 }
 
 void ls_prep_unscale(const ls_prep *p, float *outputs, size_t count)
 {
-    for (size_t i = 0; scales_targets(p) && i < count; i++)
-        outputs[i] = (float)((double)outputs[i] * p->target_deviation + p->target_mean);
+    for (size_t i = 0; p && p->targets > 0 && i < count; i++)
+        outputs[i] = (float)ls_prep_output(p, i, outputs[i]);
 }
 
-double ls_prep_squared_error(const ls_prep *p, double error)
+double ls_prep_error_unit(const ls_prep *p)
 {
-    return scales_targets(p) ? error * p->target_deviation * p->target_deviation : error;
-}
-
-double ls_prep_absolute_error(const ls_prep *p, double error)
-{
-    return scales_targets(p) ? error * p->target_deviation : error;
+    if (!p || p->targets == 0)
+        return 1;
+    for (int i = 1; i < p->targets; i++)
+        if (p->target_deviation[i] != p->target_deviation[0])
+            return 1;
+    return p->target_deviation[0];
 }

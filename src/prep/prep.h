@@ -4,28 +4,35 @@
  * description, so that all of them prepare rows in the same way. It is stored with the weights, as
  * `preparation` in the model's metadata (config/card.h):
  *
- *     {"version": 1, "rows": "table", "target": "species", "columns": [
+ *     {"version": 2, "rows": "table", "target": "species", "columns": [
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "clip": 10, "missing": 4207.1,
  *          "decimal": ","},
+ *         {"name": "time", "type": "f64", "mean": 1764364143000, "deviation": 17320.5},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0},
  *         {"name": "zip", "levels": ["01234", "10001"], "compare": "codes"}]}
- *     {"version": 1, "rows": "images", "fit": "cover"}
- *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
+ *     {"version": 2, "rows": "images", "fit": "cover"}
+ *     {"version": 2, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
  *
  * `compare` (and `target_compare`, for the classes) says how levels are compared (prep/level.h):
  * "codes" or "digits". Columns without codes and without numbers of 16 or more digits do not have
  * it.
  *
+ * `type` is "f64" if floats do not hold the numbers of a column in the training table closely
+ * enough (LS_PREP_CLOSE). The numbers of such a column are doubles until they are scaled; those of
+ * other columns are rounded to floats first. `target_type` says the same of the targets.
+ *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
- * target (target − mean) / deviation. Its outputs, and the mean errors of these outputs, are
- * converted back to the unit of the target.
+ * target (target − mean) / deviation. They are numbers, or lists with a number for each target of a
+ * row. The network's outputs, and the mean errors of these outputs, are converted back to the unit
+ * of the target.
  *
  * A row of a table consists of the floats of its columns, in order. A column of numbers has one
  * float. A column of texts has one float for each of its *levels*, the different texts that the
  * column has in the training table: 1 for the level of the row, 0 for the others. A *raw* row has
- * the numbers as they are in the user's file, and NaN for each missing number. A *ready* row has
- * the numbers that the network reads: missing numbers are replaced, and numbers are scaled.
+ * the numbers as they are in the user's file. A number that is NaN, inf or −inf is missing. A
+ * *ready* row has the numbers that the network reads: missing numbers are replaced, and numbers are
+ * scaled.
  *
  * Rows of images and of arrays have as many numbers as the model's input. Their preparation only
  * replaces missing numbers. */
@@ -39,11 +46,16 @@
 #include <stdbool.h>
 
 enum {
-    LS_PREP_COLUMNS = 65536,   /* largest number of columns in a table */
-    LS_PREP_FEATURES = 1 << 24 /* largest number of floats in a row */
+    LS_PREP_COLUMNS = 65536,    /* largest number of columns in a table */
+    LS_PREP_FEATURES = 1 << 24, /* largest number of floats in a row */
+    LS_PREP_TARGETS = 1 << 14   /* largest number of targets of a row */
 };
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
+
+/* Largest distance between a number of a training table and the nearest float, in deviations of its
+ * column, at which the column still counts as one of floats. */
+#define LS_PREP_CLOSE 1e-5
 
 /* An entry of a sorted list of names: the name of a column or level, and its index. */
 typedef struct ls_prep_name {
@@ -62,7 +74,8 @@ typedef struct ls_prep_column {
     /* true: a value of this column may be missing: a missing number is replaced by `missing`, and
      * for a missing text all floats of the column are 0. false: a missing value is an error. */
     bool allows_missing;
-    float missing;          /* replacement for a missing number, before scaling */
+    double missing;         /* replacement for a missing number, before scaling */
+    bool wide;              /* its numbers are doubles until they are scaled */
     bool scaled;            /* a number becomes (number − mean) / deviation */
     double mean, deviation; /* 0 and 1 if not scaled */
     double clip;            /* scaled numbers are limited to −clip … clip; 0: no limit */
@@ -84,9 +97,10 @@ typedef struct ls_prep {
     char target_decimal; /* decimal separator of the target column, as in ls_prep_column */
     /* a table that is not UTF-8 is read as Windows-1252, an extension of Latin-1 */
     bool latin1;
-    /* Scaling of the target: 0 and 1 if not scaled. */
-    bool target_scaled;
-    double target_mean, target_deviation;
+    /* Scaling of the targets, with a mean and a deviation for each target of a row. */
+    int targets;                            /* 0: the targets are not scaled */
+    double *target_mean, *target_deviation; /* [targets], in one allocation; NULL if 0 */
+    bool target_wide;                       /* the targets are doubles until they are scaled */
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */
@@ -153,38 +167,48 @@ int ls_prep_find(const ls_prep *prep, const char *name);
  * as older versions could write. */
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
-/* Converts a raw number of a column to the number that the network reads. `raw` is NaN if the
- * number is missing. Returns false if the number is missing and the column has no replacement. */
-bool ls_prep_number(const ls_prep_column *column, float raw, float *ready);
+/* Converts a raw number of a column to the number that the network reads. A `raw` that is NaN or
+ * infinite is missing. Returns false if the number is missing and the column has no replacement, or
+ * if a float holds the number or the converted number not at all. */
+bool ls_prep_number(const ls_prep_column *column, double raw, float *ready);
 
-/* Writes the value of a column to the column's floats in the raw row `row`. The value is `text`, as
- * it is in a user's file, or `number` if `text` is NULL. The thread must be in the "C" locale.
+/* Writes the value of a column to the column's numbers in the raw row `row`. The value is `text`,
+ * as it is in a user's file, or `number` if `text` is NULL. The thread must be in the "C" locale.
  * Errors: LS_EDATA; the message begins with `prefix` ("FILE:LINE: " or ""), followed by: column
  * "NAME": expected …, found …. */
-int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, float *row,
+int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, double *row,
                 const char *prefix, ls_error *err);
 
 /* Returns whether ls_prep_ready can change a row. If it returns false, every raw row is already a
  * ready row. */
 bool ls_prep_acts(const ls_prep *prep);
-/* Converts a raw row of `count` floats to a ready row. `raw` and `ready` may be the same array.
- * Errors: LS_EDATA (a number is missing in a column that has no replacement; the message names the
+/* Converts a raw row of `count` numbers, which are doubles if `wide` is set and else floats, to a
+ * ready row. If they are floats, `raw` and `ready` may be the same array. Errors: LS_EDATA (a
+ * number is missing in a column that has no replacement, or is too large; the message names the
  * column). */
-int ls_prep_ready(const ls_prep *prep, const float *raw, float *ready, size_t count, ls_error *err);
+int ls_prep_ready(const ls_prep *prep, const void *raw, bool wide, float *ready, size_t count,
+                  ls_error *err);
 
 /* Returns the column to which float `i` of a row of a table belongs. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
 
 /* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------ */
 
-/* Converts a target from its own unit to the scaled value that the network learns. */
-float ls_prep_target(const ls_prep *prep, float value);
-/* Converts `count` outputs of the network from scaled values to the unit of the target, in
+/* Sets the scale of the `count` targets of a row, whose means and deviations are copied. Errors:
+ * LS_ENOMEM. */
+int ls_prep_scale_targets(ls_prep *prep, const double *mean, const double *deviation, int count,
+                          ls_error *err);
+/* Converts target number `i` of a row from its own unit to the scaled value that the network
+ * learns. `i` may also be the index of the target among those of several rows. */
+float ls_prep_target(const ls_prep *prep, size_t i, double value);
+/* Converts output number `i` of a row from the scaled value to the unit of the target. */
+double ls_prep_output(const ls_prep *prep, size_t i, float value);
+/* Converts the `count` outputs of whole rows from scaled values to the unit of the target, in
  * place. */
 void ls_prep_unscale(const ls_prep *prep, float *outputs, size_t count);
-/* Converts the mean of the squared errors of scaled outputs to the unit of the target, squared. */
-double ls_prep_squared_error(const ls_prep *prep, double error);
-/* Converts the mean of the absolute errors of scaled outputs to the unit of the target. */
-double ls_prep_absolute_error(const ls_prep *prep, double error);
+/* Returns the factor by which the mean of the absolute errors of scaled outputs becomes one in the
+ * unit of the targets. It is 1 if several targets have different deviations; the mean error is then
+ * one of the scaled targets. */
+double ls_prep_error_unit(const ls_prep *prep);
 
 #endif

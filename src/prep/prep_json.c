@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2, OLDEST_VERSION = 1 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
 /* how a picture is fitted to the model's input: scaled until it covers the input, as "cover" in
@@ -19,6 +19,8 @@ static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 /* by ls_level_rule; the first is not written */
 static const char *const rules[] = {"numbers", "digits", "codes", NULL};
+/* by ls_prep_column.wide; the first is not written */
+static const char *const widths[] = {"f32", "f64", NULL};
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -35,6 +37,8 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
     }
     if (c->rule != LS_LEVELS_NUMBERS)
         ls_json_put_string(w, "compare", rules[c->rule]);
+    if (c->wide)
+        ls_json_put_string(w, "type", widths[1]);
     if (c->scaled) {
         ls_json_put_double(w, "mean", c->mean);
         ls_json_put_double(w, "deviation", c->deviation);
@@ -42,7 +46,7 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
             ls_json_put_double(w, "clip", c->clip);
     }
     if (c->allows_missing)
-        ls_json_put_float(w, "missing", c->missing);
+        ls_json_put_double(w, "missing", c->missing);
     if (c->decimal)
         ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
     ls_json_close(w);
@@ -83,12 +87,23 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
-    /* At most 12 values are not replacements or parts of columns. A column has at most 8 values
-     * besides its levels. */
-    size_t values = 12 + (size_t)p->fills;
+    /* At most 13 values are not replacements, scales of targets or parts of columns. A column has
+     * at most 9 values besides its levels. */
+    size_t values = 13 + (size_t)p->fills + 2 * (size_t)p->targets;
     for (int i = 0; i < p->columns; i++)
-        values += 8 + (size_t)p->column[i].levels;
+        values += 9 + (size_t)p->column[i].levels;
     return values;
+}
+
+/* Writes a number, or, if there are several, a list of them. */
+static void write_numbers(ls_json_writer *w, const char *key, const double *value, int count)
+{
+    if (count > 1)
+        ls_json_open_array(w, key);
+    for (int i = 0; i < count; i++)
+        ls_json_put_double(w, count > 1 ? NULL : key, value[i]);
+    if (count > 1)
+        ls_json_close(w);
 }
 
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
@@ -96,10 +111,10 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     ls_json_open_object(w, key);
     ls_json_put_int(w, "version", VERSION);
     ls_json_put_string(w, "rows", kinds[p->kind]);
-    if (p->target_scaled) {
-        ls_json_put_double(w, "target_mean", p->target_mean);
-        ls_json_put_double(w, "target_deviation", p->target_deviation);
-    }
+    write_numbers(w, "target_mean", p->target_mean, p->targets);
+    write_numbers(w, "target_deviation", p->target_deviation, p->targets);
+    if (p->target_wide)
+        ls_json_put_string(w, "target_type", widths[1]);
     if (p->kind == LS_PREP_TABLE)
         write_table(w, p);
     else if (p->kind == LS_PREP_ARRAY)
@@ -170,23 +185,27 @@ static void read_rule(ls_fields *f, const char *key, ls_level_rule *out)
     *out = (ls_level_rule)rule;
 }
 
-/* Reads the keys "mean", "deviation", "clip", "missing" and "decimal" of a column of numbers. */
+/* Reads the keys "type", "mean", "deviation", "clip", "missing" and "decimal" of a column of
+ * numbers. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
     static const double none = 0, one = 1;
-    double missing = 0;
+    static const int narrow = 0;
+    int width = narrow;
+    ls_field_choice(f, "type", widths, &narrow, &width);
+    c->wide = width == 1;
     const bool mean = ls_field_double(f, "mean", -1e300, 1e300, &none, &c->mean);
     c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
     const bool clips = ls_field_double(f, "clip", 0, 1e6, &none, &c->clip);
-    c->allows_missing = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
-    c->missing = (float)missing;
+    c->allows_missing = ls_field_double(f, "missing", -1e300, 1e300, &none, &c->missing);
     read_decimal(f, "decimal", &c->decimal);
     if (mean != c->scaled)
         ls_fields_fail(f, NULL, "expected \"mean\" and \"deviation\", or neither");
     if (clips && !c->scaled)
         ls_fields_fail(f, NULL, "expected \"clip\" only beside \"mean\" and \"deviation\"");
-    if (c->levels && (mean || c->missing != 0))
-        ls_fields_fail(f, NULL, "expected \"levels\" without \"mean\", and with \"missing\" 0");
+    if (c->levels && (mean || c->wide || c->missing != 0))
+        ls_fields_fail(f, NULL,
+                       "expected \"levels\" without \"mean\" and \"type\", and with \"missing\" 0");
 }
 
 static int read_column(const reader *r, const cJSON *node)
@@ -307,14 +326,48 @@ static int read_array(const reader *r, ls_fields *f)
     return status == LS_ENOMEM ? status : ls_fields_end(f);
 }
 
-static void read_target(ls_prep *p, ls_fields *f)
+/* Reads a number, or a list of numbers, each of which must be above `least`, into `out`
+ * [LS_PREP_TARGETS]. Returns their number. */
+static int read_list(ls_fields *f, const cJSON *node, const char *key, double least, double *out)
 {
-    static const double none = 0, one = 1;
-    const bool mean = ls_field_double(f, "target_mean", -1e300, 1e300, &none, &p->target_mean);
-    p->target_scaled =
-        ls_field_double(f, "target_deviation", 1e-300, 1e300, &one, &p->target_deviation);
-    if (mean != p->target_scaled)
-        ls_fields_fail(f, NULL, "expected \"target_mean\" and \"target_deviation\", or neither");
+    const cJSON *item = cJSON_IsArray(node) ? node->child : node;
+    int count = 0;
+    for (; item && f->status == LS_OK; item = cJSON_IsArray(node) ? item->next : NULL) {
+        const double v = cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
+        if (count == LS_PREP_TARGETS || !(v > least && v < 1e300))
+            ls_fields_fail(f, item, "expected \"%s\", at most %d numbers above %g, found %s", key,
+                           LS_PREP_TARGETS, least, ls_json_kind(item));
+        else
+            out[count++] = v;
+    }
+    return count;
+}
+
+/* Reads the scale of the targets. Returns LS_ENOMEM, or LS_OK after a failure that `f` has. */
+static int read_target(const reader *r, ls_fields *f)
+{
+    static const int narrow = 0;
+    int width = narrow;
+    const cJSON *mean = ls_field_any(f, "target_mean"),
+                *deviation = ls_field_any(f, "target_deviation");
+    ls_field_choice(f, "target_type", widths, &narrow, &width);
+    r->prep->target_wide = width == 1;
+    if (!mean && !deviation)
+        return LS_OK;
+    double *both = ls_alloc_array(r->prep->host, 2 * (size_t)LS_PREP_TARGETS, sizeof *both);
+    if (!both)
+        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
+    const int means = read_list(f, mean, "target_mean", -1e300, both);
+    const int deviations = read_list(f, deviation, "target_deviation", 0, both + LS_PREP_TARGETS);
+    if (means != deviations || means == 0)
+        ls_fields_fail(f, NULL,
+                       "expected \"target_mean\" and \"target_deviation\" of as many numbers, or "
+                       "neither");
+    int status = LS_OK;
+    if (f->status == LS_OK)
+        status = ls_prep_scale_targets(r->prep, both, both + LS_PREP_TARGETS, means, r->err);
+    ls_free(r->prep->host, both);
+    return status;
 }
 
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
@@ -325,7 +378,7 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     long version;
     int kind, fit;
     ls_fields_begin(&f, doc, node, "preparation", err);
-    ls_field_int(&f, "version", VERSION, VERSION, NULL, &version);
+    ls_field_int(&f, "version", OLDEST_VERSION, VERSION, NULL, &version);
     ls_field_choice(&f, "rows", kinds, NULL, &kind);
     reader r = {.doc = doc, .input = input, .floats = floats, .err = err};
     *out = NULL;
@@ -334,7 +387,11 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     int status = ls_prep_create(&r.prep, (ls_prep_kind)kind, host, err);
     if (status)
         return status;
-    read_target(r.prep, &f);
+    status = read_target(&r, &f);
+    if (status) {
+        ls_prep_free(r.prep);
+        return status;
+    }
     if (kind == LS_PREP_TABLE) {
         status = read_table(&r, &f);
     } else if (kind == LS_PREP_ARRAY) {

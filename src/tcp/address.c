@@ -154,6 +154,22 @@ const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t p
     return out;
 }
 
+/* j->first is the address of the first member, and j->where is that address as text. j->target
+ * receives the text of the address that is called, for messages. */
+socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at)
+{
+    const entry *e = &j->entry[origin];
+    char shown[80];
+    if (origin > 0) {
+        snprintf(j->target, sizeof j->target, "%s",
+                 tcp_show_address(shown, e->address[0], e->port));
+        return tcp_unpack_address(at, e->address[0], e->port);
+    }
+    snprintf(j->target, sizeof j->target, "%s", j->where);
+    *at = j->first;
+    return j->first_bytes;
+}
+
 void tcp_take_name(char out[TCP_HOST], const char *from)
 {
     memset(out, 0, TCP_HOST);

@@ -32,8 +32,7 @@ static int send_fingerprint(joining *j, tcp_link *link, ls_error *err)
                  : LS_OK;
 }
 
-/* Returns the error of a newcomer that no member has admitted in the time of --wait. */
-static int fail_in_time(const joining *j, ls_error *err)
+int tcp_fail_admission(const joining *j, ls_error *err)
 {
     return ls_fail(err, LS_ETIMEDOUT, "not admitted in %.0f s: %s", (double)j->place.wait_ns * 1e-9,
                    j->failure);
@@ -50,7 +49,7 @@ static int await_turn(joining *j, tcp_link *link, tcp_note *note, ls_error *err)
         const bool limited = j->give_up_ns && j->give_up_ns < until_ns;
         status = tcp_receive_note(j, link, note, limited ? j->give_up_ns : until_ns, err);
         if (status == LS_ETIMEDOUT && limited)
-            return fail_in_time(j, err);
+            return tcp_fail_admission(j, err);
         if (status == LS_ETIMEDOUT)
             return ls_fail(err, LS_EIO, "host %s has been silent for a minute", j->verdict.host);
         if (status == LS_ESYSTEM) /* a note was changed: this process may call again */
@@ -166,7 +165,7 @@ int tcp_await_admission(joining *j, ls_error *err)
      * goes on. */
     j->until_ns = j->give_up_ns ? j->give_up_ns : ls_deadline_ns(j->place.wait_ns);
     if (status == LS_EIO && j->give_up_ns && ls_now_ns() >= j->give_up_ns)
-        status = fail_in_time(j, &why);
+        status = tcp_fail_admission(j, &why);
     if (status == LS_OK)
         status = take_wire(j, w, made, &why);
     if (status) {

@@ -40,20 +40,10 @@
 /* time limit for a caller of a run that has begun */
 #define LATE_NS UINT64_C(1000000000)
 
-/* First bytes of every hello and every answer, in all versions. */
-typedef struct opening {
-    uint32_t magic, version;
-} opening;
-
-typedef struct answer {
-    opening opening;
-    uint8_t nonce[NONCE], proof[PROOF];
-} answer;
-
 /* Every host of a run lays out these structures alike: they have no gaps, and a change of a size
  * needs a new VERSION. */
 _Static_assert(sizeof(hello) == 88 + TCP_HOST, "a hello");
-_Static_assert(sizeof(answer) == 8 + NONCE + PROOF, "an answer");
+_Static_assert(sizeof(tcp_answer) == 8 + NONCE + PROOF, "an answer");
 _Static_assert(sizeof(tcp_verdict) == 8 + TCP_HOST, "a verdict");
 _Static_assert(sizeof(entry) == 36 + TCP_HOST, "an entry");
 _Static_assert(sizeof(tcp_note) == 24 + TCP_NOTE, "a note");
@@ -123,12 +113,12 @@ static void accept_connection(joining *j)
  * answer. It calls again, and is answered when this process regroups too. */
 static bool answer_hello(joining *j, pending *g)
 {
-    answer a = {0};
+    tcp_answer a = {0};
     ls_error unused;
     const hello *h = &g->said.hello;
     if ((j->running && h->from != TCP_NOBODY) || tcp_draw(g->nonce, NONCE, &unused))
         return false;
-    a.opening = (opening){MAGIC, VERSION};
+    a.opening = (tcp_opening){MAGIC, VERSION};
     memcpy(a.nonce, g->nonce, NONCE);
     compute_proof(a.proof, j, TCP_PROOF_LISTENER, h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
@@ -140,7 +130,7 @@ static bool answer_hello(joining *j, pending *g)
 static bool is_of_this_version(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
-    const opening own = {MAGIC, VERSION};
+    const tcp_opening own = {MAGIC, VERSION};
     const bool swapped = h->magic == __builtin_bswap32(MAGIC);
     char why[200];
     if (g->got < sizeof own || (h->magic == MAGIC && h->version == VERSION))
@@ -319,7 +309,7 @@ static int fail_greeting(const joining *j, int error, ls_error *err)
 }
 
 /* Reports a listener with another version or another byte order, or another program. */
-static int fail_version(const joining *j, const opening *o, ls_error *err)
+static int fail_version(const joining *j, const tcp_opening *o, ls_error *err)
 {
     if (o->magic == __builtin_bswap32(MAGIC))
         return ls_fail(err, LS_EUNSUPPORTED,
@@ -354,68 +344,114 @@ static int check_verdict(const joining *j, ls_error *err)
     }
 }
 
-/* Sends the hello, and receives the answer of a listener of the same version. */
-static int exchange_hellos(joining *j, int fd, hello *h, answer *a, uint64_t until_ns,
-                           ls_error *err)
+/* Reads what has arrived of `whole` bytes; *got: number of bytes read so far. Returns 0 if all have
+ * arrived, or an errno; EAGAIN: more must arrive. */
+static int read_part(int fd, void *data, size_t whole, size_t *got)
 {
-    h->magic = MAGIC;
-    h->version = VERSION;
-    h->admits = j->options.admits != 0;
-    h->run = j->run;
-    memcpy(h->host, j->host, sizeof h->host);
-    int status = tcp_draw(h->nonce, NONCE, err);
+    while (*got < whole) {
+        const ssize_t n = recv(fd, (char *)data + *got, whole - *got, MSG_DONTWAIT);
+        if (n <= 0)
+            return n == 0 ? ECONNRESET : errno == EINTR ? EAGAIN : errno;
+        *got += (size_t)n;
+    }
+    return 0;
+}
+
+int tcp_begin_greeting(joining *j, tcp_greeting *g, int fd, const hello *h, ls_error *err)
+{
+    *g = (tcp_greeting){.hello = *h};
+    g->hello.magic = MAGIC;
+    g->hello.version = VERSION;
+    g->hello.admits = j->options.admits != 0;
+    g->hello.run = j->run;
+    memcpy(g->hello.host, j->host, sizeof g->hello.host);
+    int status = tcp_draw(g->hello.nonce, NONCE, err);
     if (status)
         return status;
-    int error = tcp_move_all(fd, h, sizeof *h, true, until_ns);
-    if (!error)
-        error = tcp_move_all(fd, &a->opening, sizeof a->opening, false, until_ns);
-    if (!error && (a->opening.magic != MAGIC || a->opening.version != VERSION))
+    const ssize_t n = send(fd, &g->hello, sizeof g->hello, MSG_NOSIGNAL);
+    return n == (ssize_t)sizeof g->hello /* it fits into the empty send buffer */
+               ? LS_OK
+               : fail_greeting(j, n < 0 ? errno : EMSGSIZE, err);
+}
+
+/* Receives the answer of a listener of the same version. */
+static int receive_answer(const joining *j, tcp_greeting *g, int fd, ls_error *err)
+{
+    tcp_answer *a = &g->answer;
+    const int error = read_part(fd, a, sizeof *a, &g->got);
+    /* a listener of another version closes the connection after its opening */
+    if (g->got >= sizeof a->opening && (a->opening.magic != MAGIC || a->opening.version != VERSION))
         return fail_version(j, &a->opening, err);
-    if (!error)
-        error = tcp_move_all(fd, (char *)a + sizeof a->opening, sizeof *a - sizeof a->opening,
-                             false, until_ns);
-    return error ? fail_greeting(j, error, err) : LS_OK;
+    return error == EAGAIN ? LS_EAGAIN : error ? fail_greeting(j, error, err) : LS_OK;
 }
 
-/* Receives the verdict. */
-static int receive_verdict(joining *j, tcp_link *link, uint64_t until_ns, ls_error *err)
+/* Checks the listener's proof, sends the caller's proof, and sets the keys. */
+static int send_proof(const joining *j, tcp_greeting *g, tcp_link *link, ls_error *err)
 {
-    char name[TCP_HOST];
-    const int error = tcp_receive(link, &j->verdict, sizeof j->verdict, until_ns);
-    if (error)
-        j->verdict = (tcp_verdict){0};
-    if (error == EBADMSG)
-        return ls_fail(err, LS_ESYSTEM, "from the host at %s %s", j->target, tcp_changed);
-    if (error)
-        return fail_greeting(j, error, err);
-    j->verdict.host[TCP_HOST - 1] = '\0';
-    tcp_take_name(name, j->verdict.host);
-    memcpy(j->verdict.host, name, sizeof name);
-    return check_verdict(j, err);
-}
-
-int tcp_greet(joining *j, tcp_link *link, hello *h, ls_error *err)
-{
-    answer a = {0};
     uint8_t proof[PROOF];
-    const uint64_t until_ns = tcp_try_until(j);
-    int status = exchange_hellos(j, link->fd, h, &a, until_ns, err);
-    if (status)
-        return status;
-    compute_proof(proof, j, TCP_PROOF_LISTENER, h, a.nonce);
-    const bool known = ls_equal_secrets(proof, a.proof, PROOF);
-    compute_proof(proof, j, TCP_PROOF_CALLER, h, a.nonce);
-    const int error = tcp_move_all(link->fd, proof, sizeof proof, true, until_ns);
+    const hello *h = &g->hello;
+    compute_proof(proof, j, TCP_PROOF_LISTENER, h, g->answer.nonce);
+    const bool known = ls_equal_secrets(proof, g->answer.proof, PROOF);
+    compute_proof(proof, j, TCP_PROOF_CALLER, h, g->answer.nonce);
+    const ssize_t n = send(link->fd, proof, sizeof proof, MSG_NOSIGNAL);
     if (!known)
         return ls_fail(
             err, LS_EUNSUPPORTED,
             "the program that answers at %s does not know this run's secret: is the secret "
             "the same file on every host (made by " TCP_MAKE_SECRET ")? If it is, %s",
             j->target, tcp_changed);
+    if (n != (ssize_t)sizeof proof)
+        return fail_greeting(j, n < 0 ? errno : EMSGSIZE, err);
+    set_keys(link, j, h, g->answer.nonce, true);
+    g->proved = true;
+    g->got = 0;
+    return LS_OK;
+}
+
+/* Receives the verdict. */
+static int receive_verdict(joining *j, tcp_greeting *g, tcp_link *link, ls_error *err)
+{
+    char name[TCP_HOST];
+    const int error = read_part(link->fd, &g->verdict, sizeof g->verdict, &g->got);
+    if (error == EAGAIN)
+        return LS_EAGAIN;
+    j->verdict = (tcp_verdict){0};
     if (error)
         return fail_greeting(j, error, err);
-    set_keys(link, j, h, a.nonce, true);
-    return receive_verdict(j, link, until_ns, err);
+    if (!tcp_is_sealed(&link->in, &g->verdict.said, sizeof g->verdict.said, g->verdict.tag))
+        return ls_fail(err, LS_ESYSTEM, "from the host at %s %s", j->target, tcp_changed);
+    j->verdict = g->verdict.said;
+    j->verdict.host[TCP_HOST - 1] = '\0';
+    tcp_take_name(name, j->verdict.host);
+    memcpy(j->verdict.host, name, sizeof name);
+    return check_verdict(j, err);
+}
+
+int tcp_continue_greeting(joining *j, tcp_greeting *g, tcp_link *link, ls_error *err)
+{
+    int status = LS_OK;
+    if (!g->proved)
+        status = receive_answer(j, g, link->fd, err);
+    if (status == LS_OK && !g->proved)
+        status = send_proof(j, g, link, err);
+    return status ? status : receive_verdict(j, g, link, err);
+}
+
+int tcp_greet(joining *j, tcp_link *link, const hello *h, uint64_t until_ns, ls_error *err)
+{
+    tcp_greeting g;
+    int status = tcp_begin_greeting(j, &g, link->fd, h, err);
+    if (status == LS_OK)
+        status = tcp_continue_greeting(j, &g, link, err);
+    while (status == LS_EAGAIN) {
+        const uint64_t now = ls_now_ns();
+        const bool heard = tcp_ready(link->fd, POLLIN, tcp_sooner(now + TCP_AGAIN_NS, until_ns));
+        tcp_beat(j);
+        if (!heard && now >= until_ns)
+            return fail_greeting(j, ETIMEDOUT, err);
+        status = tcp_continue_greeting(j, &g, link, err);
+    }
+    return status;
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */

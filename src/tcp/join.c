@@ -1,7 +1,7 @@
 /* Connects the members of a run to each other. The members have found each other in the rendezvous
  * (meet.c) or in a vote (regroup.c). Then each member connects to all members of the group with
  * lower numbers, once for each channel, and waits for the connections of the members with higher
- * numbers. If the direction between two members is turned (regroup.c), they connect in a second
+ * numbers. If the direction between two members is turned (voters.c), they connect in a second
  * round. A member in a round waits only for members with lower numbers, and, in the second round,
  * for members with higher numbers and for the end of first rounds. So no members wait for each
  * other in a circle.
@@ -30,22 +30,6 @@ static int no_memory(ls_error *err)
 }
 
 /* ---- addresses of the others ----------------------------------------------------------------- */
-
-/* j->first is the address of the first member, and j->where is that address as text. j->target
- * receives the text of the address that is called, for messages. */
-socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at)
-{
-    const entry *e = &j->entry[origin];
-    char shown[80];
-    if (origin > 0) {
-        snprintf(j->target, sizeof j->target, "%s",
-                 tcp_show_address(shown, e->address[0], e->port));
-        return tcp_unpack_address(at, e->address[0], e->port);
-    }
-    snprintf(j->target, sizeof j->target, "%s", j->where);
-    *at = j->first;
-    return j->first_bytes;
-}
 
 void tcp_reach(joining *j, int origin, int *fd, int *error)
 {
@@ -113,7 +97,8 @@ static int connect_to_member(joining *j, int member, int channel, ls_error *err)
     for (unsigned tries = 0;; tries++) {
         int status = reach_member(j, origin, &link->fd, err);
         if (status == LS_OK)
-            status = tcp_greet(j, link, &h, err);
+            /* in a regrouping the listener may be short of CPU time, or still connect itself */
+            status = tcp_greet(j, link, &h, j->how ? j->until_ns : tcp_try_until(j), err);
         if (status == LS_OK)
             return LS_OK;
         tcp_hang_up_link(link);
@@ -348,6 +333,10 @@ static int be_admitted(joining *j, ls_error *err)
         if (status == LS_OK)
             status = tcp_await_admission(j, &why);
     }
+    /* the time is over while this process calls again: the reason is the failed admission */
+    if ((status == LS_EIO || status == LS_ETIMEDOUT) && j->give_up_ns &&
+        ls_now_ns() >= j->give_up_ns)
+        status = tcp_fail_admission(j, &why);
     if (status && err)
         *err = why;
     return status;

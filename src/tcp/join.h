@@ -73,7 +73,7 @@ typedef struct tcp_line {
 } tcp_line;
 
 struct joining;
-typedef struct regrouping regrouping; /* regroup.c */
+typedef struct regrouping regrouping; /* regroup.h */
 
 enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 
@@ -144,7 +144,7 @@ enum {
     TCP_NOTE = 400     /* bytes of a note's text */
 };
 
-/* value of hello.channel for a connection over which members vote (regroup.c) */
+/* value of hello.channel for a connection over which members vote (voters.c) */
 enum { TCP_ON_VOTE = LS_WIRE_CHANNELS };
 
 #define TCP_NOBODY UINT32_MAX /* hello.from of a caller that has no member number yet */
@@ -185,6 +185,29 @@ typedef struct tcp_verdict {
     char host[TCP_HOST];    /* name of the listener's host */
 } tcp_verdict;
 
+/* First bytes of every hello and every answer, in all versions. */
+typedef struct tcp_opening {
+    uint32_t magic, version;
+} tcp_opening;
+
+/* The listener's answer to a hello. */
+typedef struct tcp_answer {
+    tcp_opening opening;
+    uint8_t nonce[NONCE], proof[PROOF];
+} tcp_answer;
+
+/* A handshake of this process as the caller, in progress. */
+typedef struct tcp_greeting {
+    hello hello;
+    tcp_answer answer;
+    struct {
+        tcp_verdict said;
+        uint8_t tag[TCP_TAG];
+    } verdict;
+    bool proved; /* the answer was received, and this process has sent its proof */
+    size_t got;  /* number of bytes received of the answer; if `proved`, of the verdict */
+} tcp_greeting;
+
 /* Addresses of one member's listener. IPv4 addresses are mapped to IPv6. There can be two of them
  * (tcp_set_entry says why); if there is one, the second is zero. */
 typedef struct entry {
@@ -214,7 +237,8 @@ typedef struct tcp_note {
     uint32_t kind;    /* a tcp_note_kind */
     uint32_t members; /* number of members of the run */
     /* COMPLETE, ADMITTED: number of the receiver; COMING: number of members that have come;
-     * ARRIVAL: number of bytes of `text` */
+     * ARRIVAL: number of bytes of `text`; FAILED, after COMPLETE: number of the member that has
+     * reported its failure to the first one */
     uint32_t member;
     uint32_t unused;
     uint64_t run; /* hello.run */
@@ -303,6 +327,7 @@ typedef struct joining {
     socklen_t first_bytes;
     bool is_first;           /* this is the first member */
     bool complete;           /* all members have come */
+    int failed_member;       /* number of the member that has reported its failure; 0: none */
     bool running;            /* the transport is open, and no regrouping is in progress */
     int complaints;          /* number of logged warnings about refused callers */
     char refused[320];       /* the last of these warnings */
@@ -408,15 +433,12 @@ void tcp_pause(const joining *j);
  * meanwhile. */
 bool tcp_await_caller(joining *j, uint64_t until_ns, tcp_link *link, hello *said);
 
-/* Returns the size of *at, the address at which the member whose origin is `origin` is called:
- * address[0] of its entry. Sets j->target. */
-socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at);
 /* Connects to the member whose origin is `origin`, at address[0] of its entry. Sets *fd to the
  * connection, or to −1 with *error set to an errno. */
 void tcp_reach(joining *j, int origin, int *fd, int *error);
 
 /* Returns whether this member makes the connections to the member with this origin: to each member
- * with a lower origin, unless the direction between the two is turned (regroup.c). */
+ * with a lower origin, unless the direction between the two is turned (voters.c). */
 static inline bool tcp_calls(const joining *j, int origin)
 {
     return (origin < j->vote.own) != tcp_set_has(&j->turned, origin);
@@ -424,7 +446,7 @@ static inline bool tcp_calls(const joining *j, int origin)
 
 /* Reads what a member of the new group has sent over its connection of the vote. Returns whether
  * the member has closed this connection before it was connected to all members: it has left the
- * group. (regroup.c) */
+ * group. (voters.c) */
 bool tcp_has_left(regrouping *m, int origin);
 
 /* Connects all members of the group to each other and sets the transport's connections. In a
@@ -445,12 +467,20 @@ static inline void tcp_beat(const joining *j)
         j->options.alive(j->options.user);
 }
 
-/* Does the caller's side of the handshake over link->fd: sends the hello, and completes it until
- * the verdict, j->verdict. Sets the keys of the connection. Errors: LS_EUNSUPPORTED (another
- * version or another secret, or the run has begun), LS_EINVAL (another number of members), LS_EIO
- * (the connection was closed; another attempt can succeed), LS_ESYSTEM (also: a message was
- * changed). */
-int tcp_greet(joining *j, tcp_link *link, hello *h, ls_error *err);
+/* Begins the caller's side of the handshake over `fd`: sends the hello `h`, of which this function
+ * sets the fields that do not depend on the connection. Does not wait. Errors: LS_EIO (the
+ * connection was closed; another attempt can succeed), LS_ESYSTEM. */
+int tcp_begin_greeting(joining *j, tcp_greeting *g, int fd, const hello *h, ls_error *err);
+/* Continues the handshake with what has arrived. Does not wait. When the handshake is complete,
+ * sets j->verdict and the keys of the connection, and returns LS_OK. Errors: LS_EAGAIN (more must
+ * arrive), LS_EUNSUPPORTED (another version or another secret, or the run has begun), LS_EINVAL
+ * (another number of members), LS_EIO (the connection was closed; another attempt can succeed),
+ * LS_ESYSTEM (also: a message was changed). */
+int tcp_continue_greeting(joining *j, tcp_greeting *g, tcp_link *link, ls_error *err);
+/* Does the caller's side of the handshake over link->fd until the verdict, j->verdict, and waits
+ * for it until `until_ns` at most. Errors: those of the two functions above except LS_EAGAIN;
+ * LS_EIO if the time is over. */
+int tcp_greet(joining *j, tcp_link *link, const hello *h, uint64_t until_ns, ls_error *err);
 
 /* Receives the next note of the member to which this process has connected. Waits until `until_ns`
  * at most. Errors: LS_ETIMEDOUT; LS_EIO if that member has closed the connection; LS_ESYSTEM if the
@@ -507,6 +537,9 @@ int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_erro
  * process, and connects to all members. Closes the connection that tcp_call_first has made. Errors:
  * LS_EIO (this process may call again until j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
 int tcp_await_admission(joining *j, ls_error *err);
+/* Returns the error of a newcomer that the run has not admitted in the time of --wait:
+ * LS_ETIMEDOUT, with the reason of the last failed admission. */
+int tcp_fail_admission(const joining *j, ls_error *err);
 /* Takes part in the vote as a newcomer, and connects to the members of the new group. *out becomes
  * the new transport. `grace_ns`: grace time of the vote; 0: a default. Errors: LS_ESTALLED (this
  * process was not admitted), LS_ENOMEM, those of tcp_join. */
@@ -519,6 +552,9 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
  * caller's connection, and the second is the address in the caller's hello, if the two differ. The
  * second address is needed if a gateway has replaced the source address. */
 void tcp_set_entry(entry *e, int fd, const hello *h);
+/* Returns the size of *at, the address at which the member whose origin is `origin` is called:
+ * address[0] of its entry. Sets j->target. */
+socklen_t tcp_address_of(joining *j, int origin, struct sockaddr_storage *at);
 /* Parses "HOST:PORT", with brackets around a host that contains colons. With `bare`, the host may
  * be missing and the port may be 0. Errors: LS_EINVAL. */
 int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err);

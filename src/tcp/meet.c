@@ -488,7 +488,7 @@ int tcp_call_first(joining *j, ls_error *err)
         if (status == LS_OK)
             status = open_own_listener(j, link->fd, &h, &why);
         if (status == LS_OK)
-            status = tcp_greet(j, link, &h, &why);
+            status = tcp_greet(j, link, &h, tcp_try_until(j), &why);
         if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
             status = await_complete(j, link, &why);
     } while (is_to_call_again(j, link, status, &why, &ending_ns));
@@ -584,8 +584,10 @@ static int check_note_of(joining *j, int member, ls_error *err)
                        "the connection to host %s has failed while the hosts were connecting: %s",
                        j->entry[member].host, tcp_reason(why, error));
     note.text[TCP_NOTE - 1] = '\0';
-    if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED))
+    if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED)) {
+        j->failed_member = member;
         return fail_note(j, member, &note, err);
+    }
     j->caller[member].fd = REPORTED;
     return LS_OK;
 }
@@ -616,7 +618,8 @@ static void send_result(joining *j, int status, const char *text)
     tcp_note note = {.kind = status        ? TCP_FAILED
                              : j->is_first ? TCP_GO
                                            : TCP_CONNECTED,
-                     .members = (uint32_t)j->place.members};
+                     .members = (uint32_t)j->place.members,
+                     .member = (uint32_t)j->failed_member};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++) {
         tcp_link *link = &tcp_line_of(j->wire, m, 0)->link;
@@ -647,15 +650,13 @@ static int await_all(joining *j, ls_error *err)
 static int receive_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note = {0};
-    char own[100];
     tcp_link *link = &tcp_line_of(j->wire, 0, 0)->link;
     const uint64_t until_ns = ls_now_ns() + CAUSE_NS;
     if (link->fd < 0 || !tcp_ready(link->fd, POLLIN, until_ns) ||
         tcp_receive(link, &note, sizeof note, until_ns) || note.kind != TCP_FAILED)
         return status;
     note.text[TCP_NOTE - 1] = '\0';
-    snprintf(own, sizeof own, "%.*s", (int)sizeof own - 1, why->text);
-    return strstr(note.text, own) ? status : fail_note(j, 0, &note, why);
+    return note.member == (uint32_t)j->wire->base.member ? status : fail_note(j, 0, &note, why);
 }
 
 int tcp_agree_to_go(joining *j, int status, ls_error *err)

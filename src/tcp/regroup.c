@@ -1,23 +1,10 @@
-#define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
 /* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
  * of them continue, and connect to each other again. In this file the number of a member is its
  * *origin*, its number in the first group (join.h).
  *
  * The surviving members find each other at their listening sockets, which stay open during the
- * whole run. Then they vote (vote.h), and the members of the group that is formed connect to each
- * other.
- *
- * Who connects to whom. A member connects to every member with a lower number. It has made
- * connections in this direction at the start of the run, so no firewall is in the way. A member
- * with a higher number connects to this member on its own. This member tries to connect to a
- * higher-numbered member only if the old connections of that member have ended. The attempt serves
- * to learn whether that member's process has ended: if it has, the operating system of its host
- * refuses the connection.
- *
- * An arrival has the highest number, so it connects to all members. A member that it has not
- * reached after half of the grace time connects to the arrival. If this succeeds, the direction
- * between the two is *turned*: the vote says so (tcp_ballot.turned), and from then on that member
- * makes all connections between the two (tcp_calls).
+ * whole run (voters.c). Then they vote (vote.h), and the members of the group that is formed
+ * connect to each other.
  *
  * Failed admissions. A group is formed only of members that have links to each other in the vote
  * (vote.h). A link can break between the vote and the connections of the new group. Therefore
@@ -32,22 +19,15 @@
  * the others wait for the *grace time*. All other time limits are multiples of the grace time.
  *
  * Only the thread that calls tcp_regroup runs the functions of this file. */
+#include "tcp/regroup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "tcp/join.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Longest wait for an incoming connection before messages are read again. */
-#define LISTEN_NS UINT64_C(5000000)
-/* Interval between two messages STATE of this member, and shortest time between two attempts to
- * connect to one member. */
-#define INTERVAL_NS UINT64_C(100000000)
 /* Shortest interval between two messages STATE, the second of which tells of new links. */
 #define NEWS_NS UINT64_C(10000000)
 /* Largest and smallest grace time. Between these limits the grace time is half of the deadline, the
@@ -56,312 +36,10 @@
 #define LEAST_GRACE_NS UINT64_C(200000000)
 /* Time limits in grace times. */
 enum {
-    GRACES_PER_VOTE = 4,   /* for one vote */
+    GRACES_AFTER_WAIT = 3, /* for a vote, after the wait for members that are not connected */
     GRACES_TO_CONNECT = 2, /* for the connections of a new group; a newcomer gives up after one */
     GRACES_IN_ALL = 8      /* for the whole regrouping: all votes and the new connections */
 };
-
-/* Another member, as this member sees it during the vote. */
-typedef struct voter {
-    size_t got; /* number of bytes of `in` received */
-    struct {
-        tcp_message message;
-        uint8_t tag[TCP_TAG];
-    } in;             /* message that is being received */
-    uint64_t next_ns; /* earliest time of the next attempt to connect to the member */
-    /* time at which the member's newest message was received, or at which it was connected */
-    uint64_t heard_ns;
-    int calling;            /* socket of an attempt to connect to the member; −1: none */
-    uint64_t call_until_ns; /* time limit of that attempt */
-    bool refused;           /* the member has delayed the vote: its connections are refused */
-    uint64_t ready;         /* newest group of which the member is connected to all members */
-} voter;
-
-/* A regrouping in progress. */
-struct regrouping {
-    joining *j;
-    tcp_vote *vote;
-    tcp_wire *old;     /* the transport of the previous group; NULL: this process is a newcomer */
-    tcp_set before;    /* members of the previous group */
-    voter *voter;      /* [vote->members] */
-    uint64_t grace_ns; /* grace time */
-    uint64_t end_ns;   /* time at which the whole regrouping fails if it is not complete */
-    uint64_t next_greeting_ns; /* earliest time of the next handshake as the caller */
-    int next_called;           /* member from which on the next one to call is sought */
-    /* Until this time the vote waits for members that are neither connected nor suspected. */
-    uint64_t settle_until_ns;
-    /* time of the last change of the set of connected members or of the vote's state */
-    uint64_t changed_ns;
-    uint64_t sent_ns;  /* time at which this member last sent its message STATE to all */
-    uint64_t began_ns; /* time at which the vote began */
-    bool news;         /* the links of this member have changed since sent_ns */
-    tcp_set met;       /* members that had a link to this member in any vote of the regrouping */
-};
-
-/* ---- connections ----------------------------------------------------------------------------- */
-
-/* Closes the vote's connection to a member, if there is one. */
-static void disconnect(regrouping *m, int who)
-{
-    tcp_hang_up_link(&m->j->voting[who]);
-    m->voter[who].got = 0;
-    tcp_vote_disconnect(m->vote, who);
-    m->news = true;
-    m->changed_ns = ls_now_ns();
-}
-
-/* Sends a message of the vote to a member. Closes the connection if the message cannot be sent in
- * time. */
-static void send_message(regrouping *m, int who, tcp_message *message)
-{
-    tcp_link *to = &m->j->voting[who];
-    if (to->fd >= 0 && tcp_send(to, message, sizeof *message, ls_now_ns() + m->j->try_ns))
-        disconnect(m, who);
-}
-
-/* Sends a message to the connected members of the set; NULL: to all connected members. */
-static void send_to_all(regrouping *m, const tcp_set *to, tcp_message *message)
-{
-    for (int i = 0; i < m->vote->members; i++)
-        if (i != m->vote->own && (!to || tcp_set_has(to, i)))
-            send_message(m, i, message);
-}
-
-/* Sends this member's message STATE to the member `who`, or to all connected members if `who` is
- * −1. */
-static void send_state(regrouping *m, int who)
-{
-    tcp_message message;
-    tcp_vote_state(m->vote, &message);
-    if (who >= 0)
-        send_message(m, who, &message);
-    else
-        send_to_all(m, NULL, &message);
-}
-
-/* Uses `link` as the vote's connection to a member, in place of an earlier one. */
-static void attach(regrouping *m, int who, const tcp_link *link)
-{
-    disconnect(m, who);
-    m->j->voting[who] = *link;
-    m->voter[who].heard_ns = ls_now_ns();
-    send_state(m, who);
-}
-
-/* Returns the position of the member `who` in the set, which is its number in that group. */
-static int index_of(const tcp_set *set, int who)
-{
-    int index = 0;
-    for (int i = 0; i < who; i++)
-        index += tcp_set_has(set, i);
-    return index;
-}
-
-/* Returns whether the member has closed a connection of the old transport, even if data of the
- * member are still unread. */
-static bool has_hung_up(const regrouping *m, int who)
-{
-    bool hung_up = false;
-    if (!m->old || !tcp_set_has(&m->before, who))
-        return false;
-    for (int i = 0; i < LS_WIRE_CHANNELS; i++) {
-        const tcp_line *line = tcp_line_of(m->old, index_of(&m->before, who), i);
-        struct pollfd watch = {.fd = line->link.fd, .events = POLLRDHUP};
-        hung_up |= line->broken || poll(&watch, 1, 0) > 0;
-    }
-    return hung_up;
-}
-
-/* Returns whether `who` is an arrival that has not reached this member in half of the grace time.
- */
-static bool awaits_arrival(const regrouping *m, int who)
-{
-    return who > m->vote->own && tcp_set_has(&m->vote->arrivals, who) &&
-           ls_now_ns() - m->began_ns > m->grace_ns / 2;
-}
-
-/* Ends the attempt to connect to a member, if there is one. */
-static void stop_calling(voter *v)
-{
-    if (v->calling >= 0)
-        close(v->calling);
-    v->calling = -1;
-}
-
-/* Makes the handshake over a new connection to a member. Two that call each other at the same time
- * do not answer each other. Therefore a member gives up sooner than an arrival, and then answers
- * it. */
-static void greet(regrouping *m, int who, tcp_link *link)
-{
-    joining *j = m->j;
-    hello h = {.from = (uint32_t)m->vote->own,
-               .to = (uint32_t)who,
-               .channel = TCP_ON_VOTE,
-               .group = m->vote->formed.number};
-    const uint64_t try_ns = j->try_ns;
-    j->try_ns = tcp_calls(j, who) ? try_ns / 2 : try_ns / 8;
-    const int status = tcp_greet(j, link, &h, NULL);
-    j->try_ns = try_ns;
-    tcp_beat(j);
-    if (status) {
-        tcp_hang_up_link(link);
-        return;
-    }
-    attach(m, who, link);
-    tcp_set_remove(&m->vote->turned, who);
-}
-
-/* Handles the result of an attempt to connect to a member, if there is one. If a member that itself
- * connects to this one accepts the connection, its process is alive, and the connection is closed
- * again. */
-static void end_call(regrouping *m, int who, int error)
-{
-    voter *v = &m->voter[who];
-    const uint64_t began = ls_now_ns();
-    tcp_link link = {.fd = v->calling};
-    if (error == EINPROGRESS && began < v->call_until_ns)
-        return;
-    v->calling = -1;
-    if (error == ECONNREFUSED)
-        tcp_set_add(&m->vote->suspects, who);
-    if (!error && m->j->voting[who].fd < 0 && (tcp_calls(m->j, who) || awaits_arrival(m, who)))
-        greet(m, who, &link);
-    else
-        tcp_hang_up_link(&link);
-    const uint64_t now = ls_now_ns();
-    v->next_ns = now + INTERVAL_NS + 4 * (now - began);
-    m->next_greeting_ns = now + (now - began);
-}
-
-/* Begins to connect to a member. */
-static void begin_call(regrouping *m, int who)
-{
-    struct sockaddr_storage at;
-    voter *v = &m->voter[who];
-    int error;
-    const socklen_t bytes = tcp_address_of(m->j, who, &at);
-    v->call_until_ns = ls_now_ns() + m->j->try_ns;
-    tcp_begin_dial(&v->calling, &error, (const struct sockaddr *)&at, bytes);
-    end_call(m, who, error);
-}
-
-/* Returns whether to try to connect to a member now. */
-static bool must_call(const regrouping *m, int who)
-{
-    const voter *v = &m->voter[who];
-    return who != m->vote->own && m->j->voting[who].fd < 0 && !v->refused &&
-           ls_now_ns() >= v->next_ns && !tcp_set_has(&m->vote->suspects, who) &&
-           (awaits_arrival(m, who) || (tcp_set_has(&m->vote->formed.set, who) &&
-                                       (tcp_calls(m->j, who) || has_hung_up(m, who))));
-}
-
-/* Calls the members to which this member is to connect, all at the same time. A process that is
- * stopped completes no handshake. After a handshake that took the time t, incoming connections are
- * served for t, so that such processes do not delay the connections of members that are alive. */
-static void call_members(regrouping *m)
-{
-    for (int i = 0; i < m->vote->members && ls_now_ns() >= m->next_greeting_ns; i++) {
-        const int who = (m->next_called + i) % m->vote->members;
-        const uint64_t before_ns = m->next_greeting_ns;
-        if (m->voter[who].calling >= 0)
-            end_call(m, who, tcp_dialled(m->voter[who].calling, 0));
-        else if (must_call(m, who))
-            begin_call(m, who);
-        if (m->next_greeting_ns != before_ns)
-            m->next_called = who + 1;
-    }
-}
-
-/* Returns whether to use a connection that the member `who` has made for the vote. An arrival that
- * has not reached the member uses it too, and notes that the direction is turned. */
-static bool takes_call(regrouping *m, int who)
-{
-    tcp_vote *v = m->vote;
-    if (m->voter[who].refused || who == v->own)
-        return false;
-    if (!tcp_calls(m->j, who))
-        return true;
-    if (!tcp_set_has(&v->arrivals, v->own) || m->j->voting[who].fd >= 0)
-        return false;
-    tcp_set_add(&v->turned, who);
-    return true;
-}
-
-/* Accepts an incoming connection, if there is one. A member that already knows the result of the
- * vote can connect for the new group before the result has reached this member. Such a connection
- * is kept in j->early until the result arrives (join.c). A data connection for the newest group
- * that this member has formed is closed. By this the other member learns that this member has left
- * that group for another vote. */
-static void accept_incoming(regrouping *m)
-{
-    joining *j = m->j;
-    hello h;
-    tcp_link link;
-    if (!tcp_await_caller(j, ls_now_ns() + LISTEN_NS, &link, &h))
-        return;
-    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && h.group > m->vote->formed.number &&
-        j->earlies < PENDING_MAX) {
-        j->early[j->earlies].link = link;
-        j->early[j->earlies++].said = h;
-    } else if (h.run == j->run && h.channel == TCP_ON_VOTE && h.to == (uint32_t)m->vote->own &&
-               h.from < (uint32_t)m->vote->members && takes_call(m, (int)h.from)) {
-        attach(m, (int)h.from, &link);
-    } else {
-        close(link.fd);
-    }
-}
-
-/* ---- messages -------------------------------------------------------------------------------- */
-
-/* Processes a message, and sends the answer if there is one. */
-static void on_message(regrouping *m, int who, const tcp_message *in)
-{
-    tcp_message answer;
-    if (!tcp_vote_is_valid(m->vote, in)) {
-        disconnect(m, who);
-        return;
-    }
-    const bool links = in->kind == TCP_STATE &&
-                       memcmp(&in->links, &m->vote->state[who].links, sizeof in->links) != 0;
-    if (in->kind != TCP_STATE || links || !tcp_set_has(&m->vote->here, who))
-        m->changed_ns = ls_now_ns();
-    m->news |= !tcp_set_has(&m->vote->here, who);
-    if (in->kind == TCP_CONNECTED_ALL) /* it can arrive before this member knows of the group */
-        m->voter[who].ready = in->ballot.number;
-    tcp_set_add(&m->met, who);
-    if (tcp_vote_on_message(m->vote, who, in, &answer))
-        send_message(m, who, &answer);
-}
-
-/* Reads and processes the messages that a member has sent. Does not wait. */
-static void receive_from(regrouping *m, int who)
-{
-    voter *v = &m->voter[who];
-    tcp_link *link = &m->j->voting[who]; /* disconnect() sets its fd to −1 */
-    while (link->fd >= 0) {
-        const ssize_t n =
-            recv(link->fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (n <= 0) {
-            disconnect(m, who);
-            return;
-        }
-        v->got += (size_t)n;
-        if (v->got < sizeof v->in)
-            continue;
-        v->got = 0;
-        const tcp_message in = v->in.message;
-        if (!tcp_is_sealed(&link->in, &in, sizeof in, v->in.tag)) {
-            tcp_log(m->j, LS_LOG_WARNING, "in a vote, from host %s to host %s %s",
-                    m->j->entry[who].host, m->j->host, tcp_changed);
-            disconnect(m, who);
-            return;
-        }
-        v->heard_ns = ls_now_ns();
-        on_message(m, who, &in);
-    }
-}
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
@@ -389,7 +67,7 @@ static void suspect_silent(regrouping *m)
             continue;
         m->voter[i].refused = true;
         tcp_set_add(&m->vote->suspects, i);
-        disconnect(m, i);
+        tcp_disconnect_voter(m, i);
     }
 }
 
@@ -412,10 +90,10 @@ static void vote(regrouping *m)
     const bool settled = is_settled(m);
     if (settled && tcp_vote_propose(m->vote, &message)) {
         m->changed_ns = now;
-        send_to_all(m, &message.ballot.set, &message);
+        tcp_send_to_voters(m, &message.ballot.set, &message);
     }
     if (tcp_vote_formed(m->vote, &message))
-        send_to_all(m, &message.ballot.set, &message);
+        tcp_send_to_voters(m, &message.ballot.set, &message);
     else if (settled && now - m->changed_ns > 2 * m->grace_ns)
         suspect_silent(m);
 }
@@ -456,16 +134,16 @@ static int run_vote(regrouping *m, ls_error *err)
     const uint64_t number = m->vote->formed.number;
     int status = LS_OK;
     while (status == LS_OK && m->vote->formed.number == number) {
-        call_members(m);
-        accept_incoming(m);
+        tcp_call_voters(m);
+        tcp_accept_voter(m);
         for (int i = 0; i < m->vote->members; i++)
-            receive_from(m, i);
+            tcp_receive_from_voter(m, i);
         if (m->vote->formed.number != number)
             break;
-        if (ls_now_ns() - m->sent_ns > (m->news ? NEWS_NS : INTERVAL_NS)) {
+        if (ls_now_ns() - m->sent_ns > (m->news ? NEWS_NS : TCP_INTERVAL_NS)) {
             m->sent_ns = ls_now_ns();
             m->news = false;
-            send_state(m, -1);
+            tcp_send_state(m);
         }
         vote(m);
         if (m->vote->formed.number == number)
@@ -476,31 +154,31 @@ static int run_vote(regrouping *m, ls_error *err)
 
 /* ---- the new transport ----------------------------------------------------------------------- */
 
-/* Closes all connections of the vote. */
-static void disconnect_all(regrouping *m)
+/* If this member has formed a group shortly before, another member of that group can still be
+ * waiting for connections of that group, and is not lost. Therefore this member waits until the
+ * other member has given up (GRACES_TO_CONNECT), and one grace time more. The vote ends later
+ * accordingly: after the wait, and the further grace time of is_settled, there is time for the
+ * proposal and the answers. */
+tcp_limits tcp_limits_of_vote(uint64_t now, uint64_t formed_ns, uint64_t grace_ns, uint64_t end_ns)
 {
-    for (int i = 0; i < m->vote->members; i++) {
-        stop_calling(&m->voter[i]);
-        disconnect(m, i);
-    }
+    tcp_limits limits = {.settle_ns = now + grace_ns};
+    if (formed_ns && formed_ns + GRACES_TO_CONNECT * grace_ns > now)
+        limits.settle_ns = formed_ns + (GRACES_TO_CONNECT + 1) * grace_ns;
+    limits.until_ns = tcp_sooner(limits.settle_ns + GRACES_AFTER_WAIT * grace_ns, end_ns);
+    return limits;
 }
 
-/* Begins a vote: closes the connections of the previous vote and sets the time limits. If this
- * member has formed a group shortly before, another member of that group can still be waiting for
- * connections of that group, and is not lost. Therefore this member waits until the other member
- * has given up (GRACES_TO_CONNECT), and one grace time more. */
+/* Begins a vote: closes the connections of the previous vote and sets the time limits. */
 static void begin_vote(regrouping *m, const tcp_set *suspects)
 {
-    const uint64_t now = m->began_ns = ls_now_ns(), formed_ns = m->j->formed_ns;
-    disconnect_all(m);
+    const uint64_t now = m->began_ns = m->changed_ns = ls_now_ns();
+    const tcp_limits limits = tcp_limits_of_vote(now, m->j->formed_ns, m->grace_ns, m->end_ns);
+    tcp_disconnect_voters(m);
     tcp_vote_begin(m->vote, suspects);
-    m->settle_until_ns = now + m->grace_ns;
-    if (formed_ns && formed_ns + GRACES_TO_CONNECT * m->grace_ns > now)
-        m->settle_until_ns = formed_ns + (GRACES_TO_CONNECT + 1) * m->grace_ns;
-    m->changed_ns = now;
+    m->settle_until_ns = limits.settle_ns;
+    m->j->until_ns = limits.until_ns;
     /* the newcomer is invited before all members have begun to vote */
-    m->next_greeting_ns = m->old ? now : now + INTERVAL_NS / 2;
-    m->j->until_ns = tcp_sooner(now + GRACES_PER_VOTE * m->grace_ns, m->end_ns);
+    m->first_call_ns = m->old ? now : now + TCP_INTERVAL_NS / 2;
 }
 
 /* Notes the direction of the connections to the new member of the formed group. */
@@ -519,12 +197,6 @@ static bool is_ready(const regrouping *m, int who)
     return m->voter[who].ready == m->vote->formed.number;
 }
 
-bool tcp_has_left(regrouping *m, int who)
-{
-    receive_from(m, who);
-    return m->j->voting[who].fd < 0 && !is_ready(m, who);
-}
-
 /* Tells the other members of the new group that this member is connected to all, and waits until
  * all of them have said so. A member that has said so and has closed its connection of the vote has
  * heard it from all, or is lost, which the new transport notices. */
@@ -532,7 +204,7 @@ static int await_ready(regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
     tcp_message message = {.kind = TCP_CONNECTED_ALL, .ballot = m->vote->formed};
-    send_to_all(m, set, &message);
+    tcp_send_to_voters(m, set, &message);
     for (;;) {
         bool left = false, whole = true, goes_on = false;
         for (int i = 0; i < m->vote->members; i++)
@@ -545,7 +217,7 @@ static int await_ready(regrouping *m, ls_error *err)
             return LS_OK;
         if (left || ls_now_ns() >= m->j->until_ns)
             return ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
-        (void)tcp_ready(-1, 0, ls_now_ns() + LISTEN_NS);
+        (void)tcp_ready(-1, 0, ls_now_ns() + TCP_LISTEN_NS);
         tcp_beat(m->j);
     }
 }
@@ -565,7 +237,7 @@ static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
     m->j->until_ns =
         tcp_sooner(ls_now_ns() + (comes ? 1 : GRACES_TO_CONNECT) * m->grace_ns, m->end_ns);
     m->j->unreached = -1;
-    w->base.member = index_of(set, m->vote->own);
+    w->base.member = tcp_set_index(set, m->vote->own);
     int status = tcp_make_lines(w, tcp_set_count(set), err);
     if (status == LS_OK)
         status = tcp_connect_all(m->j, err);
@@ -605,7 +277,7 @@ static int vote_and_connect(tcp_wire **out, regrouping *m, tcp_set suspects, ls_
         if (status && is_of_newcomer(m, m->j->unreached))
             tcp_set_add(&suspects, m->j->unreached);
     }
-    disconnect_all(m);
+    tcp_disconnect_voters(m);
     return status;
 }
 
@@ -625,7 +297,7 @@ static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects
     tcp_link *voting = ls_alloc_array(NULL, members, sizeof *voting);
     m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
     for (size_t i = 0; voting && m->voter && i < members; i++)
-        voting[i].fd = m->voter[i].calling = -1;
+        voting[i].fd = m->voter[i].call.fd = -1;
     m->j->voting = voting;
     m->j->regrouping = m;
     m->j->try_ns = m->grace_ns / 4;
@@ -724,7 +396,7 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
         return status;
     for (int i = 0; i < (*out)->base.members; i++) {
         const int number = tcp_set_nth(&j->vote.formed.set, i);
-        how->origin[i] = tcp_set_has(&m.before, number) ? index_of(&m.before, number) : -1;
+        how->origin[i] = tcp_set_has(&m.before, number) ? tcp_set_index(&m.before, number) : -1;
     }
     set_admitted(*out, &j->vote);
     if (how->arrival && (*out)->base.admitted == 0)

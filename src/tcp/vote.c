@@ -26,6 +26,14 @@ int tcp_set_nth(const tcp_set *s, int index)
     return -1;
 }
 
+int tcp_set_index(const tcp_set *s, int who)
+{
+    int index = 0;
+    for (int i = 0; i < who; i++)
+        index += tcp_set_has(s, i);
+    return index;
+}
+
 static tcp_set intersection(const tcp_set *a, const tcp_set *b)
 {
     tcp_set out;

@@ -1,5 +1,5 @@
 /* The vote that decides which members continue when others have been lost. This file has only the
- * rules of the vote; regroup.c has the connections and the time limits.
+ * rules of the vote; voters.c has the connections, regroup.c the time limits.
  *
  * In this file the number of a member is its *origin*: its number in the first group, or the next
  * free number if it was admitted later (join.h). A member is *suspected* if another member believes
@@ -161,6 +161,8 @@ int tcp_set_count(const tcp_set *s);
 /* Returns the number of the member at position `index` of the set, counted from 0 by ascending
  * numbers. Returns −1 if the set has fewer members. */
 int tcp_set_nth(const tcp_set *s, int index);
+/* Returns the position of the member `who` in the set, which is its number in that group. */
+int tcp_set_index(const tcp_set *s, int who);
 
 /* Initialises the state of a vote. The formed group becomes the first group, which has `members`
  * members. `own`: number of this member. Errors: LS_ENOMEM. */

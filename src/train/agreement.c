@@ -18,8 +18,9 @@ void ls_agreement_begin(struct ls_trainer *t)
 
 void ls_agreement_note_step(struct ls_trainer *t, const struct ls_report *r)
 {
-    if (ls_engine_compares(t->engine) && r->number >= t->agreement.steps + 2)
-        t->agreement.steps = r->number - 2;
+    const uint64_t lag = (uint64_t)ls_engine_compare_lag(t->engine);
+    if (lag > 0 && r->number >= t->agreement.steps + lag)
+        t->agreement.steps = r->number - lag;
 }
 
 bool ls_agreement_is_due(const struct ls_trainer *t, uint64_t steps)
@@ -77,13 +78,14 @@ static void advise(char *out, size_t size, struct ls_trainer *t)
     ls_free(t->host, state);
 }
 
-/* Sets the doubtful checkpoints aside, after the save in progress. Returns their number. */
+/* Sets the doubtful checkpoints aside, after the save in progress and that of the checkpoint that
+ * is kept in memory, which may be the last good one. Returns their number. */
 static int set_aside(struct ls_trainer *t)
 {
     char directory[LS_PATH_BYTES];
     ls_error why;
     int count = 0;
-    if (!t->dir.path || !t->dir.saver || ls_saver_wait(t->dir.saver, NULL))
+    if (!t->dir.path || !t->dir.saver || ls_saver_settle(t->dir.saver, NULL))
         return 0;
     ls_path_join(directory, t->dir.path, "checkpoints");
     if (ls_checkpoints_set_aside(&count, directory, t->agreement.steps, t->host, &why))

@@ -20,12 +20,15 @@ typedef struct ls_agreement {
     /* All members compare their states after each multiple of these numbers of steps, as the config
      * of the first member says (checkpoint.every_steps, verify_every_steps). 0: never. */
     int64_t save_every, verify_every;
+    /* checkpoint.every_seconds of the first member. Only the member that saves looks at its clock:
+     * what the members do together depends on numbers of steps and epochs alone. */
+    double save_seconds;
 } ls_agreement;
 
 /* Begins anew: the run has just loaded a state of trainer->position.steps steps. */
 void ls_agreement_begin(struct ls_trainer *trainer);
 /* Notes what the comparison in a completed step says: number n compares the states after up to
- * n − 2 steps. */
+ * n − 2 steps, or n − 3 on GPUs. */
 void ls_agreement_note_step(struct ls_trainer *trainer, const struct ls_report *report);
 
 /* Returns whether all members compare their states after `steps` steps. false if the run has one

@@ -1,5 +1,6 @@
 /* The coordinator's loop: draws the order of the rows of each epoch, submits steps to the engine,
- * and collects the steps. account.c accounts for a completed step, and recover.c handles faults.
+ * and collects the steps. account.c accounts for a completed step, evaluate.c evaluates, and
+ * recover.c handles faults.
  *
  * Terms (see engine/engine.h): a *range* is one step or a few consecutive steps, submitted at once.
  * A step is *in flight* from its submission until its reports are collected. Rows are *resident* if
@@ -20,17 +21,10 @@
 #include "base/rng.h"
 #include "engine/feed.h"
 #include "engine/view.h"
-#include "train/doubts.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
-#include <math.h>
 #include <stdio.h>
-
-static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
-{
-    return (double)(ls_engine_ns(t->engine) - run_ns) * 1e-9;
-}
 
 /* Returns the number of steps that the run will have done when all submitted steps are
  * completed. */
@@ -113,11 +107,6 @@ static bool is_due(const ls_coordination *c, uint64_t steps)
     return steps != c->due_work_done_at &&
            (save_due(t, steps) != LS_DUE_NOTHING || verifies || ls_agreement_is_due(t, steps) ||
             snapshot_is_due(t, steps));
-}
-
-static void say_when(char *out, size_t size, const char *what, uint64_t number)
-{
-    snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
 /* Passes a snapshot to the caller. The weights must have been read back (ls_read_back) before. */
@@ -216,7 +205,7 @@ static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
 {
     char when[64];
     collect_rest(c);
-    say_when(when, sizeof when, "step", number);
+    snprintf(when, sizeof when, "step %llu", (unsigned long long)number);
     int status = ls_recover(c->t, when, err);
     send_from_here(c);
     return status;
@@ -232,6 +221,8 @@ static int collect_step(ls_coordination *c, ls_error *err)
     ls_drain_trace(t);
     ls_count_queues(t);
     int status = o.report ? ls_account_step(c, &o, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_save_kept(t, err);
     return status == LS_OK && o.failed ? recover_step(c, number, err) : status;
 }
 
@@ -275,172 +266,6 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     return train_to_limit(c, err);
 }
 
-/* ---- evaluation ----------------------------------------------------------------------------- */
-
-/* Computes the results of an evaluation: loss and accuracy from the sums of the shards (ls_tally),
- * and the other metrics from the scores of all rows. */
-static int measure(struct ls_trainer *t, ls_error *err)
-{
-    const ls_sharded_rows *r = ls_engine_test(t->engine);
-    const ls_tally sum = ls_sharded_rows_sum(r);
-    const ls_scored_rows judged = {.scores = r->scores,
-                                   .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
-                                   .row = r->row,
-                                   .rows = r->rows,
-                                   .outputs = r->classes};
-    t->reported.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
-    t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
-    ls_measured_clear(&t->reported.measured);
-    t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;
-    t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.result.test_accuracy;
-    int status = r->scores
-                     ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
-                     : LS_OK;
-    double *mae = &t->reported.measured.value[LS_METRIC_MAE];
-    *mae = ls_prep_absolute_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, *mae);
-    return status;
-}
-
-/* Fails if the run needs a best evaluation but the monitored metric has no value (NaN) on the test
- * rows. (The metric will have no value in later evaluations either.) If the test loss is not
- * finite, this function does not fail, because take_evaluation then reports the loss. */
-static int check_monitored(const struct ls_trainer *t, ls_error *err)
-{
-    const ls_config *c = &t->config;
-    const bool needed = c->patience > 0 || c->checkpoint.best;
-    if (!needed || t->position.best.epoch > 0 || !isfinite(t->reported.result.test_loss) ||
-        !isnan(t->reported.measured.value[c->monitor]))
-        return LS_OK;
-    return ls_fail(
-        err, LS_ECONFIG,
-        "monitor: %s has no value on the %s rows (auc and r2 have none if all targets are "
-        "equal), so patience and checkpoint.best cannot tell which epoch is the best; set "
-        "monitor to a metric that has a value, such as loss",
-        ls_metric_names[c->monitor], t->reported.summary.judged_by);
-}
-
-/* Compares the last evaluation with the best evaluation so far. If the last evaluation is better,
- * it becomes the best. (Of equal evaluations the first is the best.) If it is not better,
- * increments the number of evaluations since the best one, for the config's `patience`. */
-static int compare_with_best(struct ls_trainer *t, ls_error *err)
-{
-    ls_best *best = &t->position.best;
-    const ls_metric metric = t->config.monitor;
-    const double value = t->reported.measured.value[metric];
-    const bool better =
-        best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
-    if (!isfinite(value) || !better) {
-        if (best->epoch > 0)
-            best->waited++;
-        return LS_OK;
-    }
-    int status = ls_displace_best(t, err);
-    if (status == LS_OK)
-        *best = (ls_best){metric, value, t->position.epoch + 1, 0, t->position.steps, best->kept};
-    return status;
-}
-
-static void note_least_loss(struct ls_trainer *t)
-{
-    ls_position *at = &t->position;
-    const double loss = t->reported.result.test_loss;
-    if (!isfinite(loss) || (at->least_epoch > 0 && loss >= at->least_loss))
-        return;
-    at->least_loss = loss;
-    at->least_epoch = at->epoch + 1;
-}
-
-/* Warns after the last evaluation if the model is no better than a guess, or is overfitted. */
-static void warn_of_result(const struct ls_trainer *t)
-{
-    const ls_position *at = &t->position;
-    const double *value = t->reported.measured.value;
-    if (at->epoch + 1 != (uint32_t)t->config.epochs || !ls_members_first(t))
-        return;
-    ls_log_result_doubts(&t->config, t->data[LS_TEST],
-                         &(ls_last_result){.loss = t->reported.result.test_loss,
-                                           .least_loss = at->least_loss,
-                                           .epoch = at->epoch + 1,
-                                           .least_epoch = at->least_epoch,
-                                           .accuracy = t->reported.result.test_accuracy,
-                                           .r2 = value[LS_METRIC_R2],
-                                           .auc = value[LS_METRIC_AUC]},
-                         t->host);
-}
-
-/* Computes the results of an evaluation, compares them with the best results, and writes their
- * record. If this process has adopted the results from another process (members.evaluated), the
- * results are not computed. */
-static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
-{
-    const ls_best before = t->position.best;
-    int status = t->members.evaluated ? LS_OK : measure(t, err);
-    t->members.evaluated = false;
-    ls_report_metric(t, &t->reported.measured);
-    ls_note_completed(t);
-    if (status == LS_OK)
-        status = check_monitored(t, err);
-    if (status == LS_OK)
-        status = compare_with_best(t, err);
-    if (status == LS_OK)
-        status = ls_record_eval(t, seconds, err);
-    if (status) { /* after a resume the evaluation is repeated, and it must count only once */
-        t->position.best = before;
-    } else {
-        note_least_loss(t);
-        warn_of_result(t);
-    }
-    if (status == LS_OK && !isfinite(t->reported.result.test_loss))
-        status = ls_fail(err, LS_ENONFINITE,
-                         "epoch %u: the %s loss is not finite any more; try a smaller "
-                         "optimizer.lr",
-                         (unsigned)t->position.epoch + 1, t->reported.summary.judged_by);
-    return status;
-}
-
-/* Evaluates this process's shards, and then gathers the results of all processes. If a worker or
- * another process is lost meanwhile, recovers and begins again. There is one exception: another
- * process had completed this evaluation before the loss. The recovery then adopts the results of
- * that process and sets members.evaluated (regroup.c), and the evaluation is not repeated. */
-static int evaluate_shards(struct ls_trainer *t, ls_error *err)
-{
-    char when[64];
-    say_when(when, sizeof when, "evaluation of epoch", t->position.epoch + 1);
-    for (int status = LS_OK; !t->members.evaluated;) {
-        const int job_status =
-            ls_engine_run_all(t->engine, ls_worker_evaluate, t->position.steps, err);
-        if (job_status == LS_OK && ls_stopping(t))
-            return LS_OK;
-        if (job_status == LS_OK)
-            status = ls_members_gather_evaluation(t, err);
-        if (job_status == LS_OK && (status == LS_OK || !ls_members_lost(t)))
-            return status;
-        status = ls_recover(t, when, err);
-        if (status)
-            return status;
-    }
-    return LS_OK;
-}
-
-int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
-{
-    const uint64_t start = ls_now_ns(), run_start = ls_engine_ns(t->engine);
-    int status = evaluate_shards(t, err);
-    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(), "step",
-                  t->position.steps);
-    *evaluated = status == LS_OK && (t->members.evaluated || !ls_stopping(t));
-    if (!*evaluated)
-        return status;
-    return take_evaluation(t, seconds_since(t, run_start), err);
-}
-
-static bool evaluation_is_due(const struct ls_trainer *t)
-{
-    const uint32_t next = t->position.epoch + 1;
-    return ls_dataset_rows(t->data[LS_TEST]) > 0 &&
-           (next == (uint32_t)t->config.epochs || ls_is_multiple(next, t->config.eval_every));
-}
-
 /* ---- epochs --------------------------------------------------------------------------------- */
 
 /* Trains the epoch's steps from the current position on. */
@@ -472,19 +297,12 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-/* Returns whether `patience` evaluations in a row were not better than the best. The number of
- * these evaluations is part of a checkpoint, so a resumed run continues to count. */
-static bool patience_is_used_up(const struct ls_trainer *t)
-{
-    return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
-}
-
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     bool evaluated = false;
     int status = t->position.recorded ? LS_OK : record_epoch(t, err);
-    const bool due = may_evaluate && evaluation_is_due(t);
+    const bool due = may_evaluate && ls_evaluation_is_due(t);
     if (status == LS_OK && due && !ls_stopping(t))
         status = ls_evaluate(t, &evaluated, err);
     if (status || (due && !evaluated))
@@ -497,7 +315,8 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     /* `may_evaluate` is true in ls_trainer_run, which saves a final checkpoint after the last
      * epoch, so no checkpoint is saved here. It is false in ls_trainer_step, whose caller can go on
      * after the last epoch, so the checkpoint is saved here. */
-    if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || patience_is_used_up(t)))
+    if (may_evaluate &&
+        (t->position.epoch == (uint32_t)t->config.epochs || ls_patience_is_used_up(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
     status = do_due_work(c, ls_checkpoint_due(t, &done), true, err);
@@ -527,18 +346,6 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-static void say_early(struct ls_trainer *t)
-{
-    const ls_best *best = &t->position.best;
-    snprintf(
-        t->reported.text.early, sizeof t->reported.text.early,
-        "%u evaluations in a row were not better than the one after epoch %u, with a%s %s of %.6g",
-        (unsigned)best->waited, (unsigned)best->epoch,
-        best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
-        ls_metric_names[best->metric], best->value);
-    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->reported.text.early);
-}
-
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
     const uint32_t epochs = (uint32_t)t->config.epochs;
@@ -547,12 +354,12 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
     int status = t->members.arrived ? ls_members_admit(t, err) : LS_OK;
     t->members.arrived = false;
     while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) &&
-           !patience_is_used_up(t))
+           !ls_patience_is_used_up(t))
         status = run_epoch(t->coordination, err);
     if (status || t->position.epoch == epochs)
         return status;
-    if (patience_is_used_up(t)) {
-        say_early(t);
+    if (ls_patience_is_used_up(t)) {
+        ls_stop_early(t);
         return LS_OK;
     }
     t->reported.result.interrupted = 1;

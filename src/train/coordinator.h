@@ -63,10 +63,6 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
  * and an evaluation is due, begins the next epoch, and saves a checkpoint if one is due. If an
  * interrupt ends the function before a due evaluation, the epoch does not end. */
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
-/* Evaluates the model on the test rows, writes the result to trainer->reported.result, and emits
- * its record. *evaluated: whether the evaluation was completed; false if an interrupt has made the
- * workers end early. */
-int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
 /* Trains and evaluates as the config says, from trainer->position on. Sets
  * trainer->reported.result, except its `weights_sha256`. Errors: LS_EINTERRUPTED, and those of
  * ls_train_steps and ls_end_epoch. */
@@ -99,6 +95,22 @@ int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing
  * step or job is not to be repeated, if no worker is left, or if the config's on_device_loss is
  * "stop". */
 int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
+/* ---- evaluate.c: evaluation, the best evaluation, and patience ------------------------------ */
+
+/* Evaluates the model on the test rows, writes the result to trainer->reported.result, and emits
+ * its record. *evaluated: whether the evaluation was completed; false if an interrupt has made the
+ * workers end early. */
+int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
+/* Returns whether the model is evaluated at the end of the present epoch. */
+bool ls_evaluation_is_due(const struct ls_trainer *trainer);
+/* Returns whether `patience` evaluations in a row were not better than the best. The number of
+ * these evaluations is part of a checkpoint, so a resumed run continues to count. */
+bool ls_patience_is_used_up(const struct ls_trainer *trainer);
+/* Sets the text that says why the run stops early, which its last record contains, and logs it. */
+void ls_stop_early(struct ls_trainer *trainer);
+
+/* ---- read_back.c: copying the weights out of a replica -------------------------------------- */
+
 /* Compares the replicas (if `all`, those of all members: all members must then make this call) and,
  * if `exports`, copies the weights and optimizer states of one replica
  * to ls_engine_weights. If a worker fails meanwhile, recovers and repeats the comparison and the

@@ -72,11 +72,18 @@ static void log_scaling(const checked_data *d)
             "data.clip: what is beyond %g deviations of its column's mean counts as %g; 0 leaves "
             "it",
             clip, clip);
-    if (p && p->target_scaled)
+    if (p && p->targets == 1)
         ls_log(d->host, LS_LOG_INFO,
                "data.standardize_target: the network learns (target - %.4g) / %.4g; results are "
                "reported in the target's own unit; false leaves the target as it is",
-               p->target_mean, p->target_deviation);
+               p->target_mean[0], p->target_deviation[0]);
+    else if (p && p->targets > 1)
+        ls_log(d->host, LS_LOG_INFO,
+               "data.standardize_target: the network learns each of the %d targets as (target - "
+               "mean) / deviation; predictions are in the targets' own units, and loss and mae are "
+               "those of the scaled targets unless all deviations are equal; false leaves the "
+               "targets as they are",
+               p->targets);
 }
 
 /* ---- columns -------------------------------------------------------------------------------- */
@@ -198,9 +205,7 @@ static void warn_of_values(const checked_data *d)
     float seen[CLASS_VALUES];
     int n = 0;
     for (uint32_t i = 0; i < d->info->rows; i++) {
-        float v = d->view.targets[row_at(d, i)];
-        const ls_prep *p = d->info->prep;
-        ls_prep_unscale(p, &v, 1);
+        float v = (float)ls_prep_output(d->info->prep, 0, d->view.targets[row_at(d, i)]);
         v = fabsf(v - roundf(v)) < 1e-4f ? roundf(v) : v;
         if (v != roundf(v) || fabsf(v) >= 0x1p24f)
             return;

@@ -308,9 +308,9 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_coordination *c = t->coordination;
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
-    /* waits, because a save in progress reads the arrays of ls_engine_weights */
+    /* Waits, because a save in progress reads the arrays of ls_engine_weights. */
     if (status == LS_OK)
-        status = ls_saver_wait(t->dir.saver, err);
+        status = ls_saver_settle(t->dir.saver, err);
     if (status == LS_OK)
         status = read_from(t, path, err);
     if (status)
@@ -340,9 +340,4 @@ int ls_trainer_add_sink(ls_trainer *t,
                               : "ls_trainer_add_sink: no callback");
     int status = ls_sink_callback(&sink, record, user, t->host, err);
     return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
-}
-
-int ls_trainer_attach(ls_trainer *t, ls_sink *sink, ls_error *err)
-{
-    return ls_sinks_add(&t->records.sinks, sink, err);
 }

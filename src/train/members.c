@@ -184,6 +184,7 @@ typedef struct beginning {
     bool resumed;                 /* the optimizer's states follow the weights */
     ls_engine_digests digest; /* digests of the first member's workers; 0 at the start of a run */
     int64_t save_every, verify_every; /* ls_agreement */
+    double save_seconds;              /* ls_agreement */
 } beginning;
 
 /* Called during an admission, in a run that has begun. Prepares the arrays of weights and states
@@ -210,11 +211,12 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
     b.resumed = runs || t->dir.resumed != NULL;
-    if (runs)
-        ls_engine_digest(t->engine, &b.digest);
     b.save_every = runs ? t->agreement.save_every : t->config.checkpoint.every_steps;
+    b.save_seconds = runs ? t->agreement.save_seconds : t->config.checkpoint.every_seconds;
     b.verify_every = runs ? t->agreement.verify_every : t->config.verify_every_steps;
     int status = runs ? prepare_to_share(t, err) : LS_OK;
+    if (runs && status == LS_OK)
+        ls_engine_digest(t->engine, &b.digest);
     if (status == LS_OK)
         status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
@@ -227,6 +229,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     state->has_slots = b.resumed;
     ls_engine_set_digest(t->engine, &b.digest);
     t->agreement.save_every = b.save_every;
+    t->agreement.save_seconds = b.save_seconds;
     t->agreement.verify_every = b.verify_every;
     t->members.evaluations = b.evaluations;
     t->members.rounds = b.rounds;

@@ -7,15 +7,11 @@
  * (engine/group.c). If another process is lost, this process first regroups with the remaining
  * processes (regroup.c).
  */
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/run_records.h"
-#include "train/saving.h"
-
-#include <stdio.h>
 
 /* ---- deciding ------------------------------------------------------------------------------- */
 
@@ -162,44 +158,4 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
         if (!ls_members_lost(t) && !find_cause(t, false))
             return ls_fail(err, status, "%s", cause.text);
     }
-}
-
-/* Compares the replicas of this process and, if `all`, those of all members. *ends: the error ends
- * the run, because a recovery would not help. */
-static int compare_replicas(struct ls_trainer *t, bool exports, bool all, bool *ends, ls_error *err)
-{
-    /* A save that hangs is no fault of a worker or of another process. It is waited for each time,
-     * because a recovery can have begun a save. */
-    int status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
-    *ends = status != LS_OK;
-    if (status)
-        return status;
-    status = ls_snapshot_replicas(t, exports, err);
-    *ends = status == LS_EDIVERGED;
-    if (status || !all)
-        return status;
-    status = ls_agreement_compare(t, err);
-    *ends = !ls_members_lost(t);
-    return status;
-}
-
-int ls_read_back(struct ls_trainer *t, bool exports, bool all, ls_error *err)
-{
-    char when[64];
-    int status;
-    bool ends;
-    const uint64_t start = ls_now_ns();
-    snprintf(when, sizeof when, "reading weights back after step %llu",
-             (unsigned long long)t->position.steps);
-    while ((status = compare_replicas(t, exports, all, &ends, err)) != LS_OK) {
-        if (ends)
-            return status;
-        status = ls_recover(t, when, err);
-        if (status)
-            return status;
-    }
-    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR,
-                  exports ? "read back" : "compare replicas", start, ls_now_ns(), "step",
-                  t->position.steps);
-    return LS_OK;
 }

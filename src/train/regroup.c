@@ -332,8 +332,10 @@ static int record_loss(struct ls_trainer *t, ls_error *err)
 /* Exchanges the progress of all members, levels the members, and compares their weights. */
 static int level_all(struct ls_trainer *t, ls_error *err)
 {
-    int status;
     progress own;
+    int status = ls_engine_settle(t->engine, t->position.steps, err);
+    if (status)
+        return status;
     describe_progress(&own, t);
     progress *all = ls_members_gather(&status, t, &own, sizeof own, err);
     if (all)

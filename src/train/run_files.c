@@ -65,6 +65,7 @@ int ls_open_saver(struct ls_trainer *t, ls_error *err)
     int status = ls_saver_create(&t->dir.saver, t->dir.path, &run, err);
     if (status == LS_OK)
         t->reported.result.checkpoint = ls_saver_path(t->dir.saver);
+    ls_begin_saving(t);
     return status;
 }
 

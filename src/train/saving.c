@@ -1,6 +1,7 @@
 /* Decides when a checkpoint is due and saves it. The *standing* of a run is its position and its
  * results so far (checkpoint/checkpoint.h). */
 #include "train/saving.h"
+#include "base/clock.h"
 #include "engine/view.h"
 
 /* ---- deciding ------------------------------------------------------------------------------- */
@@ -20,6 +21,31 @@ static int64_t steps_between(const struct ls_trainer *t)
     return t->members.cluster ? t->agreement.save_every : t->config.checkpoint.every_steps;
 }
 
+/* Returns the time in seconds that must have passed since the last save before the next one. In a
+ * run of several processes the config of the first one decides. */
+static double seconds_between(const struct ls_trainer *t)
+{
+    return t->members.cluster ? t->agreement.save_seconds : t->config.checkpoint.every_seconds;
+}
+
+static uint64_t clock_ns(const struct ls_trainer *t)
+{
+    return t->clock ? t->clock(t->clock_user) : ls_now_ns();
+}
+
+/* Returns whether a checkpoint that is due has to wait. A clock that has jumped back makes none
+ * wait, because the difference is then a large number. */
+static bool waits(const struct ls_trainer *t)
+{
+    const double seconds = seconds_between(t);
+    return seconds > 0 && (double)(clock_ns(t) - t->dir.saved_ns) < seconds * 1e9;
+}
+
+void ls_begin_saving(struct ls_trainer *t)
+{
+    t->dir.saved_ns = clock_ns(t);
+}
+
 ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 {
     const ls_config *c = &t->config;
@@ -32,11 +58,13 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
         due = ls_is_multiple(t->position.epoch, c->checkpoint.every_epochs) ||
               (c->checkpoint.best && m->evaluated && is_best(t));
         break;
-    case LS_TAKEN_OVER: due = true; break;
+    case LS_TAKEN_OVER: return LS_DUE_MEANWHILE;
     case LS_RUN_ENDED: return m->status == LS_ENONFINITE ? LS_DUE_NOTHING : LS_DUE_NOW;
     case LS_ASKED: return LS_DUE_NOW;
     }
-    return due ? LS_DUE_MEANWHILE : LS_DUE_NOTHING;
+    if (!due)
+        return LS_DUE_NOTHING;
+    return waits(t) ? LS_DUE_LATER : LS_DUE_MEANWHILE;
 }
 
 /* ---- saving --------------------------------------------------------------------------------- */
@@ -58,6 +86,7 @@ ls_saver_desc ls_saved_run(struct ls_trainer *t)
                            .data = t->data,
                            .sinks = &t->records.sinks,
                            .trace = t->records.trace,
+                           .keeps = seconds_between(t) > 0,
                            .host = t->host};
 }
 
@@ -111,9 +140,22 @@ int ls_save(struct ls_trainer *t, ls_due due, ls_error *err)
 {
     const ls_state state = describe(t);
     const ls_checkpoint_values values = ls_values(t);
-    return due == LS_DUE_NOTHING
-               ? LS_OK
-               : ls_saver_save(t->dir.saver, &state, &values, due == LS_DUE_NOW, err);
+    switch (due) {
+    case LS_DUE_NOTHING: return LS_OK;
+    case LS_DUE_LATER: return ls_saver_keep(t->dir.saver, &state, &values, err);
+    case LS_DUE_MEANWHILE:
+    case LS_DUE_NOW: break;
+    }
+    t->dir.saved_ns = clock_ns(t);
+    return ls_saver_save(t->dir.saver, &state, &values, due == LS_DUE_NOW, err);
+}
+
+int ls_save_kept(struct ls_trainer *t, ls_error *err)
+{
+    if (!ls_saver_keeps(t->dir.saver) || waits(t))
+        return LS_OK;
+    t->dir.saved_ns = clock_ns(t);
+    return ls_saver_write_kept(t->dir.saver, err);
 }
 
 int ls_save_at(struct ls_trainer *t, const char *path, ls_error *err)
@@ -138,8 +180,11 @@ const char *ls_best_checkpoint(struct ls_trainer *t)
 
 int ls_displace_best(struct ls_trainer *t, ls_error *err)
 {
-    int status = t->config.checkpoint.best ? ls_saver_wait(t->dir.saver, err) : LS_OK;
-    if (status == LS_OK && ls_best_checkpoint(t))
-        t->position.best.kept = t->position.best.steps;
+    ls_best *best = &t->position.best;
+    if (!t->config.checkpoint.best)
+        return LS_OK;
+    int status = ls_saver_wait(t->dir.saver, err);
+    if (status == LS_OK && (ls_best_checkpoint(t) || ls_saver_holds(t->dir.saver, best->steps)))
+        best->kept = best->steps;
     return status;
 }

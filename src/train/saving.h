@@ -29,6 +29,9 @@ typedef struct ls_moment {
 /* Whether a checkpoint is due, and how it is saved. */
 typedef enum ls_due {
     LS_DUE_NOTHING,
+    /* a checkpoint is due, but is kept in memory, because checkpoint.every_seconds have not passed
+     * since the last save; a later one takes its place */
+    LS_DUE_LATER,
     /* a checkpoint is due, and is written while training goes on; a failure is only logged */
     LS_DUE_MEANWHILE,
     /* a checkpoint is due and is on the disk before ls_save returns; a failure is an error */
@@ -49,6 +52,8 @@ void ls_take_standing(struct ls_trainer *trainer, const ls_standing *standing);
  * that the function ls_engine_weights returns. */
 ls_checkpoint_values ls_values(const struct ls_trainer *trainer);
 
+/* Notes the present time as the time of the last save, because the run's saver was created. */
+void ls_begin_saving(struct ls_trainer *trainer);
 /* Returns the description of the run that is to be saved, for its saver (checkpoint/saver.h). */
 ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 
@@ -60,8 +65,12 @@ ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says
- * (nothing, if it is LS_DUE_NOTHING). Errors: those of ls_saver_save. */
+ * (nothing, if it is LS_DUE_NOTHING). Errors: those of ls_saver_save and ls_saver_keep. */
 int ls_save(struct ls_trainer *trainer, ls_due due, ls_error *err);
+/* Begins to write the checkpoint that is kept in memory, if there is one and
+ * checkpoint.every_seconds have passed since the last save. May be called while workers have work.
+ * Errors: those of ls_saver_write_kept. */
+int ls_save_kept(struct ls_trainer *trainer, ls_error *err);
 /* Saves a checkpoint with the weights and states in ls_engine_weights to the file `path`. Errors:
  * those of ls_save_to_file. */
 int ls_save_at(struct ls_trainer *trainer, const char *path, ls_error *err);
@@ -70,8 +79,9 @@ int ls_save_at(struct ls_trainer *trainer, const char *path, ls_error *err);
  * checkpoint. The path is valid until the next call of this function. */
 const char *ls_best_checkpoint(struct ls_trainer *trainer);
 /* Called before another evaluation becomes the best. If the evaluation that is still the best has a
- * checkpoint, marks that checkpoint as one to be kept (ls_best.kept). It is removed only when the
- * new best evaluation also has a checkpoint. Errors: LS_ESTALLED (a save does not end). */
+ * checkpoint, on the disk or in memory, marks that checkpoint as one to be kept (ls_best.kept). It
+ * is removed only when the new best evaluation also has a checkpoint. Errors: LS_ESTALLED (a save
+ * does not end). */
 int ls_displace_best(struct ls_trainer *trainer, ls_error *err);
 
 /* Returns whether `count` is a multiple of `every`; `every` 0 means never. */

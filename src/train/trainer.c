@@ -307,7 +307,10 @@ static void warn_of_skipped_steps(const ls_trainer *t)
 static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
-    int later_status = save_all(t, *status, &later);
+    /* A run that has not completed may be resumed, perhaps from the checkpoint before the last. */
+    int later_status = *status ? ls_saver_settle(t->dir.saver, &later) : LS_OK;
+    keep_first_error(status, first, later_status, &later);
+    later_status = save_all(t, *status, &later);
     /* Another member was lost, and nobody is left with whom to compare the state: each remaining
      * member saves its own, as after a loss during the run. */
     if (later_status == LS_ESTALLED && *status != LS_ESTALLED && t->members.cluster)
@@ -318,6 +321,9 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     keep_first_error(status, first, later_status, &later);
     if (*status == LS_EDIVERGED)
         ls_agreement_lost(t, first);
+    /* if the end could not be saved, the last checkpoint that was due still can be */
+    later_status = ls_saver_settle(t->dir.saver, &later);
+    keep_first_error(status, first, later_status, &later);
     ls_report_devices(t);
     warn_of_skipped_steps(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);

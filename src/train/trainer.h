@@ -62,6 +62,9 @@ struct ls_trainer {
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: the config decides */
+    /* clock of checkpoint.every_seconds and its argument (ls_trainer_sys); NULL: ls_now_ns */
+    uint64_t (*clock)(void *user);
+    void *clock_user;
     const ls_host *host;
     ls_data_source *source; /* copies of the caller's data sources and their names; NULL: none */
     const ls_data_source **sources;
@@ -98,11 +101,12 @@ struct ls_trainer {
  * ls_trainer_open. */
 int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 
-/* ---- drive.c -------------------------------------------------------------------------------- */
+/* ---- warnings.c ----------------------------------------------------------------------------- */
 
-/* Adds a sink. The trainer closes the sink at the end of the run, or this function closes it if it
- * fails. Errors: LS_EINVAL (too many sinks). */
-int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
+/* Logs warnings about the settings of a run that has just been opened. */
+void ls_warn_of_settings(struct ls_trainer *trainer);
+
+/* ---- drive.c -------------------------------------------------------------------------------- */
 
 /* Copies the current weights to the arrays of ls_engine_weights. If a device fails meanwhile,
  * recovers and repeats the copy. `function`: name of the calling public function, for messages.

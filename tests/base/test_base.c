@@ -52,6 +52,22 @@ static void a_message_is_one_line_of_valid_utf8(void **state)
     assert_string_equal(err.text + LS_ERROR_TEXT - 3, "a?");
 }
 
+static void an_error_has_the_reason_of_its_last_failure(void **state)
+{
+    (void)state;
+    ls_error err = {.reason = LS_REASON_CLASSES};
+    ls_fail(&err, LS_EDATA, "data.encoding");
+    assert_int_equal(err.reason, LS_REASON_NONE);
+    assert_int_equal(ls_because(&err, ls_fail(&err, LS_EDATA, "x"), LS_REASON_DECIMAL), LS_EDATA);
+    assert_int_equal(err.reason, LS_REASON_DECIMAL);
+    assert_string_equal(err.text, "x");
+    assert_int_equal(ls_because(NULL, LS_EDATA, LS_REASON_DECIMAL), LS_EDATA);
+    /* a callback sets none */
+    ls_error told = {.text = "x", .reason = LS_REASON_CLASSES};
+    assert_int_equal(ls_callback_result(&told, LS_EDATA, &told, "f"), LS_EDATA);
+    assert_int_equal(told.reason, LS_REASON_NONE);
+}
+
 static void the_result_of_a_callback_is_a_status_with_a_line(void **state)
 {
     (void)state;
@@ -245,6 +261,7 @@ LS_TESTS(base, "unit")
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(fail_writes_one_line_and_returns_the_status),
         cmocka_unit_test(a_message_is_one_line_of_valid_utf8),
+        cmocka_unit_test(an_error_has_the_reason_of_its_last_failure),
         cmocka_unit_test(the_result_of_a_callback_is_a_status_with_a_line),
         cmocka_unit_test(a_refused_thread_names_the_limits_that_are_set),
         cmocka_unit_test(a_message_that_is_too_long_is_cut),

@@ -308,7 +308,7 @@ static void all_reduce(world *w)
     }
     const int size = ls_pool_size(w->devices);
     for (int i = 0; i < size; i++)
-        s.status[i] = LS_EABORTED, s.err[i] = (ls_error){LS_EABORTED, "not run"};
+        s.status[i] = LS_EABORTED, s.err[i] = (ls_error){.status = LS_EABORTED, .text = "not run"};
     if (world_note(w, "ls_pool_run", ls_pool_run(w->devices, add_up, &s, LS_FOREVER, &w->err)) !=
         LS_OK)
         return;

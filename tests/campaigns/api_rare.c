@@ -108,7 +108,8 @@ static void read_a_table(world *w)
         {"mass", NULL, 4000}, {"size", "2", 0}, {"island", "Dream", 0}, {"other", "?", 0}};
     const ls_model_options o = {
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
-    float row[8], out;
+    float out;
+    double row[8];
     ls_snapshot *model;
     snprintf(csv, sizeof csv, "%s/table.csv", w->directory);
     snprintf(file, sizeof file, "%s/table.safetensors", w->directory);
@@ -129,7 +130,7 @@ static void read_a_table(world *w)
         row[1] = NAN; /* in a column that was never empty */
     if (status == LS_OK)
         world_note(w, "ls_model_run",
-                   ls_model_run(model, row, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
+                   ls_model_run(model, row, LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
     ls_snapshot_release(model);
 }
 

@@ -520,20 +520,22 @@ static void open_model(world *w)
 static void use_model(world *w)
 {
     float out[WORLD_BATCH * OWN_CLASSES];
+    double row[WORLD_BATCH * OWN_CLASSES];
     const ls_field field = {"a", NULL, 1};
     if (!w->model)
         return;
     choose_rows(w);
     w->call = "ls_model_run";
     world_note(w, "ls_model_run",
-               ls_model_run(w->model, w->images, world_draw(w, WORLD_BATCH + 1),
-                            (ls_output)world_draw(w, 4), out, some_room(w), &w->err));
+               ls_model_run(w->model, w->images, (ls_row_type)world_draw(w, 3),
+                            world_draw(w, WORLD_BATCH + 1), (ls_output)world_draw(w, 4), out,
+                            some_room(w), &w->err));
     world_note(w, "ls_model_predict",
                ls_model_predict(w->model, world_chance(w, 8) ? NULL : w->images, 1, out,
                                 some_room(w), &w->err));
     world_note(
         w, "ls_model_row",
-        ls_model_row(w->model, &field, 1, world_chance(w, 3) ? NULL : out, some_room(w), &w->err));
+        ls_model_row(w->model, &field, 1, world_chance(w, 3) ? NULL : row, some_room(w), &w->err));
     if (!ls_model_card(w->model))
         world_problem(w, "ls_model_card: none");
     world_did(w, "ls_model_card");

@@ -144,7 +144,7 @@ static int read_idx(const family *f, blob *out, ls_error *err)
         names[i] = strrchr(f->file[i].path, '/') + 1;
     const ls_idx_detail detail = {.files = {names, 4, {"-", "-"}, NULL}, .published = published};
     const ls_dataset_kind kind = {
-        {"corrupt", 1, 28, 28, CLASSES, NULL, NULL}, ls_idx_open, &detail};
+        {"corrupt", 1, 28, 28, CLASSES, NULL, NULL, LS_DATA_PUBLIC}, ls_idx_open, &detail};
     const ls_dataset_spec spec = {.name = "corrupt", .path = "/proc/self/fd"};
     int rc = ls_dataset_open_kind(&train, &test, &kind, &spec, &corrupt_host, err);
     return add_both(out, rc, train, test);
@@ -215,7 +215,7 @@ static int read_cifar(const family *f, blob *out, ls_error *err)
     const ls_cifar_detail detail = {
         .records = {records, records}, .labels = 1, .files = {names, 2, {"-", "-"}, NULL}};
     const ls_dataset_kind kind = {
-        {"corrupt", 3, 32, 32, CLASSES, NULL, NULL}, ls_cifar_open, &detail};
+        {"corrupt", 3, 32, 32, CLASSES, NULL, NULL, LS_DATA_PUBLIC}, ls_cifar_open, &detail};
     const ls_dataset_spec spec = {.name = "corrupt", .path = "/proc/self/fd"};
     int rc = ls_dataset_open_kind(&split[0], &split[1], &kind, &spec, &corrupt_host, err);
     return add_both(out, rc, split[0], split[1]);

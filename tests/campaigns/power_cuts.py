@@ -401,14 +401,23 @@ class Campaign:
         return max([int(line.split()[1]) for line in said.splitlines() if "saved" in line],
                    default=-1)
 
-    def train(self):
+    def train(self, name="train", *sets):
         def judge_of(last):
             def judge(state, said, place):
                 return self.judge_run(last, "deep/er/run/", state, place, self.steps_saved(said),
                                       "done" in said.split())
             return judge
-        self.run("train", [], [[self.args.driver, "train", os.path.join(
-            self.folder, "train/deep/er/run")]], judge_of)
+        self.run(name, [], [[self.args.driver, "train", os.path.join(
+            self.folder, name, "deep/er/run"), *sets]], judge_of)
+
+    def train_by_default(self):
+        """What is due waits in memory until the run is interrupted, and until its end."""
+        self.train("train_by_default", 'checkpoint={"best":true}')
+
+    def train_waiting(self):
+        """What is due waits for some steps."""
+        self.train("train_waiting",
+                   'checkpoint={"every_steps":1,"every_seconds":0.001,"best":true,"async":false}')
 
     # ---- a file system's image, copied while a run goes on ----
 
@@ -562,7 +571,7 @@ def main():
     base = "/dev/shm" if roomy else None
     with tempfile.TemporaryDirectory(prefix="lockstep-power-", dir=base) as folder:
         campaign = Campaign(args, os.path.realpath(folder))
-        for name in ("train", "sweep", "export", "ext4"):
+        for name in ("train", "train_by_default", "train_waiting", "sweep", "export", "ext4"):
             if not args.only or name in args.only:
                 getattr(campaign, name)()
     campaign.counts["violations"] = campaign.violations

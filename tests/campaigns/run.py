@@ -60,6 +60,16 @@ def campaigns(args):
          words(sys.executable, HERE / "kill_resume.py", "--trainer", reference, "--backend", "ref",
                "--config", HERE / "small.json", "--set", "checkpoint.every_steps=2", "--shim", shim,
                "--random", 0, "--state", keep / "kill_points.json")),
+        ("kill_points_waiting", "the same, with checkpoints that wait in memory for 2 ms and then come with the best one",
+         "the same",
+         words(sys.executable, HERE / "kill_resume.py", "--trainer", reference, "--backend", "ref",
+               "--config", HERE / "small.json", "--set",
+               'checkpoint={"every_steps":1,"every_seconds":0.002,"best":true}', "--shim", shim,
+               "--random", 40, "--state", keep / "kill_points_waiting.json")),
+        ("kill_points_default", "the same with the default, by which the short run saves at its end", "the same",
+         words(sys.executable, HERE / "kill_resume.py", "--trainer", reference, "--backend", "ref",
+               "--config", HERE / "small.json", "--set", 'checkpoint={"best":true}', "--shim", shim,
+               "--random", 40, "--state", keep / "kill_points_default.json")),
         ("kill_random", "SIGKILL at random times, up to four times a run, resumed on 1 to 4 workers "
          "(LeNet on 2,048 images)", "weights and records of the undisturbed run",
          words(sys.executable, HERE / "kill_resume.py", "--trainer", trainer, "--config",
@@ -111,11 +121,11 @@ def campaigns(args):
          "at each stage of a step, stopped, or cut off", "those that are left go on within the deadline and 3 s to the "
          "undisturbed run's weights, with each step on record once; whoever is stopped or cut off saves and ends with 75",
          words(sys.executable, ROOT / "tests" / "cluster" / "hosts.py", trainer, "--tcp", "--survive", "--cases", 80, "--seed", 8)),
-        ("hosts that come", "200 runs by TCP that begin on 2 or 3 hosts; up to three times a host comes, also one that was "
+        ("hosts that come", "300 runs by TCP that begin on 2 or 3 hosts; up to three times a host comes, also one that was "
          "lost, or is lost: killed, stopped or cut off, and the newcomer, the first or another host is killed in the middle "
          "of an admission", "all that were not lost end with the undisturbed run's weights; none hangs; no process and no "
          "temporary file is left",
-         words(sys.executable, ROOT / "tests" / "cluster" / "arrivals.py", trainer, "--cases", 200, "--seed", 9)),
+         words(sys.executable, ROOT / "tests" / "cluster" / "arrivals.py", trainer, "--cases", 300, "--seed", 9)),
         ("links of hosts that come", "a host comes to 3 and to 4 hosts by TCP, and its links to all subsets of them are cut, by "
          "dropping or resetting, before, during and after its admission, or in one direction", "no member is lost, same weights, "
          "both sides and the records name the links; with links in one direction the host is admitted at the first try",

@@ -324,8 +324,12 @@ static void add_files(swarm_case *c, draws *d)
     c->on_disk = one_in(d, 6);
     if (one_in(d, 3)) {
         cJSON *checkpoint = cJSON_AddObjectToObject(c->config, "checkpoint");
-        cJSON_AddNumberToObject(checkpoint, "every_steps", draw_from(d, 0, 4));
-        cJSON_AddNumberToObject(checkpoint, "every_epochs", draw_from(d, 0, 2));
+        if (one_in(d, 2)) {
+            cJSON_AddNumberToObject(checkpoint, "every_steps", draw_from(d, 0, 4));
+            cJSON_AddNumberToObject(checkpoint, "every_epochs", draw_from(d, 0, 2));
+        }
+        if (one_in(d, 2)) /* from some steps to more than the run */
+            cJSON_AddNumberToObject(checkpoint, "every_seconds", draw_between(d, 0, 0.02));
         cJSON_AddNumberToObject(checkpoint, "keep", draw_from(d, 1, 3));
         cJSON_AddBoolToObject(checkpoint, "async", (int)draw(d, 2));
         if (c->evaluates)

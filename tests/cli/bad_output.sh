@@ -84,10 +84,27 @@ if mknod null.onnx c 1 3 2>/dev/null; then # root only
         export deep/er/run --to null.onnx
     [ -c null.onnx ] || fail 'expected the device'
 fi
-mkdir store && ln -s store/1.safetensors current.safetensors
-run export deep/er/run --to current.safetensors
+
+# A link is followed by each verb that writes a file for other programs, to a file that is there or
+# is not there yet, and stays. Two links in a row, the second one relative to another folder.
+mkdir -p store/images
+for kind in onnx safetensors; do
+    ln -s store/$kind current.$kind
+    ln -s images/$kind store/$kind
+    for time in first second; do
+        run export deep/er/run --to current.$kind
+        expect_code 0
+        { [ -L current.$kind ] && [ -L store/$kind ] && [ -s store/images/$kind ]; } ||
+            fail "expected a file at the end of the links, the $time time"
+    done
+    cmp -s current.$kind store/images/$kind || fail "expected one file"
+done
+rm store/images/safetensors
+mkdir -p images/a images/b
+for class in a b; do printf 'P5\n2 2\n255\n%s%s' $class "$class$class$class" >images/$class/1.pgm; done
+run pack images --to current.safetensors --size 2
 expect_code 0
-{ [ -L current.safetensors ] && [ -s store/1.safetensors ]; } || fail 'expected a file at the end of the link'
+{ [ -L current.safetensors ] && [ -s store/images/safetensors ]; } || fail 'expected a packed file at the end of the links'
 run report deep/er/run -o /dev/null
 expect_code 0
 [ -c /dev/null ] || fail 'expected a device'

@@ -31,6 +31,33 @@ interrupted() {
 run config.json --set run_dir=whole --set epochs=3
 expect_code 0
 
+# killed DIRECTORY [ARGUMENT...]: kills a run of six steps without warning, in its second epoch, when
+# the records of the first are in the file. Its checkpoint is due then.
+killed() {
+    directory=$1
+    shift
+    "$program" config.json --set run_dir="$directory" --set epochs=3 "$@" \
+        --set checkpoint.async=false --set deadline_s=600 --inject worker=0,step=4,kind=stall,seconds=600 \
+        >stdout.txt 2>stderr.txt &
+    pid=$!
+    tries=0
+    while ! grep -qs '"type":"step","step":3,' "$directory/metrics.jsonl" && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    kill -KILL $pid
+    wait $pid
+}
+
+# By default the checkpoint waits for ten seconds in memory, so a kill loses it. A config that says
+# when checkpoints are saved has it on the disk.
+killed waited --set checkpoint.every_seconds=86400
+expect_failure 66 'waited: has no checkpoint; nothing to resume' --resume waited
+killed at_once --set checkpoint.every_epochs=1
+run --resume at_once --quiet
+expect_code 0
+[ "$(sha_of at_once)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
+
 interrupted first
 run --resume first --devices ref:1
 expect_code 0

@@ -245,6 +245,9 @@ def random_case(test, draw, said):
             break
         test.wait(lambda n=at: test.step() >= n, f"step {at} is not reached")
         draw_event(test, draw, said)
+        # Three further steps show that the hosts that are left go on: the next loss is a new one.
+        here = min(test.step() + 3, PER_EPOCH * EPOCHS)
+        test.wait(lambda n=here: test.step() >= n, f"step {here} is not reached")
     test.finish()
 
 

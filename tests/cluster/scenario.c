@@ -334,6 +334,8 @@ static void prepare(scenario *s, int m)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     if (s->newcomers > 0)
         fixture_set(&p->f, "cluster.on_arrival=\"admit\"");
+    for (size_t i = 0; i < ROOM(s->recipe) && s->recipe[i]; i++)
+        fixture_set(&p->f, s->recipe[i]);
     if (s->set[m])
         fixture_set(&p->f, s->set[m]);
     if (m >= s->members && s->newcomer_set[m - s->members])
@@ -343,6 +345,7 @@ static void prepare(scenario *s, int m)
     p->f.callbacks.record = on_record;
     p->f.callbacks.user = p;
     p->f.options.resume = s->resume[m];
+    p->f.sys.clock = s->clock[m];
     p->inject[0] = s->nan[m];
     p->inject[1] = s->stall;
     p->f.sys.inject = p->inject;
@@ -398,7 +401,8 @@ static void prepare_tcp(scenario *s, int m, int port)
     const bool differs = m >= s->members && s->differs == DIFFERS_SECRET;
     snprintf(p->meet, sizeof p->meet, "127.0.0.1:%d", port);
     p->mortal.place = (ls_tcp_place){.size = sizeof p->mortal.place,
-                                     .meet = p->meet,
+                                     .meet = m > 0 ? p->meet : NULL,
+                                     .listen = m > 0 ? "127.0.0.1:0" : p->meet,
                                      .secret = differs ? another : secret,
                                      .secret_bytes = differs ? sizeof another : sizeof secret,
                                      .wait_ns = m < s->members ? 0
@@ -415,16 +419,13 @@ static void prepare_tcp(scenario *s, int m, int port)
     p->f.cluster.comm = &p->mortal;
 }
 
-/* The first process that starts can listen at the address, and is therefore the first member. */
 static void start_over_tcp(scenario *s)
 {
-    const struct timespec a_moment = {.tv_nsec = 60000000};
     const int port = free_port();
     for (int m = 0; m < s->members + s->newcomers; m++) {
         process *p = &s->process[m];
         prepare_tcp(s, m, port);
         assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
-        nanosleep(&a_moment, NULL);
     }
 }
 

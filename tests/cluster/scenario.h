@@ -107,6 +107,9 @@ typedef struct scenario {
     const char *stall;            /* a further --inject of every member with an injection */
     uint64_t posts;               /* number of posts of member `victim` in the whole run */
     const char *set[MAX_MEMBERS]; /* [member]: a config assignment */
+    /* [member]: its clock of checkpoint.every_seconds, without an argument; NULL: the system's */
+    uint64_t (*clock[MAX_MEMBERS])(void *);
+    const char *recipe[2]; /* config assignments of all processes */
     /* each member begins with trained_s = MARK times its number, a value that tells members
      * apart */
     bool marked;

@@ -143,7 +143,7 @@ static void one_may_know_less_at_the_end_of_an_epoch(void **state)
 {
     (void)state;
     run_in_one_process(&one, 8);
-    for (unsigned k = 0; k < ls_tests_rounds(4, 16); k++) {
+    for (unsigned k = 0; k < ls_tests_rounds(2, 16); k++) {
         char what[60];
         begin(3, 1, 2, 0);
         other.loss[2].step = 3;

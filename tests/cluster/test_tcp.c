@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"
-#include "tcp/join.h"
+#include "tcp/regroup.h"
 
 #include <lockstep/sys/wire.h>
 
@@ -43,6 +43,7 @@ struct member {
     int status;
     ls_error err;
     uint64_t took_ns;
+    atomic_bool ended; /* the thread has ended */
     void *more;
 };
 
@@ -56,6 +57,7 @@ static void *run_member(void *arg)
     m->took_ns = ls_now_ns() - start;
     if (m->status == LS_OK && m->body)
         m->body(m);
+    atomic_store(&m->ended, true);
     return NULL;
 }
 
@@ -115,7 +117,7 @@ static void post(member *m, ls_transfer *t)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-static const size_t lengths[] = {3, 0, 70000, 1, 3000000, 8};
+static const size_t lengths[] = {3, 0, 70000, 1, 8, 3000000};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static uint8_t byte_of(int from, int to, int channel, int which, size_t at)
@@ -123,12 +125,12 @@ static uint8_t byte_of(int from, int to, int channel, int which, size_t at)
     return (uint8_t)(from * 61 + to * 31 + channel * 17 + which * 7 + (int)(at % 251));
 }
 
-/* Sends messages of many lengths on every channel to each other member, and receives such messages,
- * all at the same time. */
-static void exchange(member *m)
+/* Sends messages of the first `most` lengths on every channel to each other member, and receives
+ * such messages, all at the same time. */
+static void exchange_some(member *m, int most)
 {
     const int own = m->wire->member, members = m->wire->members;
-    const int each = LS_WIRE_CHANNELS * LENGTHS, count = 2 * each * (members - 1);
+    const int each = LS_WIRE_CHANNELS * most, count = 2 * each * (members - 1);
     ls_transfer *t = calloc((size_t)count + 1, sizeof *t);
     int used = 0;
     for (int peer = 0; peer < members; peer++)
@@ -157,12 +159,22 @@ static void exchange(member *m)
     m->wire->type->close(m->wire);
 }
 
+static void exchange(member *m)
+{
+    exchange_some(m, LENGTHS - 1);
+}
+
+static void exchange_all(member *m)
+{
+    exchange_some(m, LENGTHS);
+}
+
 static void messages_arrive_whole_and_in_order(void **state)
 {
     (void)state;
-    for (int count = 1; count <= MAX_MEMBERS; count += 2) {
+    for (int count = 1; count <= (int)ls_tests_rounds(3, MAX_MEMBERS); count += 2) {
         member m[MAX_MEMBERS];
-        run_all(m, count, exchange);
+        run_all(m, count, exchange_all);
         for (int i = 0; i < count; i++)
             assert_int_equal(m[i].status, LS_OK);
     }
@@ -452,7 +464,7 @@ static void an_address_that_swallows_calls_is_given_up(void **state)
     }
     snprintf(meet, sizeof meet, "127.0.0.1:%d", ntohs(at.sin_port));
     start(&m, meet, 2, NULL);
-    m.place.wait_ns = SECOND;
+    m.place.wait_ns = SECOND / 2;
     run_member(&m);
     for (int i = 0; i < 8; i++)
         close(caller[i]);
@@ -534,6 +546,7 @@ typedef struct parting {
     /* Like a newcomer, the dying member has no connections of an old transport, whose end the
      * others could notice. Member 0 sleeps when the others begin to wait for its proposal. */
     bool unnoticed;
+    unsigned busy; /* one bit for each member: the member is short of CPU time until it has voted */
     atomic_int met;   /* number of members that have regrouped */
     uint64_t late_ns; /* delay of the hidden member */
     struct {
@@ -621,6 +634,13 @@ static void sleep_in_second_vote(void *user)
         poll(NULL, 0, (int)((end_ns - now) / 1000000));
 }
 
+/* Lets others run for longer than a handshake takes, as often as the member waits in a vote. */
+static void nap_in_vote(void *user)
+{
+    if (((const dying_member *)user)->rendezvous->vote.formed.number == 0)
+        poll(NULL, 0, 250);
+}
+
 static void meet_anew(member *m, parting *p, int own)
 {
     uint8_t lost[MAX_MEMBERS] = {0};
@@ -635,6 +655,7 @@ static void meet_anew(member *m, parting *p, int own)
                                            : dies       ? SECOND / 2
                                                         : 10 * SECOND,
                             .alive = dies                       ? die_when_formed
+                                     : p->busy >> own & 1       ? nap_in_vote
                                      : p->unnoticed && own == 0 ? sleep_in_second_vote
                                                                 : NULL,
                             .user = &dying,
@@ -724,7 +745,7 @@ static void who_is_left_of_a_process_that_was_killed_meets_at_once(void **state)
 static void another_may_be_lost_while_they_connect(void **state)
 {
     (void)state;
-    for (unsigned victim = 1; victim < 3; victim++) {
+    for (unsigned victim = 1; victim < ls_tests_rounds(2, 3); victim++) {
         parting p = {.killed = 16, .dying = 1u << victim};
         all_others_met(&p, 5, 9 * SECOND);
     }
@@ -735,7 +756,7 @@ static void another_may_be_lost_while_they_connect(void **state)
 static void one_may_be_lost_between_two_connections(void **state)
 {
     (void)state;
-    for (int after = 1; after < 3; after++) {
+    for (int after = 1; after < (int)ls_tests_rounds(2, 3); after++) {
         parting p = {.killed = 16, .dying = 8, .after = after};
         all_others_met(&p, 5, 9 * SECOND);
     }
@@ -747,8 +768,34 @@ static void one_may_be_lost_between_two_connections(void **state)
 static void the_first_may_be_slow_to_propose(void **state)
 {
     (void)state;
+    if (ls_tests_rounds(0, 1) == 0)
+        skip(); /* it takes long, with time limits that suffice on a busy machine */
     parting p = {.dying = 16, .unnoticed = true};
     all_others_met(&p, 5, 9 * SECOND);
+}
+
+/* On a busy machine a member that votes answers late. Nobody takes it for a lost one. */
+static void a_busy_member_is_waited_for(void **state)
+{
+    (void)state;
+    parting p = {.busy = 1};
+    all_others_met(&p, 2, 9 * SECOND);
+}
+
+/* Between the end of the longest wait for members (is_settled in regroup.c) and the end of the vote
+ * there is a grace time for the answers to the proposal, also if the last group was formed just
+ * now. */
+static void a_vote_has_time_after_its_longest_wait(void **state)
+{
+    const uint64_t now = 1000 * SECOND, grace_ns = 3 * SECOND / 2;
+    (void)state;
+    for (uint64_t ago = 0; ago < 60; ago++) {
+        const uint64_t formed_ns = now - ago * grace_ns / 10;
+        const tcp_limits l = tcp_limits_of_vote(now, formed_ns, grace_ns, UINT64_MAX);
+        assert_true(l.settle_ns >= now + grace_ns);
+        assert_true(l.until_ns >= l.settle_ns + 2 * grace_ns);
+        assert_true(tcp_limits_of_vote(now, formed_ns, grace_ns, now + 1).until_ns == now + 1);
+    }
 }
 
 /* A firewall refuses connections to the member. The member itself connects to the others, as it did
@@ -816,24 +863,35 @@ typedef struct failing {
     int waiting;       /* number of newcomers that may be admitted in this round */
     uint64_t tried[9]; /* rounds in which an admission was tried */
     int tries;
-    atomic_bool both_began; /* both members are connected */
-    atomic_bool ended;      /* the newcomer's process has ended */
+    atomic_int began; /* number of members that are connected to each other */
+    bool mute;        /* after the first failed admission member 0 answers nobody */
+    const member *newcomer;
 } failing;
+
+/* Ends the test if a member does not behave as it must. After a failed assertion on the thread of
+ * one member, the other member would wait for ever. */
+static void require(const member *m, bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "member %d %s: %s\n", m->wire ? m->wire->member : -1, what, m->err.text);
+    abort();
+}
 
 /* Serves the listener of member 0 until a newcomer waits there, or the newcomer has ended. */
 static void await_newcomer(member *m, failing *f)
 {
     ls_transfer *ended[1];
     const joining *j = rendezvous_of(m->wire);
-    while (!atomic_load(&f->ended) && !(j->waiting_count > 0 && j->waiting[0].fit))
-        assert_int_equal(m->wire->type->poll(m->wire, ended, 1, SECOND / 100, &m->err), 0);
+    while (!atomic_load(&f->newcomer->ended) && !(j->waiting_count > 0 && j->waiting[0].fit))
+        require(m, m->wire->type->poll(m->wire, ended, 1, SECOND / 100, &m->err) == 0, "polls");
 }
 
 static void admit_each_round(member *m)
 {
     failing *f = m->more;
     const int own = m->wire->member;
-    atomic_store(&f->both_began, true);
+    atomic_fetch_add(&f->began, 1);
     for (uint64_t round = 0; round < 20; round++) {
         ls_arrival arrival;
         char why[200] = "";
@@ -858,14 +916,14 @@ static void admit_each_round(member *m)
             ls_wire *old = m->wire;
             m->status = old->type->regroup(&m->wire, old, &how, &m->err);
             old->type->abort(old);
-            if (m->status) { /* a failed assertion on this thread would leave the others waiting */
-                fprintf(stderr, "member %d: %s\n", own, m->err.text);
-                abort();
-            }
-            assert_int_equal(m->wire->members, 2);
-            assert_non_null(strstr(why, "do not reach each other"));
-            f->tried[f->tries] = round;
+            require(m, m->status == LS_OK, "does not regroup");
+            require(m, m->wire->members == 2, "has lost the other member or admitted the newcomer");
+            require(m, strstr(why, "do not reach each other"), why);
+            if (own == 0)
+                f->tried[f->tries] = round;
             m->wire->type->arrivals(m->wire, round, &arrival);
+            while (f->mute && !atomic_load(&f->newcomer->ended))
+                poll(NULL, 0, 10);
         }
         pthread_barrier_wait(&f->both);
         f->tries += own == 0 && f->waiting > 0;
@@ -874,50 +932,67 @@ static void admit_each_round(member *m)
     m->wire->type->abort(m->wire);
 }
 
-static void *be_a_newcomer(void *arg)
+/* Runs two members and a newcomer. No program listens at the address of member 1 and of the
+ * newcomer. They say where they listen, because a member that does not say it becomes the first if
+ * it comes before the first. `wait_ns`: time for which the newcomer waits. */
+static void fail_to_admit(member m[3], failing *f, uint64_t wait_ns)
 {
-    member *m = arg;
-    const ls_wire_options o = {.size = sizeof o, .comm = &m->place, .regroups = 1, .admits = 1};
-    m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
-    atomic_store(&((failing *)m->more)->ended, true);
-    return NULL;
+    static const char unreached[] = "127.255.255.254:9";
+    char meet[40];
+    some_place(meet);
+    assert_int_equal(pthread_barrier_init(&f->both, NULL, 2), 0);
+    for (int i = 0; i < 3; i++) {
+        start(&m[i], meet, 2, i < 2 ? admit_each_round : NULL);
+        m[i].more = f;
+        m[i].regroups = m[i].admits = 1;
+        m[i].place.wait_ns = i < 2 ? 60 * SECOND : wait_ns;
+        m[i].place.advertise = i > 0 ? unreached : NULL;
+        m[i].place.listen = i > 0 ? "127.0.0.1:0" : meet;
+    }
+    m[0].place.meet = NULL;
+    f->newcomer = &m[2];
+    go(&m[0]);
+    go(&m[1]);
+    while (atomic_load(&f->began) < 2 && !(atomic_load(&m[0].ended) && atomic_load(&m[1].ended)))
+        poll(NULL, 0, 10);
+    if (m[0].status == LS_OK && m[1].status == LS_OK)
+        go(&m[2]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(m[i].thread, NULL), 0);
+        if (m[i].status)
+            fail_msg("member %d: %s", i, m[i].err.text);
+    }
+    assert_int_equal(pthread_join(m[2].thread, NULL), 0);
+    pthread_barrier_destroy(&f->both);
 }
 
-/* No program listens at the address of member 1 and of the newcomer. */
 static void admissions_that_fail_are_tried_less_often_and_end(void **state)
 {
     static const uint64_t rounds[] = {0, 1, 3, 7, 15};
-    static const char unreached[] = "127.255.255.254:9";
-    static failing f;
+    failing f = {.tries = 0};
     member m[3];
-    char meet[40];
     (void)state;
     if (ls_tests_rounds(0, 1) == 0)
         skip(); /* it takes long, with time limits that suffice on a busy machine */
-    f = (failing){.tries = 0};
-    some_place(meet);
-    assert_int_equal(pthread_barrier_init(&f.both, NULL, 2), 0);
-    for (int i = 0; i < 3; i++) {
-        start(&m[i], meet, 2, admit_each_round);
-        m[i].more = &f;
-        m[i].regroups = m[i].admits = 1;
-        m[i].place.wait_ns = 60 * SECOND;
-        m[i].place.advertise = i > 0 ? unreached : NULL;
-    }
-    m[0].place.listen = m[0].place.meet;
-    m[0].place.meet = NULL;
-    go(&m[0]);
-    go(&m[1]);
-    while (!atomic_load(&f.both_began))
-        poll(NULL, 0, 10);
-    assert_int_equal(pthread_create(&m[2].thread, NULL, be_a_newcomer, &m[2]), 0);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_join(m[i].thread, NULL), 0);
-    pthread_barrier_destroy(&f.both);
+    fail_to_admit(m, &f, 60 * SECOND);
     assert_int_equal(f.tries, 5);
     assert_memory_equal(f.tried, rounds, sizeof rounds);
     assert_int_equal(m[2].status, LS_EUNSUPPORTED);
     assert_non_null(strstr(m[2].err.text, "5 tries"));
+    assert_non_null(strstr(m[2].err.text, "do not reach each other"));
+}
+
+/* After the failed admission the newcomer calls again, and gets no answer until its time is over.
+ */
+static void a_newcomer_whose_time_ends_in_a_call_says_why_it_was_not_admitted(void **state)
+{
+    failing f = {.mute = true};
+    member m[3];
+    (void)state;
+    fail_to_admit(m, &f, SECOND / 2);
+    assert_int_equal(f.tries, 1);
+    assert_int_equal(m[2].status, LS_ETIMEDOUT);
+    assert_non_null(strstr(m[2].err.text, "not admitted in"));
     assert_non_null(strstr(m[2].err.text, "do not reach each other"));
 }
 
@@ -1023,10 +1098,13 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(another_may_be_lost_while_they_connect),
         cmocka_unit_test(one_may_be_lost_between_two_connections),
         cmocka_unit_test(the_first_may_be_slow_to_propose),
+        cmocka_unit_test(a_busy_member_is_waited_for),
+        cmocka_unit_test(a_vote_has_time_after_its_longest_wait),
         cmocka_unit_test(one_whose_door_was_never_reached_is_waited_for),
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),
         cmocka_unit_test(admissions_that_fail_are_tried_less_often_and_end),
+        cmocka_unit_test(a_newcomer_whose_time_ends_in_a_call_says_why_it_was_not_admitted),
         cmocka_unit_test(places_that_cannot_be_are_refused),
         cmocka_unit_test(a_note_sent_in_part_is_the_last_of_its_connection),
     };

@@ -2,6 +2,7 @@
  * must equal them, and no key may be read or written without them. */
 #include "base/host.h"
 #include "config/config.h"
+#include "data/scratch.h"
 #include "records/record.h"
 #include "runner.h"
 
@@ -155,6 +156,69 @@ static void a_former_name_is_read_from_a_run_and_refused_from_a_user(void **stat
     assert_int_equal(renamed, 4);
 }
 
+/* Returns checkpoint.every_seconds of a config, whose keys of `checkpoint` are `keys`. */
+static double seconds_of(const char *keys, const char *assignment)
+{
+    char text[200];
+    ls_config c;
+    snprintf(text, sizeof text,
+             "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}, \"checkpoint\": {%s}}",
+             keys);
+    read_text(&c, text, assignment);
+    const double seconds = c.checkpoint.every_seconds;
+    ls_config_fini(&c);
+    return seconds;
+}
+
+static void checkpoints_wait_unless_the_config_says_when_they_are_saved(void **state)
+{
+    (void)state;
+    assert_true(seconds_of("", NULL) == 10);
+    assert_true(seconds_of("\"keep\": 3, \"best\": true", NULL) == 10);
+    assert_true(seconds_of("\"every_epochs\": 1", NULL) == 0);
+    assert_true(seconds_of("\"every_epochs\": 0", NULL) == 0);
+    assert_true(seconds_of("\"every_steps\": 7", NULL) == 0);
+    assert_true(seconds_of("", "checkpoint.every_steps=7") == 0);
+    assert_true(seconds_of("\"every_steps\": 7, \"every_seconds\": 2.5", NULL) == 2.5);
+    assert_true(seconds_of("\"every_seconds\": 2.5, \"every_epochs\": 2", NULL) == 2.5);
+    assert_true(seconds_of("\"every_seconds\": 2.5", "checkpoint.every_epochs=2") == 2.5);
+    assert_true(seconds_of("", "checkpoint.every_seconds=0") == 0);
+}
+
+/* Returns checkpoint.every_seconds of a run that was made with `made` and is resumed with `set`. */
+static double seconds_of_resumed(const char *made, const char *set)
+{
+    scratch files;
+    ls_config c;
+    ls_error err;
+    char *text = NULL;
+    read_text(&c, minimal, made);
+    assert_int_equal(ls_config_text(&text, &c, NULL, &err), LS_OK);
+    ls_config_fini(&c);
+    scratch_begin(&files);
+    scratch_file(&files, "config.json", text, strlen(text));
+    ls_free(NULL, text);
+    const ls_trainer_options options = {.set = &set, .set_count = !!set};
+    if (ls_config_read_of_run(&c, scratch_path(&files, "config.json"), &options, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    const double seconds = c.checkpoint.every_seconds;
+    ls_config_fini(&c);
+    scratch_end(&files);
+    return seconds;
+}
+
+/* The config.json of a run has all keys; only what is set at the resume counts as the user's. */
+static void a_resumed_run_waits_as_before_unless_it_is_told_anew(void **state)
+{
+    (void)state;
+    assert_true(seconds_of_resumed(NULL, NULL) == 10);
+    assert_true(seconds_of_resumed(NULL, "checkpoint.every_steps=2") == 0);
+    assert_true(seconds_of_resumed(NULL, "checkpoint.every_seconds=4") == 4);
+    assert_true(seconds_of_resumed("checkpoint.every_epochs=2", NULL) == 0);
+    assert_true(seconds_of_resumed("checkpoint.every_seconds=4", NULL) == 4);
+    assert_true(seconds_of_resumed("checkpoint.every_seconds=4", "checkpoint.every_epochs=1") == 0);
+}
+
 /* Another value than the default for a row, as --set would take it. */
 static const char *other_value(const ls_config_key *row)
 {
@@ -178,6 +242,7 @@ static const char *other_value(const ls_config_key *row)
                     {"allreduce", "naive"},
                     {"shards", "3"},
                     {"capacity", "[1, 2]"},
+                    {"every_seconds", "3"},
                     {"names", "auto"},
                     {"class_weights", "balanced"},
                     {"run_dir", "there"}};
@@ -344,6 +409,8 @@ LS_TESTS(config_rows, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),
         cmocka_unit_test(defaults_written_and_read_again_are_the_same),
+        cmocka_unit_test(checkpoints_wait_unless_the_config_says_when_they_are_saved),
+        cmocka_unit_test(a_resumed_run_waits_as_before_unless_it_is_told_anew),
         cmocka_unit_test(a_former_name_is_read_from_a_run_and_refused_from_a_user),
         cmocka_unit_test(a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise),
         cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),

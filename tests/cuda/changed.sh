@@ -5,8 +5,8 @@
 # changed.sh --passed SOURCE_DIR STAMP_FILE
 #     writes the stamp; called after the tests have passed
 #
-# The inputs are the sources of the back end, of the communicators' tree and of the network, the
-# public headers, and the sources of these tests. The stamp is a hash of names and contents.
+# The inputs are the sources of the back end, of digests, of the communicators' tree, of the network and
+# of the workers' steps, the public headers, and the sources of these tests. The stamp is a hash of names and contents.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -24,7 +24,8 @@ stamp=$2
 # Runs in the source folder, so that the stamp does not depend on the folder's path.
 hash_of_all() {
     cd -- "$1" || exit
-    find src/cuda src/merge src/nn include/lockstep tests/cuda tests/cuda_* tests/doubles -type f \
+    find src/base src/cuda src/engine src/merge src/nn include/lockstep tests/cuda tests/cuda_* tests/doubles \
+        tests/train/test_flips.c -type f \
         ! -name '*.pyc' -exec sha256sum {} + | sort -k 2 | sha256sum | cut -d ' ' -f 1
 }
 

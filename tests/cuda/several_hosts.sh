@@ -144,6 +144,13 @@ together cuda:0 cuda:1 -- --set shards=2 --set "run_dir=$scratch/failed"
 grep -q 'has left the run: worker 0, step 2' "$scratch/host1.err" || fail "$special: it is not said"
 special=
 
+# A bit flips on one host, and the steps find it.
+special='extra="--inject worker=0,step=1,kind=corrupt,bit=31"'
+together cuda:0 cuda:1 -- --set shards=2 --set batch_size=8
+[ "$statuses" = "71 71 " ] || fail "$special: statuses $statuses"
+grep -q ' step 4: .* have different copies of the model' "$scratch/host1.err" || fail "$special: it is not said"
+special=
+
 # A host is killed in the middle of a run. The other host must save; the saved run is resumed on one
 # host.
 kill_host2() {

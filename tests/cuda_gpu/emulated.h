@@ -358,6 +358,14 @@ inline float4 make_float4(float x, float y, float z, float w)
     return float4{x, y, z, w};
 }
 
+/* Only one coroutine runs at a time. */
+inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value)
+{
+    const unsigned long long before = *to;
+    *to = before + value;
+    return before;
+}
+
 inline uint2 make_uint2(unsigned x, unsigned y)
 {
     return uint2{x, y};

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Checks the kernels against budgets that are counted, not timed: no GPU is needed.
 
-    kernel_costs.py BUDGETS --nvcc NVCC --source FOLDER [--cuobjdump PROGRAM]
+    kernel_costs.py BUDGETS --nvcc NVCC --source FOLDER [--cuobjdump PROGRAM] [--also ARCH...]
 
-Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails if
+Compiles FOLDER/*.cu for sm_90 as the plugin's build does, and fails if
 
-- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`);
+- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`); this
+  part is repeated for each ARCH, with the limit of any kernel in place of the budgets;
 - a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
   -sass`; without that program this part is left out, and the output says so).
 
@@ -28,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ARCH = "sm_90"
-FLAGS = ["-O3", "--fmad=false", "-std=c++17", f"-arch={ARCH}", "-cubin", "-Xptxas=-v"]
+FLAGS = ["-O3", "--fmad=false", "-std=c++17", "-cubin", "-Xptxas=-v"]
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
@@ -113,13 +114,14 @@ def cost(code, row):
     return (len(body) / elements if elements else float("inf")), calls
 
 
-def compile_all(nvcc, folder, out):
+def compile_all(nvcc, folder, out, arch=ARCH):
     sources = sorted(folder.glob("*.cu"))
     if not sources:
         sys.exit(f"{folder}: no *.cu")
 
     def one(source):
-        return run([nvcc, *FLAGS, f"-I{folder.parent.parent}", "-o", f"{out}/{source.stem}.cubin", source])
+        return run([nvcc, *FLAGS, f"-arch={arch}", f"-I{folder.parent.parent}", "-o", f"{out}/{source.stem}.cubin",
+                    source])
 
     with ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(one, sources))
@@ -155,6 +157,7 @@ def main():
     args.add_argument("--nvcc", required=True)
     args.add_argument("--source", type=Path, required=True)
     args.add_argument("--cuobjdump")
+    args.add_argument("--also", nargs="*", default=[])
     args = args.parse_args()
     release, registers, rows = read_budgets(args.budgets)
     if f"release {release}," not in run([args.nvcc, "--version"]):
@@ -170,6 +173,10 @@ def main():
             bad += check_counts(functions(sass), rows)
         else:
             print("instructions not counted: no cuobjdump")
+        for arch in args.also:
+            found = resources(compile_all(args.nvcc, args.source, out, arch))
+            bad += [f"{arch}: {line}" for line in check_registers(found, registers, [])]
+            print(f"{arch}: {len(found)} kernels, at most {max(r for r, _ in found.values())} registers")
     print(*bad, sep="\n")
     return 1 if bad else 0
 

@@ -13,9 +13,10 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 /* ---- arenas --------------------------------------------------------------------------------- */
 
 /* Returns the arguments of the last of several training steps. */
-static ls_k_args *step_args(run *r, float *stats_copy)
+static ls_k_args *step_args(run *r, float *stats_copy, uint64_t *digest)
 {
     ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.stats_copy = stats_copy,
+                                                     .digest = digest,
                                                      .step = 7,
                                                      .seed = 11,
                                                      .epoch = 3,
@@ -42,10 +43,23 @@ static ls_k_update with_shadows(run *r, size_t n, ls_k_update of)
     uint32_t marks[40016 / 16 / 32 + 1];
     memset(marks, 0x55, sizeof marks);
     of.count = n;
+    of.sums = 1;
     of.shadow = run_halves(r, n, 1);
     of.shadow_grad = run_halves(r, n, 1);
     of.in_shadow = run_copy(r, marks, sizeof marks);
     return of;
+}
+
+/* Returns memory for a digest, which is not 0. */
+static uint64_t *digest_room(run *r)
+{
+    const uint64_t begin = UINT64_C(0xfedcba9876543210);
+    return run_copy(r, &begin, sizeof begin);
+}
+
+static void keep_digest(run *r, const char *name, const uint64_t *digest)
+{
+    run_keep(r, name, digest, RUN_INT, 2);
 }
 
 /* An update that must be skipped changes nothing, and later updates are skipped too. The loss of
@@ -55,7 +69,8 @@ static void skipped_updates(run *r, size_t n)
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
     const float nowhere[4] = {9, 9, 9, 9};
     float *stats_copy = run_copy(r, nowhere, sizeof nowhere);
-    ls_k_args *args[2] = {step_args(r, stats_copy), step_args(r, stats_copy + 2)};
+    uint64_t *digest = digest_room(r);
+    ls_k_args *args[2] = {step_args(r, stats_copy, digest), step_args(r, stats_copy + 2, NULL)};
     float *g = run_floats(r, n, 1);
     /* 0: the update is applied; 1: the loss is not finite; 2: an earlier loss was not finite */
     for (int form = 0; form < 3; form++) {
@@ -70,7 +85,10 @@ static void skipped_updates(run *r, size_t n)
         u.args = args[1];
         run_ok(r, ls_k_adamw_step(&u, &adamw, r->stream));
         run_keep(r, "guarded shadow", u.shadow, RUN_HALF, n);
-        run_ok(r, ls_k_running(stats, g, args[0], of, 0.1f, 0, n, r->stream));
+        const ls_k_update s = {
+            .w = stats, .grad = g, .args = args[0], .guard = of, .count = n, .sums = 1};
+        run_ok(r, ls_k_running(&s, 0.1f, 0, r->stream));
+        keep_digest(r, "guarded digest", digest);
         run_keep(r, "guarded weights", w, RUN_FLOAT, n);
         run_keep(r, "guarded first", m, RUN_FLOAT, n);
         run_keep(r, "guarded second", v, RUN_FLOAT, n);
@@ -83,27 +101,47 @@ static void skipped_updates(run *r, size_t n)
 
 static void updates(run *r, size_t n)
 {
-    const ls_k_guard none = {.loss = NULL};
+    enum { AT = 320, AT_FIRST = 16 * 70000, AT_SECOND = 16 * 90000 }; /* positions in the digest */
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
-    ls_k_args *args = step_args(r, NULL);
+    uint64_t *digest = digest_room(r);
+    ls_k_args *args = step_args(r, NULL, digest);
     float *g = run_floats(r, n, 1);
     for (int form = 0; form < 3; form++) {
         float *w = run_floats(r, n, 1), *v = form > 0 ? run_floats(r, n, 1) : NULL;
-        const ls_k_update u = {.w = w, .slot = {v}, .grad = g, .args = args, .count = n};
+        const ls_k_update u = {.w = w,
+                               .slot = {v},
+                               .grad = g,
+                               .args = args,
+                               .count = n,
+                               .sums = 1,
+                               .digest_at = {AT, AT_FIRST}};
         run_ok(r, ls_k_sgd(&u, form > 0 ? 0.9f : 0, 0.01f, form == 2, r->stream));
+        keep_digest(r, "sgd digest", digest);
         run_keep(r, form == 2 ? "sgd nesterov" : form ? "sgd momentum" : "sgd", w, RUN_FLOAT, n);
         if (v)
             run_keep(r, "sgd velocity", v, RUN_FLOAT, n);
     }
     float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
     run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream)); /* so that no value is below 0 */
-    const ls_k_update u = {.w = w, .slot = {m, v}, .grad = g, .args = args, .count = n};
+    const ls_k_update u = {.w = w,
+                           .slot = {m, v},
+                           .grad = g,
+                           .args = args,
+                           .count = n,
+                           .sums = 1,
+                           .digest_at = {AT, AT_FIRST, AT_SECOND}};
     run_ok(r, ls_k_adamw_step(&u, &adamw, r->stream));
+    keep_digest(r, "adamw digest", digest);
     run_keep(r, "adamw", w, RUN_FLOAT, n);
     run_keep(r, "adamw first", m, RUN_FLOAT, n);
     run_keep(r, "adamw second", v, RUN_FLOAT, n);
     float *stats = run_floats(r, n, 1);
-    run_ok(r, ls_k_running(stats, g, args, none, 0.1f, 0, n, r->stream));
+    const ls_k_update s = {
+        .w = stats, .grad = g, .args = args, .count = n - 1, .sums = 1, .digest_at = {AT_FIRST}};
+    run_ok(r, ls_k_digest(stats, args, AT, n - 2, r->stream));
+    keep_digest(r, "digest", digest);
+    run_ok(r, ls_k_running(&s, 0.1f, 0, r->stream));
+    keep_digest(r, "running digest", digest);
     run_keep(r, "running", stats, RUN_FLOAT, n);
 }
 
@@ -115,6 +153,18 @@ static void tree(run *r, size_t n, int arenas, const uint8_t *order)
         in[i] = run_floats(r, n, 1);
     run_ok(r, ls_k_add_arenas(out, in, arenas, order, n, r->stream));
     run_keep(r, "add_arenas", out, RUN_FLOAT, n);
+}
+
+/* More floats than a grid has threads. */
+static void large_digest(run *r)
+{
+    enum { FLOATS = (1 << 20) + 21 };
+    uint64_t *digest = digest_room(r);
+    const float *x = run_floats(r, FLOATS, 1);
+    r->shape = "large";
+    run_ok(r, ls_k_digest(x, step_args(r, NULL, digest), 48, FLOATS, r->stream));
+    keep_digest(r, "digest", digest);
+    run_drop(r);
 }
 
 void run_arena_kernels(run *r)
@@ -134,6 +184,8 @@ void run_arena_kernels(run *r)
         tree(r, counts[i], 4, halves);
         run_drop(r);
     }
+    if (!r->small)
+        large_digest(r);
 }
 
 /* ---- element by element --------------------------------------------------------------------- */

@@ -2,10 +2,9 @@
  *
  *     kernels_… write FILE [small | PART]
  *         runs every kernel (or its twin in plain C), or only the kernels of PART (`arena`,
- *         `point`, `data`, `pool`, `norm` or `loss`), and writes the results to FILE; small:
- *         without the largest shapes
- *     kernels_… compare A B
- *         exits with 0 if the results agree: fp32 and bf16 up to rounding, all else to the bit
+ *         `point`, `data`, `pool`, `norm`, `loss` or `conv`), and writes the results to FILE;
+ * small: without the largest shapes kernels_… compare A B exits with 0 if the results agree: fp32
+ * and bf16 up to rounding, all else to the bit
  *
  * On a machine without a GPU, `write` of the program with the kernels exits with 77. */
 #include "cuda_gpu/kernels_run.h"
@@ -106,9 +105,9 @@ void run_drop(run *r)
 static const struct part {
     const char *name;
     void (*run)(run *);
-} parts[] = {{"arena", run_arena_kernels}, {"point", run_point_kernels},
-             {"data", run_data_kernels},   {"pool", run_pool_kernels},
-             {"norm", run_norm_kernels},   {"loss", run_loss_kernels}};
+} parts[] = {{"arena", run_arena_kernels}, {"point", run_point_kernels}, {"data", run_data_kernels},
+             {"pool", run_pool_kernels},   {"norm", run_norm_kernels},   {"loss", run_loss_kernels},
+             {"conv", run_conv_kernels}};
 
 /* Writes the results of the part `only`, or of all parts if it is NULL. */
 static int write_results(const char *path, const char *only, int small)

@@ -45,6 +45,7 @@ void run_arena_kernels(run *r);
 void run_point_kernels(run *r);
 void run_data_kernels(run *r);
 void run_pool_kernels(run *r);
+void run_conv_kernels(run *r);
 void run_norm_kernels(run *r);
 void run_loss_kernels(run *r);
 

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* Begins the doubles with two simulated GPUs. `mode` says how streams run; under the thread
+/* Begins the doubles with three simulated GPUs. `mode` says how streams run; under the thread
  * sanitizer each stream runs as a thread, whatever `mode` is. If the doubles have begun already,
  * the function ends them first; they must then report no violation of CUDA's rules. With the plugin
  * itself the function does nothing. */

@@ -27,7 +27,7 @@ void test_cuda_begin(dbl_mode mode)
     /* The kernels' twins, plain-C functions that replace the kernels, are slow under sanitizers. A
      * wait for them must not count as a hang. */
     dbl_begin(&(dbl_options){
-        .mode = mode, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
+        .mode = mode, .seed = 7, .devices = 3, .patience_ns = 300 * (uint64_t)1000000000});
 }
 
 const ls_backend *test_cuda_backend(void)

@@ -53,7 +53,7 @@ static void devices_are_described(void **state)
     ls_device *device = open_device(1);
     device->ops->describe(device, &about);
     assert_string_equal(about.name, "cuda(1)");
-    assert_int_equal(about.flags, 0);
+    assert_int_equal(about.flags, LS_DEVICE_DIGESTS);
     assert_true(about.memory_bytes > 0);
     assert_int_equal(strncmp(about.isa, "sm_", 3), 0);
     device->ops->close(device);

@@ -118,11 +118,12 @@ static void add_products(const run *r, int row, int y, int x, int tap)
     const int i = y + tap / 3 - 1, j = x + tap % 3 - 1;
     if (i < 0 || j < 0 || i >= SIDE || j >= SIDE)
         return;
+    const size_t channels = (size_t)shape.c;
     const size_t to = (size_t)((row * SIDE + y) * SIDE + x) * CHANNELS;
-    const size_t from = (size_t)((row * SIDE + i) * SIDE + j) * CHANNELS;
+    const size_t from = (size_t)((row * SIDE + i) * SIDE + j) * channels;
     for (size_t o = 0; o < CHANNELS; o++)
-        for (size_t c = 0; c < CHANNELS; c++) {
-            const size_t w = (o * 9 + (size_t)tap) * CHANNELS + c;
+        for (size_t c = 0; c < channels; c++) {
+            const size_t w = (o * 9 + (size_t)tap) * channels + c;
             if (shape.kind == LS_MATH_CONV)
                 add(to + o, value_of(r->a, from + c) * value_of(r->b, w));
             else if (shape.kind == LS_MATH_CONV_DATA)
@@ -295,6 +296,38 @@ cudaError_t __wrap_ls_k_busy(uint32_t *out, int blocks, uint32_t rounds, cudaStr
     seen.loaded = 1;
     assert_int_equal(blocks, 66);
     return __real_ls_k_busy(out, 1, rounds / 64, stream);
+}
+
+/* ---- Lockstep's own kernels ------------------------------------------------------------------ */
+
+cudaError_t __real_ls_k_conv_forward(void *y, uint8_t *bits, const void *x, const void *weight,
+                                     const void *bias, const ls_k_conv *conv, cudaStream_t stream);
+cudaError_t __wrap_ls_k_conv_forward(void *y, uint8_t *bits, const void *x, const void *weight,
+                                     const void *bias, const ls_k_conv *conv, cudaStream_t stream);
+cudaError_t __real_ls_k_conv_weights(const ls_k_conv_grad *grad, const ls_k_conv *conv,
+                                     cudaStream_t stream);
+cudaError_t __wrap_ls_k_conv_weights(const ls_k_conv_grad *grad, const ls_k_conv *conv,
+                                     cudaStream_t stream);
+
+static double own_ms; /* time of a run of the kernels' twins */
+
+static void take_time(const void *copied)
+{
+    seen.ms += *(const double *)copied;
+}
+
+cudaError_t __wrap_ls_k_conv_forward(void *y, uint8_t *bits, const void *x, const void *weight,
+                                     const void *bias, const ls_k_conv *conv, cudaStream_t stream)
+{
+    const cudaError_t e = __real_ls_k_conv_forward(y, bits, x, weight, bias, conv, stream);
+    return e ? e : dbl_launch(stream, "own", take_time, &own_ms, sizeof own_ms);
+}
+
+cudaError_t __wrap_ls_k_conv_weights(const ls_k_conv_grad *grad, const ls_k_conv *conv,
+                                     cudaStream_t stream)
+{
+    const cudaError_t e = __real_ls_k_conv_weights(grad, conv, stream);
+    return e ? e : dbl_launch(stream, "own", take_time, &own_ms, sizeof own_ms);
 }
 
 /* ---- log ------------------------------------------------------------------------------------ */
@@ -854,6 +887,62 @@ static void another_machine_s_choice_is_taken_and_nothing_timed(void **state)
     given = NULL;
 }
 
+/* ---- convolutions of few channels ------------------------------------------------------------ */
+
+static void begin_with_few_channels(ls_precision of, ls_math_kind kind, double ms)
+{
+    begin_with(of, kind, of == LS_PRECISION_BF16);
+    shape.c = 1;
+    own_ms = ms;
+}
+
+/* Time decides between Lockstep's own kernels and cuDNN's engines, which take 5 ms here. The choice
+ * is stored as any other. */
+static void own_kernels_are_a_candidate(void **state)
+{
+    char name[96];
+    (void)state;
+    for (int p = LS_PRECISION_FP32; p <= LS_PRECISION_BF16; p++)
+        for (int pass = 0; pass < 2; pass++) {
+            const ls_math_kind kind = pass ? LS_MATH_CONV_WEIGHTS : LS_MATH_CONV;
+            begin_with_few_channels((ls_precision)p, kind, 4);
+            plan_anew(name);
+            assert_string_equal(name, "own kernels");
+            assert_true(seen.plans > 0); /* cuDNN's engines were measured too */
+            assert_non_null(logged(LS_LOG_INFO, ": own kernels, 4.0000 ms, "));
+            plan_anew(name);
+            assert_string_equal(name, "own kernels");
+            assert_int_equal(seen.runs, 0);
+
+            begin_with_few_channels((ls_precision)p, kind, 6);
+            plan_anew(name);
+            assert_non_null(strstr(name, "cudnn engine "));
+            assert_non_null(logged(LS_LOG_DEBUG, ": own kernels, 6.0000 ms, "));
+        }
+}
+
+/* Another machine's choice is taken, unless the kernels have other bits there. */
+static void own_kernels_of_another_version_are_refused(void **state)
+{
+    static char copy[sizeof choices];
+    char name[96];
+    ls_error err = {0};
+    (void)state;
+    begin_with_few_channels(LS_PRECISION_FP32, LS_MATH_CONV_WEIGHTS, 4);
+    plan_anew(name);
+    memcpy(copy, choices, sizeof copy);
+    in_folder("rm -f *");
+    given = copy;
+    plan_anew(name);
+    assert_string_equal(name, "own kernels");
+    assert_int_equal(seen.runs, 0);
+    char *version = strstr(copy, "own kernels\n1");
+    assert_non_null(version);
+    version[strlen("own kernels\n")] = '0';
+    assert_int_equal(plan_or_fail(name, &err), LS_EDEVICE);
+    given = NULL;
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -888,6 +977,8 @@ LS_TESTS(cuda_tuning, "integration doubles no-asan no-tsan")
         cmocka_unit_test(a_choice_that_no_longer_loads_is_replaced),
         cmocka_unit_test(workers_that_meet_a_damaged_choice_choose_alike),
         cmocka_unit_test(another_machine_s_choice_is_taken_and_nothing_timed),
+        cmocka_unit_test(own_kernels_are_a_candidate),
+        cmocka_unit_test(own_kernels_of_another_version_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -27,7 +27,7 @@ static const ls_cifar_detail small = {
     .files = {names, FILES, {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"}, "buy it"},
 };
 static const ls_dataset_kind small_kind = {
-    {"small", 3, 32, 32, 10, NULL, NULL}, ls_cifar_open, &small};
+    {"small", 3, 32, 32, 10, NULL, NULL, LS_DATA_PUBLIC}, ls_cifar_open, &small};
 
 typedef uint8_t content[BYTES];
 
@@ -111,7 +111,7 @@ static void of_two_labels_the_second_one_counts(void **state)
     static const ls_cifar_detail detail = {
         .records = {3, 1}, .labels = 2, .files = {two, 2, {"a", "b"}, NULL}};
     static const ls_dataset_kind kind = {
-        {"fine", 3, 32, 32, 100, NULL, NULL}, ls_cifar_open, &detail};
+        {"fine", 3, 32, 32, 100, NULL, NULL, LS_DATA_PUBLIC}, ls_cifar_open, &detail};
     static uint8_t bytes[3 * LONG];
     scratch *s = *state;
     const ls_dataset_spec spec = {.name = "fine", .path = s->directory};

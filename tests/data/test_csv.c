@@ -257,7 +257,7 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
         .target = {.text = "y"}, .labels = LS_LABELS_VALUES, .standardize_target = 1};
     opens(*state, "a,y\n1,10\n2,30\n", "a,y\n7,50\n", keys, split);
     const ls_prep *p = ls_dataset_describe(split[0])->prep;
-    assert_true(p->target_scaled && p->target_mean == 20 && p->target_deviation == 10);
+    assert_true(p->targets == 1 && p->target_mean[0] == 20 && p->target_deviation[0] == 10);
     assert_true(ls_dataset_resident(split[0]).targets[0] == -1);
     assert_true(ls_dataset_resident(split[1]).targets[0] == 3);
     close_both(split);
@@ -266,7 +266,38 @@ static void a_target_of_values_is_standardised_where_it_is_asked_for(void **stat
     close_both(split);
     opens(*state, "a,y\n1,4\n2,5\n", NULL,
           (ls_data_keys){.target = {.text = "y"}, .standardize_target = 1}, split); /* classes */
-    assert_false(ls_dataset_describe(split[0])->prep->target_scaled);
+    assert_int_equal(ls_dataset_describe(split[0])->prep->targets, 0);
+    close_both(split);
+}
+
+/* Numbers that differ only beyond the digits of a float are doubles until they are scaled. The
+ * column that floats hold closely enough is not wide. */
+static void long_numbers_are_scaled_as_doubles(void **state)
+{
+    ls_dataset *split[2];
+    const ls_data_keys keys = {.target = {.text = "y"},
+                               .labels = LS_LABELS_VALUES,
+                               .standardize = 1,
+                               .standardize_target = 1};
+    opens(*state,
+          "ms,a,y\n1764364143001,2024.37,1700000001\n1764364143003,2025.37,1700000003\n"
+          "1764364143003,2025.37,1700000003\n1764364143001,2024.37,1700000001\n",
+          "ms,a,y\n1764364143005,2026.37,1700000006\n", keys, split);
+    const ls_prep *p = ls_dataset_describe(split[0])->prep;
+    assert_true(p->column[0].wide && p->column[0].mean == 1764364143002 &&
+                p->column[0].deviation == 1);
+    assert_false(p->column[1].wide);
+    assert_true(p->target_wide && p->target_mean[0] == 1700000002);
+    const float *train = ls_dataset_resident(split[0]).values;
+    assert_true(train[0] == -1 && train[2] == 1 && train[4] == 1 && train[6] == -1);
+    assert_true(ls_dataset_resident(split[1]).values[0] == 3);
+    assert_true(ls_dataset_resident(split[0]).targets[1] == 1);
+    assert_true(ls_dataset_resident(split[1]).targets[0] == 4);
+    close_both(split);
+    /* without a scale the numbers are the floats next to them */
+    opens(*state, "ms,y\n1764364143001,a\n1764364143003,b\n", NULL,
+          (ls_data_keys){.target = {.text = "y"}}, split);
+    assert_true(ls_dataset_resident(split[0]).values[0] == (float)1764364143001);
     close_both(split);
 }
 
@@ -375,6 +406,46 @@ static void texts_that_are_not_utf8_are_refused_or_read_as_the_key_says(void **s
     keys.drop.text = "b";
     opens(*state, "a,b,kind\n1,Z\xfcri,x\n2,Bern,y\n", NULL, keys, split);
     close_both(split);
+}
+
+/* The reason is that of the failure, whatever names the message contains. */
+static void errors_that_a_key_resolves_have_its_reason(void **state)
+{
+    static const struct {
+        const char *text;
+        int decimal;
+        ls_error_reason reason;
+    } table[] = {
+        {"a;kind\n1,250;x\n2,500;y\n", LS_DECIMAL_AUTO, LS_REASON_DECIMAL},
+        {"a;kind\n1,25;x\n2.5;y\n", LS_DECIMAL_COMMA, LS_REASON_DECIMAL},
+        {"a;kind\n1,25;x\n2.5;y\n", LS_DECIMAL_AUTO, LS_REASON_NONE},
+        {"a;b,kind\n1;2,x\n3;4,y\n", LS_DECIMAL_AUTO, LS_REASON_SEPARATOR},
+        {"a,kind\nZ\xfcri,x\nBern,y\n", LS_DECIMAL_AUTO, LS_REASON_ENCODING},
+        {"data.encoding,kind\n1,x\nz,y\n", LS_DECIMAL_AUTO, LS_REASON_NONE},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ls_dataset *split[2];
+        ls_error err = {.reason = -1};
+        ls_data_keys keys = kind_target;
+        keys.decimal = table[i].decimal;
+        assert_int_equal(open_table(*state, table[i].text, NULL, keys, 0, split, &err), LS_EDATA);
+        if (err.reason != (int)table[i].reason)
+            fail_msg("table %zu: reason %d: %s", i, err.reason, err.text);
+    }
+}
+
+static void too_many_classes_have_a_reason(void **state)
+{
+    enum { CLASSES = (1 << 16) + 1 };
+    char *text = malloc(CLASSES * 16);
+    size_t n = (size_t)sprintf(text, "a,kind\n");
+    for (int i = 0; i < CLASSES; i++)
+        n += (size_t)sprintf(text + n, "1,t%d\n", i);
+    ls_dataset *split[2];
+    ls_error err = {.reason = -1};
+    assert_int_equal(open_table(*state, text, NULL, kind_target, 0, split, &err), LS_EDATA);
+    assert_int_equal(err.reason, LS_REASON_CLASSES);
+    free(text);
 }
 
 /* The model's file has U+FFFD in place of invalid bytes in the names of a class and of columns.
@@ -547,6 +618,8 @@ LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_new_rows_are_compared_as_in_files),
+        IN_SCRATCH(errors_that_a_key_resolves_have_its_reason),
+        IN_SCRATCH(too_many_classes_have_a_reason),
         IN_SCRATCH(texts_that_are_not_utf8_are_refused_or_read_as_the_key_says),
         IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),
         IN_SCRATCH(classes_that_are_numbers_are_in_their_order),
@@ -555,6 +628,7 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(levels_of_other_columns_are_numbers),
         IN_SCRATCH(a_target_of_values_is_standardised_where_it_is_asked_for),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
+        IN_SCRATCH(long_numbers_are_scaled_as_doubles),
         IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),
         IN_SCRATCH(fields_and_columns_have_bounds),

@@ -291,6 +291,7 @@ static void missing_data_is_reported_with_every_place_and_the_remedy(void **stat
                         "dataset-fashion-mnist, name the directory of the files with --set "
                         "data.path=DIR, or try --set data.name=synthetic; no "
                         "train-images-idx3-ubyte[.gz] in /nowhere/c");
+    assert_int_equal(err.reason, LS_REASON_NO_FILES);
     spec = (ls_dataset_spec){.name = "mnist"};
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_ENOENT);
     assert_string_equal(

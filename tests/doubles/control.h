@@ -121,6 +121,10 @@ void dbl_ask_workspace(size_t bytes);
  * bits. */
 void dbl_prefer_engine(int engine);
 
+/* decline: non-zero: no plan that the math double makes from now on runs Lockstep's own kernels for
+ * convolutions of few channels (own_conv.h). 0, the default: all plans do that can. */
+void dbl_decline_own_kernels(int decline);
+
 /* Returns how often a communicator was aborted outside of an NCCL group while other ranks of its id
  * were there and had not been aborted. Such an abort can wait for the other ranks. */
 int dbl_lone_aborts(void);

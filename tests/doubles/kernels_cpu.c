@@ -1,6 +1,7 @@
 /* CPU twins of the kernels: steps over arenas and element-wise work. */
 #include "doubles/kernels_cpu.h"
 
+#include "base/digest.h"
 #include "base/rng.h"
 
 #include <float.h>
@@ -77,6 +78,29 @@ static int may_update(const ls_k_update *u)
             (twin_bytes(u->in_shadow, marks) && twin_tensor(u->shadow_grad, u->count, 1)));
 }
 
+/* Adds the digest of an array whose first float is at position `at`; NULL: there is no array. */
+static void add_digest(const ls_k_args *args, const float *array, size_t at, size_t count)
+{
+    uint64_t sum = 0;
+    if (!args->digest || !array || !twin_bytes(args->digest, sizeof *args->digest))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &array[i], sizeof bits);
+        sum += bits * ls_digest_weight(at + i);
+    }
+    *args->digest += sum;
+}
+
+static void add_digests(const ls_k_update *u)
+{
+    if (!u->sums)
+        return;
+    add_digest(u->args, u->w, u->digest_at[0], u->count);
+    add_digest(u->args, u->slot[0], u->digest_at[1], u->count);
+    add_digest(u->args, u->slot[1], u->digest_at[2], u->count);
+}
+
 static float gradient_of(const ls_k_update *u, size_t i)
 {
     const size_t grain = i / 16;
@@ -99,6 +123,7 @@ static void sgd_body(const void *copied)
     tell(u);
     if (!may_update(u))
         return;
+    add_digests(u);
     float lr = rate_of(u), scale = scale_of(u);
     for (size_t i = 0; i < u->count; i++) {
         float gradient = gradient_of(u, i) * scale + a->weight_decay * u->w[i], step = gradient;
@@ -127,6 +152,7 @@ static void adamw_body(const void *copied)
     tell(u);
     if (!may_update(u))
         return;
+    add_digests(u);
     double t = (double)u->args->step, lr = (double)rate_of(u);
     float keep = (float)(1 - lr * (double)k->weight_decay);
     float rate = (float)(lr / (1 - pow((double)k->beta1, t)));
@@ -152,17 +178,44 @@ static void running_body(const void *copied)
     const ls_k_update *u = &a->of;
     if (!may_update(u))
         return;
+    add_digests(u);
     for (size_t i = 0; i < u->count; i++)
         u->w[i] += a->momentum * (u->grad[i] * (a->of_weights ? 1 : u->args->row_scale) - u->w[i]);
 }
 
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, int of_weights, size_t count, cudaStream_t stream)
+cudaError_t ls_k_running(const ls_k_update *update, float momentum, int of_weights,
+                         cudaStream_t stream)
 {
-    struct update a = {.of = {.w = to, .grad = sum, .args = args, .guard = guard, .count = count},
+    struct update a = {.of = {.w = update->w,
+                              .grad = update->grad,
+                              .args = update->args,
+                              .guard = update->guard,
+                              .count = update->count,
+                              .sums = update->sums,
+                              .digest_at = {update->digest_at[0]}},
                        .momentum = momentum,
                        .of_weights = of_weights};
     return TWIN(stream, running_body, a);
+}
+
+struct digest {
+    const float *x;
+    const ls_k_args *args;
+    size_t at, count;
+};
+
+static void digest_body(const void *copied)
+{
+    const struct digest *a = copied;
+    if (twin_floats(a->x, a->count) && twin_bytes(a->args, sizeof *a->args))
+        add_digest(a->args, a->x, a->at, a->count);
+}
+
+cudaError_t ls_k_digest(const float *x, const ls_k_args *args, size_t at, size_t count,
+                        cudaStream_t stream)
+{
+    struct digest a = {x, args, at, count};
+    return TWIN(stream, digest_body, a);
 }
 
 struct clip {

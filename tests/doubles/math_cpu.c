@@ -5,6 +5,7 @@
 #include "cuda/math/math_lib.h"
 
 #include "base/error.h"
+#include "cuda/own_conv.h"
 #include "doubles/inside.h"
 
 #include <math.h>
@@ -25,7 +26,12 @@ typedef struct double_plan {
 } double_plan;
 
 static size_t asked_workspace;
-static int best_engine;
+static int best_engine, without_own;
+
+void dbl_decline_own_kernels(int decline)
+{
+    without_own = decline;
+}
 
 void dbl_prefer_engine(int engine)
 {
@@ -104,7 +110,8 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
                         ls_error *err)
 {
     *out = NULL;
-    if (shape->kind == LS_MATH_CONV && shape->bias && shape->c % 2)
+    const int own = !without_own && ls_own_conv_takes(shape);
+    if (!own && shape->kind == LS_MATH_CONV && shape->bias && shape->c % 2)
         return ls_fail(err, LS_EUNSUPPORTED, "math double: odd channels are not fused");
     double_plan *p = calloc(1, sizeof *p);
     if (!p)
@@ -112,10 +119,12 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
     p->shape = is_dense(shape) ? as_conv(*shape) : *shape;
     p->tf32 = math->precision == LS_PRECISION_TF32;
     p->engine = math->engine;
+    p->plan.own = own;
     /* Something to get wrong: each pass needs another size. */
     p->plan.workspace_bytes =
-        asked_workspace + 64 + (size_t)shape->c + 1024 * (size_t)(shape->kind % 3);
-    snprintf(p->plan.name, sizeof p->plan.name, "double");
+        own ? ls_own_conv_workspace(shape)
+            : asked_workspace + 64 + (size_t)shape->c + 1024 * (size_t)(shape->kind % 3);
+    snprintf(p->plan.name, sizeof p->plan.name, own ? "own kernels" : "double");
     *out = &p->plan;
     return LS_OK;
 }
@@ -348,7 +357,8 @@ int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands 
     check_alignment(operands);
     const double_plan *p = (const double_plan *)plan;
     work w = {p->shape, *operands, plan->workspace_bytes, p->tf32, p->engine};
-    cudaError_t e = dbl_launch(stream, "ls_math_run", run_body, &w, sizeof w);
+    cudaError_t e = plan->own ? ls_own_conv_run(&p->shape, operands, stream)
+                              : dbl_launch(stream, "ls_math_run", run_body, &w, sizeof w);
     if (e == cudaSuccess)
         return LS_OK;
     return ls_fail(err, LS_EDEVICE, "math double: %s", cudaGetErrorString(e));

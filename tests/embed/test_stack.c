@@ -223,8 +223,8 @@ static void open_model(stage *g)
 
 static void run_model(stage *g)
 {
-    g->status = ls_model_run(g->model, g->images, BATCH, LS_OUTPUT_PROBABILITIES, g->scores,
-                             BATCH * OWN_CLASSES, &g->err);
+    g->status = ls_model_run(g->model, g->images, LS_ROW_U8, BATCH, LS_OUTPUT_PROBABILITIES,
+                             g->scores, BATCH * OWN_CLASSES, &g->err);
 }
 
 static void close_trainer(stage *g)

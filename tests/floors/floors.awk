@@ -54,6 +54,20 @@ BEGIN {
     room("http", "") # examples/service has it, too
     room("cli", low " cpu " run " train page http")
 
+    # What the verbs in cli may include: the model, what draws and prints, and helpers that know
+    # neither models nor rows; of other rooms only the headers below, each of which does the whole
+    # work of a verb in one call, or has what the program shows.
+    names("cli base json model page http", verb_rooms)
+    verb_header["config/keys.h"] # --help config prints the table of keys
+    verb_header["config/metrics.h"] # names of the metrics that eval prints
+    verb_header["data/columns.h"] # lines about a table's columns
+    verb_header["data/inspect.h"] # init: ls_inspect
+    verb_header["data/pack.h"] # pack: ls_folder_pack
+    verb_header["device/registry.h"] # devices, bench and sweep name devices
+    verb_header["store/durable.h"] # results in a file
+    verb_header["train/range_test.h"] # find-lr: the test of rates
+    verb_header["train/shown.h"] # records and layers of a run in progress
+
     # Headers that are for the files of their room alone.
     hidden["model/inference.h"] = "model"
     hidden["engine/exchange.h"] = hidden["engine/state.h"] = hidden["engine/worker.h"] = "engine"
@@ -161,6 +175,9 @@ function check_include(text, quoted,    target) {
         sub(/\/.*/, "", target)
         if (text in hidden && here != hidden[text])
             breach("\"" text "\" is for src/" hidden[text] " only")
+        if (here == "cli" && !verb_may(text))
+            breach("a verb must not include \"" text "\": src/model does the work, or a header " \
+                   "that tests/floors/floors.awk lists for verbs")
         if (!(target in rooms))
             breach("\"" text "\": write the path from src/, as in \"base/error.h\"")
         else if (!((here, target) in sees))
@@ -177,6 +194,47 @@ function check_include(text, quoted,    target) {
     } else {
         check_library(here, text)
     }
+}
+
+function verb_may(header,    place) {
+    place = header
+    sub(/\/.*/, "", place)
+    return (place in verb_rooms) || (header in verb_header)
+}
+
+# Stores which functions of the library a header declares: their lines begin without a space. A call
+# in cli is judged at the end, when all headers were read.
+function note_functions(code,    rest, name, header) {
+    header = FILENAME
+    sub(/^src\//, "", header)
+    rest = code
+    while (match(rest, /ls_[a-z0-9_]+[ \t]*\(/)) {
+        name = substr(rest, RSTART, RLENGTH)
+        sub(/[ \t]*\($/, "", name)
+        if (RSTART == 1 || substr(rest, RSTART - 1, 1) !~ /[A-Za-z0-9_]/) {
+            if (here == "cli" && !public) {
+                if (!(name in called))
+                    called[name] = FILENAME ":" FNR
+                if (code ~ /^[A-Za-z]/ && substr(code, 1, index(code, name) - 1) !~ /[({=]/)
+                    breach(name "() has the prefix of the library: names of cli begin with cli_")
+            } else if (header ~ /\.h$/ && code ~ /^[A-Za-z_]/) {
+                if (public || verb_may(header))
+                    open_to_verbs[name] = 1
+                else if (!(name in declared))
+                    declared[name] = header
+            }
+        }
+        rest = substr(rest, RSTART + RLENGTH)
+    }
+}
+
+function check_verbs(    name) {
+    for (name in called)
+        if (!(name in open_to_verbs) && (name in declared)) {
+            print called[name] ": a verb must not call " name "(), which is declared in \"" \
+                  declared[name] "\""
+            breaches++
+        }
 }
 
 function check_calls(code,    rest, word, before, at, after) {
@@ -211,9 +269,15 @@ function check_calls(code,    rest, word, before, at, after) {
     } else if (code ~ /^[ \t]*#[ \t]*(if|elif)/) {
         if (toupper(code) ~ /CUDA|CUDNN|CUBLAS|NCCL/ && here != "cuda")
             breach("conditions on CUDA are for src/cuda only")
-    } else if (!public && here != "cli") {
-        check_calls(code)
+    } else {
+        if (code ~ /ls_/)
+            note_functions(code)
+        if (!public && here != "cli")
+            check_calls(code)
     }
 }
 
-END { exit breaches > 0 }
+END {
+    check_verbs()
+    exit breaches > 0
+}

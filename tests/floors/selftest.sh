@@ -77,6 +77,16 @@ caught src/checkpoint/planted.c '#include "train/trainer.h"' 'checkpoint must no
 caught src/train/planted.c '#include "cli/main.h"' 'train must not include cli/'
 caught src/train/planted.c '#include "cuda/cuda_device.h"' 'train must not include cuda/'
 
+# Verbs call what does their whole work, and nothing below it: neither by an include nor without one.
+for header in nn/model.h data/dataset.h data/image.h data/folder.h onnx/onnx.h config/config.h; do
+    caught src/cli/planted.c "#include \"$header\"" "a verb must not include \"$header\""
+done
+caught src/cli/planted.c 'void f(void) { ls_dataset_read(0, 0, 0, 0, 0, 0); }' \
+    'a verb must not call ls_dataset_read(), which is declared in "data/dataset.h"'
+caught src/cli/planted.h 'static inline int f(void) { return ls_onnx_save (0, 0, 0, 0); }' \
+    'a verb must not call ls_onnx_save()'
+caught src/cli/planted.c 'int ls_planted(void) { return 0; }' 'names of cli begin with cli_'
+
 # Public headers have floors too.
 caught src/base/planted.c '#include <lockstep/pool.h>' 'belongs to pool'
 caught src/cuda/planted.cu '#include <lockstep/trainer.h>' 'belongs to train'
@@ -111,7 +121,11 @@ passes src/nn/planted.c '/* exit(1), abort() and #include "cli/main.h" */ int x;
 passes src/nn/planted.c 'const char *x = "call \" exit(1) now"; // printf("no")'
 passes src/comm/planted.c 'void f(struct comm *c) { c->abort(c); (*c).exit(c); }'
 passes src/comm/planted.c 'int f(char *t) { return snprintf(t, 1, "x") + my_exit(2); }'
-passes src/cli/planted.c '#include "config/config.h"'
+passes src/cli/planted.c '#include "model/trained.h"'
+passes src/cli/planted.c '#include "config/keys.h"'
+passes src/cli/planted.c '#include "json/json.h"'
+passes src/cli/planted.c 'void f(void) { ls_trained_open(0, 0, 0); ls_trainer_open(0, 0, 0); }'
+passes src/cli/planted.c '/* ls_dataset_read() */ const char *x = "ls_dataset_read()";'
 passes src/cli/planted.c 'void f(void) { printf("%s", getenv("HOME")); exit(0); }'
 passes src/cuda/planted.cu '#ifdef __CUDA_ARCH__'
 passes src/cuda/planted.cu '#include <lockstep/sys/plugin.h>'

@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *names[2] = {file[0].name, file[1].name};
     const ls_cifar_detail detail = {
         .records = {1, 1}, .labels = 1, .files = {names, 2, {"a", "b"}, NULL}};
-    const ls_dataset_kind kind = {{"fuzz", 3, 32, 32, 10, NULL, NULL}, ls_cifar_open, &detail};
+    const ls_dataset_kind kind = {
+        {"fuzz", 3, 32, 32, 10, NULL, NULL, LS_DATA_PUBLIC}, ls_cifar_open, &detail};
     const ls_dataset_spec spec = {.name = "fuzz",
                                   .path = FUZZ_FOLDER,
                                   .limit = pair.switches >> FUZZ_LIMIT_SHIFT & FUZZ_LIMIT_MASK};

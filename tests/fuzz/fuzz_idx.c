@@ -31,7 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_fill_pair(file, &pair);
     const char *names[4] = {file[0].name, file[1].name, file[0].name, file[1].name};
     const ls_idx_detail detail = {.files = {names, 4, {"a", "b"}, NULL}, .published = published};
-    const ls_dataset_kind kind = {{"fuzz", 1, 28, 28, 10, NULL, NULL}, ls_idx_open, &detail};
+    const ls_dataset_kind kind = {
+        {"fuzz", 1, 28, 28, 10, NULL, NULL, LS_DATA_PUBLIC}, ls_idx_open, &detail};
     const ls_dataset_spec spec = {.name = "fuzz",
                                   .path = FUZZ_FOLDER,
                                   .limit = pair.switches >> FUZZ_LIMIT_SHIFT & FUZZ_LIMIT_MASK};

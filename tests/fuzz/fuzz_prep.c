@@ -12,7 +12,8 @@ static const char name[] = "card";
 
 static void check_table(const ls_prep *p)
 {
-    float row[INPUT] = {0}, ready[INPUT];
+    double row[INPUT] = {0};
+    float ready[INPUT];
     ls_error err;
     fuzz_check(p->features == INPUT, "columns make the model's input");
     for (int i = 0; i < p->columns; i++) {
@@ -27,7 +28,12 @@ static void check_table(const ls_prep *p)
         fuzz_check(c->deviation > 0 && isfinite(c->mean) && isfinite(c->missing),
                    "what scales and fills are numbers");
     }
-    fuzz_check(ls_prep_ready(p, row, ready, INPUT, &err) == LS_OK, "a whole row can be prepared");
+    const int status = ls_prep_ready(p, row, true, ready, INPUT, &err);
+    fuzz_check(status == LS_OK || status == LS_EDATA, "a whole row is prepared or refused");
+    if (status)
+        return;
+    for (int i = 0; i < INPUT; i++)
+        fuzz_check(isfinite(ready[i]), "a prepared row has numbers");
     for (int i = 0; i < p->columns; i++)
         fuzz_check(!(p->column[i].clip > 0) ||
                        fabsf(ready[p->column[i].first]) <= (float)p->column[i].clip,

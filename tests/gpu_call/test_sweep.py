@@ -37,7 +37,8 @@ def test_list(program, device):
     rows = sweep(program, "--list", device)
     assert passes(rows) == {(p, of, c) for p in ("bf16", "fp32") for of in ("forward", "data", "weights")
                             for c in (1, 20) if (of, c) != ("data", 1)}, passes(rows)
-    assert {row["mode"] for row in rows} == {"A", "B", "fallback"}
+    assert {row["mode"] for row in rows} == {"A", "B", "fallback", "own", "own+pool", "pool"}
+    assert {row["c"] for row in rows if row["engine"] < 0} == {1}
     known = [(*(row[key] for key in ("precision", "pass", "c", "engine", "knobs")),) for row in rows]
     assert len(set(known)) == len(known), "a configuration is listed twice"
     assert any("nondeterministic" in row["notes"] for row in rows), "what the back end refuses is not listed"
@@ -48,10 +49,11 @@ def test_list(program, device):
 def test_doubled(program):
     rows = sweep(program)
     assert steps.is_as_planned(rows), rows
-    for engine, key, value in ((0, "same_bits", False), (1, "worst", 0.0), (2, "same_bits", True)):
+    for engine, key, value in ((0, "same_bits", False), (1, "worst", 0.0), (2, "same_bits", True), (-1, "worst", 0.1)):
         wrong = [dict(row, **{key: value}) if row["engine"] == engine and "us" in row else row for row in rows]
         assert not steps.is_as_planned(wrong), f"engine {engine}"
-    assert not steps.is_as_planned([row for row in rows if row["engine"] != 3])
+    for engine in (3, -1, -2, -3):
+        assert not steps.is_as_planned([row for row in rows if row["engine"] != engine]), f"without engine {engine}"
 
 
 def main():

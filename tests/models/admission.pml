@@ -4,7 +4,9 @@
  * The members of a *group* work in *exchanges*. In an exchange each member sends its part to each
  * other member, one after another. The exchange is complete on a member when the parts of all
  * members have arrived at this member. A member that dies during its sends has sent its part only
- * to some members. Therefore an exchange can be complete on one member and fail on another.
+ * to some members. Therefore an exchange can be complete on one member and fail on another. With
+ * LOSSES 0 nobody dies, and a member sends its part to all others in one step: a cut link can keep
+ * the part only from the member at its other end, as if it had been cut before or after that step.
  *
  * In this model an epoch is one step, the sum over SHARDS shards. At the end of an epoch the
  * members exchange whether a newcomer waits (ARRIVALS). If one waits, the members tell each other
@@ -411,8 +413,8 @@ inline exchange(k, v)
     :: atomic {
            IS_ALIVE(me) && to < ALL ->
            do /* no message to itself, and none to processes outside the group */
-           :: to < ALL && (to == me || !(set[formed[me]] & BIT(to))) ->
-               SEND(to == me);
+           :: to < ALL && (LOSSES == 0 || to == me || !(set[formed[me]] & BIT(to))) ->
+               SEND(to == me || (set[formed[me]] & BIT(to)));
                to++
            :: else -> break
            od;

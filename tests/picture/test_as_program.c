@@ -155,7 +155,7 @@ static void pictures_from_memory_are_those_of_the_program(void **state)
     }
     packed_rows(packed);
     assert_memory_equal(row, packed, sizeof row);
-    assert_int_equal(ls_model_run(model, row, PICTURES, LS_OUTPUT_LOGITS, logits[0],
+    assert_int_equal(ls_model_run(model, row, LS_ROW_U8, PICTURES, LS_OUTPUT_LOGITS, logits[0],
                                   sizeof logits / sizeof **logits, &err),
                      LS_OK);
     predicted(said);

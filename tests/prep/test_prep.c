@@ -45,7 +45,7 @@ static void refuses(const char *text, size_t input, bool floats, const char *say
 }
 
 static const char table[] =
-    "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
+    "{\"version\":2,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
     "{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,\"missing\":4},"
     "{\"name\":\"b\",\"levels\":[\"9\",\"x\",\"a \\\"b\\\"\"],\"missing\":0},"
     "{\"name\":\"c\"}]}";
@@ -54,21 +54,26 @@ static void a_table_is_written_as_it_was_read(void **state)
 {
     static const char *const text[] = {
         table,
-        "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"target_decimal\":\".\",\"encoding\":"
+        "{\"version\":2,\"rows\":\"table\",\"target\":\"y\",\"target_decimal\":\".\",\"encoding\":"
         "\"latin-1\",\"columns\":[{\"name\":\"a\",\"missing\":4,\"decimal\":\",\"},{\"name\":\"b\","
         "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\",\"decimal\":\".\"}]}",
-        "{\"version\":1,\"rows\":\"images\",\"fit\":\"cover\"}",
-        "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"target_compare\":\"codes\","
+        "{\"version\":2,\"rows\":\"images\",\"fit\":\"cover\"}",
+        "{\"version\":2,\"rows\":\"table\",\"target\":\"y\",\"target_compare\":\"codes\","
         "\"columns\":[{\"name\":\"a\",\"levels\":[\"007\",\"7\"],\"compare\":\"codes\"},{\"name\":\"b\","
         "\"levels\":[\"90071992547409921\",\"90071992547409922\",\"x\"],\"compare\":\"digits\","
         "\"missing\":0}]}",
-        "{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,"
+        "{\"version\":2,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,"
         "\"clip\":2.5},{\"name\":\"b\",\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
-        "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
+        "{\"version\":2,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
         "0,1]}",
-        "{\"version\":1,\"rows\":\"array\",\"divisor\":1}",
-        "{\"version\":1,\"rows\":\"array\",\"target_mean\":-2.5,\"target_deviation\":0.5,\"divisor\":1}",
-        "{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"channels_last\"}",
+        "{\"version\":2,\"rows\":\"array\",\"divisor\":1}",
+        "{\"version\":2,\"rows\":\"array\",\"target_mean\":-2.5,\"target_deviation\":0.5,\"divisor\":1}",
+        "{\"version\":2,\"rows\":\"array\",\"target_mean\":[-2.5,1000000000],\"target_deviation\":[0.5,7],"
+        "\"divisor\":1}",
+        "{\"version\":2,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"type\":\"f64\",\"mean\":"
+        "1764364143000,\"deviation\":17.25,\"missing\":1764364143000.5},{\"name\":\"b\","
+        "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
+        "{\"version\":2,\"rows\":\"array\",\"divisor\":1,\"layout\":\"channels_last\"}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -87,18 +92,19 @@ static void values_become_what_the_network_reads(void **state)
     (void)state;
     ls_error err;
     ls_prep *p = reads(table, 5, true);
-    float row[5], ready[5];
+    double row[5];
+    float ready[5];
     assert_int_equal(ls_prep_find(p, "c"), 2);
     assert_int_equal(ls_prep_find(p, "y"), -1);
     assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
     assert_int_equal(ls_prep_put(p, 1, "9.0", 0, row, "", &err), LS_OK); /* the same number */
     assert_int_equal(ls_prep_put(p, 2, NULL, -3, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, row, ready, 5, &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, true, ready, 5, &err), LS_OK);
     const float want[] = {(float)((5.5 - 4.1) / 0.7), 1, 0, 0, -3};
     assert_memory_equal(ready, want, sizeof want);
     assert_int_equal(ls_prep_put(p, 0, "NA", 0, row, "", &err), LS_OK);
     assert_int_equal(ls_prep_put(p, 1, "?", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, row, ready, 5, &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, true, ready, 5, &err), LS_OK);
     const float filled[] = {(float)((4.0 - 4.1) / 0.7), 0, 0, 0, -3};
     assert_memory_equal(ready, filled, sizeof filled);
     static const int column[] = {0, 1, 1, 1, 2};
@@ -121,9 +127,58 @@ static void numbers_are_limited_where_their_column_says_so(void **state)
     static const float want[] = {3, -3, 0.5f, 3, 3, -3, 3};
     for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
         float row[2] = {raw[i], 100};
-        assert_int_equal(ls_prep_ready(p, row, row, 2, &err), LS_OK);
+        assert_int_equal(ls_prep_ready(p, row, false, row, 2, &err), LS_OK);
         assert_true(row[0] == want[i] && row[1] == 48);
     }
+    ls_prep_free(p);
+}
+
+/* The numbers of a column of type "f64" are scaled as doubles; those of another are rounded to
+ * floats first, which keeps steps of 131,072 here. */
+static void wide_numbers_are_doubles_until_they_are_scaled(void **state)
+{
+    (void)state;
+    static const struct {
+        double raw;
+        float wide, narrow;
+    } row[] = {{1764364143001, 0.5f, -9420},
+               {1764364142999, -0.5f, -9420},
+               {NAN, 2, 56116},
+               {INFINITY, 2, 56116},
+               {-INFINITY, 2, 56116}};
+    ls_prep *p = reads("{\"version\":2,\"rows\":\"table\",\"columns\":[{\"name\":\"w\","
+                       "\"type\":\"f64\",\"mean\":1764364143000,\"deviation\":2,\"missing\":"
+                       "1764364143004},{\"name\":\"n\",\"mean\":1764364143000,\"deviation\":2,"
+                       "\"missing\":1764364255232}]}",
+                       2, true);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const double raw[2] = {row[i].raw, row[i].raw};
+        float ready[2];
+        ls_error err;
+        assert_int_equal(ls_prep_ready(p, raw, true, ready, 2, &err), LS_OK);
+        if (ready[0] != row[i].wide || ready[1] != row[i].narrow)
+            fail_msg("%.17g: %g, %g", row[i].raw, (double)ready[0], (double)ready[1]);
+    }
+    ls_prep_free(p);
+}
+
+static void what_no_float_holds_is_refused(void **state)
+{
+    (void)state;
+    ls_prep *p = reads("{\"version\":2,\"rows\":\"table\",\"columns\":[{\"name\":\"a\"},"
+                       "{\"name\":\"b\",\"type\":\"f64\",\"mean\":1e38,\"deviation\":1e37}]}",
+                       2, true);
+    double raw[] = {1e39, 9e37};
+    float ready[2];
+    ls_error err;
+    assert_int_equal(ls_prep_put(p, 0, "1e39", 0, raw, "", &err), LS_EDATA);
+    assert_int_equal(ls_prep_put(p, 0, NULL, 1e39, raw, "", &err), LS_EDATA);
+    assert_int_equal(ls_prep_put(p, 1, "9e37", 0, raw, "", &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, raw, true, ready, 2, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "column \"a\": expected a number that a float holds"));
+    raw[0] = 1e-320;
+    assert_int_equal(ls_prep_ready(p, raw, true, ready, 2, &err), LS_OK);
+    assert_true(ready[0] == 0 && fabsf(ready[1] + 1) < 1e-6f);
     ls_prep_free(p);
 }
 
@@ -134,18 +189,18 @@ static void numbers_are_read_as_the_training_table_wrote_them(void **state)
     static const struct {
         int column;
         const char *text;
-        float value; /* NaN: it is refused */
+        double value; /* NaN: it is refused */
         const char *says;
     } row[] = {
-        {0, "1,234", 1.234f, NULL},
-        {0, "1.234,5", 1234.5f, NULL},
+        {0, "1,234", 1.234, NULL},
+        {0, "1.234,5", 1234.5, NULL},
         {0, "1.234", 1234, NULL},
         {0, "1.5", NAN, "a number with a decimal comma"},
         {1, "1,234", 1234, NULL},
         {1, "1,5", NAN, "a number with a decimal point"},
         {2, "1,234", NAN, "a number that can be read in only one way"},
-        {2, "1,5", 1.5f, NULL},
-        {2, "1.234", 1.234f, NULL},
+        {2, "1,5", 1.5, NULL},
+        {2, "1.234", 1.234, NULL},
         {2, "12%", NAN, "this is a percentage"},
         {2, "-", NAN, "a value, as the model has learnt"},
         {2, "1e99", NAN, "a finite number"},
@@ -156,12 +211,12 @@ static void numbers_are_read_as_the_training_table_wrote_them(void **state)
               "{\"name\":\"b\",\"decimal\":\".\"},{\"name\":\"c\"}]}",
               3, true);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        float raw[3];
+        double raw[3];
         ls_error err = {0};
         const int status = ls_prep_put(p, row[i].column, row[i].text, 0, raw, "", &err);
         assert_int_equal(status, row[i].says ? LS_EDATA : LS_OK);
         if (row[i].says ? !strstr(err.text, row[i].says) : raw[row[i].column] != row[i].value)
-            fail_msg("%zu: %g, %s", i, (double)raw[row[i].column], err.text);
+            fail_msg("%zu: %g, %s", i, raw[row[i].column], err.text);
     }
     ls_prep_free(p);
     refuses("{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"decimal\":\";\"}]}",
@@ -182,7 +237,8 @@ static void what_does_not_fit_is_refused_by_its_name(void **state)
     };
     (void)state;
     ls_prep *p = reads(table, 5, true);
-    float row[5] = {1, 1, 0, 0, NAN};
+    double row[5] = {1, 1, 0, 0, NAN};
+    float ready[5];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ls_error err = {0};
         assert_int_equal(ls_prep_put(p, bad[i].column, bad[i].text, 0, row, "t.csv:7: ", &err),
@@ -192,7 +248,7 @@ static void what_does_not_fit_is_refused_by_its_name(void **state)
     }
     ls_error err = {0};
     row[4] = NAN;
-    assert_int_equal(ls_prep_ready(p, row, row, 5, &err), LS_EDATA);
+    assert_int_equal(ls_prep_ready(p, row, true, ready, 5, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "column \"c\""));
     ls_prep_free(p);
 }
@@ -203,7 +259,7 @@ static void names_that_are_no_utf8_are_found_again(void **state)
     (void)state;
     ls_error err;
     ls_prep *p;
-    float row[2];
+    double row[2];
     assert_int_equal(ls_prep_create(&p, LS_PREP_TABLE, NULL, &err), LS_OK);
     assert_int_equal(ls_prep_add(p, "\xd6rt", level, 2, &err), LS_OK);
     assert_int_equal(ls_prep_finish(p, &err), LS_OK);
@@ -262,13 +318,13 @@ static void names_are_the_same_in_every_form_of_unicode(void **state)
 
 static void put_is(const ls_prep *p, int column, const char *text, double number, int level)
 {
-    float row[8];
+    double row[8];
     ls_error err = {0};
     const int status = ls_prep_put(p, column, text, number, row, "", &err);
     if (status != (level < 0 ? LS_EDATA : LS_OK))
         fail_msg("%s %g: %s", text ? text : "number", number, err.text);
     for (int k = 0; k < p->column[column].levels; k++)
-        assert_true(row[p->column[column].first + k] == (float)(k == level));
+        assert_true(row[p->column[column].first + k] == (double)(k == level));
 }
 
 /* A text has the level of its number, digit by digit, and in a column of codes only its own. A
@@ -281,7 +337,7 @@ static void levels_that_are_numbers_are_compared_by_their_digits(void **state)
                        "\"1234567890123456789\",\"9007199254740992\"],\"compare\":\"digits\"}]}",
                        8, true);
     ls_error err = {0};
-    float row[8];
+    double row[8];
     (void)state;
     put_is(p, 0, "007", 0, 1);
     put_is(p, 0, "7.0", 0, -1);
@@ -312,7 +368,7 @@ static void holes_of_arrays_are_filled(void **state)
     ls_prep *p =
         reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[0.5,2.0]}", 2, true);
     assert_true(ls_prep_acts(p));
-    assert_int_equal(ls_prep_ready(p, row, row, 2, &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, false, row, 2, &err), LS_OK);
     assert_true(row[0] == 0.5f && row[1] == 3);
     ls_prep_free(p);
 }
@@ -321,18 +377,28 @@ static void outputs_are_given_back_in_the_targets_unit(void **state)
 {
     (void)state;
     ls_prep *p = reads(
-        "{\"version\":1,\"rows\":\"array\",\"target_mean\":100,\"target_deviation\":8,\"divisor\":1}",
+        "{\"version\":2,\"rows\":\"array\",\"target_mean\":100,\"target_deviation\":8,\"divisor\":1}",
         1, true);
     float outputs[2] = {0, -1.5f};
-    assert_true(ls_prep_target(p, 88) == -1.5f);
+    assert_true(ls_prep_target(p, 0, 88) == -1.5f);
     ls_prep_unscale(p, outputs, 2);
     assert_true(outputs[0] == 100 && outputs[1] == 88);
-    assert_true(ls_prep_squared_error(p, 0.5) == 32 && ls_prep_absolute_error(p, 0.5) == 4);
+    assert_true(ls_prep_error_unit(p) == 8);
     ls_prep_free(p);
-    assert_true(ls_prep_target(NULL, 88) == 88 && ls_prep_squared_error(NULL, 0.5) == 0.5);
+    p = reads(
+        "{\"version\":2,\"rows\":\"array\",\"target_mean\":[100,0],\"target_deviation\":[8,0.5],"
+        "\"divisor\":1}",
+        1, true);
+    float rows[4] = {0, -1.5f, 1, 2};
+    assert_true(ls_prep_target(p, 2, 88) == -1.5f && ls_prep_target(p, 3, 88) == 176);
+    ls_prep_unscale(p, rows, 4);
+    assert_true(rows[0] == 100 && rows[1] == -0.75f && rows[2] == 108 && rows[3] == 1);
+    assert_true(ls_prep_error_unit(p) == 1);
+    ls_prep_free(p);
+    assert_true(ls_prep_target(NULL, 0, 88) == 88 && ls_prep_error_unit(NULL) == 1);
     p = reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1}", 1, true);
     ls_prep_unscale(p, outputs, 2);
-    assert_true(outputs[1] == 88 && ls_prep_absolute_error(p, 0.5) == 0.5);
+    assert_true(outputs[1] == 88 && ls_prep_error_unit(p) == 1);
     ls_prep_free(p);
 }
 
@@ -340,7 +406,7 @@ static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
 #define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
-    refuses("{\"version\":2,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"version\":3,\"rows\":\"images\"}", 4, false, "card:1:12: ");
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
@@ -381,14 +447,15 @@ static void features_of_older_files_are_read(void **state)
     ls_json *doc;
     ls_prep *p;
     ls_error err;
-    float row[4], ready[4];
+    double row[4];
+    float ready[4];
     assert_int_equal(ls_json_parse(&doc, "card", text, strlen(text), NULL, &err), LS_OK);
     assert_int_equal(ls_prep_read_features(&p, doc, ls_json_root(doc), 4, NULL, &err), LS_OK);
     assert_int_equal(p->columns, 3);
     assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
     assert_int_equal(ls_prep_put(p, 1, "x", 0, row, "", &err), LS_OK);
     assert_int_equal(ls_prep_put(p, 2, "7", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, row, ready, 4, &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, true, ready, 4, &err), LS_OK);
     const float want[] = {(float)((5.5 - 4.1) / 0.7), 0, 1, 7};
     assert_memory_equal(ready, want, sizeof want);
     ls_prep_free(p);
@@ -402,6 +469,8 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(a_table_is_written_as_it_was_read),
         cmocka_unit_test(values_become_what_the_network_reads),
         cmocka_unit_test(numbers_are_limited_where_their_column_says_so),
+        cmocka_unit_test(wide_numbers_are_doubles_until_they_are_scaled),
+        cmocka_unit_test(what_no_float_holds_is_refused),
         cmocka_unit_test(numbers_are_read_as_the_training_table_wrote_them),
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),

@@ -85,6 +85,13 @@ def test_what_was_learnt_is_predicted_from_the_file_alone(tmp_path):
         assert (p == want).all() and (p.argmax(1) == y).mean() > 0.9
         assert np.allclose(p.sum(1), 1) and (logits.argmax(1) == p.argmax(1)).all()
         model.save(tmp_path / "again.safetensors")
+        (tmp_path / "link.onnx").symlink_to("later.onnx")
+        model.export(tmp_path / "link.onnx")
+        model.export(tmp_path / "file.onnx")
+        assert (tmp_path / "link.onnx").is_symlink()
+        assert (tmp_path / "later.onnx").read_bytes() == (tmp_path / "file.onnx").read_bytes() != b""
+        with pytest.raises(lockstep.Error, match="expected the name of a file, found a directory"):
+            model.export(tmp_path)
     with lockstep.Model.open(tmp_path / "again.safetensors") as again:
         assert (again.predict(x) == want).all()
     with pytest.raises(ValueError, match="closed"):

@@ -34,7 +34,7 @@ static int spans_begin(ls_device *device, ls_error *err)
 {
     if (!((fake *)device)->refuses)
         return LS_OK;
-    *err = (ls_error){LS_EUNSUPPORTED, "no \"fake\" library"};
+    *err = (ls_error){.status = LS_EUNSUPPORTED, .text = "no \"fake\" library"};
     return LS_EUNSUPPORTED;
 }
 

@@ -13,7 +13,7 @@ failures=0
 runner=
 
 sources="tests/sync/order_stress.c"
-for file in base/clock base/digest base/error base/host base/sized base/split sync/park \
+for file in base/clock base/digest base/error base/host base/sized base/split base/utf8 sync/park \
     sync/ring sync/barrier sync/deal sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/state pool/spin pool/guard pool/topology \
     merge/tree merge/group device/plugin cluster/admit cluster/cluster cluster/progress \
@@ -31,8 +31,8 @@ compile() {
 object() {
     source=$1
     shift
-    (cd "$root" && compile "$@" -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' -Isrc -Iinclude \
-        -E -o "$work/form.i" "$source") || return
+    (cd "$root" && compile "$@" -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' \
+        -D 'LOCKSTEP_PLUGIN_FOLDER=""' -Isrc -Iinclude -E -o "$work/form.i" "$source") || return
     found=$(cksum <"$work/form.i" | tr ' ' -).o
     [ -e "$work/$found" ] || compile -x cpp-output -c -o "$work/$found" "$work/form.i" || return
     echo "$found"

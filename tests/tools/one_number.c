@@ -18,14 +18,14 @@ static void stop(const char *what, const ls_error *err)
     exit(1);
 }
 
-static void print(ls_snapshot *model, const void *rows, uint32_t n)
+static void print(ls_snapshot *model, const void *rows, ls_row_type type, uint32_t n)
 {
     ls_error err;
     ls_snapshot_info info;
     ls_snapshot_describe(model, &info);
     float *out = calloc(n * (size_t)info.classes, sizeof *out);
-    if (!out || ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, out, n * (size_t)info.classes,
-                             &err) != LS_OK)
+    if (!out || ls_model_run(model, rows, type, n, LS_OUTPUT_PROBABILITIES, out,
+                             n * (size_t)info.classes, &err) != LS_OK)
         stop("ls_model_run", &err);
     for (size_t i = 0; i < n * (size_t)info.classes; i++)
         printf("%.9g%c", (double)out[i], (i + 1) % (size_t)info.classes ? ' ' : '\n');
@@ -53,7 +53,7 @@ static void print_table(ls_snapshot *model, size_t bytes, const char *path)
     char *name[MOST_FIELDS], *text[MOST_FIELDS];
     ls_field field[MOST_FIELDS];
     ls_error err;
-    float *row = malloc(bytes);
+    double *row = malloc(2 * bytes); /* `bytes` of floats */
     FILE *f = fopen(path, "r");
     if (!f || !row || !fgets(names, sizeof names, f))
         stop(path, NULL);
@@ -63,21 +63,22 @@ static void print_table(ls_snapshot *model, size_t bytes, const char *path)
             stop("a row has other fields than the header", NULL);
         for (size_t i = 0; i < columns; i++)
             field[i] = (ls_field){name[i], text[i], 0};
-        if (ls_model_row(model, field, columns, row, bytes / sizeof *row, &err) != LS_OK)
+        if (ls_model_row(model, field, columns, row, bytes / sizeof(float), &err) != LS_OK)
             stop("ls_model_row", &err);
-        print(model, row, 1);
+        print(model, row, LS_ROW_F64, 1);
     }
     fclose(f);
     free(row);
 }
 
-static void print_rows(ls_snapshot *model, size_t bytes, const char *path, uint32_t n)
+static void print_rows(ls_snapshot *model, ls_row_type type, size_t bytes, const char *path,
+                       uint32_t n)
 {
     void *rows = malloc(n * bytes);
     FILE *f = fopen(path, "rb");
     if (!f || !rows || fread(rows, bytes, n, f) != n)
         stop(path, NULL);
-    print(model, rows, n);
+    print(model, rows, type, n);
     fclose(f);
     free(rows);
 }
@@ -97,7 +98,8 @@ int main(int argc, char **argv)
     if (strcmp(argv[2], "table") == 0)
         print_table(model, bytes, argv[3]);
     else
-        print_rows(model, bytes, argv[3], (uint32_t)strtoul(argc > 4 ? argv[4] : "1", NULL, 10));
+        print_rows(model, info.floats ? LS_ROW_F32 : LS_ROW_U8, bytes, argv[3],
+                   (uint32_t)strtoul(argc > 4 ? argv[4] : "1", NULL, 10));
     ls_snapshot_release(model);
     return 0;
 }

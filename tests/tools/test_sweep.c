@@ -52,12 +52,12 @@ static ls_registry *registry_of(const ls_backend *backend)
     return registry;
 }
 
-static ls_sweep *sweep_over(const ls_backend *backend, int count, const char *const *vary)
+static cli_sweep *sweep_over(const ls_backend *backend, int count, const char *const *vary)
 {
-    ls_sweep *sweep;
+    cli_sweep *sweep;
     ls_error err = {0};
     ls_registry *registry = registry_of(backend);
-    int status = ls_sweep_create(&sweep, vary, count, registry, NULL, &err);
+    int status = cli_sweep_create(&sweep, vary, count, registry, NULL, &err);
     if (status)
         print_error("%s\n", err.text);
     assert_int_equal(status, LS_OK);
@@ -66,15 +66,15 @@ static ls_sweep *sweep_over(const ls_backend *backend, int count, const char *co
 }
 
 /* Expects these assignments, one combination after another, keys separated by a space. */
-static void gives(const ls_sweep *sweep, int count, const char *const *expected)
+static void gives(const cli_sweep *sweep, int count, const char *const *expected)
 {
-    assert_int_equal(ls_sweep_count(sweep), count);
+    assert_int_equal(cli_sweep_count(sweep), count);
     for (int i = 0; i < count; i++) {
         char text[256] = "";
-        for (int k = 0; k < ls_sweep_keys(sweep); k++) {
+        for (int k = 0; k < cli_sweep_keys(sweep); k++) {
             size_t used = strlen(text);
             snprintf(text + used, sizeof text - used, "%s%s", k ? " " : "",
-                     ls_sweep_assignment(sweep, i, k));
+                     cli_sweep_assignment(sweep, i, k));
         }
         assert_string_equal(text, expected[i]);
     }
@@ -100,12 +100,12 @@ static void the_first_axis_changes_slowest(void **state)
         "optimizer.lr=0.1 optimizer.momentum=0.9 seed=2",
         "optimizer.lr=0.1 optimizer.momentum=0.9 seed=3",
     };
-    ls_sweep *sweep = sweep_over(NULL, 3, vary);
+    cli_sweep *sweep = sweep_over(NULL, 3, vary);
     gives(sweep, 12, expected);
-    assert_string_equal(ls_sweep_key(sweep, 0), "lr");
-    assert_string_equal(ls_sweep_key(sweep, 2), "seed");
-    assert_string_equal(ls_sweep_value(sweep, 4, 1), "0.9");
-    ls_sweep_destroy(sweep);
+    assert_string_equal(cli_sweep_key(sweep, 0), "lr");
+    assert_string_equal(cli_sweep_key(sweep, 2), "seed");
+    assert_string_equal(cli_sweep_value(sweep, 4, 1), "0.9");
+    cli_sweep_destroy(sweep);
 }
 
 static void coupled_keys_change_together(void **state)
@@ -118,11 +118,11 @@ static void coupled_keys_change_together(void **state)
         "seed=2 devices=\"alike:1\" batch_size=256 optimizer.lr=0.1",
         "seed=2 devices=\"alike:2\" batch_size=512 optimizer.lr=0.2",
     };
-    ls_sweep *sweep = sweep_over(&counted, 2, vary);
+    cli_sweep *sweep = sweep_over(&counted, 2, vary);
     gives(sweep, 4, expected);
-    assert_int_equal(ls_sweep_keys(sweep), 4);
-    assert_string_equal(ls_sweep_value(sweep, 1, 1), "2");
-    ls_sweep_destroy(sweep);
+    assert_int_equal(cli_sweep_keys(sweep), 4);
+    assert_string_equal(cli_sweep_value(sweep, 1, 1), "2");
+    cli_sweep_destroy(sweep);
 }
 
 static void a_number_of_devices_means_the_first_kind_there_is(void **state)
@@ -133,12 +133,12 @@ static void a_number_of_devices_means_the_first_kind_there_is(void **state)
                                  "devices=alike:2"};
     const char *const named[] = {"devices=\"named:0\"", "devices=\"named:0,1,2\"", "devices=auto",
                                  "devices=alike:2"};
-    ls_sweep *sweep = sweep_over(&counted, 1, vary);
+    cli_sweep *sweep = sweep_over(&counted, 1, vary);
     gives(sweep, 4, alike);
-    ls_sweep_destroy(sweep);
+    cli_sweep_destroy(sweep);
     sweep = sweep_over(&listed, 1, vary);
     gives(sweep, 4, named);
-    ls_sweep_destroy(sweep);
+    cli_sweep_destroy(sweep);
 }
 
 static void commas_and_colons_inside_brackets_and_quotes_belong_to_the_value(void **state)
@@ -152,9 +152,9 @@ static void commas_and_colons_inside_brackets_and_quotes_belong_to_the_value(voi
         "init=xavier devices=\"named:0,1\" x=[1,2]",
         "init=xavier devices=\"a\\\",b\" x=3",
     };
-    ls_sweep *sweep = sweep_over(&listed, 2, vary);
+    cli_sweep *sweep = sweep_over(&listed, 2, vary);
     gives(sweep, 4, expected);
-    ls_sweep_destroy(sweep);
+    cli_sweep_destroy(sweep);
 }
 
 /* ---- syntax errors ---------- */
@@ -195,9 +195,9 @@ static void what_cannot_be_read_is_refused_with_the_fix(void **state)
     };
     ls_registry *registry = registry_of(NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ls_sweep *sweep;
+        cli_sweep *sweep;
         ls_error err = {0};
-        assert_int_equal(ls_sweep_create(&sweep, &cases[i].vary, 1, registry, NULL, &err),
+        assert_int_equal(cli_sweep_create(&sweep, &cases[i].vary, 1, registry, NULL, &err),
                          cases[i].status);
         assert_string_equal(err.text, cases[i].message);
         assert_null(sweep);
@@ -209,9 +209,9 @@ static void the_same_key_on_two_axes_is_refused(void **state)
 {
     (void)state;
     const char *const vary[] = {"lr=1,2", "optimizer.lr=3"};
-    ls_sweep *sweep;
+    cli_sweep *sweep;
     ls_error err;
-    assert_int_equal(ls_sweep_create(&sweep, vary, 2, NULL, NULL, &err), LS_EINVAL);
+    assert_int_equal(cli_sweep_create(&sweep, vary, 2, NULL, NULL, &err), LS_EINVAL);
     assert_string_equal(err.text, "--vary optimizer.lr=3: optimizer.lr is varied twice");
 }
 
@@ -221,16 +221,16 @@ static void more_combinations_than_anybody_waits_for_are_refused(void **state)
     const char *const ten = "=0,1,2,3,4,5,6,7,8,9";
     char text[4][32];
     const char *vary[4];
-    ls_sweep *sweep;
+    cli_sweep *sweep;
     ls_error err;
     for (int i = 0; i < 4; i++) {
         snprintf(text[i], sizeof text[i], "%c%s", 'a' + i, i < 3 ? ten : "=1,2");
         vary[i] = text[i];
     }
-    assert_int_equal(ls_sweep_create(&sweep, vary, 3, NULL, NULL, &err), LS_OK);
-    assert_int_equal(ls_sweep_count(sweep), 1000);
-    ls_sweep_destroy(sweep);
-    assert_int_equal(ls_sweep_create(&sweep, vary, 4, NULL, NULL, &err), LS_EINVAL);
+    assert_int_equal(cli_sweep_create(&sweep, vary, 3, NULL, NULL, &err), LS_OK);
+    assert_int_equal(cli_sweep_count(sweep), 1000);
+    cli_sweep_destroy(sweep);
+    assert_int_equal(cli_sweep_create(&sweep, vary, 4, NULL, NULL, &err), LS_EINVAL);
     assert_string_equal(err.text, "--vary d=1,2: more than 1000 combinations");
 }
 
@@ -239,17 +239,17 @@ static void more_combinations_than_anybody_waits_for_are_refused(void **state)
 static void rates_are_means_over_epochs_of_equal_length(void **state)
 {
     (void)state;
-    ls_sweep_row row;
-    ls_sweep_row_init(&row);
+    cli_sweep_row row;
+    cli_sweep_row_init(&row);
     assert_true(isnan(row.images_per_s) && isnan(row.train_loss) &&
                 isnan(row.result.test_accuracy));
     ls_progress p = {.epoch_done = 0, .loss = 9, .images_per_s = 1};
-    ls_sweep_row_progress(&row, &p); /* in the middle of an epoch: no result */
+    cli_sweep_row_progress(&row, &p); /* in the middle of an epoch: no result */
     assert_true(isnan(row.images_per_s));
     p = (ls_progress){.epoch_done = 1, .loss = 2, .images_per_s = 100};
-    ls_sweep_row_progress(&row, &p);
+    cli_sweep_row_progress(&row, &p);
     p = (ls_progress){.epoch_done = 1, .loss = 1, .images_per_s = 300};
-    ls_sweep_row_progress(&row, &p);
+    cli_sweep_row_progress(&row, &p);
     assert_true(row.train_loss == 1);
     assert_true(fabs(row.images_per_s - 150) < 1e-9); /* twice the images in 1 + 1/3 of the time */
 }
@@ -257,15 +257,15 @@ static void rates_are_means_over_epochs_of_equal_length(void **state)
 static void speed_up_is_against_the_first_run_that_has_a_rate(void **state)
 {
     (void)state;
-    ls_sweep_row rows[3];
+    cli_sweep_row rows[3];
     for (int i = 0; i < 3; i++)
-        ls_sweep_row_init(&rows[i]);
-    assert_true(isnan(ls_sweep_speedup(rows, 3, 2)));
+        cli_sweep_row_init(&rows[i]);
+    assert_true(isnan(cli_sweep_speedup(rows, 3, 2)));
     rows[1].images_per_s = 100;
     rows[2].images_per_s = 190;
-    assert_true(isnan(ls_sweep_speedup(rows, 3, 0)));
-    assert_true(ls_sweep_speedup(rows, 3, 1) == 1);
-    assert_true(ls_sweep_speedup(rows, 3, 2) == 1.9);
+    assert_true(isnan(cli_sweep_speedup(rows, 3, 0)));
+    assert_true(cli_sweep_speedup(rows, 3, 1) == 1);
+    assert_true(cli_sweep_speedup(rows, 3, 2) == 1.9);
 }
 
 static const cJSON *member(const cJSON *object, const char *key)
@@ -277,17 +277,17 @@ static void the_json_tells_finished_failed_and_unrun_apart(void **state)
 {
     (void)state;
     const char *const vary[] = {"lr=0.1,0.2,0.3", "init=xavier"};
-    ls_sweep *sweep = sweep_over(NULL, 2, vary);
-    ls_sweep_row rows[3];
+    cli_sweep *sweep = sweep_over(NULL, 2, vary);
+    cli_sweep_row rows[3];
     for (int i = 0; i < 3; i++)
-        ls_sweep_row_init(&rows[i]);
+        cli_sweep_row_init(&rows[i]);
     ls_progress p = {.epoch_done = 1, .loss = 2, .images_per_s = 100};
-    ls_sweep_row_progress(&rows[0], &p);
-    ls_sweep_row_end(&rows[0], NULL, LS_OK, "");
-    ls_sweep_row_end(&rows[1], NULL, LS_ECONFIG, "a \"bad\" key");
+    cli_sweep_row_progress(&rows[0], &p);
+    cli_sweep_row_end(&rows[0], NULL, LS_OK, "");
+    cli_sweep_row_end(&rows[1], NULL, LS_ECONFIG, "a \"bad\" key");
     ls_json_writer w;
     ls_json_writer_init(&w, 0, NULL);
-    ls_sweep_json(&w, sweep, rows, "x.json");
+    cli_sweep_json(&w, sweep, rows, "x.json");
     const char *text = ls_json_writer_text(&w, NULL, NULL);
     ls_json *doc;
     assert_int_equal(ls_json_parse(&doc, "sweep", text, strlen(text), NULL, NULL), LS_OK);
@@ -307,7 +307,7 @@ static void the_json_tells_finished_failed_and_unrun_apart(void **state)
     assert_string_equal(member(run, "status")->valuestring, "not run");
     ls_json_destroy(doc);
     ls_json_writer_fini(&w);
-    ls_sweep_destroy(sweep);
+    cli_sweep_destroy(sweep);
 }
 
 /* ---- memory ---- */
@@ -321,10 +321,10 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     ls_registry *registry = registry_of(&listed);
     int status = LS_ENOMEM;
     for (int grants = 0; status != LS_OK; grants++) {
-        ls_sweep *sweep;
+        cli_sweep *sweep;
         left.grants = grants;
-        status = ls_sweep_create(&sweep, vary, 2, registry, &host, NULL);
-        ls_sweep_destroy(sweep);
+        status = cli_sweep_create(&sweep, vary, 2, registry, &host, NULL);
+        cli_sweep_destroy(sweep);
         assert_int_equal(left.blocks, 0);
         assert_true(status == LS_OK || status == LS_ENOMEM);
         assert_true(grants < 100);

@@ -433,7 +433,7 @@ static void each_epoch_is_saved_when_patience_has_run_out(void **state)
     fixture_set(&s.f, "epochs=4");
     fixture_set(&s.f, "optimizer.lr=1e-30");
     fixture_set(&s.f, "patience=1");
-    fixture_set(&s.f, "checkpoint.async=false");
+    fixture_set(&s.f, "checkpoint={\"async\":false,\"every_epochs\":1}");
     fixture_set(&s.f, run_dir);
     ls_trainer *t = fixture_open(&s.f);
     for (uint64_t i = 0; i < 4 * STEPS; i++) {

@@ -2,7 +2,8 @@
  * bit flips after a step, in the weights, the optimizer's state, the moving average or the running
  * statistics. The run must then end with LS_EDIVERGED and must not save the state. After that, a
  * resumed run must get the weights of the undisturbed run, unless there is no checkpoint. The short
- * form samples the cases; the long form tries all of them. */
+ * form samples the cases; the long form tries all of them. With FLIPS_CUDA the workers are GPUs
+ * over the doubles (tests/doubles). */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "runner.h"
@@ -13,6 +14,44 @@
 #include <unistd.h>
 
 enum { STEPS = 6 /* two epochs of 3 */ };
+
+/* Sets the devices of `workers` workers, and makes their back end known. */
+#ifdef FLIPS_CUDA
+#include "cuda_ops/cuda_backend.h"
+#include "device/registry.h"
+
+enum { LAG = 3 /* steps until a comparison (ls_engine_compare_lag) */ };
+
+static void use_devices(fixture *f, int workers)
+{
+    static const char *const devices[] = {"devices=doubled:0", "devices=doubled:0,1",
+                                          "devices=doubled:0,1,2"};
+    static ls_backend doubled;
+    test_cuda_begin(DBL_LAZY); /* no device is open; the doubles have memory for some runs only */
+    doubled = *test_cuda_backend();
+    doubled.name = "doubled"; /* the library finds the back end `cuda` itself */
+    if (ls_registry_add(f->registry, &doubled, &f->err) != LS_OK)
+        fail_msg("%s", f->err.text);
+    fixture_set(f, devices[workers - 1]);
+}
+#else
+enum { LAG = 2 };
+
+static void use_devices(fixture *f, int workers)
+{
+    static const char *const devices[2][3] = {{"devices=ref:1", "devices=ref:2", "devices=ref:3"},
+                                              {"devices=cpu:1", "devices=cpu:2", "devices=cpu:3"}};
+    fixture_set(f, devices[has_backend("cpu")][workers - 1]);
+}
+#endif
+
+/* Returns whether the run has ended in the step in which a comparison finds a flip after step 1. */
+static bool is_found_in_time(const fixture *f)
+{
+    char step[16];
+    snprintf(step, sizeof step, "step %d: ", 1 + LAG);
+    return strstr(f->err.text, step) != NULL;
+}
 
 /* A recipe, and the parts of its replicas. */
 typedef struct recipe {
@@ -33,8 +72,7 @@ static const recipe recipes[] = {
      {"weights", "slot0"}},
 };
 
-static void open_recipe(fixture *f, const recipe *r, int workers, char devices[32],
-                        const char *run_dir)
+static void open_recipe(fixture *f, const recipe *r, int workers, const char *run_dir)
 {
     fixture_begin(f);
     fixture_set(f, "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
@@ -45,17 +83,15 @@ static void open_recipe(fixture *f, const recipe *r, int workers, char devices[3
     fixture_set(f, "checkpoint.every_steps=2");
     for (size_t i = 0; i < ROOM(r->set) && r->set[i]; i++)
         fixture_set(f, r->set[i]);
-    snprintf(devices, 32, "devices=%s:%d", has_backend("cpu") ? "cpu" : "ref", workers);
-    fixture_set(f, devices);
+    use_devices(f, workers);
     fixture_set(f, run_dir);
 }
 
 static const char *undisturbed(const recipe *r)
 {
     fixture f;
-    char devices[32];
     static char hash[65];
-    open_recipe(&f, r, 2, devices, "run_dir=null");
+    open_recipe(&f, r, 2, "run_dir=null");
     memcpy(hash, fixture_hash(&f), sizeof hash);
     fixture_end(&f);
     return hash;
@@ -65,10 +101,10 @@ static const char *undisturbed(const recipe *r)
 static void resume(const recipe *r, scratch *s, const char *hash, const char *what)
 {
     fixture f;
-    char devices[32], run_dir[600];
+    char run_dir[600];
     ls_trainer *t;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
-    open_recipe(&f, r, 1, devices, run_dir);
+    open_recipe(&f, r, 1, run_dir);
     f.options.resume = "latest";
     const int status = ls_trainer_open(&t, &f.options, &f.err);
     if (status == LS_OK) {
@@ -90,11 +126,11 @@ static void flip_one(const recipe *r, const flip *c, const char *hash)
 {
     fixture f;
     scratch s;
-    char devices[32], run_dir[600], fault[120], what[200];
+    char run_dir[600], fault[120], what[200];
     const char *faults[] = {fault};
     scratch_begin(&s);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&s, "run"));
-    open_recipe(&f, r, c->workers, devices, run_dir);
+    open_recipe(&f, r, c->workers, run_dir);
     snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=corrupt,part=%s,bit=%d,index=3",
              c->worker, c->step, c->part, c->bit);
     snprintf(what, sizeof what, "%s, %d workers, %s", r->name, c->workers, fault);
@@ -125,11 +161,42 @@ static void flip_one(const recipe *r, const flip *c, const char *hash)
     scratch_end(&s);
 }
 
-static void no_flipped_bit_is_saved(void **state)
+/* Flips a bit in a run of one epoch without checkpoints, in which only the steps compare. */
+static void flip_between_steps(const recipe *r, const flip *c, const char *hash)
+{
+    fixture f;
+    char fault[120], found[24];
+    const char *faults[] = {fault};
+    (void)hash;
+    open_recipe(&f, r, c->workers, "run_dir=null");
+    fixture_set(&f, "epochs=1");
+    fixture_set(&f, "batch_size=8");
+    fixture_set(&f, "checkpoint.every_steps=0");
+    snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=corrupt,part=%s,bit=%d,index=3",
+             c->worker, c->step, c->part, c->bit);
+    snprintf(found, sizeof found, "step %d: ", c->step + LAG);
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    ls_trainer *t = fixture_open(&f);
+    const int status = ls_trainer_run(t, &f.err);
+    /* AdamW takes the root of slot1. Of a negative number that is a NaN, which can end the run
+     * before the step that compares; the end compares too. */
+    const bool is_negative_root = strcmp(c->part, "slot1") == 0 && c->bit == 31;
+    const bool in_time = is_negative_root || strncmp(f.err.text, found, strlen(found)) == 0;
+    if (status != LS_EDIVERGED || !in_time)
+        fail_msg("%s, %d workers, %s: %s, %s", r->name, c->workers, fault, ls_status_name(status),
+                 f.err.text);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+/* Calls `try` for each recipe, part, step, bit and worker of 2 and 3 workers; in the short form for
+ * one of `every` of these cases, in the long form for one of `every_long`. */
+static void try_flips(void (*try)(const recipe *r, const flip *c, const char *hash), unsigned every,
+                      unsigned every_long)
 {
     static const int bits[] = {0, 15, 31};
     unsigned number = 0;
-    (void)state;
     for (size_t i = 0; i < ROOM(recipes); i++) {
         const recipe *r = &recipes[i];
         char hash[65];
@@ -143,10 +210,42 @@ static void no_flipped_bit_is_saved(void **state)
                             const bool two_shards = i >= 2;
                             if (two_shards && workers > 2)
                                 continue;
-                            if (number++ % ls_tests_rounds(71, 1) == 0)
-                                flip_one(r, &c, hash);
+                            if (number++ % ls_tests_rounds(every, every_long) == 0)
+                                try(r, &c, hash);
                         }
     }
+}
+
+static void no_flipped_bit_is_saved(void **state)
+{
+    (void)state;
+    try_flips(flip_one, 71, LAG == 2 ? 1 : 7);
+}
+
+static void steps_find_every_flipped_bit(void **state)
+{
+    (void)state;
+    try_flips(flip_between_steps, 59, 1);
+}
+
+/* The bit flips after step 1, and the momentum is so small that step 2 rounds it away. The states
+ * after step 2 are equal, so only the digests show the difference to the save. */
+static void a_bit_that_was_rounded_away_is_not_saved(void **state)
+{
+    static const recipe small = {.name = "small momentum", .set = {"optimizer.momentum=1e-7"}};
+    static const char *const faults[] = {"worker=1,step=1,kind=corrupt,part=slot0,bit=0,index=3"};
+    scratch *s = *state;
+    fixture f;
+    char run_dir[600];
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
+    open_recipe(&f, &small, 2, run_dir);
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
+    assert_non_null(strstr(f.err.text, "after step 2: "));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
 }
 
 /* A layer that is not trained has parameters that no update reads. */
@@ -160,30 +259,31 @@ static void a_flipped_bit_in_a_frozen_layer_is_noticed(void **state)
                     "{\"type\":\"relu\"},{\"type\":\"flatten\"},"
                     "{\"type\":\"dense\",\"name\":\"last\",\"out\":10}]}");
     fixture_set(&f, "freeze=[\"last.*\"]");
-    fixture_set(&f, "epochs=2");
-    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    fixture_set(&f, "batch_size=16"); /* the first epoch, after which all compare, has 6 steps */
+    use_devices(&f, 2);
     f.sys.inject = faults;
     f.sys.inject_count = 1;
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
-    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_true(is_found_in_time(&f));
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }
 
-static void the_naive_all_reduce_compares_too(void **state)
+static void another_all_reduce_compares_too(void **state)
 {
     static const char *const faults[] = {"worker=1,step=1,kind=corrupt,bit=31"};
     fixture f;
     (void)state;
     fixture_begin(&f);
-    fixture_set(&f, "allreduce=naive");
-    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    fixture_set(&f, LAG == 2 ? "allreduce=naive" : "allreduce=nccl");
+    fixture_set(&f, "batch_size=16");
+    use_devices(&f, 2);
     f.sys.inject = faults;
     f.sys.inject_count = 1;
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
-    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_true(is_found_in_time(&f));
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }
@@ -196,14 +296,14 @@ static void a_flipped_bit_in_a_skipped_step_is_noticed(void **state)
     fixture f;
     (void)state;
     fixture_begin(&f);
-    fixture_set(&f, "epochs=2");
     fixture_set(&f, "on_nonfinite=skip");
-    fixture_set(&f, has_backend("cpu") ? "devices=cpu:2" : "devices=ref:2");
+    fixture_set(&f, "batch_size=16");
+    use_devices(&f, 2);
     f.sys.inject = faults;
     f.sys.inject_count = 3;
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
-    assert_non_null(strstr(f.err.text, "step 3: "));
+    assert_true(is_found_in_time(&f));
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }
@@ -214,9 +314,9 @@ static void a_flipped_bit_in_a_skipped_step_is_noticed(void **state)
 static void run_whole(scratch *s)
 {
     fixture f;
-    char devices[32], run_dir[600];
+    char run_dir[600];
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
-    open_recipe(&f, &recipes[0], 2, devices, run_dir);
+    open_recipe(&f, &recipes[0], 2, run_dir);
     fixture_set(&f, "checkpoint.keep=9");
     assert_int_equal(ls_trainer_close(fixture_run(&f)), LS_OK);
     fixture_end(&f);
@@ -227,10 +327,10 @@ static void run_whole(scratch *s)
 static void resume_at(scratch *s, uint64_t at, uint64_t from, bool doubtful, const char *hash)
 {
     fixture f;
-    char devices[32], run_dir[600];
+    char run_dir[600];
     ls_trainer *t;
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
-    open_recipe(&f, &recipes[0], 1, devices, run_dir);
+    open_recipe(&f, &recipes[0], 1, run_dir);
     fixture_set(&f, "checkpoint.keep=9");
     f.options.resume = "latest";
     f.options.resume_at = at;
@@ -273,13 +373,13 @@ static void a_doubtful_checkpoint_is_used_only_if_it_is_asked_for(void **state)
 {
     scratch *s = *state;
     fixture f;
-    char hash[65], devices[32], run_dir[600];
+    char hash[65], run_dir[600];
     ls_trainer *t;
     memcpy(hash, undisturbed(&recipes[0]), sizeof hash);
     run_whole(s);
     set_aside(s, 0, 4);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
-    open_recipe(&f, &recipes[0], 1, devices, run_dir);
+    open_recipe(&f, &recipes[0], 1, run_dir);
     f.options.resume = "latest";
     assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_EDATA);
     assert_non_null(strstr(f.err.text, "all checkpoints were set aside"));
@@ -297,10 +397,10 @@ static void checkpoints_after_the_last_agreement_are_set_aside(void **state)
 {
     scratch *s = *state;
     fixture f;
-    char devices[32], run_dir[600];
+    char run_dir[600];
     ls_error err = {.status = LS_EDIVERGED, .text = "a and b differ"};
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(s, "run"));
-    open_recipe(&f, &recipes[0], 2, devices, run_dir);
+    open_recipe(&f, &recipes[0], 2, run_dir);
     fixture_set(&f, "checkpoint.keep=9");
     ls_trainer *t = fixture_run(&f);
     assert_true(t->agreement.steps == STEPS);
@@ -329,12 +429,14 @@ static void going_back_sets_later_checkpoints_aside(void **state)
     set_aside(s, 0, 4);
 }
 
-LS_TESTS(train_flips, "integration")
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flipped_bit_is_saved),
+        cmocka_unit_test(steps_find_every_flipped_bit),
+        IN_SCRATCH(a_bit_that_was_rounded_away_is_not_saved),
         cmocka_unit_test(a_flipped_bit_in_a_frozen_layer_is_noticed),
-        cmocka_unit_test(the_naive_all_reduce_compares_too),
+        cmocka_unit_test(another_all_reduce_compares_too),
         cmocka_unit_test(a_flipped_bit_in_a_skipped_step_is_noticed),
         IN_SCRATCH(a_run_continues_from_a_checkpoint_that_is_not_doubtful),
         IN_SCRATCH(a_doubtful_checkpoint_is_used_only_if_it_is_asked_for),
@@ -344,4 +446,18 @@ LS_TESTS(train_flips, "integration")
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
+#ifdef FLIPS_CUDA
+LS_TESTS(cuda_flips, "integration doubles no-tsan")
+{
+    return run_all();
+}
+
+LS_TESTS_LONG(cuda_flips, "nightly doubles no-tsan no-asan")
+#else
+LS_TESTS(train_flips, "integration")
+{
+    return run_all();
+}
+
 LS_TESTS_LONG(train_flips, "nightly")
+#endif

@@ -388,8 +388,7 @@ static void begin_idle(scenario *s, const char *devices, const char *run_dir)
     begin(s, devices);
     fixture_set(&s->f, "optimizer={\"lr\":1e-30}");
     fixture_set(&s->f, "epochs=9");
-    fixture_set(&s->f, "checkpoint.best=true");
-    fixture_set(&s->f, "checkpoint.keep=1");
+    fixture_set(&s->f, "checkpoint={\"best\":true,\"keep\":1,\"every_epochs\":1}");
     fixture_set(&s->f, run_dir);
 }
 

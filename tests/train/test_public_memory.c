@@ -29,7 +29,7 @@ FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
 FIELDS_ARE_KNOWN(ls_data_source, 72);
 FIELDS_ARE_KNOWN(ls_trainer_cluster, 32);
 FIELDS_ARE_KNOWN(ls_tcp_place, 64);
-FIELDS_ARE_KNOWN(ls_trainer_sys, 48);
+FIELDS_ARE_KNOWN(ls_trainer_sys, 64);
 FIELDS_ARE_KNOWN(ls_pool_options, 80);
 FIELDS_ARE_KNOWN(ls_device_pool_options, 112);
 FIELDS_ARE_KNOWN(ls_collective_options, 48);
@@ -103,6 +103,7 @@ typedef struct story {
     ls_registry *registry;
     ls_host host;
     int records;
+    uint64_t ticks;
     char trace[600], run_dir[600];
     ls_error err;
 } story;
@@ -147,6 +148,13 @@ static void end(story *s)
 }
 
 /* How a trainer is opened. */
+/* The clock of a story: a nanosecond passes with each look. */
+static uint64_t tick(void *user)
+{
+    story *s = user;
+    return ++s->ticks;
+}
+
 typedef enum way { BY_TEXT, BY_FILE, RESUMED } way;
 
 /* Options in lent memory, with each field that is a pointer. */
@@ -170,6 +178,8 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
     const ls_trainer_sys sys = {.size = sizeof sys,
                                 .inject = lend(inject, sizeof inject),
                                 .inject_count = 1,
+                                .clock = tick,
+                                .clock_user = s,
                                 .program = lend_text("zebra")};
     snprintf(listen, sizeof listen, "127.0.0.1:%d", free_port());
     const ls_tcp_place place = {.size = sizeof place,

@@ -191,6 +191,7 @@ static void snapshots(ls_snapshot *s)
 {
     static uint8_t image[OWN_PIXELS];
     float out[OWN_CLASSES];
+    double row[OWN_CLASSES];
     const ls_field field = {.column = "x", .number = 1};
     ls_snapshot *none;
     ls_snapshot_info info;
@@ -209,14 +210,14 @@ static void snapshots(ls_snapshot *s)
     REFUSED(ls_model_export(s, NULL, e));
     REFUSED(ls_model_open(NULL, "file", NULL, e));
     REFUSED(ls_model_open(&none, NULL, NULL, e));
-    REFUSED(ls_model_run(NULL, image, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
-    REFUSED(ls_model_run(s, NULL, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
-    REFUSED(ls_model_run(s, image, 1, LS_OUTPUT_PROBABILITIES, NULL, OWN_CLASSES, e));
+    REFUSED(ls_model_run(NULL, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
+    REFUSED(ls_model_run(s, NULL, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
+    REFUSED(ls_model_run(s, image, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, NULL, OWN_CLASSES, e));
     REFUSED(ls_model_predict(NULL, image, 1, out, OWN_CLASSES, e));
     REFUSED(ls_model_predict(s, NULL, 1, out, OWN_CLASSES, e));
     REFUSED(ls_model_predict(s, image, 1, NULL, OWN_CLASSES, e));
-    REFUSED(ls_model_row(NULL, &field, 1, out, OWN_CLASSES, e));
-    REFUSED(ls_model_row(s, NULL, 1, out, OWN_CLASSES, e));
+    REFUSED(ls_model_row(NULL, &field, 1, row, OWN_CLASSES, e));
+    REFUSED(ls_model_row(s, NULL, 1, row, OWN_CLASSES, e));
     REFUSED(ls_model_row(s, &field, 1, NULL, OWN_CLASSES, e));
     NOTHING(ls_model_card(NULL));
     NOTHING(ls_model_class_name(NULL, 0));

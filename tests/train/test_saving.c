@@ -402,8 +402,8 @@ static void leave_hanging(fixture *f)
         free(f->record[i]);
 }
 
-/* Runs three epochs, each of which is saved. The disk hangs after epoch `epochs`. */
-static void run_on_hanging_disk(int epochs, bool interrupts, const char *async)
+/* Runs three epochs, each of which is saved as `when` says. The disk hangs after epoch `epochs`. */
+static void run_on_hanging_disk(int epochs, bool interrupts, const char *when, const char *async)
 {
     fixture f;
     scratch files;
@@ -411,6 +411,7 @@ static void run_on_hanging_disk(int epochs, bool interrupts, const char *async)
     ls_error err;
     begin_on_disk(&f, &files, set);
     fixture_set(&f, "epochs=3");
+    fixture_set(&f, when);
     fixture_set(&f, async);
     f.callbacks.progress = hang_after_epoch;
     ls_trainer *t = fixture_open(&f);
@@ -425,25 +426,33 @@ static void run_on_hanging_disk(int epochs, bool interrupts, const char *async)
 static void a_run_on_a_hanging_disk_ends_and_asks_for_the_disk(void **state)
 {
     (void)state;
-    run_on_hanging_disk(1, false, "checkpoint.async=true");
+    run_on_hanging_disk(1, false, "checkpoint.every_epochs=1", "checkpoint.async=true");
 }
 
 static void a_run_whose_last_save_hangs_ends_too(void **state)
 {
     (void)state;
-    run_on_hanging_disk(3, false, "checkpoint.async=true");
+    run_on_hanging_disk(3, false, "checkpoint.every_epochs=1", "checkpoint.async=true");
 }
 
 static void a_run_that_waits_for_each_save_ends_too(void **state)
 {
     (void)state;
-    run_on_hanging_disk(1, false, "checkpoint.async=false");
+    run_on_hanging_disk(1, false, "checkpoint.every_epochs=1", "checkpoint.async=false");
 }
 
 static void an_interrupted_run_on_a_hanging_disk_ends_too(void **state)
 {
     (void)state;
-    run_on_hanging_disk(1, true, "checkpoint.async=true");
+    run_on_hanging_disk(1, true, "checkpoint.every_epochs=1", "checkpoint.async=true");
+}
+
+/* A checkpoint that waits in memory is written before the end. */
+static void a_run_whose_waiting_checkpoint_hangs_ends_too(void **state)
+{
+    (void)state;
+    run_on_hanging_disk(2, true, "checkpoint.every_seconds=10", "checkpoint.async=true");
+    run_on_hanging_disk(3, false, "checkpoint.every_seconds=10", "checkpoint.async=true");
 }
 
 static void each_call_of_a_driven_trainer_asks_for_the_disk(void **state)
@@ -491,6 +500,7 @@ LS_TESTS(train_saving, "unit")
         cmocka_unit_test(a_run_whose_last_save_hangs_ends_too),
         cmocka_unit_test(a_run_that_waits_for_each_save_ends_too),
         cmocka_unit_test(an_interrupted_run_on_a_hanging_disk_ends_too),
+        cmocka_unit_test(a_run_whose_waiting_checkpoint_hangs_ends_too),
         cmocka_unit_test(each_call_of_a_driven_trainer_asks_for_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

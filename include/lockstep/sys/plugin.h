@@ -71,7 +71,7 @@ extern "C" {
 
 /* Version of this header, raised with every incompatible change. A back end must match it
  * exactly. */
-#define LS_PLUGIN_ABI 12
+#define LS_PLUGIN_ABI 13
 
 typedef struct ls_stream ls_stream;       /* an in-order queue of work on one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */
@@ -390,7 +390,9 @@ typedef struct ls_step_args {
     uint64_t step;        /* optimizers: number of this step, from 1 */
     /* optimizers, running, LS_OP_DIGEST: the op adds the digest of all floats at param[0], and of
      * the optimizer's state at `slot`, to this number. It sums the values that it reads, before it
-     * changes them. NULL: no sum. A device without LS_DEVICE_DIGESTS ignores the field */
+     * changes them. Memory of the device, like the arenas. NULL: no sum. A recording sums only if
+     * the field was set when it was recorded and is set when it is launched. A device without
+     * LS_DEVICE_DIGESTS ignores the field */
     uint64_t *digest;
     uint64_t seed;  /* gather, dropout: seed of the run. A random number depends only on this seed,
                      * the sequence (such as ls_dropout.stream), the epoch, and the dataset row or

@@ -4,6 +4,7 @@
 #define LOCKSTEP_SYS_TRAINER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,11 @@ typedef struct ls_trainer_sys {
     /* Callbacks about the packing of a folder of pictures (data/folder.h in the sources), called
      * while the trainer is opened; NULL: broken pictures are logged. */
     const struct ls_folder_watch *folder_watch;
+    /* Clock of checkpoint.every_seconds: returns a time in nanoseconds. It is called with
+     * `clock_user`, which must outlive the trainer, on the thread that uses the trainer. NULL: the
+     * system's monotonic clock. */
+    uint64_t (*clock)(void *user);
+    void *clock_user;
     const char *program; /* name of the program in messages; NULL: the caller is no program of
                           * Lockstep */
 } ls_trainer_sys;

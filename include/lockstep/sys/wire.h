@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define LS_WIRE_ABI 4                      /* version of this header, which an engine must match */
+#define LS_WIRE_ABI 5                      /* version of this header, which an engine must match */
 #define LS_WIRE_ENTRY "ls_wire_entry"      /* symbol of liblockstep-NAME.so, an ls_wire_entry_fn */
 #define LS_WIRE_CHANNELS 4                 /* number of channels between two members */
 #define LS_TRANSFER_MOST ((size_t)1 << 30) /* largest number of bytes of one transfer */

@@ -1,5 +1,7 @@
 /* Kernels over whole arenas (arrays of all parameters, or of all gradients): optimizers, running
- * statistics, clipping, sums of arenas. Also the arguments of a training step. */
+ * statistics, digests, clipping, sums of arenas. Also the arguments of a training step. */
+#define LS_DIGEST_FN __host__ __device__ static inline
+#include "base/digest.h"
 #include "cuda/kernels/kernels.cuh"
 
 /* ---- arguments of a step --------------------------------------------------------------------- */
@@ -12,6 +14,62 @@ __global__ static void set_args(ls_k_args *to, ls_k_steps value)
 cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream)
 {
     set_args<<<1, count, 0, stream>>>(to, *value);
+    return cudaGetLastError();
+}
+
+/* ---- digests --------------------------------------------------------------------------------- */
+
+/* The digest of the floats that a thread reads (base/digest.h). All floats of a thread, or the
+ * first of each four, are in the same lane (position mod 16), because the number of threads of a
+ * grid is a multiple of 16. So the power of the factor that belongs to the lane is multiplied once,
+ * at the end. */
+struct digest_sum {
+    uint64_t sum;
+
+    /* Adds the float of vector (position div 16) number `vector`. */
+    __device__ void add(float x, uint64_t vector)
+    {
+        sum += __float_as_uint(x) * (2 * vector + 1);
+    }
+
+    /* Adds four floats that follow each other. */
+    __device__ void add(float4 x, uint64_t vector)
+    {
+        uint64_t four = __float_as_uint(x.w);
+        four = four * LS_DIGEST_FACTOR + __float_as_uint(x.z);
+        four = four * LS_DIGEST_FACTOR + __float_as_uint(x.y);
+        four = four * LS_DIGEST_FACTOR + __float_as_uint(x.x);
+        sum += four * (2 * vector + 1);
+    }
+
+    /* Adds the sums of all threads to *digest, unless it is NULL. Every thread of the block must
+     * call this. `lane`: lane of the thread's floats. The additions are atomic and relaxed: the
+     * result does not depend on their order, and it is read by work that the stream runs after this
+     * kernel. */
+    __device__ void put(uint64_t *digest, unsigned lane) const
+    {
+        if (!digest)
+            return;
+        const uint64_t all = ls_sum_of_block(sum * ls_digest_weight(lane));
+        if (threadIdx.x == 0)
+            atomicAdd((unsigned long long *)digest, (unsigned long long)all);
+    }
+};
+
+__global__ static void digest_of(const float *x, const ls_k_args *args, size_t at, size_t count)
+{
+    digest_sum d = {0};
+    if (!args->digest)
+        return;
+    LS_EACH(i, count)
+    d.add(x[i], (at + i) / 16);
+    d.put(args->digest, threadIdx.x % 16);
+}
+
+cudaError_t ls_k_digest(const float *x, const ls_k_args *args, size_t at, size_t count,
+                        cudaStream_t stream)
+{
+    digest_of<<<ls_blocks(count), LS_THREADS, 0, stream>>>(x, args, at, count);
     return cudaGetLastError();
 }
 
@@ -90,14 +148,23 @@ __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
 
 /* Applies `step`, the update of one float, to each float of the arena. Threads process four floats
  * at a time; the number of floats in an arena is a multiple of 16. Fours are counted in 32 bits,
- * because no GPU has memory for 2³² of them. */
-template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
+ * because no GPU has memory for 2³² of them. SUMS: also sums the digest of what is read, before it
+ * changes. */
+template <bool SUMS, class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
     float4 *w = (float4 *)u.w, *v1 = (float4 *)u.slot[0], *v2 = (float4 *)u.slot[1];
     const uint32_t quads = (uint32_t)(u.count / 4), step_by = gridDim.x * blockDim.x;
+    digest_sum d = {0};
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < quads; i += step_by) {
         float4 a = w[i], b = v1 ? v1[i] : zero, c = v2 ? v2[i] : zero, g = gradients(u, i);
+        if (SUMS) {
+            d.add(a, u.digest_at[0] / 16 + i / 4);
+            if (v1)
+                d.add(b, u.digest_at[1] / 16 + i / 4);
+            if (v2)
+                d.add(c, u.digest_at[2] / 16 + i / 4);
+        }
         step(a.x, b.x, c.x, g.x);
         step(a.y, b.y, c.y, g.y);
         step(a.z, b.z, c.z, g.z);
@@ -111,27 +178,31 @@ template <class Step> __device__ static void step_arena(const ls_k_update &u, St
             ((uint2 *)u.shadow)[i] =
                 make_uint2(ls_rounded_pair(a.x, a.y), ls_rounded_pair(a.z, a.w));
     }
+    if (SUMS)
+        d.put(u.args->digest, 4 * (threadIdx.x % 4));
 }
 
+template <bool SUMS>
 __global__ static void sgd(ls_k_update u, float momentum, float weight_decay, int nesterov)
 {
     tell(u.args, u.guard);
     if (is_skipped(u.guard))
         return;
     const float lr = rate_of(u.args, u.guard), scale = scale_of(u.args, u.guard);
-    step_arena(u, sgd_step{lr, scale, momentum, weight_decay, nesterov});
+    step_arena<SUMS>(u, sgd_step{lr, scale, momentum, weight_decay, nesterov});
 }
 
 cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
                      cudaStream_t stream)
 {
-    sgd<<<ls_blocks(update->count / 4), LS_THREADS, 0, stream>>>(*update, momentum, weight_decay,
-                                                                 nesterov);
+    LS_CHOSEN(update->sums, SUMS,
+              sgd<SUMS><<<ls_blocks(update->count / 4), LS_THREADS, 0, stream>>>(
+                  *update, momentum, weight_decay, nesterov));
     return cudaGetLastError();
 }
 
 /* Computes the differences 1 − βᵗ once per thread block, in double, because they can be small. */
-__global__ static void adamw(ls_k_update u, ls_k_adamw k)
+template <bool SUMS> __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
     tell(u.args, u.guard);
@@ -151,30 +222,38 @@ __global__ static void adamw(ls_k_update u, ls_k_adamw k)
     }
     __syncthreads();
     adamw_step step = shared;
-    step_arena(u, step);
+    step_arena<SUMS>(u, step);
 }
 
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *k, cudaStream_t stream)
 {
-    adamw<<<ls_blocks(update->count / 4), LS_THREADS, 0, stream>>>(*update, *k);
+    LS_CHOSEN(update->sums, SUMS,
+              adamw<SUMS><<<ls_blocks(update->count / 4), LS_THREADS, 0, stream>>>(*update, *k));
     return cudaGetLastError();
 }
 
-__global__ static void running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                               float momentum, int of_weights, size_t count)
+__global__ static void running(ls_k_update u, float momentum, int of_weights)
 {
-    if (is_skipped(guard))
+    digest_sum d = {0};
+    if (is_skipped(u.guard))
         return;
-    float scale = of_weights ? 1 : args->row_scale;
-    LS_EACH(i, count)
-    to[i] += momentum * (sum[i] * scale - to[i]);
+    const float scale = of_weights ? 1 : u.args->row_scale;
+    uint64_t *digest = u.sums ? u.args->digest : NULL;
+    LS_EACH(i, u.count)
+    {
+        const float before = u.w[i];
+        if (digest)
+            d.add(before, (u.digest_at[0] + i) / 16);
+        u.w[i] = before + momentum * (u.grad[i] * scale - before);
+    }
+    if (digest)
+        d.put(digest, threadIdx.x % 16);
 }
 
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, int of_weights, size_t count, cudaStream_t stream)
+cudaError_t ls_k_running(const ls_k_update *update, float momentum, int of_weights,
+                         cudaStream_t stream)
 {
-    running<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, sum, args, guard, momentum, of_weights,
-                                                         count);
+    running<<<ls_blocks(update->count), LS_THREADS, 0, stream>>>(*update, momentum, of_weights);
     return cudaGetLastError();
 }
 

@@ -245,6 +245,33 @@ template <int V> __device__ static inline uint32_t ls_above_zero(const float val
     return bits;
 }
 
+/* ---- windows of 2 × 2 (quads) ---------------------------------------------------------------- */
+
+/* Loops over the four pixels of a window, line by line. */
+#define LS_QUAD(q) _Pragma("unroll") for (int q = 0; q < 4; q++)
+
+/* Returns the pooled value of a window. Sets in *bits a bit for each pixel that gets the gradient
+ * in backward. */
+template <bool MAX>
+__device__ static inline float ls_window_value(uint32_t *bits, const float pixel[4], int relu)
+{
+    float best = pixel[0], sum = 0;
+    uint32_t first = 1, above = 0;
+    LS_QUAD(q) {
+        if (MAX) {
+            first = pixel[q] > best ? 1u << q : first;
+            best = pixel[q] > best ? pixel[q] : best;
+        } else {
+            const bool on = !relu || pixel[q] > 0;
+            above |= on ? 1u << q : 0u;
+            sum += on ? pixel[q] : 0;
+        }
+    }
+    const bool on = !relu || best > 0;
+    *bits = MAX ? (on ? first : 0u) : above;
+    return MAX ? (on ? best : 0) : sum * 0.25f;
+}
+
 /* ---- sums over lanes ------------------------------------------------------------------------- */
 
 /* Shared memory for Q values of every thread. A row is longer than the number of threads so that

@@ -9,7 +9,8 @@
  * begins with such a formula says what the function's kernels compute.
  *
  * The order of each sum depends on the shapes alone, not on the grid or the GPU. No kernel uses
- * atomics on floats. The translation units are compiled without fused multiply-adds.
+ * atomics on floats. (Digests are sums of integers, which are the same in any order.) The
+ * translation units are compiled without fused multiply-adds.
  *
  * Each function has a *twin* for tests: a function of the same name in plain C in
  * tests/doubles/kernels_cpu*.c. (The twin of an op, ls_op_desc.twin, is another thing.) Tests link
@@ -36,6 +37,7 @@ typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
     uint32_t rows_before, rows_after;
     float *stats_copy; /* pinned; NULL: the loss is not reported */
+    uint64_t *digest;  /* device memory; NULL: no digest is summed */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;
@@ -202,6 +204,73 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
 cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
                             float *partial, const ls_k_quads *quads, cudaStream_t stream);
 
+/* ---- convolutions of few channels ------------------------------------------------------------ */
+
+/* A convolution of x, which has at most LS_K_CONV_CHANNELS channels (usually images), with one
+ * group of channels, at most LS_K_CONV_TAPS taps, and a multiple of 4 output channels. A *tap* is a
+ * pixel of the filter in one channel. Taps are counted channel by channel, in a channel line by
+ * line: tap t = (channel · kh + line) · kw + column. The weights are [out][kh][kw][c].
+ *
+ * The kernels work on *quads*, 2 × 2 adjacent pixels of the result, which are also the windows that
+ * are pooled. Quads are counted row by row, in a row line by line. A quad that reaches over the
+ * edge of the result has fewer pixels; if there is a pool, such a quad does not exist. A pixel of x
+ * outside the image is 0, and takes part in the sums.
+ *
+ * All sums are in one fixed order, which depends on the fields of ls_k_conv alone:
+ *
+ * - An output begins with 0; the taps' products are added in ascending order, each with one fused
+ *   multiply-add (fmaf). Then the bias is added.
+ * - A weight's gradient is the sum over all quads of gradient · pixel of x. The quads are divided
+ *   into *slices* of LS_K_CONV_LANES · n consecutive quads. n is 4, or the smallest number for
+ *   which there are at most LS_K_CONV_SLICES slices. Lane l of a slice begins with 0 and adds its
+ *   quads l, l + LS_K_CONV_LANES, … with fmaf, and in each quad the pixels (0, 0), (0, 1), (1, 0),
+ *   (1, 1); the gradient of a pixel that does not exist is 0. The lanes' sums are added to 0 in
+ *   ascending order in fp32; the result is the slice's. Lane l of the end adds the slices l, l +
+ *   LS_K_CONV_LANES, … in double, and the sums of these lanes are added in ascending order. The
+ *   total is rounded to fp32.
+ * - The gradient of a bias is summed in the same way, with + instead of fmaf. */
+enum {
+    LS_K_CONV_CHANNELS = 4,
+    LS_K_CONV_TAPS = 196,
+    LS_K_CONV_LANES = 32,
+    LS_K_CONV_SLICES = 1024
+};
+
+typedef struct ls_k_conv {
+    int rows, c, h, w; /* size of x */
+    int out, y_h, y_w; /* channels and size of the result, before it is pooled */
+    int kh, kw, sh, sw, ph, pw, dh, dw;
+    int relu;                   /* non-zero: a relu follows the convolution */
+    int pool;                   /* non-zero: then quads are pooled; y has y_h/2 × y_w/2 pixels */
+    int max;                    /* pool: non-zero: maximum; 0: average */
+    int x_half, w_half, y_half; /* types of x; of the weights and the bias; of y and dy */
+} ls_k_conv;
+
+/* y ← the convolution of x with `weight`, plus bias[out] (may be NULL), then the relu and the pool.
+ * `bits` (may be NULL) is written only if there is a pool, as by ls_k_quads_forward. */
+cudaError_t ls_k_conv_forward(void *y, uint8_t *bits, const void *x, const void *weight,
+                              const void *bias, const ls_k_conv *conv, cudaStream_t stream);
+
+/* Gradients of a convolution's weights and bias. The gradient of a pixel of the result comes from
+ * dy, the gradient of y: with a pool, from the bits of ls_k_conv_forward; without, it is dy where y
+ * is above 0, or dy itself if y is NULL. */
+typedef struct ls_k_conv_grad {
+    const void *x, *dy, *y;
+    const uint8_t *bits;
+    float *partial; /* scratch memory of ls_k_conv_partial_floats floats */
+    /* Result: weight_half if it is not NULL, else `weight`. If `rounded` is set, the gradient is
+     * rounded to bf16 first. */
+    float *weight;
+    uint16_t *weight_half;
+    int rounded;
+    float *bias; /* may be NULL */
+    int add;     /* non-zero: adds to `weight` and `bias`; weight_half is overwritten */
+} ls_k_conv_grad;
+
+size_t ls_k_conv_partial_floats(const ls_k_conv *conv);
+cudaError_t ls_k_conv_weights(const ls_k_conv_grad *grad, const ls_k_conv *conv,
+                              cudaStream_t stream);
+
 /* ---- sums over positions --------------------------------------------------------------------- */
 
 /* Number of positions that are summed as one block. The sums of the blocks are then added in
@@ -323,7 +392,9 @@ typedef struct ls_k_guard {
     float rate;        /* factor of lr; 0 counts as 1 */
 } ls_k_guard;
 
-/* Arenas of an optimizer, `count` floats each. `slot`: arenas of its state; may be NULL. */
+/* Arenas of an optimizer, `count` floats each. `slot`: arenas of its state; may be NULL. If `sums`
+ * is not 0, an update that is applied adds the digest of w and of each slot, as they were before
+ * the update, to *args->digest (base/digest.h), unless args->digest is NULL. */
 typedef struct ls_k_update {
     float *w, *slot[2];
     const float *grad;
@@ -335,6 +406,9 @@ typedef struct ls_k_update {
     const ls_k_args *args;
     ls_k_guard guard;
     size_t count;
+    int sums;            /* non-zero: the update sums a digest; another kernel is chosen */
+    size_t digest_at[3]; /* positions in the digest of w[0], slot[0][0] and slot[1][0]; multiples of
+                          * 16 */
 } ls_k_update;
 
 /* One update of SGD, as ls_sgd in plugin.h defines it. slot[0] is NULL if momentum is 0. lr and
@@ -347,9 +421,14 @@ typedef struct ls_k_adamw {
 /* One update of AdamW, as ls_adamw in plugin.h defines it. */
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
                             cudaStream_t stream);
-/* to[i] += momentum · (sum[i]·row_scale − to[i]); with `of_weights` the scale is 1. */
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, int of_weights, size_t count, cudaStream_t stream);
+/* w[i] += momentum · (grad[i]·row_scale − w[i]); with `of_weights` the scale is 1. The other arenas
+ * of `update` are not used. `count` can be any number. */
+cudaError_t ls_k_running(const ls_k_update *update, float momentum, int of_weights,
+                         cudaStream_t stream);
+/* Adds the digest of the `count` floats at x, the first of which is at position `at`, to
+ * *args->digest, unless args->digest is NULL. */
+cudaError_t ls_k_digest(const float *x, const ls_k_args *args, size_t at, size_t count,
+                        cudaStream_t stream);
 
 enum { LS_K_CLIP_SUMS = 256 }; /* number of partial sums of ls_k_clip */
 /* Computes the clip factor, as ls_clip in plugin.h defines it. `partial`: LS_K_CLIP_SUMS doubles of

@@ -7,9 +7,6 @@
 
 /* ---- adjacent windows of 2 × 2 --------------------------------------------------------------- */
 
-/* Loops over the four pixels of a window, line by line. */
-#define QUAD(q) _Pragma("unroll") for (int q = 0; q < 4; q++)
-
 struct quads {
     ls_k_quads k;
     uint32_t m, y_w, y_h; /* size of y; m: positions */
@@ -44,28 +41,6 @@ __device__ static uint32_t pixel(const quads &s, const ls_thread_span &span, uin
     return at + (q / 2 * (uint32_t)s.k.w + q % 2) * span.chunks;
 }
 
-/* Returns the pooled value of a window. Sets in *bits a bit for each pixel that gets the gradient
- * in backward. */
-template <bool MAX>
-__device__ static float window_value(uint32_t *bits, const float pixel[4], int relu)
-{
-    float best = pixel[0], sum = 0;
-    uint32_t first = 1, above = 0;
-    QUAD(q) {
-        if (MAX) {
-            first = pixel[q] > best ? 1u << q : first;
-            best = pixel[q] > best ? pixel[q] : best;
-        } else {
-            const bool on = !relu || pixel[q] > 0;
-            above |= on ? 1u << q : 0u;
-            sum += on ? pixel[q] : 0;
-        }
-    }
-    const bool on = !relu || best > 0;
-    *bits = MAX ? (on ? first : 0u) : above;
-    return MAX ? (on ? best : 0) : sum * 0.25f;
-}
-
 template <class T, int V, bool MAX>
 __global__ static void quads_forward(T *y, uint8_t *bits, const T *x, const float *bias,
                                      const __grid_constant__ quads s)
@@ -81,16 +56,16 @@ __global__ static void quads_forward(T *y, uint8_t *bits, const T *x, const floa
         ls_pack<T, V> in[4];
         ls_pack<uint8_t, V> kept;
         float pixels[4][V], out[V];
-        QUAD(q)
+        LS_QUAD(q)
             in[q] = ls_load<T, V>(x, pixel(s, span, at, q));
-        QUAD(q)
+        LS_QUAD(q)
             ls_widen<V>(pixels[q], in[q]);
         for (int v = 0; v < V; v++) {
             float of[4];
             uint32_t found;
-            QUAD(q)
+            LS_QUAD(q)
                 of[q] = bias ? pixels[q][v] + b[v] : pixels[q][v];
-            out[v] = window_value<MAX>(&found, of, s.k.relu);
+            out[v] = ls_window_value<MAX>(&found, of, s.k.relu);
             kept.of[v] = (uint8_t)found;
         }
         ls_store<V>(y, i * span.chunks + span.chunk, out);
@@ -142,7 +117,7 @@ __global__ static void quads_back(T *dx, float *total, int add, float *partial, 
         const ls_pack<uint8_t, V> kept = ((const ls_pack<uint8_t, V> *)bits)[from];
         float g[V];
         ls_widen<V>(g, ls_load<T, V>(dy, from));
-        QUAD(q) {
+        LS_QUAD(q) {
             float out[V];
             for (int v = 0; v < V; v++) {
                 out[v] = kept.of[v] >> q & 1 ? g[v] * share : 0;

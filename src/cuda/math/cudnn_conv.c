@@ -1,5 +1,7 @@
-/* Convolutions by cuDNN: chooses an *engine*, one of cuDNN's implementations, and runs it. */
+/* Convolutions by cuDNN: chooses an *engine*, one of cuDNN's implementations, and runs it. For
+ * convolutions of few channels Lockstep's own kernels (own_conv.h) are a candidate as well. */
 #include "cuda/math/tune.h"
+#include "cuda/own_conv.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,10 +42,19 @@ static cudnnStatus_t make_pack(conv_plan *p, void *const memory[5])
     return s;
 }
 
+static int run_own(const ls_math_inside *inside, cudaStream_t stream, const ls_math_operands *o,
+                   ls_error *err)
+{
+    return cuda_check(err, ls_own_conv_run(&inside->shape, o, stream), "%s: a convolution by %s",
+                      inside->math->desc.device, inside->plan.name);
+}
+
 static int conv_run(ls_math_inside *inside, cudaStream_t stream, const ls_math_operands *o,
                     ls_error *err)
 {
     conv_plan *p = (conv_plan *)inside;
+    if (p->engine.own)
+        return run_own(inside, stream, o, err);
     const ls_math *math = inside->math;
     void *const memory[5] = {(void *)o->a, (void *)o->b, o->out, (void *)o->bias, o->workspace};
     cudnnStatus_t s = cudnnSetStream(math->cudnn, stream);
@@ -74,6 +85,9 @@ static void conv_key(char *out, size_t size, const ls_math_inside *inside)
     if ((s->groups > 1 || s->dh > 1 || s->dw > 1) && length > 0 && (size_t)length < size)
         snprintf(out + length, size - (size_t)length, " dilation %d %d groups %d", s->dh, s->dw,
                  s->groups);
+    /* Choices that were made without the kernels as a candidate are not used. */
+    if (ls_own_conv_takes(s) && strlen(out) + sizeof LS_OWN_CONV_TEXT < size)
+        strcat(out, " own " LS_OWN_CONV_VERSION);
 }
 
 /* Destroys all candidates. The plan then runs nothing. */
@@ -85,26 +99,57 @@ static void drop_candidates(conv_plan *p)
     memset(&p->engine, 0, sizeof p->engine);
 }
 
+/* Adds cuDNN's engines to the candidates. */
+static int find_engines(conv_plan *p, int room, ls_error *err)
+{
+    const ls_math_inside *inside = &p->inside;
+    ls_graph g;
+    int status = LS_OK;
+    ls_graph_of_conv(&g, inside->math, &inside->shape);
+    if (g.status != CUDNN_STATUS_SUCCESS)
+        status = ls_fail(err, LS_EUNSUPPORTED, "cuDNN declines the convolution: %s", g.text);
+    else
+        p->candidates += ls_conv_engine_candidates(p->candidate + p->candidates, room, &g,
+                                                   inside->math, &inside->shape);
+    ls_graph_fini(&g);
+    if (status == LS_OK && p->candidates == 0)
+        status = ls_fail(err, LS_EUNSUPPORTED,
+                         "cuDNN has no deterministic engine of this precision for the convolution");
+    return status;
+}
+
+/* Returns Lockstep's own kernels as an engine. They count as adding term by term only in forward:
+ * in the gradient of the weights their error is too small for a yardstick. */
+static ls_conv_engine own_engine(const ls_math_shape *s)
+{
+    return (ls_conv_engine){.own = true,
+                            .simple = s->kind == LS_MATH_CONV,
+                            .workspace_bytes = ls_own_conv_workspace(s),
+                            .name = "own kernels"};
+}
+
+/* Makes Lockstep's own kernels the first candidate, if they compute the shape. */
+static void find_own(conv_plan *p, int room)
+{
+    const ls_math_shape *s = &p->inside.shape;
+    if (room > 1 ? ls_own_conv_takes(s) : ls_own_conv_is_first(s))
+        p->candidate[p->candidates++] = own_engine(s);
+}
+
 static int conv_find(ls_math_inside *inside, ls_tune_result *result, int room, ls_error *err)
 {
     conv_plan *p = (conv_plan *)inside;
-    ls_graph g;
+    int status = LS_OK;
     drop_candidates(p);
     if (!p->candidate)
         p->candidate = ls_alloc_array(inside->math->desc.host, LS_ENGINES, sizeof *p->candidate);
     if (!p->candidate)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", inside->math->desc.device);
-    ls_graph_of_conv(&g, inside->math, &inside->shape);
-    int status = LS_OK;
-    if (g.status != CUDNN_STATUS_SUCCESS)
-        status = ls_fail(err, LS_EUNSUPPORTED, "cuDNN declines the convolution: %s", g.text);
-    else
-        p->candidates =
-            ls_conv_engine_candidates(p->candidate, room, &g, inside->math, &inside->shape);
-    ls_graph_fini(&g);
-    if (status == LS_OK && p->candidates == 0)
-        status = ls_fail(err, LS_EUNSUPPORTED,
-                         "cuDNN has no deterministic engine of this precision for the convolution");
+    find_own(p, room);
+    if (room > p->candidates)
+        status = find_engines(p, room - p->candidates, err);
+    if (p->candidates > 0)
+        status = LS_OK; /* cuDNN may decline what the own kernels compute */
     for (int i = 0; i < p->candidates; i++) {
         snprintf(result[i].name, sizeof result[i].name, "%s", p->candidate[i].name);
         result[i].workspace_bytes = p->candidate[i].workspace_bytes;
@@ -121,13 +166,24 @@ static void conv_take(ls_math_inside *inside, int i)
 
 static char *conv_to_text(const ls_math_inside *inside)
 {
-    return ls_conv_engine_to_text(&((const conv_plan *)inside)->engine, inside->math);
+    const ls_conv_engine *engine = &((const conv_plan *)inside)->engine;
+    if (!engine->own)
+        return ls_conv_engine_to_text(engine, inside->math);
+    char *text = ls_alloc(inside->math->desc.host, sizeof LS_OWN_CONV_TEXT);
+    if (text)
+        memcpy(text, LS_OWN_CONV_TEXT, sizeof LS_OWN_CONV_TEXT);
+    return text;
 }
 
 static int conv_from_text(ls_math_inside *inside, const char *text)
 {
     conv_plan *p = (conv_plan *)inside;
     ls_conv_engine engine;
+    if (strcmp(text, LS_OWN_CONV_TEXT) == 0 && ls_own_conv_takes(&inside->shape)) {
+        drop_candidates(p);
+        p->engine = own_engine(&inside->shape);
+        return LS_OK;
+    }
     const int status = ls_conv_engine_from_text(&engine, inside->math, text);
     if (status == LS_OK) {
         drop_candidates(p);
@@ -155,7 +211,9 @@ static int conv_init(ls_math_inside *inside, ls_error *err)
         drop_candidates(p);
     keep_engine(p);
     inside->plan.workspace_bytes = p->engine.workspace_bytes;
-    snprintf(inside->plan.name, sizeof inside->plan.name, "cudnn %s", p->engine.name);
+    inside->plan.own = p->engine.own;
+    snprintf(inside->plan.name, sizeof inside->plan.name, "%s%s", p->engine.own ? "" : "cudnn ",
+             p->engine.name);
     return status;
 }
 

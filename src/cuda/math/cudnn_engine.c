@@ -5,7 +5,6 @@
 
 enum {
     CONFIGS = 128,
-    KNOBS = 48,
     NOTES = CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
     BEHAVIORS = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT
 };
@@ -58,28 +57,38 @@ static void read_behavior(traits *t, ls_graph_object engine)
         t->compiled |= note[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 }
 
-/* Hashes the settings, so that two configurations of an engine can be compared. */
-static uint64_t hash_settings(ls_graph_object config)
+int ls_conv_engine_knobs(ls_conv_knob out[LS_CONV_KNOBS], ls_graph_object config)
 {
-    ls_graph_object knob[KNOBS];
-    uint64_t hash = 0;
-    for (int i = 0; i < KNOBS; i++)
+    ls_graph_object knob[LS_CONV_KNOBS];
+    for (int i = 0; i < LS_CONV_KNOBS; i++)
         knob[i] = object(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
-    const int count =
-        get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOBS, knob);
+    const int count = get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                          LS_CONV_KNOBS, knob);
     for (int i = 0; i < count; i++) {
         cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
         int64_t value = 0;
         get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
         get(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+        out[i] = (ls_conv_knob){(int)type, value};
+    }
+    for (int i = 0; i < LS_CONV_KNOBS; i++)
+        destroy(knob[i]);
+    return count;
+}
+
+/* Hashes the settings, so that two configurations of an engine can be compared. */
+static uint64_t hash_settings(ls_graph_object config)
+{
+    ls_conv_knob knob[LS_CONV_KNOBS];
+    uint64_t hash = 0;
+    const int count = ls_conv_engine_knobs(knob, config);
+    for (int i = 0; i < count; i++) {
         /* The knobs can come in any sequence, so their mixed numbers are added. */
-        uint64_t mixed = ((uint64_t)type << 40) + (uint64_t)value;
+        uint64_t mixed = ((uint64_t)knob[i].type << 40) + (uint64_t)knob[i].value;
         for (int round = 0; round < 2; round++)
             mixed = (mixed ^ mixed >> 31) * 0xff51afd7ed558ccdu;
         hash += mixed ^ mixed >> 29;
     }
-    for (int i = 0; i < KNOBS; i++)
-        destroy(knob[i]);
     return hash;
 }
 

@@ -118,6 +118,7 @@ typedef struct ls_conv_engine {
     int64_t number;
     uint64_t settings; /* hash of the engine's settings (knobs) */
     bool simple;       /* engines 0 and 1, which add term by term */
+    bool own;          /* Lockstep's own kernels (own_conv.h); `plan` is NULL */
     char name[64];     /* "engine 6, tensor cores" */
 } ls_conv_engine;
 
@@ -131,6 +132,16 @@ typedef struct ls_conv_engine {
  * FFT or by Winograd's algorithm. */
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
                               const ls_math_shape *shape);
+
+/* A setting of an engine: cuDNN's number of the kind of setting, and its value. */
+typedef struct ls_conv_knob {
+    int type;
+    int64_t value;
+} ls_conv_knob;
+enum { LS_CONV_KNOBS = 64 /* largest number of settings that are read */ };
+
+/* Reads the settings of an engine's configuration. Returns their number. */
+int ls_conv_engine_knobs(ls_conv_knob out[LS_CONV_KNOBS], ls_graph_object config);
 
 /* Returns the candidate as text, which the caller frees with ls_free; NULL if cuDNN does not give
  * the text or memory runs out. */

@@ -14,8 +14,9 @@
  * are [out][inputs]. With `half`, all operands of a convolution are bf16, its bias included. In a
  * dense product with `half`, the two factors are bf16, but the result and the bias are fp32. An
  * *engine* is one of the library's implementations of an operation. Only deterministic engines are
- * used, so results do not depend on what ran before. A *plan* is an engine, ready to run a product
- * of one shape. A *choice* is the engine that was chosen for a shape (choice.c, tune.h).
+ * used, so results do not depend on what ran before. Lockstep's own kernels for convolutions of few
+ * channels (own_conv.h) count as an engine. A *plan* is an engine, ready to run a product of one
+ * shape. A *choice* is the engine that was chosen for a shape (choice.c, tune.h).
  *
  * Threads: all calls with one ls_math are made on the worker's thread. The version functions may be
  * called on any thread. */
@@ -97,6 +98,7 @@ typedef struct ls_math_shape {
 typedef struct ls_math_plan {
     size_t workspace_bytes;
     char name[96]; /* readable name: "cudnn eng6 tc" */
+    int own;       /* non-zero: the plan runs Lockstep's own kernels (own_conv.h) */
 } ls_math_plan;
 
 /* Creates a plan. Errors: LS_EUNSUPPORTED if no engine that is deterministic and precise enough

@@ -45,14 +45,14 @@ def _check_target(path):
         raise Error("LS_EIO", f"{text}: there is no directory {folder}")
 
 
-def _rows(x, what="x"):
-    """Converts rows to the form that the library reads: a contiguous array (n, channels, height, width) of uint8
-    or float32. Only uint8 values are divided by 255. bool becomes 0.0 and 1.0; numbers of other types keep their
+def _rows(x, what="x", wide=False):
+    """Converts rows to the form that the library reads: a contiguous array (n, channels, height, width) of uint8 or
+    float32, or of float64 if `wide` is true and the numbers have that type. Only uint8 values are divided by 255. bool becomes 0.0 and 1.0; numbers of other types keep their
     values."""
     x = _np.asarray(x)
     if x.dtype.kind not in "biuf":
         raise ValueError(f"{what}: expected numbers, found {x.dtype}")
-    if x.dtype != _np.uint8:
+    if x.dtype != _np.uint8 and not (wide and x.dtype == _np.float64):
         x = x.astype(_np.float32, copy=False)
     if not 2 <= x.ndim <= 4 or 0 in x.shape:
         raise ValueError(f"{what}: expected (n, features), (n, height, width) or "
@@ -69,6 +69,8 @@ def _address(a):
     """Returns the address of an array's first number. It is faster than `a.ctypes`, which creates an object."""
     return a.__array_interface__["data"][0]
 
+
+_ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
 
 # The names by which the library finds the array of rows in an .npz file.
 _ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
@@ -289,7 +291,7 @@ class Model(_l.Handle):
             named = _table.of(x, [column["name"] for column in table])
             if named is not None:
                 return _table.rows(self.handle, named, table)
-        return _rows(self._as_trained(_np.asarray(x), table))
+        return _rows(self._as_trained(_np.asarray(x), table), wide=True)
 
     def _as_trained(self, x, table):
         """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
@@ -305,7 +307,7 @@ class Model(_l.Handle):
         if x.dtype == _np.uint8 and table is None and not kind.startswith(("u", "bool")):
             raise ValueError("x: expected numbers that are not uint8, as in training, found uint8; only uint8 is "
                              "divided by 255")
-        return x.astype(_np.float32) if x.dtype.kind in "biuf" else x
+        return x.astype(_np.float64 if table is not None else _np.float32) if x.dtype.kind in "biuf" else x
 
     def _is_picture(self, x, table):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
@@ -354,7 +356,7 @@ class Model(_l.Handle):
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
         out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_model_run", self.handle, _address(x), len(x), int(logits), _address(out), out.size)
+        _l.call("ls_model_run", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), int(logits), _address(out), out.size)
         return out
 
     def save(self, path):

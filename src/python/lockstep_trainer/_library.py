@@ -22,7 +22,7 @@ EIO = -4  # LS_EIO, the status that a callback returns after a Python exception
 
 
 class c_error(c.Structure):
-    _fields_ = [("status", c.c_int), ("text", c.c_char * 508)]
+    _fields_ = [("status", c.c_int), ("text", c.c_char * 508), ("reason", c.c_int)]
 
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int, c.POINTER(c.c_uint32), c.c_uint32, c.c_void_p,
@@ -111,7 +111,7 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_snapshot_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_export": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
-    "ls_model_run": (c.c_int, [_P, _P, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
+    "ls_model_run": (c.c_int, [_P, _P, c.c_int, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
     "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, c.c_size_t, _E]),
     "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),

@@ -50,20 +50,34 @@ def read(path, columns):
     return {name: [found[i] for found in rows[1:]] for i, name in enumerate(rows[0])}
 
 
+def _named(items, columns):
+    """Returns a dict of the items whose name is one of `columns`. Blanks at the ends of a name do not count, as in a
+    file, whose names pandas keeps with the blanks after the commas."""
+    named = {}
+    for name, values in items:
+        inner = name.strip(" \t") if isinstance(name, str) else name
+        if inner in columns and inner in named:
+            raise ValueError(f"column \"{inner}\": expected once, found twice")
+        if inner in columns:
+            named[inner] = values
+    return named
+
+
 def of(x, columns):
     """Returns a dict from column names to lists of values. `x` is a data frame, a dict of values or of columns, a list
     of dicts, or rows of mixed values in the order of `columns`, the model's columns. Returns None if `x` is none of
     these."""
     if hasattr(x, "columns") and not isinstance(x, type):  # pandas, polars and similar
-        return {name: x[name] for name in x.columns if name in columns}
+        return _named(((name, x[name]) for name in x.columns), columns)
     if hasattr(x, "keys"):
-        named = {name: x[name] for name in x.keys() if name in columns}
+        named = _named(x.items(), columns)
         several = {name: v for name, v in named.items() if _np.ndim(v) == 1}
         if several and len(several) < len(named):
             one = next(name for name in named if name not in several)
             raise ValueError(f"column \"{one}\": expected as many values as \"{next(iter(several))}\" has, found one")
         return named if several else {name: [v] for name, v in named.items()}
     if isinstance(x, (list, tuple)) and x and all(hasattr(row, "keys") for row in x):
+        x = [_named(row.items(), columns) for row in x]
         for i, row in enumerate(x):
             missing = [name for name in columns if name not in row]
             if missing:
@@ -81,14 +95,14 @@ def of(x, columns):
 def _numbers_of(values):
     """Returns the values as floats if all of them are numbers, else None. NaN is a missing number."""
     values = _np.asarray(values)
-    return values.astype(_np.float32) if values.dtype.kind in "biuf" else None
+    return values.astype(_np.float64) if values.dtype.kind in "biuf" else None
 
 
 def _value(value):
     """Converts a value to a text or a float. None and every kind of NaN become NaN, a missing number."""
     if isinstance(value, (bool, _np.bool_, str, bytes)):
         return value.decode() if isinstance(value, bytes) else str(value)
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return float("nan")
     if isinstance(value, (_numbers.Number, _np.number)):
         return float(value)
@@ -122,7 +136,7 @@ def _bit(value):
 
 
 def rows(handle, named, table):
-    """Converts columns (a dict from names to values) to rows for ls_model_run, float32 (n, features). `table`: the
+    """Converts columns (a dict from names to values) to rows for ls_model_run, float64 (n, features). `table`: the
     columns in the model's card (its description)."""
     for column in table:
         if column["name"] not in named:
@@ -140,7 +154,7 @@ def rows(handle, named, table):
     plain = [None if "levels" in c else _numbers_of(values[c["name"]]) for c in table]
     if all(p is not None for p in plain):
         return _np.ascontiguousarray(_np.stack(plain, axis=1))
-    out = _np.empty((n, width), _np.float32)
+    out = _np.empty((n, width), _np.float64)
     lists = [_categories(c["name"], values[c["name"]]) if "levels" in c
              else [_value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()

@@ -1,0 +1,30 @@
+/* Writes a trained model to a file for other programs: its weights as a safetensors file, or the
+ * whole network as an ONNX file. The user has named the file: symbolic links are followed
+ * (ls_follow_links), and an existing file is replaced only when the new one is complete. */
+#ifndef MODEL_EXPORT_H
+#define MODEL_EXPORT_H
+
+#include "model/trained.h"
+
+/* What was written. */
+typedef struct ls_exported {
+    uint64_t bytes;        /* size of the file */
+    int tensors;           /* number of tensors in a safetensors file */
+    int ir_version, opset; /* versions of the ONNX file; 0: it is a safetensors file */
+} ls_exported;
+
+/* Writes the weights, in the canonical layout (nn/model.h), and the model's card. Errors: those of
+ * ls_follow_links, LS_EIO, LS_ENOMEM. */
+int ls_export_weights(const char *path, const ls_model *model, const float *weights,
+                      const ls_host *host, ls_error *err);
+/* Writes the network. `config` has the loss, the preprocessing and the name of the graph, which the
+ * model's name replaces; `prep` may be NULL. Errors: those of ls_onnx_save and ls_follow_links. */
+int ls_export_onnx(const char *path, const ls_model *model, const float *weights,
+                   const ls_config *config, const ls_prep *prep, const ls_host *host,
+                   ls_error *err);
+
+/* Writes an opened model; `path` ends in .onnx or .safetensors, which decides the format. Errors:
+ * those of the two functions above. */
+int ls_trained_export(ls_exported *out, const ls_trained *trained, const char *path, ls_error *err);
+
+#endif

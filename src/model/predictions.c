@@ -1,0 +1,95 @@
+/* Predictions of rows and what they mean (predictions.h). */
+#include "model/predictions.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "model/outputs.h"
+#include "model/predict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
+ * several numbers have the same scaled value; the function returns the one with the fewest
+ * digits. */
+static float target_in_data(const ls_prep *p, size_t i, float learnt)
+{
+    char text[32];
+    double value = 0;
+    for (int digits = 0; digits <= 16 && ls_prep_target(p, i, value) != learnt; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits + 1, ls_prep_output(p, i, learnt));
+        value = strtod(text, NULL);
+    }
+    return (float)value;
+}
+
+static int make_room(ls_predictions *p, ls_error *err)
+{
+    const ls_trained *t = p->rows->t;
+    const size_t n = (size_t)p->outputs;
+    p->logits = ls_alloc_array(t->host, p->rows->rows, sizeof *p->logits * n);
+    p->output = ls_alloc_array(t->host, n, sizeof *p->output);
+    p->name = ls_alloc_array(t->host, n, sizeof *p->name);
+    p->number = ls_alloc_array(t->host, n, sizeof *p->number);
+    if (!p->logits || !p->output || !p->name || !p->number)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)p->rows->rows);
+    for (int i = 0; i < p->outputs; i++) {
+        const char *name = p->values ? NULL : ls_class_name(t, i);
+        snprintf(p->number[i], sizeof *p->number, "%d", i);
+        p->name[i] = name ? name : p->number[i];
+    }
+    return LS_OK;
+}
+
+int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *registry,
+                        const char *devices, ls_error *err)
+{
+    ls_prediction sum;
+    const ls_trained *t = rows->t;
+    const ls_predict_desc d = {.trained = t,
+                               .registry = registry,
+                               .devices = devices,
+                               .images = rows->images,
+                               .labels = rows->labels,
+                               .rows = rows->rows};
+    *out = (ls_predictions){.rows = rows,
+                            .outputs = t->model->classes,
+                            .values = t->config.loss && t->config.loss->vectors};
+    const size_t count = (size_t)rows->rows * (size_t)out->outputs;
+    int status = make_room(out, err);
+    if (status == LS_OK)
+        status = ls_predict(&sum, out->logits, &d, err);
+    if (status)
+        return status;
+    ls_prep_unscale(t->card.prep, out->logits, count);
+    for (size_t i = 0; i < count && out->values && rows->targets; i++)
+        rows->targets[i] = target_in_data(t->card.prep, i, rows->targets[i]);
+    return LS_OK;
+}
+
+ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
+{
+    const ls_rows *in = p->rows;
+    const size_t at = (size_t)i * (size_t)p->outputs;
+    ls_predicted row = {.file = in->file ? in->file[i].path : NULL,
+                        .number = ls_rows_number(in, i),
+                        .why = in->why ? in->why[i] : NULL,
+                        .logits = p->logits + at,
+                        .output = p->output,
+                        .best = -1,
+                        .label = !p->values && in->labels ? in->labels[i] : -1,
+                        .target = p->values && in->targets ? in->targets + at : NULL};
+    if (!p->values)
+        row.best = ls_best_class(row.logits, p->outputs, &row.probability);
+    ls_outputs(p->output, row.logits, p->outputs, in->t->config.loss);
+    return row;
+}
+
+void ls_predictions_free(ls_predictions *p)
+{
+    const ls_host *host = p->rows->t->host;
+    ls_free(host, p->logits);
+    ls_free(host, p->output);
+    ls_free(host, p->name);
+    ls_free(host, p->number);
+}

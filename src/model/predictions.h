@@ -1,0 +1,50 @@
+/* Predictions of rows and what they mean: classes with their probabilities, or values in the unit
+ * of the user's data.
+ *
+ *     ls_predictions p;
+ *     status = ls_predictions_make(&p, &rows, registry, NULL, &err);
+ *     for (uint32_t i = 0; status == LS_OK && i < rows.rows; i++) {
+ *         ls_predicted row = ls_predictions_at(&p, i);
+ *         … row.output[k], called p.name[k] …
+ *     }
+ *     ls_predictions_free(&p);          // after a failure too
+ */
+#ifndef MODEL_PREDICTIONS_H
+#define MODEL_PREDICTIONS_H
+
+#include "model/rows.h"
+
+#include <lockstep/device_pool.h>
+
+typedef struct ls_predictions {
+    const ls_rows *rows;
+    int outputs;       /* number of classes, or of values */
+    bool values;       /* the outputs are values; false: probabilities of classes */
+    const char **name; /* [outputs]: names of the classes; the number if there is no name */
+    char (*number)[12];
+    float *logits; /* [rows][outputs] */
+    float *output; /* [outputs]: the output of the row that ls_predictions_at has described last */
+} ls_predictions;
+
+/* The prediction of one row. */
+typedef struct ls_predicted {
+    const char *file; /* name of the picture; NULL: the row has only a number */
+    uint32_t number;  /* number of the row */
+    const char *why;  /* why there is no prediction: the picture cannot be read; NULL: there is */
+    const float *logits, *output; /* [outputs]; `output`: probabilities or values */
+    int best, label;              /* predicted and true class; −1: not known */
+    double probability;           /* of the class `best` */
+    const float *target;          /* [outputs]: true values; NULL: not known */
+} ls_predicted;
+
+/* Predicts `rows`, which must outlive *out. Targets in `rows` become numbers in the unit of the
+ * user's data. `devices`: as in ls_device_pool_options; NULL: those of the config. Errors: those of
+ * ls_predict. */
+int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *registry,
+                        const char *devices, ls_error *err);
+/* Describes the prediction of row `i`. Its arrays are valid until the next call. */
+ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i);
+/* Frees the arrays. */
+void ls_predictions_free(ls_predictions *p);
+
+#endif

@@ -1,0 +1,41 @@
+/* What the program shows of a run in progress (shown.h). */
+#include "train/shown.h"
+
+#include "train/trainer.h"
+
+int ls_trainer_attach(ls_trainer *t, ls_sink *sink, ls_error *err)
+{
+    return ls_sinks_add(&t->records.sinks, sink, err);
+}
+
+ls_shape ls_trainer_input(const ls_trainer *t)
+{
+    return t->model->input;
+}
+
+int ls_trainer_layers(const ls_trainer *t)
+{
+    return t->model->layers;
+}
+
+ls_shown_layer ls_trainer_layer(const ls_trainer *t, int i)
+{
+    const ls_layer *layer = &t->model->layer[i];
+    ls_shown_layer shown = {.name = layer->name,
+                            .type = layer->type->name,
+                            .out = layer->out,
+                            .is_main = layer->params > 0 && layer->op.kind != LS_OP_BATCHNORM};
+    for (int k = 0; k < layer->params; k++)
+        shown.parameters += layer->param[k].count;
+    return shown;
+}
+
+double ls_trainer_chance(const ls_trainer *t, double *std)
+{
+    const ls_config *c = &t->config;
+    const bool small = c->init.rule == LS_INIT_NORMAL && c->init.std <= 0.02f;
+    *std = (double)c->init.std;
+    if (!small || c->init_weights || t->reported.summary.resumed_from[0] || t->model->classes < 2)
+        return 0;
+    return 1.0 / t->model->classes;
+}
