@@ -179,8 +179,7 @@ static void gather_floats(const gather_op *g)
     for (int begin = 0; begin < y->rows; begin += LS_LANES) {
         ls_lanes_rows rows = {.rows = ls_lanes_rows_of(y->rows, begin / LS_LANES)};
         for (int l = 0; l < rows.rows; l++)
-            rows.row[l] =
-                (const float *)(const void *)image_of(g, g->base.b.args->rows[begin + l]);
+            rows.row[l] = (const float *)(const void *)image_of(g, g->base.b.args->rows[begin + l]);
         for (int c = 0, n; c < y->c; c += n) {
             n = same_rule(g, c);
             rows.values = (size_t)n * pixels;

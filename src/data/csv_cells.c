@@ -286,9 +286,11 @@ static int check_forms(const ls_csv *c)
 
 int ls_csv_read_rows(ls_csv *c)
 {
+    const uint32_t limit = c->learning ? c->o->spec->limit : 0;
+    const uint32_t most = limit ? limit : UINT32_MAX - 1;
     bool more = false;
     int status = ls_table_has_row(c->t, &more);
-    while (status == LS_OK && more && c->cells.rows < UINT32_MAX - 1) {
+    while (status == LS_OK && more && c->cells.rows < most) {
         c->row = ls_row_blocks_add(&c->cells);
         status = c->row ? ls_table_row(c->t, c->columns, read_column, c) : ls_csv_no_memory(c);
         if (status == LS_OK)

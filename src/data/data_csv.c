@@ -34,11 +34,10 @@ enum {
 
 /* ---- columns of the training table ----------------------------------------------------------- */
 
-/* Computes mean and deviation of each column of numbers over the first `rows` rows, without the
- * missing values. */
-static int measure(const ls_csv *c, size_t rows)
+/* Computes mean and deviation of each column of numbers, without the missing values. */
+static int measure(const ls_csv *c)
 {
-    const size_t n = c->cells.width;
+    const size_t n = c->cells.width, rows = c->cells.rows;
     double *sum = ls_alloc_array(c->o->host, 3 * n + 1, sizeof *sum), *squares = sum + n,
            *count = squares + n;
     if (!sum)
@@ -231,7 +230,7 @@ static int learn_columns(ls_csv *c, uint32_t rows)
             status = ls_csv_no_memory(c);
     if (status == LS_OK &&
         (c->o->spec->keys.standardize || c->o->spec->keys.missing == LS_MISSING_MEAN))
-        status = measure(c, c->o->spec->limit ? c->o->spec->limit : rows);
+        status = measure(c);
     return status ? status : prepare(c);
 }
 
