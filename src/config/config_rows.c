@@ -493,7 +493,9 @@ const ls_config_key ls_config_keys[] = {
              "absent: the files are searched for in `$LOCKSTEP_DATA`, `$XDG_DATA_HOME/datasets` "
              "and `/usr/share/datasets`"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
-     .help = "number of training rows that are used, from the first on; 0: all"},
+     .help = "number of training rows that are used, from the first on; 0: all. Of a `csv` only "
+             "these rows are parsed: classes and texts that occur only in later rows are unknown, "
+             "and damage in them is not found"},
     {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x),
      .help = "`npy`: file of the training rows; `safetensors`: name of their tensor (default `x`)"},
     {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y),

@@ -41,7 +41,8 @@ struct ls_team {
     pthread_t *helper;
     ls_team_work *work;
     void *arg;
-    uint32_t items; /* number of items of the current job; only the worker uses it */
+    uint32_t items;        /* number of items of the current job; only the worker uses it */
+    ls_team_counts counts; /* only the worker uses them */
     _Alignas(LS_ALIGN) _Atomic uint64_t word; /* number of items of the job << 32 | next item */
     atomic_bool ended;
     ls_park idle; /* helpers without work wait here */
@@ -103,7 +104,8 @@ static bool all_done(void *arg)
     return atomic_load_explicit(&team->done, LS_TEAM_JOIN) == team->items;
 }
 
-void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
+/* Runs a job. `counted`: number of items and parts to count. */
+static void run_job(ls_team *team, uint32_t items, uint32_t counted, ls_team_work *work, void *arg)
 {
     if (!team || team->helpers == 0 || items < 2) {
         for (uint32_t i = 0; i < items; i++)
@@ -113,6 +115,8 @@ void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
     team->items = items;
     team->work = work;
     team->arg = arg;
+    team->counts.jobs++;
+    team->counts.items += counted;
     /* relaxed: the store of the word publishes the reset of `done`. */
     atomic_store_explicit(&team->done, 0, memory_order_relaxed);
     atomic_store_explicit(&team->word, (uint64_t)items << 32, LS_TEAM_PUBLISH);
@@ -121,9 +125,49 @@ void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
     ls_park_until(&team->join, all_done, team, UINT64_MAX);
 }
 
+void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
+{
+    run_job(team, items, items, work, arg);
+}
+
+/* A job of parts. The counter has a cache line of its own. */
+typedef struct parts_job {
+    ls_team_part *work;
+    void *arg;
+    uint32_t parts;
+    _Alignas(LS_ALIGN) _Atomic uint32_t next; /* next part; exceeds `parts` by one a slot at most */
+} parts_job;
+
+static void take_parts(void *arg, uint32_t slot)
+{
+    parts_job *job = arg;
+    uint32_t part;
+    while ((part = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed)) < job->parts)
+        job->work(job->arg, slot, part);
+}
+
+void ls_team_run_parts(ls_team *team, uint32_t parts, ls_team_part *work, void *arg)
+{
+    const uint32_t threads = (uint32_t)ls_team_size(team);
+    parts_job job = {.work = work, .arg = arg, .parts = parts};
+    run_job(team, parts < threads ? parts : threads, parts, take_parts, &job);
+}
+
 int ls_team_size(const ls_team *team)
 {
     return team ? team->threads : 1;
+}
+
+uint32_t ls_team_cuts(const ls_team *team, uint32_t items, uint32_t most)
+{
+    const uint32_t threads = (uint32_t)ls_team_size(team), wanted = threads > 1 ? 2 * threads : 1;
+    const uint32_t cuts = (wanted + items - 1) / items;
+    return cuts < most ? cuts : most;
+}
+
+ls_team_counts ls_team_counted(const ls_team *team)
+{
+    return team ? team->counts : (ls_team_counts){0};
 }
 
 /* ---- creation and destruction ---------------------------------------------------------------- */

@@ -52,11 +52,14 @@
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Copies x with columns of zeros to the left and to the right of each image row. */
-static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
+/* Copies channels first … first + n − 1 of x, with columns of zeros to the left and to the right of
+ * each image row. */
+static void conv_pad(const ls_lanes_conv *c, const float *x, int first, int n, float *out)
 {
     const size_t line = (size_t)c->x_w * LS_LANES, side = (size_t)c->pw * LS_LANES;
-    for (int i = 0; i < c->ic * c->ih; i++) {
+    x += (size_t)first * (size_t)c->ih * line;
+    out += (size_t)first * (size_t)c->ih * (line + 2 * side);
+    for (int i = 0; i < n * c->ih; i++) {
         memset(out, 0, side * sizeof *out);
         memcpy(out + side, x, line * sizeof *out);
         memset(out + side + line, 0, side * sizeof *out);
@@ -65,22 +68,26 @@ static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
     }
 }
 
-/* Copies the pixels that a 1 × 1 filter with a stride reads. */
-static void conv_sample(const ls_conv_op *op, const float *x, float *out)
+/* Copies the pixels of channels first … first + n − 1 that a 1 × 1 filter with a stride reads. */
+static void conv_sample(const ls_conv_op *op, const float *x, int first, int n, float *out)
 {
     const size_t line = (size_t)op->x_w * LS_LANES, plane = (size_t)op->x_h * line;
-    for (int i = 0; i < op->conv.ic; i++, x += plane)
+    x += (size_t)first * plane;
+    out += (size_t)first * (size_t)op->conv.iw * LS_LANES;
+    for (int i = 0; i < n; i++, x += plane)
         for (int y = 0; y < op->x_h; y += op->sh)
             for (int at = 0; at < op->x_w; at += op->sw, out += LS_LANES)
                 memcpy(out, x + (size_t)y * line + (size_t)at * LS_LANES, LS_LANES * sizeof *out);
 }
 
-/* Writes dx: copies to it the gradients of the pixels that conv_sample reads, and sets the gradient
- * of every other pixel to 0. */
-static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
+/* Writes dx of channels first … first + n − 1: copies to it the gradients of the pixels that
+ * conv_sample reads, and sets the gradient of every other pixel to 0. */
+static void conv_unsample(const ls_conv_op *op, const float *d, int first, int n, float *dx)
 {
     const size_t pixel = LS_LANES * sizeof *dx;
-    for (int line = 0; line < op->conv.ic * op->x_h; line++)
+    d += (size_t)first * (size_t)op->conv.iw * LS_LANES;
+    dx += (size_t)first * (size_t)op->x_h * (size_t)op->x_w * LS_LANES;
+    for (int line = 0; line < n * op->x_h; line++)
         for (int at = 0; at < op->x_w; at++, dx += LS_LANES) {
             const bool seen = line % op->x_h % op->sh == 0 && at % op->sw == 0;
             if (seen)
@@ -91,17 +98,49 @@ static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
         }
 }
 
-/* Returns x of one group of images in the form in which the direct kernels read it: a copy in
- * `room` that is padded or sampled, or x itself. */
-static const float *conv_x(const ls_conv_op *op, int group, float *room)
+/* Returns whether the direct kernels read a copy of x, which is padded or sampled. */
+static bool copies_x(const ls_conv_op *op)
+{
+    return op->sampled || op->conv.pw;
+}
+
+/* Copies channels first … first + n − 1 of x of one group to `room`, in the form in which the
+ * direct kernels read x. */
+static void copy_x(const ls_conv_op *op, int group, int first, int n, float *room)
 {
     const float *x = (const float *)op->base.b.x + (size_t)group * op->x_group;
     if (op->sampled)
-        conv_sample(op, x, room);
-    else if (op->conv.pw)
-        conv_pad(&op->conv, x, room);
+        conv_sample(op, x, first, n, room);
     else
-        return x;
+        conv_pad(&op->conv, x, first, n, room);
+}
+
+/* Copies of x of several groups. */
+typedef struct conv_copies {
+    const ls_conv_op *op;
+    int group;     /* first group */
+    uint32_t cuts; /* number of parts of a group's channels, each an item */
+    float *room;   /* [groups][padded_group] */
+} conv_copies;
+
+static void copy_some(void *arg, uint32_t item)
+{
+    const conv_copies *k = arg;
+    const uint32_t g = item / k->cuts;
+    uint32_t first, n;
+    ls_split((uint32_t)k->op->conv.ic, k->cuts, item % k->cuts, &first, &n);
+    copy_x(k->op, k->group + (int)g, (int)first, (int)n, k->room + g * k->op->padded_group);
+}
+
+/* Returns x of `groups` groups in the form in which the direct kernels read it: copies in `room`,
+ * which the team makes, or x itself. */
+static const float *x_of_groups(const ls_conv_op *op, int group, int groups, float *room)
+{
+    conv_copies k = {.op = op, .group = group, .room = room};
+    if (!copies_x(op))
+        return (const float *)op->base.b.x + (size_t)group * op->x_group;
+    k.cuts = ls_team_cuts(op->base.team, (uint32_t)groups, (uint32_t)op->conv.ic);
+    ls_team_run(op->base.team, (uint32_t)groups * k.cuts, copy_some, &k);
     return room;
 }
 
@@ -143,22 +182,56 @@ static void forward_by_winograd(const ls_conv_op *op)
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
-/* Computes one thread's share of the groups. */
-static void forward_some(void *arg, uint32_t part)
+/* Computes output channels first … first + n − 1 of one group; `first` is a multiple of eight. */
+static void forward_of(const ls_conv_op *op, int group, const float *x, int first, int n,
+                       float *tile)
 {
-    const ls_conv_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    float *tile = (float *)b->scratch + part * op->at.forward;
-    float *room = tile + ls_lanes_tile_floats(&op->conv);
-    uint32_t first, count;
-    ls_split((uint32_t)op->base.groups, (uint32_t)ls_team_size(op->base.team), part, &first,
-             &count);
-    for (int g = (int)first; g < (int)(first + count); g++) {
-        uint8_t *mask = op->mask_group ? (uint8_t *)b->saved + (size_t)g * op->mask_group : NULL;
-        op->base.kernels->conv_forward(&op->conv, conv_x(op, g, room), b->param[0],
-                                       op->bias ? b->param[1] : NULL,
-                                       (float *)b->y + (size_t)g * op->y_group, mask, tile);
+    ls_lanes_conv c = op->conv;
+    const size_t taps = (size_t)(c.ic * c.kh * c.kw), plane = (size_t)c.y_h * (size_t)c.y_w;
+    uint8_t *mask = op->mask_group ? (uint8_t *)b->saved + (size_t)group * op->mask_group : NULL;
+    if (mask)
+        mask += (size_t)first * (op->mask_group / (size_t)c.oc);
+    c.oc = n;
+    op->base.kernels->conv_forward(
+        &c, x, (const float *)b->param[0] + (size_t)first * taps,
+        op->bias ? (const float *)b->param[1] + first : NULL,
+        (float *)b->y + (size_t)group * op->y_group + (size_t)first * plane * LS_LANES, mask, tile);
+}
+
+/* A forward pass by the direct kernels. */
+typedef struct conv_forward_job {
+    const ls_conv_op *op;
+    uint32_t cuts;  /* number of parts of a group's output channels, each a part of the job */
+    const float *x; /* x of all groups as the kernels read it; NULL: each part copies its group */
+} conv_forward_job;
+
+static void forward_part(void *arg, uint32_t slot, uint32_t part)
+{
+    const conv_forward_job *k = arg;
+    const ls_conv_op *op = k->op;
+    float *const tile = (float *)op->base.b.scratch + slot * op->at.forward;
+    const int group = (int)(part / k->cuts), oc = op->conv.oc;
+    uint32_t eight, count;
+    ls_split(op->cut.eights, k->cuts, part % k->cuts, &eight, &count);
+    const int first = (int)eight * LS_LANES_OC, end = first + (int)count * LS_LANES_OC;
+    const float *x = k->x ? k->x + (size_t)group * op->padded_group : NULL;
+    if (!x) {
+        float *room = (float *)op->base.b.scratch + op->at.forward_x + slot * op->padded_group;
+        copy_x(op, group, 0, op->conv.ic, room);
+        x = room;
     }
+    forward_of(op, group, x, first, (end < oc ? end : oc) - first, tile);
+}
+
+static void forward_directly(const ls_conv_op *op)
+{
+    ls_team *team = op->base.team;
+    conv_forward_job k = {.op = op};
+    k.cuts = ls_team_cuts(team, (uint32_t)op->base.groups, op->cut.eights);
+    if (k.cuts > 1 || !copies_x(op))
+        k.x = x_of_groups(op, 0, op->base.groups, (float *)op->base.b.scratch + op->at.forward_x);
+    ls_team_run_parts(team, (uint32_t)op->base.groups * k.cuts, forward_part, &k);
 }
 
 static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -171,7 +244,7 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     if (op->forward.by_winograd)
         forward_by_winograd(op);
     else
-        ls_team_run(op->base.team, (uint32_t)ls_team_size(op->base.team), forward_some, op);
+        forward_directly(op);
     return LS_OK;
 }
 
@@ -195,17 +268,6 @@ static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 
 /* ---- parts of the gradients ------------------------------------------------------------------ */
 
-/* Returns x of a block of groups in the form in which the direct kernels read it: copies in scratch
- * memory, or x itself. */
-static const float *block_x(const ls_conv_op *op, int group, int groups)
-{
-    float *room = (float *)op->base.b.scratch + op->at.x;
-    const float *first = conv_x(op, group, room);
-    for (int g = 1; g < groups; g++)
-        conv_x(op, group + g, room + (size_t)g * op->padded_group);
-    return first;
-}
-
 /* Computes d from dy, for one group, for the output channels first … first + n − 1 and the image
  * rows y0 … y1 − 1. Writes the result to `d` and returns its layout. */
 static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, int n, int y0,
@@ -225,18 +287,26 @@ typedef struct conv_block {
     const ls_conv_op *op;
     int group, groups; /* first group of the block, and number of groups */
     int add;           /* non-zero: adds to the gradients of the parameters */
+    uint32_t cuts;     /* number of parts of a group, each an item of the current job */
     const float *x;    /* x of the block as the direct kernels read it */
     /* weights for dx, transformed for Winograd's algorithm; NULL for the direct kernels */
     const float *dx_weights;
     ls_lanes_grad g; /* d of the block; not set if d is staged in bands */
 } conv_block;
 
-static void stage_group(void *arg, uint32_t g)
+/* Stages d of some image rows of one group: those of whole pooling windows. */
+static void stage_some(void *arg, uint32_t item)
 {
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
-    float *d = (float *)op->base.b.scratch + op->at.d;
-    stage_gradient(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
+    const ls_lanes_conv *c = &op->conv;
+    const uint32_t g = item / k->cuts;
+    uint32_t first, n;
+    ls_split((uint32_t)c->y_h, k->cuts, item % k->cuts, &first, &n);
+    const int y0 = (int)first * c->pool_h, y1 = y0 + (int)n * c->pool_h;
+    float *d = (float *)op->base.b.scratch + op->at.d + g * op->d_group;
+    stage_gradient(op, k->group + (int)g, 0, c->oc, y0, y1,
+                   d + (size_t)y0 * (size_t)c->oc * (size_t)c->ow * LS_LANES);
 }
 
 /* Returns d of a block: staged in scratch memory if there is a relu or a pool, else dy itself. */
@@ -250,7 +320,8 @@ static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
     if (!op->staged)
         return as_is;
     conv_block block = {.op = op, .group = group, .groups = groups};
-    ls_team_run(op->base.team, (uint32_t)groups, stage_group, &block);
+    block.cuts = ls_team_cuts(op->base.team, (uint32_t)groups, (uint32_t)c->y_h);
+    ls_team_run(op->base.team, (uint32_t)groups * block.cuts, stage_some, &block);
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, c->oc * line};
 }
 
@@ -311,11 +382,11 @@ static void bias_of_eight(void *arg, uint32_t eight)
     finish_bias(op, first, k->add);
 }
 
-/* Computes the gradient `gw` of the weights of c->oc output channels, whose d is `g`. For up to 32
- * pixels at a time, it copies d of the block to panels and multiplies the panels with x. `panels`:
- * memory for the panels of these pixels. */
-static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, float *panels,
-                      float *gw)
+/* Computes the gradient `gw` of the weights of c->oc output channels, whose d is `g`, and of inputs
+ * i0 … i1 − 1. For up to 32 pixels at a time, it copies d of the block to panels and multiplies the
+ * panels with x. `panels`: memory for the panels of these pixels. */
+static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, int i0, int i1,
+                      float *panels, float *gw)
 {
     const ls_lanes_kernels *kernels = k->op->base.kernels;
     const ls_conv_cut *cut = &k->op->cut;
@@ -330,27 +401,30 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
             some.ow = width - x0 < cut->panel_columns ? width - x0 : cut->panel_columns;
             kernels->conv_panels(&some, from, k->groups, y0, y1, panels);
             kernels->conv_weights(&some, k->x + (ptrdiff_t)x0 * c->sw * LS_LANES, panels, k->groups,
-                                  y0, y1, gw, add);
+                                  i0, i1, y0, y1, gw, add);
         }
 }
 
-/* Computes the gradient of the weights for one thread's share of the sets of 16 output channels. */
-static void weights_by_panels(void *arg, uint32_t part)
+/* Computes the gradient of the weights for one part of the sets of 16 output channels and of the
+ * inputs. Parts of the same outputs each make the panels of these outputs. */
+static void weights_by_panels(void *arg, uint32_t item)
 {
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     const ls_conv_cut *cut = &op->cut;
+    const uint32_t inputs = item / cut->panel_parts;
     ls_lanes_conv c = op->conv;
     ls_lanes_grad g = k->g;
-    uint32_t first, count;
-    ls_split(cut->sixteens, (uint32_t)ls_team_size(op->base.team), part, &first, &count);
+    uint32_t first, count, i, n;
+    ls_split(cut->sixteens, cut->panel_parts, item % cut->panel_parts, &first, &count);
+    ls_split((uint32_t)c.ic, cut->input_parts, inputs, &i, &n);
     const int left = c.oc - (int)first * 16;
     c.oc = (int)count * 16 < left ? (int)count * 16 : left;
     g.d += (ptrdiff_t)first * 16 * g.channel;
-    if (count)
-        panels_of(k, &c, g,
-                  (float *)op->base.b.scratch + op->at.weights + first * cut->panel_floats,
-                  op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
+    panels_of(k, &c, g, (int)i, (int)(i + n),
+              (float *)op->base.b.scratch + op->at.weights +
+                  (inputs * cut->sixteens + first) * cut->panel_floats,
+              op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
 }
 
 /* Clears the sums of an eight that has fewer than eight channels. The sums of the missing channels
@@ -434,30 +508,35 @@ static void weights_of_block(conv_block *k)
                          (float *)b->scratch + op->at.weights);
         return;
     }
-    k->x = block_x(op, k->group, k->groups);
+    k->x = x_of_groups(op, k->group, k->groups, (float *)b->scratch + op->at.x);
     if (op->panels)
-        ls_team_run(op->base.team, (uint32_t)ls_team_size(op->base.team), weights_by_panels, k);
+        ls_team_run(op->base.team, op->cut.panel_parts * op->cut.input_parts, weights_by_panels, k);
     else
         ls_team_run(op->base.team, op->cut.eights, weights_of_eight, k);
 }
 
 /* ---- the gradient of x ----------------------------------------------------------------------- */
 
-/* Computes dx of group i of a block by the direct kernels. */
-static void dx_of_group(void *arg, uint32_t i)
+/* Computes dx of some input channels of one group of a block by the direct kernels. */
+static void dx_of_some(void *arg, uint32_t item)
 {
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
+    const uint32_t i = item / k->cuts;
+    uint32_t four, count;
+    ls_split((uint32_t)(op->conv.ic + 3) / 4, k->cuts, item % k->cuts, &four, &count);
+    const int first = (int)four * 4, left = op->conv.ic - first;
+    const int n = (int)count * 4 < left ? (int)count * 4 : left;
     float *dx = (float *)b->dx + (size_t)(k->group + (int)i) * op->x_group;
     float *room = (float *)b->scratch + op->at.sampled_dx + i * op->padded_group;
     const float *w =
         ls_lanes_packs(&op->conv) ? (const float *)b->scratch + op->at.dx_weights : b->param[0];
     ls_lanes_grad g = k->g;
     g.d += (ptrdiff_t)i * g.group;
-    op->base.kernels->conv_data(&op->conv, g, w, op->sampled ? room : dx);
+    op->base.kernels->conv_data(&op->conv, g, w, first, first + n, op->sampled ? room : dx);
     if (op->sampled)
-        conv_unsample(op, room, dx);
+        conv_unsample(op, room, first, n, dx);
 }
 
 static void dx_of_block(conv_block *k)
@@ -468,8 +547,10 @@ static void dx_of_block(conv_block *k)
     if (op->dx.by_winograd)
         ls_wino_conv(&op->dx.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
                      k->g.d, &nothing, k->dx_weights, (float *)b->scratch + op->at.dx_values);
-    else
-        ls_team_run(op->base.team, (uint32_t)k->groups, dx_of_group, k);
+    else {
+        k->cuts = ls_team_cuts(op->base.team, (uint32_t)k->groups, (uint32_t)(op->conv.ic + 3) / 4);
+        ls_team_run(op->base.team, (uint32_t)k->groups * k->cuts, dx_of_some, k);
+    }
 }
 
 /* Prepares the weights for dx. For Winograd's algorithm it returns the transformed weights. For the
@@ -495,7 +576,7 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
         k.groups = ls_lanes_block(op->base.groups, group);
         k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         if (op->banded) {
-            k.x = block_x(op, group, k.groups);
+            k.x = x_of_groups(op, group, k.groups, (float *)op->base.b.scratch + op->at.x);
             ls_team_run(op->base.team, op->cut.eights, eight_in_bands, &k);
             continue;
         }

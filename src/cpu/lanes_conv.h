@@ -80,22 +80,26 @@ typedef struct ls_conv_cut {
     int inputs;     /* number of input channels whose sums exist at the same time */
     int band_rows;  /* image rows of a band: whole pooling windows */
     int panel_rows, panel_columns; /* image rows and columns of d that are in panels at a time */
-    size_t band_floats,            /* floats of a band, which has four channels */
-        panel_floats;              /* floats of the panels of one sixteen */
-    size_t sum_floats;             /* floats of the sums of one eight */
+    /* number of parts into which a team divides the sixteens, and the inputs, for a gradient from
+     * panels */
+    uint32_t panel_parts, input_parts;
+    size_t band_floats, /* floats of a band, which has four channels */
+        panel_floats;   /* floats of the panels of one sixteen */
+    size_t sum_floats;  /* floats of the sums of one eight */
 } ls_conv_cut;
 
 /* Layout of the scratch memory, in floats. `forward` is a size. The other fields are the offsets of
- * the parts of backward's scratch memory. */
+ * the parts of the scratch memory of forward (forward_x) and of backward. */
 typedef struct ls_conv_scratch {
-    size_t forward; /* forward: size of the memory of each thread */
-    size_t x,       /* a block of x as the direct kernels read it */
-        d,          /* the staged gradient */
-        bias,       /* the sums of the bias */
-        weights,    /* working memory for the gradient of the weights */
-        sampled_dx, /* dx at the pixels that a strided 1 × 1 filter reads */
-        dx_weights, /* the weights in the form that dx needs */
-        dx_values;  /* working memory of ls_wino_conv for dx */
+    size_t forward;   /* forward: size of each thread's memory for sums */
+    size_t forward_x; /* copies of x as the direct kernels read it, of each thread or each group */
+    size_t x,         /* a block of x as the direct kernels read it */
+        d,            /* the staged gradient */
+        bias,         /* the sums of the bias */
+        weights,      /* working memory for the gradient of the weights */
+        sampled_dx,   /* dx at the pixels that a strided 1 × 1 filter reads */
+        dx_weights,   /* the weights in the form that dx needs */
+        dx_values;    /* working memory of ls_wino_conv for dx */
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {

@@ -309,6 +309,7 @@ static void set_cut(ls_conv_op *op)
     const ls_lanes_conv *c = &op->conv;
     ls_conv_cut *cut = &op->cut;
     const size_t sums = (size_t)c->kh * (size_t)ls_lanes_conv_columns(c) * LS_LANES_OC;
+    const uint32_t threads = (uint32_t)ls_team_size(op->base.team);
     op->banded = op->staged && !op->base.needs_dx && !op->weights.by_winograd && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
@@ -321,6 +322,10 @@ static void set_cut(ls_conv_op *op)
     cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
+    cut->panel_parts = cut->sixteens < threads ? cut->sixteens : threads;
+    cut->input_parts = threads / cut->panel_parts;
+    if (cut->input_parts > (uint32_t)(c->ic + 7) / 8)
+        cut->input_parts = (uint32_t)(c->ic + 7) / 8;
     cut->band_floats = (size_t)LS_CONV_BAND * (size_t)cut->band_rows * (size_t)c->ow * LS_LANES;
     cut->panel_floats =
         (size_t)(LS_LANES_BLOCK_GROUPS * cut->panel_rows * cut->panel_columns) * LS_LANES * 16;
@@ -340,7 +345,7 @@ static size_t weights_floats(const ls_conv_op *op)
 {
     if (op->weights.by_winograd)
         return ls_wino_gradient_floats(&op->weights.wino);
-    return op->panels ? op->cut.sixteens * op->cut.panel_floats
+    return op->panels ? op->cut.input_parts * op->cut.sixteens * op->cut.panel_floats
                       : op->cut.slots * op->cut.sum_floats;
 }
 
@@ -371,8 +376,13 @@ static size_t forward_floats(ls_conv_op *op)
     if (op->forward.by_winograd)
         return (op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(&op->forward.wino)) +
                ls_wino_conv_floats(&op->forward.wino);
-    op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv) + copied_floats(op), 16);
-    return (size_t)ls_team_size(op->base.team) * op->at.forward;
+    /* Each thread copies the group that it computes; or all groups are copied first, if several
+     * threads compute the same group. */
+    const size_t threads = (size_t)ls_team_size(op->base.team), groups = (size_t)op->base.groups;
+    const bool one_each = ls_team_cuts(op->base.team, (uint32_t)groups, op->cut.eights) == 1;
+    op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv), 16);
+    op->at.forward_x = threads * op->at.forward;
+    return op->at.forward_x + (one_each ? threads : groups) * copied_floats(op);
 }
 
 /* Lays out the parts of backward's scratch memory one after another. Returns the number of floats

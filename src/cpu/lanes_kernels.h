@@ -205,13 +205,16 @@ typedef struct ls_lanes_kernels {
      * the gradient of the weights is computed from such panels. */
     void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
                         float *panels);
-    /* gw (+)= the gradient of the weights, from x and panels that conv_panels has made. */
+    /* gw (+)= the gradient of the weights of inputs i0 … i1 − 1, from x and panels that conv_panels
+     * has made. */
     void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
-                         int y0, int y1, float *gw, int add);
+                         int i0, int i1, int y0, int y1, float *gw, int add);
 
-    /* dx ← the gradient of x of one group. If ls_lanes_packs returns true, `w` is packed as that
-     * function describes. Otherwise it is stored as [ceil(oc/8)][ic][kh][kw][8]. */
-    void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
+    /* dx ← the gradient of x of one group, for inputs i0 … i1 − 1; i0 is a multiple of four. If
+     * ls_lanes_packs returns true, `w` is packed as that function describes. Otherwise it is stored
+     * as [ceil(oc/8)][ic][kh][kw][8]. */
+    void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, int i0, int i1,
+                      float *dx);
 
     /* y ← w · x + b, then a relu if `relu` is non-zero; b may be NULL. */
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,

@@ -6,6 +6,7 @@
 
 #include <lockstep/split.h>
 #include <stdbool.h>
+#include <string.h>
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
@@ -127,7 +128,7 @@ void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
                            const ls_wino_shape *s, int groups)
 {
     ls_wino_init(w, kernels, form, s);
-    const int tiles = groups * w->y.down * w->y.across;
+    const int tiles = w->most = groups * w->y.down * w->y.across;
     w->whole = (size_t)s->in * (size_t)s->out >= 32 * (size_t)tiles * (size_t)(s->in + s->out);
     if (w->whole)
         ls_wino_set_block(w, tiles);
@@ -145,11 +146,17 @@ static size_t slot_floats(const ls_wino *w)
     return w->point_x > w->point_y ? w->point_x : w->point_y;
 }
 
+/* Returns the number of floats of a block's values of inputs and outputs for one thread. */
+static size_t block_floats(const ls_wino *w)
+{
+    return (size_t)(w->points + 1) * slot_floats(w);
+}
+
 size_t ls_wino_conv_floats(const ls_wino *w)
 {
     const size_t apart = (size_t)w->points * (w->point_x + w->point_y);
-    const size_t slots = (size_t)(w->points + 1) * slot_floats(w);
-    return apart > slots ? apart : slots;
+    const size_t blocks = (size_t)ls_team_size(w->team) * block_floats(w);
+    return apart > blocks ? apart : blocks;
 }
 
 /* A gradient of the weights is computed for a *part* of the outputs, PART_OUT of them, at a time,
@@ -178,10 +185,52 @@ static size_t gradient_floats(const ls_wino *w)
     return w->whole ? 0 : (size_t)w->points * w->point_gradient;
 }
 
+/* Sums. If a team computes a gradient block by block, the values of the gradient of each block, its
+ * *sums*, are stored [block][points][ceil(outputs/16)][in][16]. The sums of as many blocks exist at
+ * the same time as fit into SUMS_BYTES, which is a part of a core's L3 cache; after them lies one
+ * more, the total of the blocks so far. */
+#define SUMS_BYTES ((size_t)4 << 20)
+
+/* Returns the step from one point to the next in the sums of a block. */
+static size_t sums_point(const ls_wino *w)
+{
+    return (size_t)w->x.channels * to_multiple(w->y.channels, 16) + (size_t)5 * 16;
+}
+
+static size_t sums_floats(const ls_wino *w)
+{
+    return (size_t)w->points * sums_point(w);
+}
+
+static int blocks_of(const ls_wino *w, int tiles)
+{
+    return (tiles + w->block - 1) / w->block;
+}
+
+/* Returns the number of blocks whose sums exist at the same time. It is 0 if the gradient is not
+ * computed in this way: there is no team, all tiles are one block, or the sums take so much memory
+ * that there would not be a block for each thread. */
+static int blocks_with_sums(const ls_wino *w)
+{
+    const int threads = ls_team_size(w->team), most = blocks_of(w, w->most);
+    const size_t fit = SUMS_BYTES / (sums_floats(w) * sizeof(float));
+    const int blocks = fit < (size_t)most ? (int)fit : most;
+    return threads == 1 || w->whole || (blocks < threads && blocks < most) ? 0 : blocks;
+}
+
+/* Returns the number of floats that a thread needs for the values of a block of x and of a part of
+ * dy. */
+static size_t thread_floats(const ls_wino *w)
+{
+    return (size_t)w->points * w->point_x + part_floats(w);
+}
+
 size_t ls_wino_gradient_floats(const ls_wino *w)
 {
-    return (size_t)w->points * w->point_x + gradient_floats(w) +
-           (size_t)ls_team_size(w->team) * part_floats(w);
+    const size_t threads = (size_t)ls_team_size(w->team), blocks = (size_t)blocks_with_sums(w);
+    if (blocks)
+        return threads * thread_floats(w) + (blocks + 1) * sums_floats(w);
+    return (size_t)w->points * w->point_x + gradient_floats(w) + threads * part_floats(w);
 }
 
 /* ---- work that a team divides ---------------------------------------------------------------- */
@@ -194,6 +243,12 @@ typedef struct wino_pass {
     float *y, *in, *out, *values, *panels;
     size_t in_point, out_point; /* steps from one point of `in` and of `out` to the next */
     const ls_wino_finish *finish;
+    float *memory;  /* values of all threads (ls_wino_conv_floats, ls_wino_gradient_floats) */
+    int tiles;      /* number of tiles of the pass */
+    uint32_t parts; /* number of parts into which the tiles are divided */
+    /* gradient from sums: first block and number of blocks that have sums; number of parts into
+     * which the outputs of a block are divided */
+    int begin, blocks, cuts;
 } wino_pass;
 
 /* number of channels of an item; a thread of the team transforms one item at a time */
@@ -213,35 +268,43 @@ static ls_wino_image some_of(const ls_wino_image *image, uint32_t item)
     return some;
 }
 
+/* Transforms the channels of `x` to values of the inputs of the pass. */
+static void to_values(const wino_pass *p, const ls_wino_image *x)
+{
+    const ls_wino *w = p->w;
+    const ls_wino_values in = {p->in, p->in_point, w->tiles};
+    (w->spread ? w->kernels->dy : w->kernels->input)[w->form](in, x, p->x, p->first, p->count);
+}
+
 static void transform_input(void *arg, uint32_t item)
 {
     const wino_pass *p = arg;
+    const ls_wino_image some = some_of(&p->w->x, item);
+    to_values(p, &some);
+}
+
+/* Transforms values of the outputs of the pass to the channels of `y`. */
+static void from_values(const wino_pass *p, const ls_wino_image *y)
+{
     const ls_wino *w = p->w;
-    const ls_wino_image some = some_of(&w->x, item);
-    const ls_wino_values in = {p->in, p->in_point, w->tiles};
-    (w->spread ? w->kernels->dy : w->kernels->input)[w->form](in, &some, p->x, p->first, p->count);
+    const ls_wino_values out = {p->out, p->out_point, w->tiles};
+    if (w->spread)
+        w->kernels->spread[w->form](p->y, y, out, p->first, p->count);
+    else
+        w->kernels->output[w->form](p->y, y, out, p->first, p->count, p->finish);
 }
 
 static void transform_output(void *arg, uint32_t item)
 {
     const wino_pass *p = arg;
-    const ls_wino *w = p->w;
-    const ls_wino_image some = some_of(&w->y, item);
-    const ls_wino_values out = {p->out, p->out_point, w->tiles};
-    if (w->spread)
-        w->kernels->spread[w->form](p->y, &some, out, p->first, p->count);
-    else
-        w->kernels->output[w->form](p->y, &some, out, p->first, p->count, p->finish);
+    const ls_wino_image some = some_of(&p->w->y, item);
+    from_values(p, &some);
 }
 
-/* Computes the products of one thread's share of the points. The points of a thread are adjacent,
- * so the results that it writes are adjacent too. */
-static void multiply_points(void *arg, uint32_t part)
+/* Computes the products of the points `point` … `point` + count − 1. */
+static void multiply(const wino_pass *pass, uint32_t point, uint32_t count)
 {
-    const wino_pass *pass = arg;
     const ls_wino *w = pass->w;
-    uint32_t point, count;
-    ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &point, &count);
     ls_wino_product p = {.to = w->y.channels,
                          .from = w->x.channels,
                          .tiles = w->tiles,
@@ -254,6 +317,17 @@ static void multiply_points(void *arg, uint32_t part)
         p.weights = pass->weights + (size_t)point * w->point_weights;
         w->kernels->multiply(&p);
     }
+}
+
+/* Computes the products of one thread's share of the points. The points of a thread are adjacent,
+ * so the results that it writes are adjacent too. */
+static void multiply_points(void *arg, uint32_t part)
+{
+    const wino_pass *pass = arg;
+    const ls_wino *w = pass->w;
+    uint32_t point, count;
+    ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &point, &count);
+    multiply(pass, point, count);
 }
 
 static void transform_weights(void *arg, uint32_t eight)
@@ -348,56 +422,216 @@ static void some_gradients(void *arg, uint32_t thread)
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
+/* fewest weights for which a team divides their transform */
+#define TEAM_WEIGHTS (1 << 14)
+
 void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 {
     const int out = w->transposed ? w->x.channels : w->y.channels;
+    const bool few = (size_t)w->x.channels * (size_t)w->y.channels < TEAM_WEIGHTS;
     wino_pass pass = {.w = w, .values = values, .weights = weights};
-    ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
+    ls_team_run(few ? NULL : w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }
 
-/* Places the values of inputs and outputs in `memory`. If a single thread computes all points one
- * after another, the outputs of each point overwrite the inputs of the previous point, which are
- * not needed any more. A block then takes only half of the cache. */
-static void place_values(wino_pass *p, float *memory)
+/* Computes all tiles of one part of a pass, block by block, in the memory of `slot`. All points of
+ * a block are computed one after another. The outputs of each point overwrite the inputs of the
+ * previous point, which are not needed any more, so that a block takes only half of the cache. */
+static void conv_part(void *arg, uint32_t slot, uint32_t part)
+{
+    wino_pass p = *(const wino_pass *)arg;
+    const ls_wino *w = p.w;
+    const uint32_t unit = w->spread ? (uint32_t)(w->y.down * w->y.across) : 1;
+    uint32_t first, count;
+    ls_split((uint32_t)p.tiles / unit, p.parts, part, &first, &count);
+    const int end = (int)((first + count) * unit);
+    p.in_point = p.out_point = slot_floats(w);
+    p.out = p.memory + slot * block_floats(w);
+    p.in = p.out + p.in_point;
+    for (p.first = (int)(first * unit); p.first < end; p.first += p.count) {
+        p.count = end - p.first < w->block ? end - p.first : w->block;
+        to_values(&p, &w->x);
+        multiply(&p, 0, (uint32_t)w->points);
+        from_values(&p, &w->y);
+    }
+}
+
+/* Computes a pass block by block, each by the whole team. The values of inputs and outputs lie
+ * apart, because the threads compute different points at the same time. */
+static void conv_by_blocks(wino_pass *p)
 {
     const ls_wino *w = p->w;
-    const bool alone = ls_team_size(w->team) == 1;
-    p->in_point = alone ? slot_floats(w) : w->point_x;
-    p->out_point = alone ? slot_floats(w) : w->point_y;
-    p->in = alone ? memory + p->in_point : memory;
-    p->out = alone ? memory : memory + (size_t)w->points * w->point_x;
+    p->in_point = w->point_x;
+    p->out_point = w->point_y;
+    p->in = p->memory;
+    p->out = p->memory + (size_t)w->points * w->point_x;
+    for (; p->first < p->tiles; p->first += p->count) {
+        p->count = p->tiles - p->first < w->block ? p->tiles - p->first : w->block;
+        ls_team_run(w->team, items(&w->x), transform_input, p);
+        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), multiply_points, p);
+        ls_team_run(w->team, items(&w->y), transform_output, p);
+    }
+}
+
+/* Returns the number of parts into which the tiles of a pass are divided; 0: the team divides each
+ * block instead. The parts are as large as a block, or smaller, so that every thread gets the same
+ * number of them. In a spread pass a part is one or more groups, because neighbouring tiles of a
+ * group are added to the same pixels. */
+static uint32_t parts_of(const ls_wino *w, int tiles)
+{
+    const uint32_t threads = (uint32_t)ls_team_size(w->team);
+    const uint32_t blocks = (uint32_t)blocks_of(w, tiles), most = (uint32_t)tiles / FEWEST;
+    uint32_t parts = (blocks + threads - 1) / threads * threads;
+    if (threads == 1)
+        return 1;
+    if (parts > most)
+        parts = blocks > most ? blocks : most;
+    if (w->spread)
+        parts = (uint32_t)(tiles / (w->y.down * w->y.across));
+    const bool many = (size_t)w->points * w->point_weights * sizeof(float) > MANY_WEIGHTS;
+    return many || parts < threads ? 0 : parts;
 }
 
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
                   const ls_wino_finish *finish, const float *values, float *memory)
 {
     const int tiles = groups * w->y.down * w->y.across;
-    wino_pass p = {.w = w, .x = x, .y = y, .weights = values, .finish = finish};
-    place_values(&p, memory);
-    for (; p.first < tiles; p.first += p.count) {
-        p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
-        ls_team_run(w->team, items(&w->x), transform_input, &p);
-        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), multiply_points, &p);
-        ls_team_run(w->team, items(&w->y), transform_output, &p);
+    wino_pass p = {.w = w,
+                   .x = x,
+                   .y = y,
+                   .weights = values,
+                   .finish = finish,
+                   .memory = memory,
+                   .tiles = tiles,
+                   .parts = parts_of(w, tiles)};
+    if (p.parts)
+        ls_team_run_parts(w->team, p.parts, conv_part, &p);
+    else
+        conv_by_blocks(&p);
+}
+
+/* ---- the gradient by a team, from the sums of blocks ----------------------------------------- */
+
+static float *sums_of(const wino_pass *p, int block)
+{
+    return p->memory + (size_t)ls_team_size(p->w->team) * thread_floats(p->w) +
+           (size_t)block * sums_floats(p->w);
+}
+
+/* Computes the sums of one block for some of the outputs, in the memory of `slot`. */
+static void sums_of_block(void *arg, uint32_t slot, uint32_t part)
+{
+    wino_pass p = *(const wino_pass *)arg;
+    const ls_wino *w = p.w;
+    const int block = (int)part / p.cuts;
+    uint32_t s, n;
+    ls_split((uint32_t)(w->y.channels + 15) / 16, (uint32_t)p.cuts, part % (uint32_t)p.cuts, &s,
+             &n);
+    const int end = (int)(s + n) * 16 < w->y.channels ? (int)(s + n) * 16 : w->y.channels;
+    float *const sums = sums_of(&p, block);
+    p.first = (p.begin + block) * w->block;
+    p.count = p.tiles - p.first < w->block ? p.tiles - p.first : w->block;
+    p.in = p.memory + slot * thread_floats(w);
+    p.in_point = w->point_x;
+    p.panels = p.in + (size_t)w->points * w->point_x;
+    to_values(&p, &w->x);
+    for (int o = (int)s * 16; o < end; o += PART_OUT) {
+        ls_wino_image some = w->y;
+        some.from = o;
+        some.to = o + PART_OUT < end ? o + PART_OUT : end;
+        w->kernels->panels[w->form](p.panels, part_panels(w), &some, p.dy, p.first, p.count);
+        for (int point = 0; point < w->points; point++)
+            w->kernels->correlate(
+                sums + (size_t)point * sums_point(w) + (size_t)o * (size_t)w->x.channels,
+                p.panels + (size_t)point * part_panels(w), p.in + (size_t)point * w->point_x,
+                w->x.channels, (some.to - o + 15) / 16, w->tiles, p.count, 0);
     }
+}
+
+/* Adds sums of one block to the total. `first` is non-zero for the first block, whose sums become
+ * the total. */
+static void add_sums(float *total, const float *sums, size_t n, int first)
+{
+    if (first) {
+        memcpy(total, sums, n * sizeof *total);
+        return;
+    }
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        total[i] += sums[i];
+}
+
+#define SOME_INPUTS 16 /* number of input channels of an item of total_of */
+
+/* Adds the sums of the blocks to the total, for sixteen outputs and up to SOME_INPUTS inputs. After
+ * the last block, transforms the total to the gradient of the weights. */
+static void total_of(void *arg, uint32_t item)
+{
+    const wino_pass *p = arg;
+    const ls_wino *w = p->w;
+    const int inputs = w->x.channels, r = form_of[w->form].r;
+    const int chunks = (inputs + SOME_INPUTS - 1) / SOME_INPUTS;
+    const int o = (int)item / chunks * 16, i = (int)item % chunks * SOME_INPUTS;
+    const int n = inputs - i < SOME_INPUTS ? inputs - i : SOME_INPUTS;
+    const size_t at = ((size_t)o * (size_t)inputs) + (size_t)i * 16, taps = (size_t)(r * r) * 8;
+    float *const total = sums_of(p, blocks_with_sums(w)) + at;
+    for (int block = 0; block < p->blocks; block++)
+        for (int point = 0; point < w->points; point++)
+            add_sums(total + (size_t)point * sums_point(w),
+                     sums_of(p, block) + (size_t)point * sums_point(w) + at, (size_t)n * 16,
+                     p->begin + block == 0);
+    if (p->begin + p->blocks == blocks_of(w, p->tiles))
+        w->kernels->gradient[w->form](p->y + ((size_t)(o / 8) * (size_t)inputs + (size_t)i) * taps,
+                                      (size_t)inputs * taps, total, sums_point(w), n,
+                                      w->y.channels - o, p->add);
+}
+
+static void gradient_by_sums(wino_pass *p)
+{
+    const ls_wino *w = p->w;
+    const int blocks = blocks_of(w, p->tiles), most = blocks_with_sums(w);
+    const uint32_t sixteens = (uint32_t)(w->y.channels + 15) / 16;
+    const uint32_t chunks = (uint32_t)(w->x.channels + SOME_INPUTS - 1) / SOME_INPUTS;
+    for (; p->begin < blocks; p->begin += p->blocks) {
+        p->blocks = blocks - p->begin < most ? blocks - p->begin : most;
+        p->cuts = (int)ls_team_cuts(w->team, (uint32_t)p->blocks, sixteens);
+        ls_team_run_parts(w->team, (uint32_t)(p->blocks * p->cuts), sums_of_block, p);
+        ls_team_run(w->team, sixteens * chunks, total_of, p);
+    }
+}
+
+/* Computes the gradient block by block, each by the whole team. */
+static void gradient_by_blocks(wino_pass *p)
+{
+    const ls_wino *w = p->w;
+    const int add = p->add;
+    p->in = p->memory;
+    p->in_point = w->point_x;
+    p->values = p->memory + (size_t)w->points * w->point_x;
+    p->panels = p->values + gradient_floats(w);
+    p->add = w->whole && add;
+    for (; p->first < p->tiles; p->first += p->count, p->add = 1) {
+        p->count = p->tiles - p->first < w->block ? p->tiles - p->first : w->block;
+        ls_team_run(w->team, items(&w->x), transform_input, p);
+        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), some_gradients, p);
+    }
+    if (w->whole)
+        return;
+    p->add = add;
+    ls_team_run(w->team, (uint32_t)(w->y.channels + 15) / 16, transform_gradient, p);
 }
 
 void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,
                       const float *dy, int add, float *work)
 {
-    const int tiles = groups * w->y.down * w->y.across;
-    wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient, .add = w->whole && add};
-    p.in = work;
-    p.in_point = w->point_x;
-    p.values = work + (size_t)w->points * w->point_x;
-    p.panels = p.values + gradient_floats(w);
-    for (; p.first < tiles; p.first += p.count, p.add = 1) {
-        p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
-        ls_team_run(w->team, items(&w->x), transform_input, &p);
-        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), some_gradients, &p);
-    }
-    if (w->whole)
-        return;
-    p.add = add;
-    ls_team_run(w->team, (uint32_t)(w->y.channels + 15) / 16, transform_gradient, &p);
+    wino_pass p = {.w = w,
+                   .x = x,
+                   .dy = dy,
+                   .y = gradient,
+                   .add = add,
+                   .memory = work,
+                   .tiles = groups * w->y.down * w->y.across};
+    if (blocks_with_sums(w))
+        gradient_by_sums(&p);
+    else
+        gradient_by_blocks(&p);
 }

@@ -165,8 +165,20 @@ typedef struct ls_wino_kernels {
 
 /* A pass computes y, dx or the gradient of the weights. It goes through the tiles of all groups in
  * blocks of tiles. A block is so small that the values of its inputs and outputs stay in the L2
- * cache between the transforms and the products. The threads of a team divide the transforms by
- * channels, and the products by points or by outputs.
+ * cache between the transforms and the products.
+ *
+ * The threads of a team divide a pass as follows. Each thread has values in memory of its own, so
+ * that they stay in the cache of its core.
+ *
+ *     y, dx         by tiles, in one job: a thread takes consecutive tiles through all three parts
+ *                   of the algorithm. A spread pass (see below) is divided by groups.
+ *     gradient      by blocks, in two jobs: a thread computes the values of the gradient of one
+ *                   block (*sums*), for all outputs or for some of them. Then the threads add up
+ *                   the blocks' sums in ascending order, and transform them.
+ *
+ * A pass with fewer tiles than threads, or with so many weights that reading them takes most of the
+ * time, is divided within each block instead: the transforms by channels, and the products by
+ * points or by outputs, with a job for each.
  *
  * dx is computed in one of two ways:
  *
@@ -204,6 +216,7 @@ typedef struct ls_wino {
     int spread;     /* non-zero: a spread pass: tiles of y are added to dx */
     int whole;      /* non-zero: the gradient of the weights takes all tiles as one block */
     int block;      /* number of tiles of a block */
+    int most;       /* gradient: largest number of tiles of a call */
     /* the inputs and the outputs of the pass; the caller may change their steps group, channel and
      * line */
     ls_wino_image x, y;

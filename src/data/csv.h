@@ -86,8 +86,9 @@ int ls_csv_read_header(ls_csv *c);
  * table). */
 int ls_csv_check_header(ls_csv *c);
 
-/* Reads all rows into c->cells. If the function sets c->must_reread, the caller must open the table
- * anew and call it once more. */
+/* Reads the rows into c->cells: all of them, or, of the training table, as many as data.limit
+ * takes. The rows after these are not parsed. If the function sets c->must_reread, the caller must
+ * open the table anew and call it once more. */
 int ls_csv_read_rows(ls_csv *c);
 
 /* Computes mean and deviation of each column of numbers over the first `rows` rows, without the

@@ -348,8 +348,7 @@ static void place_cells(ls_csv *c)
  * must be read once more. */
 static int find_wide(ls_csv *c)
 {
-    const size_t limit = c->o->spec->limit, rows = c->cells.rows;
-    int status = ls_csv_measure(c, limit && limit < rows ? limit : rows);
+    int status = ls_csv_measure(c, c->cells.rows);
     for (int i = 0; status == LS_OK && i < c->columns; i++) {
         ls_csv_column *col = &c->column[i];
         const bool wide = col->kind == LS_CSV_NUMBER && col->slot >= 0 &&
@@ -362,10 +361,12 @@ static int find_wide(ls_csv *c)
 
 int ls_csv_read_rows(ls_csv *c)
 {
+    const uint32_t limit = c->learning ? c->o->spec->limit : 0;
+    const uint32_t most = limit ? limit : UINT32_MAX - 1;
     bool more = false;
     place_cells(c);
     int status = ls_table_has_row(c->t, &more);
-    while (status == LS_OK && more && c->cells.rows < UINT32_MAX - 1) {
+    while (status == LS_OK && more && c->cells.rows < most) {
         c->row = ls_row_blocks_add(&c->cells);
         status = c->row ? ls_table_row(c->t, c->columns, read_column, c) : ls_csv_no_memory(c);
         if (status == LS_OK)

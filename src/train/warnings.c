@@ -12,25 +12,27 @@
 
 /* Warns if the number of shards is larger than the default, and shards have fewer than
  * LS_SHARD_ROWS rows: adding their gradients then takes more time than more shards save. On CPUs,
- * also warns if the rows of a shard use less than three quarters of the vector units. */
+ * also warns if the rows of a shard use less than three quarters of the vector units, unless there
+ * are too few training rows for a larger minibatch. */
 static void warn_of_rows(const struct ls_trainer *t, bool on_host)
 {
     const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
     const int best = ls_shards_of(rows, t->model);
     const int most = (rows + shards - 1) / shards; /* number of rows of the largest shard */
     const int places = (most + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS * LS_SHARD_ROWS;
+    const uint32_t all = ls_dataset_rows(t->data[LS_TRAIN]), full = (uint32_t)(places * shards);
     if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(
             t->host, LS_LOG_WARNING,
             "shards: %d rows in %d shards are fewer than %d rows each, which is slow; the default "
             "is %d shards",
             rows, shards, LS_SHARD_ROWS, best);
-    else if (on_host && rows >= LS_SHARD_ROWS && 4 * (places - most) > places)
-        ls_log(
-            t->host, LS_LOG_WARNING,
-            "batch_size: a shard of %d rows takes as long as one of %d, a multiple of %d; a step "
-            "with a batch_size of %d takes the same time",
-            most, places, LS_SHARD_ROWS, places * shards);
+    else if (on_host && 4 * (places - most) > places && (rows >= LS_SHARD_ROWS || all >= full))
+        ls_log(t->host, LS_LOG_WARNING,
+               "batch_size: a shard of %d %s takes as long as one of %d, a multiple of %d; a step "
+               "with a batch_size of %u takes the same time",
+               most, ls_plural((uint64_t)most, "row", "rows"), places, LS_SHARD_ROWS,
+               (unsigned)full);
 }
 
 /* Warns of workers without a shard. Such a worker computes no gradients. It only adds a part of the

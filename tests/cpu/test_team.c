@@ -148,6 +148,88 @@ static void jobs_follow_one_another_without_a_word_lost(void **state)
     ls_team_destroy(team);
 }
 
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+typedef struct slots {
+    sums sums;
+    uint32_t threads;
+    atomic_int busy[9]; /* [slot], 1 while a part is computed in the slot */
+    long memory[9];     /* [slot], working memory without synchronisation of its own */
+} slots;
+
+static void add_salt_in_slot(void *arg, uint32_t slot, uint32_t part)
+{
+    slots *s = arg;
+    assert_true(slot < s->threads);
+    assert_int_equal(atomic_exchange(&s->busy[slot], 1), 0);
+    s->memory[slot] = s->sums.in[part];
+    add_salt(&s->sums, part);
+    s->sums.out[part] += s->memory[slot] - s->sums.in[part];
+    atomic_store(&s->busy[slot], 0);
+}
+
+static void check_parts(ls_team *team, slots *s, uint32_t parts, uint32_t salt)
+{
+    memset(s->sums.calls, 0, sizeof s->sums.calls);
+    s->sums.salt = salt;
+    for (uint32_t i = 0; i < MOST; i++)
+        s->sums.in[i] = (long)i * salt;
+    ls_team_run_parts(team, parts, add_salt_in_slot, s);
+    for (uint32_t i = 0; i < MOST; i++) {
+        assert_int_equal(s->sums.calls[i], i < parts);
+        if (i < parts)
+            assert_int_equal(s->sums.out[i], (long)i * salt + salt);
+    }
+}
+
+static void every_part_is_computed_once_and_alone_in_its_slot(void **state)
+{
+    static slots s;
+    static const uint32_t parts[] = {0, 1, 2, 3, 7, 64, 1000};
+    (void)state;
+    for (int threads = 1; threads <= 9; threads++) {
+        ls_team *team = team_of(threads);
+        s.threads = (uint32_t)threads;
+        for (uint32_t round = 0; round < 20; round++)
+            for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+                check_parts(team, &s, parts[i], round + (uint32_t)i);
+        ls_team_destroy(team);
+    }
+    s.threads = 1;
+    check_parts(NULL, &s, 5, 77);
+}
+
+static void jobs_and_their_items_are_counted(void **state)
+{
+    static slots s;
+    (void)state;
+    ls_team *team = team_of(3);
+    assert_int_equal(ls_team_counted(NULL).jobs, 0);
+    s.threads = 3;
+    check_one(team, &s.sums, 1, 1); /* by the caller alone */
+    check_parts(team, &s, 1, 1);
+    assert_int_equal(ls_team_counted(team).jobs, 0);
+    check_one(team, &s.sums, 10, 1);
+    check_parts(team, &s, 2, 1);
+    check_parts(team, &s, 100, 1);
+    assert_int_equal(ls_team_counted(team).jobs, 3);
+    assert_int_equal(ls_team_counted(team).items, 112);
+    ls_team_destroy(team);
+}
+
+static void items_are_cut_until_each_thread_has_two_pieces(void **state)
+{
+    (void)state;
+    assert_int_equal(ls_team_cuts(NULL, 1, 100), 1);
+    ls_team *team = team_of(4);
+    assert_int_equal(ls_team_cuts(team, 1, 100), 8);
+    assert_int_equal(ls_team_cuts(team, 1, 3), 3);
+    assert_int_equal(ls_team_cuts(team, 3, 100), 3);
+    assert_int_equal(ls_team_cuts(team, 8, 100), 1);
+    assert_int_equal(ls_team_cuts(team, 100, 100), 1);
+    ls_team_destroy(team);
+}
+
 typedef struct meeting {
     pthread_t here[2];
     sigset_t mask[2];
@@ -243,6 +325,9 @@ LS_TESTS(cpu_team, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_is_computed_once),
         cmocka_unit_test(jobs_follow_one_another_without_a_word_lost),
+        cmocka_unit_test(every_part_is_computed_once_and_alone_in_its_slot),
+        cmocka_unit_test(jobs_and_their_items_are_counted),
+        cmocka_unit_test(items_are_cut_until_each_thread_has_two_pieces),
         cmocka_unit_test(items_run_at_the_same_time_and_helpers_take_no_signals),
         cmocka_unit_test(a_run_allocates_nothing_and_destroy_leaves_no_thread),
         cmocka_unit_test(a_thread_that_is_refused_is_named_and_the_others_are_ended),

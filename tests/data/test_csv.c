@@ -301,16 +301,26 @@ static void long_numbers_are_scaled_as_doubles(void **state)
     close_both(split);
 }
 
-static void a_limit_keeps_the_first_rows_and_hides_no_damage(void **state)
+/* Rows beyond data.limit are not parsed: their texts are neither classes nor damage. Their bytes
+ * still count for the checksum. */
+static void a_limit_parses_the_first_rows_and_the_checksum_covers_all(void **state)
 {
     ls_dataset *split[2];
     ls_error err;
-    assert_int_equal(
-        open_table(*state, "a,kind\n1,x\n2,y\n3,x\n", NULL, kind_target, 2, split, &err), LS_OK);
-    assert_int_equal(ls_dataset_describe(split[0])->rows, 2);
-    close_both(split);
-    assert_int_equal(
-        open_table(*state, "a,kind\n1,x\n2,y\nz,x\n", NULL, kind_target, 2, split, &err), LS_EDATA);
+    char sum[2][LS_SHA256_HEX];
+    static const char *const text[] = {"a,b,kind\n1,u,x\n2,v,y\n3,u,x\n",
+                                       "a,b,kind\n1,u,x\n2,v,y\nz,w,third,and,more\n"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(open_table(*state, text[i], NULL, kind_target, 2, split, &err), LS_OK);
+        const ls_dataset_info *info = ls_dataset_describe(split[0]);
+        assert_int_equal(info->rows, 2);
+        assert_int_equal(info->classes, 2);
+        assert_int_equal(info->channels, 3); /* a, and the two texts of b */
+        memcpy(sum[i], info->images_sha256, sizeof sum[i]);
+        close_both(split);
+    }
+    assert_string_not_equal(sum[0], sum[1]);
+    assert_int_equal(open_table(*state, text[1], NULL, kind_target, 0, split, &err), LS_EDATA);
     assert_int_equal(open_table(*state, "a,kind\n1,x\n2,y\n", NULL, kind_target, 3, split, &err),
                      LS_ECONFIG);
 }
@@ -629,7 +639,7 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(a_target_of_values_is_standardised_where_it_is_asked_for),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
         IN_SCRATCH(long_numbers_are_scaled_as_doubles),
-        IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
+        IN_SCRATCH(a_limit_parses_the_first_rows_and_the_checksum_covers_all),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),
         IN_SCRATCH(fields_and_columns_have_bounds),
         IN_SCRATCH(names_are_told_without_what_terminals_obey),

@@ -541,16 +541,60 @@ static void as_by_one_thread(const ls_lanes_kernels *kernels, const ls_op_desc *
     lanes_data_destroy(three);
 }
 
+/* Draws 3 × 3 convolutions of few channels and large images, whose tiles are several blocks of
+ * Winograd's algorithm, and the same with a stride. */
+static ls_op_desc random_blocks(dice *d, int number)
+{
+    const int stride = number % 3 == 2 ? 2 : 1, padding = number % 2;
+    ls_op_desc desc =
+        start(d, LS_OP_CONV2D, roll(d, 1, 40), roll(d, 16, 36), roll(d, 14, 30), roll(d, 14, 30));
+    desc.u.conv2d = (ls_conv2d){.out = roll(d, 16, 36),
+                                .kh = 3,
+                                .kw = 3,
+                                .sh = stride,
+                                .sw = stride,
+                                .ph = padding,
+                                .pw = padding,
+                                .bias = roll(d, 0, 1)};
+    desc.fuse_relu = roll(d, 0, 1);
+    return desc;
+}
+
 static void a_team_of_three_gives_the_same_bits(void **state)
 {
-    static draw_desc *const draws[] = {random_conv,  random_winograd, random_wide, random_many,
-                                       random_plane, random_dense,    random_pool, random_norm,
-                                       random_curve, random_add,      random_loss, random_dilated,
-                                       random_groups};
+    static draw_desc *const draws[] = {random_conv,   random_winograd, random_wide, random_many,
+                                       random_plane,  random_dense,    random_pool, random_norm,
+                                       random_curve,  random_add,      random_loss, random_dilated,
+                                       random_groups, random_blocks};
     (void)state;
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
         for_each_case(draws[i], as_by_one_thread, 9500 + 100 * i,
                       draws[i] == random_conv || draws[i] == random_groups ? 12 : 4);
+}
+
+/* Forward, the gradient of the weights and dx of sixteen rows are one job or two each, however many
+ * blocks of tiles the images have. */
+static void a_convolution_is_few_jobs_of_a_team(void **state)
+{
+    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CONV2D, .training = 1, .needs_dx = 1};
+    desc.x = (ls_tensor){LS_F32, 16, 16, 32, 32, NULL, 0};
+    (void)state;
+    for (int stride = 1; stride <= 2; stride++) {
+        desc.u.conv2d =
+            (ls_conv2d){.out = 32, .kh = 3, .kw = 3, .sh = stride, .sw = stride, .ph = 1, .pw = 1};
+        lanes_data *in = lanes_data_create(&desc, 1);
+        assert_int_equal(ls_team_create(&lanes_team, 3, NULL, NULL), LS_OK);
+        lanes_data *got = lanes_run(ls_cpu_isa_at(0), &desc, in, 0, 0);
+        const ls_team_counts counts = ls_team_counted(lanes_team);
+        /* with a stride, x is copied with zeros around it before forward and before backward */
+        if (counts.jobs > (stride == 1 ? 4 : 5))
+            fail_msg("stride %d: %d jobs", stride, (int)counts.jobs);
+        assert_true(counts.items >= 2 * counts.jobs);
+        ls_team_destroy(lanes_team);
+        lanes_team = NULL;
+        lanes_data_destroy(got);
+        lanes_data_destroy(in);
+    }
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)
@@ -834,6 +878,7 @@ LS_TESTS(lanes_same_bits, "integration no-tsan")
         cmocka_unit_test(inference_gives_the_same_bits),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(a_team_of_three_gives_the_same_bits),
+        cmocka_unit_test(a_convolution_is_few_jobs_of_a_team),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,9 +296,34 @@ static void add_seven(void *arg, uint32_t i)
         job->out[i] = job->in[i] + 7;
 }
 
+typedef struct team_parts {
+    team_job job;
+    long memory[2]; /* [slot] */
+} team_parts;
+
+static void add_eight(void *arg, uint32_t slot, uint32_t i)
+{
+    team_parts *parts = arg;
+    for (int k = 0; k < 50; k++) {
+        parts->memory[slot] = parts->job.in[i] + 8;
+        parts->job.out[i] = parts->memory[slot];
+    }
+}
+
+static void run_parts(ls_team *team, team_parts *parts, long round)
+{
+    for (int i = 0; i < 64; i++)
+        parts->job.in[i] = round + i;
+    ls_team_run_parts(team, 64, add_eight, parts);
+    for (int i = 0; i < 64; i++)
+        if (parts->job.out[i] != round + i + 8)
+            atomic_fetch_add(&wrong, 1);
+}
+
 static void run_team(void)
 {
     static team_job job;
+    static team_parts parts;
     ls_team *team;
     if (ls_team_create(&team, 2, NULL, NULL) != LS_OK)
         atomic_fetch_add(&wrong, 1);
@@ -309,6 +334,7 @@ static void run_team(void)
         for (int i = 0; i < 64; i++)
             if (job.out[i] != round + i + 7)
                 atomic_fetch_add(&wrong, 1);
+        run_parts(team, &parts, round);
     }
     ls_team_destroy(team);
 }
