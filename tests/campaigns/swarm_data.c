@@ -273,6 +273,7 @@ void swarm_place(swarm_case *c, draws *d, cJSON *data)
     }
     if (one_in(d, 4) && !c->data.streamed && c->data.train_rows >= 30)
         cJSON_AddNumberToObject(data, "validation", draw_between(d, 0.3, 0.7));
-    else if (one_in(d, 4) && !c->data.streamed)
+    /* the rows of a table that a limit leaves out may have the only row of a class */
+    else if (one_in(d, 4) && !c->data.streamed && !cJSON_HasObjectItem(data, "categorical"))
         cJSON_AddNumberToObject(data, "limit", draw_from(d, 1, (int)c->data.train_rows));
 }
