@@ -15,7 +15,9 @@ int ls_best_class(const float *logits, int classes, double *probability)
     return best;
 }
 
-void ls_softmax(float *out, const float *logits, int classes)
+/* Computes the probabilities of the classes, the softmax of a row's logits, [classes]. `out` and
+ * `logits` may be the same array. */
+static void softmax(float *out, const float *logits, int classes)
 {
     double sum = 0;
     float most = logits[0];
@@ -27,15 +29,18 @@ void ls_softmax(float *out, const float *logits, int classes)
         out[i] = (float)(ls_exp((double)logits[i] - (double)most) / sum);
 }
 
-double ls_output_value(const ls_loss *loss, float output)
+/* Converts one output of a model without classes to the predicted value. If the loss takes each
+ * output as the logit of a yes/no label ("bce"), the value is the probability of yes. Otherwise the
+ * value is the output itself. */
+static double value_of(const ls_loss *loss, float output)
 {
-    return loss && loss->bits ? 1 / (1 + ls_exp(-(double)output)) : (double)output;
+    return loss->bits ? 1 / (1 + ls_exp(-(double)output)) : (double)output;
 }
 
 void ls_outputs(float *out, const float *logits, int outputs, const ls_loss *loss)
 {
     if (!loss || !loss->vectors)
-        ls_softmax(out, logits, outputs);
+        softmax(out, logits, outputs);
     for (int i = 0; loss && loss->vectors && i < outputs; i++)
-        out[i] = (float)ls_output_value(loss, logits[i]);
+        out[i] = (float)value_of(loss, logits[i]);
 }

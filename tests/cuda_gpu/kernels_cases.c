@@ -2,6 +2,7 @@
 #include "cuda_gpu/kernels_run.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* Numbers of elements: some fill whole blocks and some do not, and with one of them loads are not
@@ -312,13 +313,15 @@ void run_point_kernels(run *r)
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
-static void gather(run *r, int c, int side, int crop, int flip, int more)
+/* Gathers rows of bytes with a label each, or, with `floats`, rows of floats with four targets
+ * each. */
+static void gather(run *r, bool floats, int c, int side, int augment, bool more)
 {
-    enum { IMAGES = 40, ROWS = 33 };
+    enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };
     static uint8_t images[IMAGES * 3 * 32 * 32];
     int32_t labels[IMAGES];
     uint32_t row[ROWS];
-    const size_t n = (size_t)(ROWS * c * side * side);
+    const size_t values = (size_t)(c * side * side), words = floats ? TARGETS : 1;
     for (size_t i = 0; i < sizeof images; i++)
         images[i] = (uint8_t)(i * 37 % 251);
     for (int i = 0; i < IMAGES; i++)
@@ -327,10 +330,12 @@ static void gather(run *r, int c, int side, int crop, int flip, int more)
         row[i] = (uint32_t)(i * 7 % IMAGES);
     ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
     ls_k_gather k = {
-        .images = run_copy(r, images, (size_t)(IMAGES * c * side * side)),
-        .labels = run_copy(r, labels, sizeof labels),
-        .labels_out = run_room(r, ROWS * sizeof *labels),
-        .y = run_room(r, n * sizeof(float)),
+        .images = floats ? (const void *)run_floats(r, IMAGES * values, 3)
+                         : run_copy(r, images, IMAGES * values),
+        .labels = floats ? (const void *)run_floats(r, IMAGES * TARGETS, 1)
+                         : run_copy(r, labels, sizeof labels),
+        .labels_out = run_room(r, ROWS * words * sizeof(float)),
+        .y = run_room(r, ROWS * values * sizeof(float)),
         .args = run_copy(r, &value, sizeof value),
         .rows = ROWS,
         .c = c,
@@ -338,57 +343,23 @@ static void gather(run *r, int c, int side, int crop, int flip, int more)
         .w = side,
         .mean = {0.5f, 0.4f, 0.3f, 0},
         .std = {0.25f, 0.2f, 0.3f, 1},
-        .crop = crop,
-        .flip = flip,
+        .crop = augment ? 4 : 0,
+        .flip = augment,
         .rotate = more ? 20 : 0,
         .erase = more ? side / 3 : 0,
         .brightness = more ? 64 : 0,
         .mixup = more ? 128 : 0,
-        .words = 1,
-    };
-    run_ok(r, ls_k_gather_rows(&k, r->stream));
-    run_keep(r, more ? "gather changed" : crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
-    run_keep(r, "gather labels", k.labels_out, RUN_INT, ROWS);
-}
-
-/* Gathers rows of floats, with four targets for each row. */
-static void gather_floats(run *r, int c, int side, int crop, int flip, int more)
-{
-    enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };
-    uint32_t row[ROWS];
-    const size_t values = (size_t)(c * side * side), n = ROWS * values;
-    for (int i = 0; i < ROWS; i++)
-        row[i] = (uint32_t)(i * 7 % IMAGES);
-    ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
-    ls_k_gather k = {
-        .images = run_floats(r, IMAGES * values, 3),
-        .labels = (const int32_t *)(const void *)run_floats(r, IMAGES * TARGETS, 1),
-        .labels_out = run_room(r, ROWS * TARGETS * sizeof(float)),
-        .y = run_room(r, n * sizeof(float)),
-        .args = run_copy(r, &value, sizeof value),
-        .rows = ROWS,
-        .c = c,
-        .h = side,
-        .w = side,
-        .mean = {0.5f, 0.4f, 0.3f, 0},
-        .std = {0.25f, 0.2f, 0.3f, 1},
-        .crop = crop,
-        .flip = flip,
-        .rotate = more ? 20 : 0,
-        .erase = more ? side / 3 : 0,
-        .brightness = more ? 64 : 0,
-        .mixup = more ? 128 : 0,
-        .floats = 1,
-        .words = TARGETS,
-        .vectors = 1,
+        .floats = floats,
+        .words = (int)words,
+        .vectors = floats,
     };
     run_ok(r, ls_k_gather_rows(&k, r->stream));
     run_keep(r,
-             more   ? "gather floats changed"
-             : crop ? "gather floats augmented"
-                    : "gather floats",
-             k.y, RUN_FLOAT, n);
-    run_keep(r, "gather targets", k.labels_out, RUN_INT, ROWS * TARGETS);
+             more      ? "gather changed"
+             : augment ? "gather augmented"
+                       : "gather",
+             k.y, RUN_FLOAT, ROWS * values);
+    run_keep(r, floats ? "gather targets" : "gather labels", k.labels_out, RUN_INT, ROWS * words);
 }
 
 static void transpose(run *r, int rows, int a, int b)
@@ -402,17 +373,17 @@ static void transpose(run *r, int rows, int a, int b)
 void run_data_kernels(run *r)
 {
     r->shape = "1 x 28 x 28";
-    gather(r, 1, 28, 0, 0, 0);
-    gather(r, 1, 28, 4, 1, 0);
-    gather(r, 1, 28, 4, 1, 1);
+    gather(r, false, 1, 28, 0, false);
+    gather(r, false, 1, 28, 1, false);
+    gather(r, false, 1, 28, 1, true);
     r->shape = "3 x 32 x 32";
-    gather(r, 3, 32, 0, 0, 0);
-    gather(r, 3, 32, 4, 1, 0);
-    gather(r, 3, 32, 4, 1, 1);
-    gather_floats(r, 3, 32, 4, 1, 0);
-    gather_floats(r, 3, 32, 4, 1, 1);
+    gather(r, false, 3, 32, 0, false);
+    gather(r, false, 3, 32, 1, false);
+    gather(r, false, 3, 32, 1, true);
+    gather(r, true, 3, 32, 1, false);
+    gather(r, true, 3, 32, 1, true);
     r->shape = "30 x 1 x 1";
-    gather_floats(r, 30, 1, 0, 0, 0);
+    gather(r, true, 30, 1, 0, false);
     r->shape = "3 x 32 x 32";
     transpose(r, 3, 5, 7);
     transpose(r, 9, 64, 784);
