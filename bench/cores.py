@@ -5,10 +5,10 @@
 
 bench_team counts the jobs and joins of the teams, their items, and context switches of a step. Jobs and items do not
 depend on the number of cores, so they are counted with as many threads as the machine of the model has cores, on the
-cores that there are. Context switches do depend on it: they are shown, but the model does not use them. One worker of one thread measures the arithmetic, in CPU time. scale_model.py computes
-the time of a step from these numbers and from four assumptions, which are options: how long a join and a
-barrier take, how many bytes per second all cores move, and the number of cores. It further assumes that all cores
-compute as fast as the measured one.
+cores that there are. Context switches do depend on it: they are shown, but the model does not use them. One worker of
+one thread measures the arithmetic, in CPU time. scale_model.py computes the time of a step from these numbers and
+from four assumptions, which are options: how long a join and a barrier take, how many bytes per second all cores
+move, and the number of cores. It further assumes that all cores compute as fast as the measured one.
 
 CONFIG: a config; else LeNet, ResNet-18 and MobileNet. It is trained with synthetic data if it names a set of pictures.
 """
