@@ -127,8 +127,7 @@ static void tell_unknown(const ls_rows *in, ls_error *err)
     ls_fail(err, LS_EDATA,
             "%.100s: %u of %u rows %s no prediction, because no training row has a value of "
             "theirs: %s",
-            ls_dataset_describe(in->data)->source, rows, (unsigned)in->rows,
-            ls_plural(rows, "has", "have"), in->places);
+            in->source, rows, (unsigned)in->rows, ls_plural(rows, "has", "have"), in->places);
 }
 
 /* Prints the number of rows without a prediction, if there are any, and returns the exit code of

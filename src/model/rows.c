@@ -159,6 +159,7 @@ static int take_data(ls_rows *r, int status, ls_error *err)
     if (!r->why)
         return no_memory(r->rows, err);
     r->broken = (uint32_t)unknown->count;
+    r->source = ls_dataset_describe(r->data)->source;
     r->places = unknown->places.text;
     for (size_t i = 0; i < unknown->count; i++) {
         char **why = &r->why[unknown->row[i].row];

@@ -27,10 +27,11 @@ typedef struct ls_rows {
      * value that the model does not know (prep/prep.h); NULL: it has one. `why` NULL: all have one.
      */
     char **why;
-    uint32_t broken;    /* number of rows without a prediction */
-    const char *places; /* table or array: where the first of them are; NULL: none */
-    uint32_t turned;    /* number of pictures that were turned as their EXIF orientation says */
-    ls_dataset *data;   /* the opened table or array; NULL: none */
+    uint32_t broken; /* number of rows without a prediction */
+    /* table or array: its name, and where the first of these rows are, for messages */
+    const char *source, *places;
+    uint32_t turned;  /* number of pictures that were turned as their EXIF orientation says */
+    ls_dataset *data; /* the opened table or array; NULL: none */
     uint32_t rows;
     /* rows of the run's data: they are spread evenly over the `span` rows from number `first` on;
      * span 0: the rows are numbered from 0 */

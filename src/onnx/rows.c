@@ -122,6 +122,20 @@ static void refuse_large(ls_onnx_file *f, ls_onnx_tensor *x)
     snprintf(x->name, sizeof x->name, INPUT ":held");
 }
 
+#define KEPT INPUT ":kept"
+
+/* Adds the nodes that compute KEPT: 0 for each number, and NaN for NaN. Some programs lose a NaN in
+ * Max and Min. */
+static void keep_nan(ls_onnx_file *f, const ls_onnx_tensor *x)
+{
+    const double zero = 0;
+    ls_onnx_put_double(f, zero);
+    ls_onnx_put_tensor(f, "kept:by", LS_ONNX_DOUBLE, NULL, 0);
+    ls_onnx_node_begin(f, "Mul", KEPT, x->name);
+    ls_onnx_node_input(f, "kept:by");
+    ls_onnx_node_end(f, KEPT);
+}
+
 /* Adds the nodes that scale the columns of a table. They compute in double, as prep.c does, because
  * the mean of a column can be large compared with its deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
@@ -146,6 +160,8 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
     fill(f, x, "missing:by", true);
     if (has_wide(p))
         refuse_large(f, x);
+    if (clips)
+        keep_nan(f, x);
     for (int step = 0; step < 4; step++) {
         if (step < 2 ? !scales : !clips)
             continue;
@@ -154,6 +170,8 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
         ls_onnx_put_tensor(f, steps[step].constant, LS_ONNX_DOUBLE, dim, 2);
         apply(f, x, steps[step].op, steps[step].constant);
     }
+    if (clips)
+        apply(f, x, "Add", KEPT);
     cast(f, x, LS_ONNX_FLOAT);
 }
 
