@@ -5,7 +5,10 @@
  * A column whose first value is a number is a column of numbers: all its values must be numbers,
  * and it becomes one float. Any other column, and one named in data.categorical, is a column of
  * texts. A column of texts becomes one float for each different text: 1 for the text of the row, 0
- * for the others. prep/number.h defines missing values and the forms of numbers. */
+ * for the others. prep/number.h defines missing values and the forms of numbers.
+ *
+ * The test table is read like new rows of a trained model (new_rows.c), by the preparation that was
+ * computed from the training table. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
