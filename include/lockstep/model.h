@@ -62,7 +62,8 @@ typedef enum ls_output {
  * - rows: [n][channels][height][width], with the values of the user's data. The function
  *   preprocesses each row as in training: it standardises the numbers of a table in double, and
  *   replaces missing numbers by the value that training used for them. In rows of a table NaN, inf
- *   and −inf are missing numbers; in other rows NaN is, if training replaced missing numbers.
+ *   and −inf are missing numbers; in other rows NaN is, if training replaced missing numbers. All
+ *   outputs of a row of a table with a value that the model does not know are NaN (ls_model_row).
  * - type: type of the values. If the model reads bytes, as ls_snapshot_describe reports, it is
  *   LS_ROW_U8; else LS_ROW_F32 or LS_ROW_F64. Long numbers of a table, such as times in
  *   milliseconds, need doubles.
@@ -96,10 +97,14 @@ typedef struct ls_field {
  * - row, capacity: output buffer, and its size in doubles. channels × height × width doubles are
  *   needed, as ls_snapshot_describe reports them. The type of the row is LS_ROW_F64.
  *
+ * A value that the model does not know (docs/data.md, "Unknown values") is marked in the row, for
+ * example by NaN, and all outputs that ls_model_run computes for the row are then NaN. A model that
+ * was trained with data.unknown "zeros" or "error" encodes unknown texts as zeros, or refuses them.
+ *
  * Errors: messages name the column. LS_EDATA (no field has the name of a column that the model
- * reads, a text did not occur in training, or a value is missing and training defined no
- * replacement), LS_EINVAL (two fields name the same column, or `capacity` is too small),
- * LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
+ * reads, a text is not a number, or data.unknown is "error" and a value is unknown), LS_EINVAL (two
+ * fields name the same column, or `capacity` is too small), LS_EUNSUPPORTED (the model was not
+ * trained on a table), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
 int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, double *row,
                  size_t capacity, ls_error *err);

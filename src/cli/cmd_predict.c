@@ -21,12 +21,13 @@ static const char help[] =
     "  INPUT            a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of any size, or a folder\n"
     "                   of them; a .csv file, whose columns may be in any order and may\n"
     "                   include others; an .npy file; - for a table, an array or a picture on\n"
-    "                   standard input. If a picture cannot be read, it is named and has no\n"
-    "                   prediction, and the exit status is 65\n"
+    "                   standard input. A picture that cannot be read, and a row of a table\n"
+    "                   with a value that the model does not know, has no prediction; it is\n"
+    "                   named, and the exit status is 65\n"
     "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
-    "  --skip-broken    leaves out and counts pictures that cannot be read; the exit status\n"
-    "                   is 0. It is the default if the run's config has data.skip_broken\n"
+    "  --skip-broken    leaves out and counts what has no prediction; the exit status is 0. For\n"
+    "                   pictures it is the default if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          with --rows: takes them from the training rows\n"
     "  --data WHERE     with --rows: takes them from other data, as `{} eval` does\n"
@@ -107,24 +108,44 @@ static int read_inputs(ls_rows *r, const cli_trained_args *a, ls_error *err)
     return status;
 }
 
-/* Prints the number of pictures that could not be read, if there are any, and returns the exit code
- * of the command. */
+/* Writes the message about the pictures that could not be read. */
+static void tell_broken(const ls_rows *in, ls_error *err)
+{
+    const unsigned broken = in->broken;
+    ls_fail(err, LS_EDATA,
+            "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
+            "%s out: --skip-broken",
+            in->desc.folder, broken, (unsigned)in->rows, ls_plural(broken, "is", "are"),
+            ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
+            ls_plural(broken, "it", "them"));
+}
+
+/* Writes the message about the rows with values that the model does not know. */
+static void tell_unknown(const ls_rows *in, ls_error *err)
+{
+    const unsigned rows = in->broken;
+    ls_fail(err, LS_EDATA,
+            "%.100s: %u of %u rows %s no prediction, because no training row has a value of "
+            "theirs: %s",
+            in->source, rows, (unsigned)in->rows, ls_plural(rows, "has", "have"), in->places);
+}
+
+/* Prints the number of rows without a prediction, if there are any, and returns the exit code of
+ * the command. */
 static int end_with_broken(const ls_rows *in)
 {
     ls_error err;
-    const unsigned broken = in->broken, rows = in->rows;
+    const unsigned broken = in->broken;
     if (broken && in->skip_broken)
-        cli_say("%u of %u pictures %s broken and %s left out", broken, rows,
-                ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
+        cli_say("%u of %u %s and %s left out", broken, (unsigned)in->rows,
+                in->data ? ls_plural(broken, "rows has a value that no training row has",
+                                     "rows have values that no training row has")
+                         : ls_plural(broken, "pictures is broken", "pictures are broken"),
+                ls_plural(broken, "was", "were"));
     if (!broken || in->skip_broken)
         return cli_flush();
     const int code = cli_flush();
-    ls_fail(&err, LS_EDATA,
-            "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
-            "%s out: --skip-broken",
-            in->desc.folder, broken, rows, ls_plural(broken, "is", "are"),
-            ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
-            ls_plural(broken, "it", "them"));
+    in->data ? tell_unknown(in, &err) : tell_broken(in, &err);
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
 
@@ -143,7 +164,9 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
         printf("%s", r->file);
     else
         printf("row %u", (unsigned)r->number);
-    if (p->values) {
+    if (r->why) {
+        printf(": no prediction: %s", r->why);
+    } else if (p->values) {
         print_values(": ", r->output, p->outputs);
         if (r->target)
             print_values("; its targets are ", r->target, p->outputs);
@@ -212,7 +235,8 @@ static void print_all(ls_predictions *p, bool json)
 {
     for (uint32_t i = 0; i < p->rows->rows; i++) {
         const ls_predicted r = ls_predictions_at(p, i);
-        if (r.why && (!json || p->rows->skip_broken))
+        /* a picture that cannot be read was named before */
+        if (r.why && (p->rows->skip_broken || (!json && r.file)))
             continue;
         if (json)
             print_json(p, &r);
@@ -267,7 +291,7 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     for (int k = 0; k < p->outputs && p->values && !r->why; k++)
         ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)r->output[k]);
     for (int k = 0; k < further_columns(p); k++) {
-        ls_buffer_put(b, ","); /* a picture that cannot be read has empty fields */
+        ls_buffer_put(b, ","); /* a row without a prediction has empty fields */
         if (!r->why)
             ls_buffer_format(b, "%.9g", (double)r->output[k]);
     }

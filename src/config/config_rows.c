@@ -546,6 +546,12 @@ const ls_config_key ls_config_keys[] = {
      .help = "what happens to a missing value (an empty field or NaN): `\"refuse\"`: it is an "
              "error; `\"zero\"`: it becomes 0; `\"mean\"`: it becomes the mean of its column over "
              "the training rows"},
+    {"data", "unknown", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(data_keys.unknown),
+     .choices = ls_prep_unknown_names,
+     .help = "`csv`: what becomes of a new row, or a row of the test table, with a text that no "
+             "training row has, or with another value that the model does not know: `\"empty\"`: "
+             "it has no prediction, and evaluations leave it out; `\"zeros\"`: the text becomes "
+             "zeros; `\"error\"`: it is an error ([unknown values](data.md#unknown-values))"},
     {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
      .help = "`folder`: file that contains the packed images; the program sets it"},
     {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,

@@ -43,6 +43,7 @@ static void resident_close(ls_dataset *ds)
     ls_free(host, r->features);
     ls_free(host, r->exact);
     ls_prep_free(r->prep);
+    ls_unknown_rows_free(&r->unknown);
     for (int i = 0; r->seen && i < ds->info.columns; i++)
         ls_free(host, (void *)(uintptr_t)r->seen[i].name);
     ls_free(host, r->seen);
@@ -83,6 +84,7 @@ int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, co
         return ls_fail(o->err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
                        info->rows, bytes);
     }
+    r->unknown.host = host;
     r->map = map;
     r->map_bytes = map_bytes;
     *out = r;

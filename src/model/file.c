@@ -106,7 +106,11 @@ static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count,
             return ls_fail(err, LS_EINVAL, "ls_model_row: column \"%.60s\" is there twice",
                            fields[i].column);
         seen[column] = true;
-        status = ls_prep_put(prep, column, fields[i].text, fields[i].number, row, "", err);
+        ls_error why;
+        ls_prep_found found = LS_PREP_KNOWN;
+        status = ls_prep_put(prep, column, fields[i].text, fields[i].number, row, "", &found, &why);
+        if (status)
+            ls_fail(err, status, "%s", why.text);
     }
     return status ? status : check_columns(prep, seen, err);
 }

@@ -28,9 +28,9 @@ typedef struct ls_predictions {
 
 /* The prediction of one row. */
 typedef struct ls_predicted {
-    const char *file; /* name of the picture; NULL: the row has only a number */
-    uint32_t number;  /* number of the row */
-    const char *why;  /* why there is no prediction: the picture cannot be read; NULL: there is */
+    const char *file;             /* name of the picture; NULL: the row has only a number */
+    uint32_t number;              /* number of the row */
+    const char *why;              /* why there is no prediction (ls_rows.why); NULL: there is */
     const float *logits, *output; /* [outputs]; `output`: probabilities or values */
     int best, label;              /* predicted and true class; −1: not known */
     double probability;           /* of the class `best` */

@@ -14,6 +14,7 @@
 #include "nn/replica.h"
 #include "pool/pool.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Numbers of rows for which a predictor has plans (prepared ops for that number of rows). Other
@@ -34,6 +35,7 @@ typedef struct predictor {
     int32_t *labels;         /* [PASS_ROWS][targets or 1] unused, always 0 */
     float *logits;           /* [PASS_ROWS][classes] */
     uint32_t row[PASS_ROWS]; /* row indices: 0 … PASS_ROWS − 1 */
+    bool known[PASS_ROWS];   /* false: the row has an unknown value, and its outputs are NaN */
     /* number of entries of the array `sizes` for which this predictor has plans */
     int sizes;
     size_t image_bytes;
@@ -121,6 +123,8 @@ static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
     const size_t floats = p->image_bytes / sizeof(float);
     float *ready = (float *)(void *)p->images;
     int status = LS_OK;
+    for (uint32_t i = 0; i < n; i++)
+        p->known[i] = true;
     if (p->type == LS_ROW_F64 && !prep) {
         for (size_t i = 0; i < n * floats; i++)
             ready[i] = (float)((const double *)(const void *)images)[i];
@@ -130,9 +134,15 @@ static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
         memcpy(p->images, images, n * p->image_bytes);
         return LS_OK;
     }
-    for (uint32_t i = 0; status == LS_OK && i < n; i++)
+    for (uint32_t i = 0; status == LS_OK && i < n; i++) {
+        ls_error why;
+        ls_prep_found found = LS_PREP_KNOWN;
         status = ls_prep_ready(prep, images + i * row_bytes(p), p->type == LS_ROW_F64,
-                               ready + i * floats, floats, err);
+                               ready + i * floats, floats, &found, &why);
+        p->known[i] = found != LS_PREP_UNKNOWN;
+        if (status)
+            ls_fail(err, status, "%s", why.text);
+    }
     return status;
 }
 
@@ -150,6 +160,8 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
         memcpy(scores, p->logits, n * classes * sizeof *scores);
         ls_prep_unscale(p->inference->card.prep, scores, n * classes);
     }
+    for (size_t i = 0; status == LS_OK && i < n * classes; i++)
+        scores[i] = p->known[i / classes] ? scores[i] : NAN;
     return status;
 }
 

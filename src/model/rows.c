@@ -146,12 +146,27 @@ static int read_pictures(ls_rows *r, char *const *path, int paths, ls_error *err
 /* ---- tables and arrays ----------------------------------------------------------------------- */
 
 /* Takes the rows of the table or array that was opened. */
-static int take_data(ls_rows *r, int status)
+static int take_data(ls_rows *r, int status, ls_error *err)
 {
     if (status || !r->data)
         return status;
+    const ls_unknown_rows *unknown = ls_dataset_describe(r->data)->unknown;
     r->rows = ls_dataset_describe(r->data)->rows;
     r->images = ls_dataset_resident(r->data).images;
+    if (!unknown)
+        return LS_OK;
+    r->why = ls_alloc_array(r->t->host, r->rows, sizeof *r->why);
+    if (!r->why)
+        return no_memory(r->rows, err);
+    r->broken = (uint32_t)unknown->count;
+    r->source = ls_dataset_describe(r->data)->source;
+    r->places = unknown->places.text;
+    for (size_t i = 0; i < unknown->count; i++) {
+        char **why = &r->why[unknown->row[i].row];
+        *why = ls_strdup(r->t->host, unknown->row[i].why);
+        if (!*why)
+            return no_memory(r->rows, err);
+    }
     return LS_OK;
 }
 
@@ -184,9 +199,9 @@ int ls_rows_read(ls_rows *r, const char *name, const char *bytes, size_t count, 
 {
     const ls_input_format *format = &r->t->input_format;
     if (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count))
-        return take_data(r, ls_new_rows_read_npy(&r->data, format, name, bytes, count, err));
+        return take_data(r, ls_new_rows_read_npy(&r->data, format, name, bytes, count, err), err);
     if (format->prep->kind == LS_PREP_TABLE)
-        return take_data(r, ls_new_rows_read_csv(&r->data, format, name, bytes, count, err));
+        return take_data(r, ls_new_rows_read_csv(&r->data, format, name, bytes, count, err), err);
     return read_picture(r, name, bytes, count, err);
 }
 
@@ -203,8 +218,10 @@ int ls_rows_open(ls_rows *r, char *const *path, int paths, ls_error *err)
         return ls_fail(err, LS_EINVAL,
                        "%.300s: one table or array at a time; do not know what to do with %.100s",
                        first, path[1]);
-    return take_data(r, array ? ls_new_rows_open_npy(&r->data, format, first, NULL, err)
-                              : ls_new_rows_open_csv(&r->data, format, first, err));
+    return take_data(r,
+                     array ? ls_new_rows_open_npy(&r->data, format, first, NULL, err)
+                           : ls_new_rows_open_csv(&r->data, format, first, err),
+                     err);
 }
 
 void ls_rows_close(ls_rows *r)

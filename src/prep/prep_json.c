@@ -62,6 +62,8 @@ static void write_table(ls_json_writer *w, const ls_prep *p)
         ls_json_put_string(w, "target_compare", rules[p->target_rule]);
     if (p->latin1)
         ls_json_put_string(w, "encoding", encodings[1]);
+    if (p->unknown != LS_UNKNOWN_EMPTY)
+        ls_json_put_string(w, "unknown", ls_prep_unknown_names[p->unknown]);
     ls_json_open_array(w, "columns");
     for (int i = 0; i < p->columns; i++)
         write_column(w, &p->column[i]);
@@ -87,9 +89,9 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
-    /* At most 13 values are not replacements, scales of targets or parts of columns. A column has
+    /* At most 14 values are not replacements, scales of targets or parts of columns. A column has
      * at most 9 values besides its levels. */
-    size_t values = 13 + (size_t)p->fills + 2 * (size_t)p->targets;
+    size_t values = 14 + (size_t)p->fills + 2 * (size_t)p->targets;
     for (int i = 0; i < p->columns; i++)
         values += 9 + (size_t)p->column[i].levels;
     return values;
@@ -247,15 +249,17 @@ static int finish_table(const reader *r, const cJSON *node)
 static int read_table(const reader *r, ls_fields *f)
 {
     static const char *const none = NULL;
-    static const int utf8 = 0;
+    static const int utf8 = 0, empty = LS_UNKNOWN_EMPTY;
     const char *target;
-    int encoding = 0;
+    int encoding = 0, unknown = empty;
     const cJSON *node, *columns = ls_field_any(f, "columns");
     ls_field_text(f, "target", &none, &target);
     read_decimal(f, "target_decimal", &r->prep->target_decimal);
     read_rule(f, "target_compare", &r->prep->target_rule);
     ls_field_choice(f, "encoding", encodings, &utf8, &encoding);
     r->prep->latin1 = encoding == 1;
+    ls_field_choice(f, "unknown", ls_prep_unknown_names, &empty, &unknown);
+    r->prep->unknown = (ls_prep_unknown)unknown;
     const int n = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;
     if (n < 1 || n > LS_PREP_COLUMNS)
         ls_fields_fail(f, columns, "expected \"columns\", an array of 1 to %d", LS_PREP_COLUMNS);

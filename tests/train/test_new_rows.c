@@ -208,6 +208,32 @@ static void refuses(scenario *s, const ls_field *field, size_t count, int status
         fail_msg("expected \"%s\" in: %s", says, err.text);
 }
 
+/* An unknown text is no error of the row: its outputs are NaN, and those of the rows beside it are
+ * not. More rows than a pass of the predictor has are predicted. */
+static void unknown_texts_have_no_outputs(scenario *s)
+{
+    enum { MANY = 150 };
+    double row[MANY][3];
+    float value[MANY], alone;
+    ls_snapshot_info info;
+    ls_error err = {0};
+    ls_snapshot_describe(s->model, &info);
+    assert_int_equal(info.channels, 3);
+    for (int i = 0; i < MANY; i++) {
+        const ls_field field[] = {{"island", i % 7 == 3 ? "Torgersen" : "Dream", 0},
+                                  {"year", NULL, 2000 + i % 9}};
+        assert_int_equal(ls_model_row(s->model, field, 2, row[i], 3, &err), LS_OK);
+    }
+    assert_int_equal(
+        ls_model_run(s->model, row, LS_ROW_F64, MANY, LS_OUTPUT_LOGITS, value, MANY, &err), LS_OK);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(
+            ls_model_run(s->model, row[i], LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &alone, 1, &err),
+            LS_OK);
+        assert_true(i % 7 == 3 ? isnan(value[i]) && isnan(alone) : fabsf(value[i] - alone) < 1e-4f);
+    }
+}
+
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
@@ -222,6 +248,9 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     refuses(&s, unknown, 2, LS_EDATA, "column \"year\" is missing");
     end(&s);
     begin(&s, ",\"drop\":\"mass\",\"missing\":\"zero\"");
+    unknown_texts_have_no_outputs(&s);
+    end(&s);
+    begin(&s, ",\"drop\":\"mass\",\"missing\":\"zero\",\"unknown\":\"error\"");
     refuses(&s, unknown, 2, LS_EDATA, "expected a text that the model has learnt: Biscoe, Dream");
     end(&s);
     begin(&s, ",\"standardize\":true,\"missing\":\"zero\"");

@@ -341,6 +341,7 @@ class Model(_l.Handle):
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
         Returns probabilities (n, classes), or logits if `logits` is true. A model that learnt numbers returns numbers.
+        A row with a value that the model does not know, such as a text that training did not have, gives NaN.
 
         x    one of these:
              - an array (n, …) of values as in training: uint8 for pixels, else numbers of any type
