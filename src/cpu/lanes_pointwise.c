@@ -1,6 +1,6 @@
-/* Ops that compute element by element: relu, sigmoid, tanh, gelu, silu, addition and dropout. Also
- * export, which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of
- * its positions; a row is an example of the batch (lanes_op.h). */
+/* Ops that compute element by element: the activation functions, addition and dropout. Also export,
+ * which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of its
+ * positions; a row is an example of the batch (lanes_op.h). */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/few.h"
@@ -36,19 +36,19 @@ static size_t few_sixteens(const ls_lanes_op *op)
     return (size_t)y->rows * ls_few_row(y) / LS_LANES;
 }
 
-/* ---- curves (activation functions); gradients are computed from y, for gelu and silu from x -- */
+/* ---- curves (activation functions); gradients are computed from y, some from x --------------- */
 
 typedef struct curve_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_curve curve;
-    float slope;
+    ls_lanes_shape shape;
 } curve_op;
 
 static void some_forward(void *arg, uint32_t item)
 {
     const curve_op *op = arg;
     const size_t at = (size_t)item * SOME * LS_LANES;
-    op->base.kernels->curve[op->curve](length_of(&op->base, item), op->slope,
+    op->base.kernels->curve[op->curve](length_of(&op->base, item), op->shape,
                                        (const float *)op->base.b.x + at,
                                        (float *)op->base.b.y + at);
 }
@@ -58,15 +58,17 @@ static void some_backward(void *arg, uint32_t item)
     const curve_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const size_t at = (size_t)item * SOME * LS_LANES;
-    const float *v = op->curve == LS_LANES_GELU || op->curve == LS_LANES_SILU ? b->x : b->y;
-    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->slope, v + at,
+    const bool by_x = op->curve == LS_LANES_GELU || op->curve == LS_LANES_SILU ||
+                      op->curve == LS_LANES_HARD_SWISH;
+    const float *v = by_x ? b->x : b->y;
+    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->shape, v + at,
                                        (const float *)b->dy + at, (float *)b->dx + at);
 }
 
 static void curve_few(ls_lanes_op *op)
 {
     const curve_op *self = (const curve_op *)op;
-    op->kernels->curve[self->curve](few_sixteens(op), self->slope, op->b.x, op->b.y);
+    op->kernels->curve[self->curve](few_sixteens(op), self->shape, op->b.x, op->b.y);
 }
 
 static ls_lanes_curve curve_of(const ls_op_desc *desc)
@@ -76,7 +78,20 @@ static ls_lanes_curve curve_of(const ls_op_desc *desc)
     case LS_OP_TANH: return LS_LANES_TANH;
     case LS_OP_GELU: return LS_LANES_GELU;
     case LS_OP_SILU: return LS_LANES_SILU;
+    case LS_OP_RELU6: return LS_LANES_RELU6;
+    case LS_OP_HARD_SIGMOID: return LS_LANES_HARD_SIGMOID;
+    case LS_OP_HARD_SWISH: return LS_LANES_HARD_SWISH;
     default: return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
+    }
+}
+
+static ls_lanes_shape shape_of(const ls_op_desc *desc)
+{
+    const ls_hard_sigmoid *hard = &desc->u.hard_sigmoid;
+    switch ((int)desc->kind) {
+    case LS_OP_RELU: return (ls_lanes_shape){.slope = desc->u.relu.slope};
+    case LS_OP_HARD_SIGMOID: return (ls_lanes_shape){hard->slope, hard->offset};
+    default: return (ls_lanes_shape){0};
     }
 }
 
@@ -87,7 +102,7 @@ int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     if (status)
         return status;
     ((curve_op *)op)->curve = curve_of(desc);
-    ((curve_op *)op)->slope = desc->kind == LS_OP_RELU ? desc->u.relu.slope : 0;
+    ((curve_op *)op)->shape = shape_of(desc);
     ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
     op->few = curve_few;
     op->forward = (ls_lanes_pass){some_forward, items(op)};

@@ -8,7 +8,7 @@ static size_t count_of(const ls_cuda_op *op)
     return ls_cuda_elements(&op->desc.x);
 }
 
-/* ---- relu, sigmoid, tanh, gelu, silu --------------------------------------------------------- */
+/* ---- curves ---------------------------------------------------------------------------------- */
 
 static ls_k_curve curve_of(const ls_cuda_op *op)
 {
@@ -17,6 +17,9 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
     case LS_OP_GELU: return LS_K_GELU;
     case LS_OP_SILU: return LS_K_SILU;
     case LS_OP_SIGMOID: return LS_K_SIGMOID;
+    case LS_OP_RELU6: return LS_K_RELU6;
+    case LS_OP_HARD_SIGMOID: return LS_K_HARD_SIGMOID;
+    case LS_OP_HARD_SWISH: return LS_K_HARD_SWISH;
     default: return LS_K_RELU;
     }
 }
@@ -24,19 +27,29 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
 /* Returns true if the derivative is computed from x, false if it is computed from y. */
 static bool goes_by_x(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
+    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU || desc->kind == LS_OP_HARD_SWISH;
+}
+
+static ls_k_shape shape_of(const ls_op_desc *desc)
+{
+    const ls_hard_sigmoid *hard = &desc->u.hard_sigmoid;
+    switch ((int)desc->kind) {
+    case LS_OP_RELU: return (ls_k_shape){.slope = desc->u.relu.slope};
+    case LS_OP_HARD_SIGMOID: return (ls_k_shape){hard->slope, hard->offset};
+    default: return (ls_k_shape){0};
+    }
 }
 
 static cudaError_t curve_forward(ls_cuda_op *op, cudaStream_t on)
 {
-    return ls_k_curve_of(op->b.y, ls_cuda_x(op), curve_of(op), op->desc.u.relu.slope, count_of(op),
+    return ls_k_curve_of(op->b.y, ls_cuda_x(op), curve_of(op), shape_of(&op->desc), count_of(op),
                          on);
 }
 
 static cudaError_t curve_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const float *v = goes_by_x(&op->desc) ? ls_cuda_x(op) : op->b.y;
-    return ls_k_curve_back(ls_cuda_dx(op), op->b.dy, v, curve_of(op), op->desc.u.relu.slope,
+    return ls_k_curve_back(ls_cuda_dx(op), op->b.dy, v, curve_of(op), shape_of(&op->desc),
                            count_of(op), on);
 }
 
@@ -160,6 +173,9 @@ int ls_cuda_pointwise_setup(ls_cuda_op *op, ls_error *err)
         [LS_OP_TANH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_GELU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_SILU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_RELU6] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_HARD_SIGMOID] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_HARD_SWISH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_ADD] = {{.kernels = add_forward}, {.kernels = add_backward}},
         [LS_OP_CONCAT] = {{.kernels = concat_forward}, {.kernels = concat_backward}},
         [LS_OP_DROPOUT] = {{.pass = dropout_forward}, {.kernels = dropout_backward}},

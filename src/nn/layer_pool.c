@@ -7,7 +7,13 @@ static void parse_any(ls_layer *layer, ls_fields *fields, int max)
 {
     ls_window w = {.d = {1, 1}};
     ls_window_parse(&w, fields, NULL);
-    layer->op.pool = (ls_pool2d){max, w.k[0], w.k[1], w.s[0], w.s[1], w.p[0], w.p[1]};
+    layer->op.pool = (ls_pool2d){.max = max,
+                                 .kh = w.k[0],
+                                 .kw = w.k[1],
+                                 .sh = w.s[0],
+                                 .sw = w.s[1],
+                                 .ph = w.p[0],
+                                 .pw = w.p[1]};
 }
 
 static void parse_avg(ls_layer *layer, ls_fields *fields)

@@ -174,6 +174,24 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     begin(g, op, layer, 0, y);
     if (layer->op.kind == LS_OP_RELU && layer->op.u.relu.slope != 0)
         ls_onnx_node_float(&g->file, "alpha", layer->op.u.relu.slope);
+    if (layer->op.kind == LS_OP_HARD_SIGMOID) {
+        ls_onnx_node_float(&g->file, "alpha", layer->op.u.hard_sigmoid.slope);
+        ls_onnx_node_float(&g->file, "beta", layer->op.u.hard_sigmoid.offset);
+    }
+}
+
+/* Adds a relu6, whose limits are inputs of the node. */
+static void add_relu6(graph *g, const ls_layer *layer, tensor *y)
+{
+    const float limits[2] = {0, 6};
+    static const char *const name[2] = {"min", "max"};
+    char constant[112];
+    begin(g, "Clip", layer, 0, y);
+    for (int i = 0; i < 2; i++) {
+        snprintf(constant, sizeof constant, "%s:%s", layer->name, name[i]);
+        ls_onnx_put_floats(&g->file, constant, NULL, 0, &limits[i], 1);
+        ls_onnx_node_input(&g->file, constant);
+    }
 }
 
 /* Adds one of the nodes into which a layer is decomposed: op(x, x2), or op(x) if x2 is NULL. */
@@ -242,6 +260,9 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
         add_elementwise(g, layer->op.u.relu.slope != 0 ? "LeakyRelu" : "Relu", layer, y);
         break;
     case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
+    case LS_OP_RELU6: add_relu6(g, layer, y); break;
+    case LS_OP_HARD_SIGMOID: add_elementwise(g, "HardSigmoid", layer, y); break;
+    case LS_OP_HARD_SWISH: add_elementwise(g, "HardSwish", layer, y); break;
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;

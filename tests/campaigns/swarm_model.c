@@ -116,12 +116,17 @@ static void add_norm(builder *b, cJSON *list)
 
 static void add_activation(builder *b)
 {
-    static const char *const types[] = {"relu", "relu", "relu",       "sigmoid", "tanh",
-                                        "gelu", "silu", "leaky_relu", NULL};
+    static const char *const types[] = {"relu",         "relu",       "relu",  "sigmoid",
+                                        "tanh",         "gelu",       "silu",  "leaky_relu",
+                                        "hard_sigmoid", "hard_swish", "relu6", NULL};
     const char *type = draw_word(b->d, types);
     cJSON *node = add(b, type);
     if (strcmp(type, "leaky_relu") == 0 && draw(b->d, 2))
         cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0, 1));
+    if (strcmp(type, "hard_sigmoid") == 0 && draw(b->d, 2)) {
+        cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0.1, 0.5));
+        cJSON_AddNumberToObject(node, "offset", draw_between(b->d, 0.2, 0.8));
+    }
 }
 
 static void add_dropout(builder *b)

@@ -179,6 +179,12 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     case LS_OP_TANH: return tanh(in->x[i]);
     case LS_OP_GELU: return in->x[i] * (1 + erf(in->x[i] / sqrt(2))) / 2;
     case LS_OP_SILU: return in->x[i] / (1 + exp(-in->x[i]));
+    case LS_OP_RELU6: return fmin(fmax(in->x[i], 0), 6);
+    case LS_OP_HARD_SIGMOID:
+        return fmin(
+            fmax((double)d->u.hard_sigmoid.slope * in->x[i] + (double)d->u.hard_sigmoid.offset, 0),
+            1);
+    case LS_OP_HARD_SWISH: return in->x[i] * fmin(fmax(in->x[i] + 3, 0), 6) / 6;
     case LS_OP_RELU: return fmax(in->x[i], 0) + (double)d->u.relu.slope * fmin(in->x[i], 0);
     case LS_OP_ADD: return in->x[i] + in->x2[i];
     case LS_OP_DROPOUT: return dropped(d, in, i);

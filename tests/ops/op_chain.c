@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",           "gather",    "conv2d", "dense",   "pool",      "relu",     "xent",   "sgd",
-    "export",      "batchnorm", "add",    "sigmoid", "tanh",      "dropout",  "adamw",  "running",
-    "vector_loss", "clip",      "gelu",   "silu",    "layernorm", "upsample", "concat", "digest",
+    "?",        "gather",  "conv2d",      "dense", "pool",         "relu",       "xent",
+    "sgd",      "export",  "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
+    "adamw",    "running", "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
+    "upsample", "concat",  "digest",      "relu6", "hard_sigmoid", "hard_swish",
 };
 
 const char *op_kind_name(int kind)

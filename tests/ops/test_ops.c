@@ -200,6 +200,13 @@ static void silu_matches_double(void **state)
     op_all_agree(state, op_make_silu, 23800, CASES);
 }
 
+static void hard_curves_match_double(void **state)
+{
+    op_all_agree(state, op_make_relu6, 25000, CASES);
+    op_all_agree(state, op_make_hard_sigmoid, 25300, CASES);
+    op_all_agree(state, op_make_hard_swish, 25600, CASES);
+}
+
 static void smoothed_loss_matches_double_sums(void **state)
 {
     op_all_agree(state, op_make_smooth_loss, 22700, CASES);
@@ -256,6 +263,7 @@ LS_TESTS(ops, "integration no-tsan")
         OP_COMPARED(tanh_matches_double),
         OP_COMPARED(gelu_matches_double),
         OP_COMPARED(silu_matches_double),
+        OP_COMPARED(hard_curves_match_double),
         OP_COMPARED(layer_norm_matches_double_sums),
         OP_COMPARED(upsample_gives_dy_back_summed),
         OP_COMPARED(concat_takes_two_layouts),

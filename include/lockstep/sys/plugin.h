@@ -71,7 +71,7 @@ extern "C" {
 
 /* Version of this header, raised with every incompatible change. A back end must match it
  * exactly. */
-#define LS_PLUGIN_ABI 13
+#define LS_PLUGIN_ABI 14
 
 typedef struct ls_stream ls_stream;       /* an in-order queue of work on one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */
@@ -117,14 +117,17 @@ typedef enum ls_op_kind {
     LS_OP_VECTOR_LOSS = 16, /* outputs and target vectors → summed loss, correct count, gradient */
     LS_OP_CLIP = 17, /* norm of an arena of gradients → factor for the gradient in the optimizer */
     LS_OP_GELU = 18, /* x·Φ(x), Φ the normal distribution function, computed with erf, not tanh */
-    LS_OP_SILU = 19,      /* x / (1 + e⁻ˣ) */
-    LS_OP_LAYERNORM = 20, /* params: weight [c·h·w], bias [c·h·w]; statistics of each row */
-    LS_OP_UPSAMPLE = 21,  /* each pixel of x becomes sh × sw equal pixels of y */
-    LS_OP_CONCAT = 22,    /* y has the channels of x, then those of x2, with the same h and w; x2
-                           * may have another layout */
-    LS_OP_DIGEST = 23,    /* adds the digest of the floats at param[0], which do not change, to
-                           * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
-    LS_OP_KINDS           /* not a kind: number of the last kind, plus 1 */
+    LS_OP_SILU = 19,         /* x / (1 + e⁻ˣ) */
+    LS_OP_LAYERNORM = 20,    /* params: weight [c·h·w], bias [c·h·w]; statistics of each row */
+    LS_OP_UPSAMPLE = 21,     /* each pixel of x becomes sh × sw equal pixels of y */
+    LS_OP_CONCAT = 22,       /* y has the channels of x, then those of x2, with the same h and w; x2
+                              * may have another layout */
+    LS_OP_DIGEST = 23,       /* adds the digest of the floats at param[0], which do not change, to
+                              * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
+    LS_OP_RELU6 = 24,        /* min(max(x, 0), 6); its derivative at 0 and at 6 is 0 */
+    LS_OP_HARD_SIGMOID = 25, /* min(max(slope·x + offset, 0), 1) */
+    LS_OP_HARD_SWISH = 26, /* x·min(max(x + 3, 0), 6) / 6; its derivative is 0 at −3 and 1 at 3 */
+    LS_OP_KINDS            /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
 /* A convolution. The input channels and the output channels are cut, in order, into `groups` equal
@@ -326,6 +329,12 @@ typedef struct ls_relu {
     float slope; /* factor for negative values, 0 ≤ slope ≤ 1 */
 } ls_relu;
 
+/* Hard sigmoid: t = slope·x + offset, rounded once, cut off below 0 and above 1. The derivative is
+ * the slope where 0 < t < 1, and 0 elsewhere. */
+typedef struct ls_hard_sigmoid {
+    float slope, offset;
+} ls_hard_sigmoid;
+
 /* Description of an op, for op_create. */
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
@@ -355,6 +364,7 @@ typedef struct ls_op_desc {
         ls_conv2d conv2d;
         ls_dense dense;
         ls_relu relu;
+        ls_hard_sigmoid hard_sigmoid;
         ls_sgd sgd;
         ls_adamw adamw;
         ls_batchnorm batchnorm;

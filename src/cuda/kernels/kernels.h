@@ -115,20 +115,26 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
 
 /* A curve is one of the activation functions. */
 typedef enum ls_k_curve {
-    /* values below 0 are multiplied with `slope`, which the other curves ignore */
-    LS_K_RELU,
+    LS_K_RELU, /* values below 0 are multiplied with shape.slope */
     LS_K_SIGMOID,
     LS_K_TANH,
     LS_K_GELU,
-    LS_K_SILU
+    LS_K_SILU,
+    LS_K_RELU6,
+    LS_K_HARD_SIGMOID, /* of shape.slope and shape.offset */
+    LS_K_HARD_SWISH
 } ls_k_curve;
+/* Numbers of a curve, which the curves that do not use them ignore. */
+typedef struct ls_k_shape {
+    float slope, offset;
+} ls_k_shape;
 /* y ← curve(x). */
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
-                          cudaStream_t stream);
-/* dx ← dy times the derivative, which is computed from v. v is x for gelu and silu, and y for the
- * other curves. */
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
+                          size_t count, cudaStream_t stream);
+/* dx ← dy times the derivative, which is computed from v. v is x for gelu, silu and hard
+ * swish, and y for the other curves. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            float slope, size_t count, cudaStream_t stream);
+                            ls_k_shape shape, size_t count, cudaStream_t stream);
 
 /* For m positions: y[c1 + c2] ← x[c1], x2[c2]. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,

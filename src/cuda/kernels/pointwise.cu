@@ -87,7 +87,7 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-/* ---- curves (activations): y = of(x), dx = back(dy, v); v is x for gelu and silu, else y -- */
+/* ---- curves (activations): y = of(x), dx = back(dy, v); v is x or y ----- */
 
 struct relu_curve {
     float slope;
@@ -144,6 +144,34 @@ struct silu_curve {
     }
 };
 
+/* Returns x, but 0 for numbers below 0, and `most` for numbers above `most`. NaN stays. */
+__device__ static float between(float x, float most)
+{
+    return x < 0 ? 0 : x > most ? most : x;
+}
+
+struct relu6_curve {
+    __device__ float of(float x) const { return between(x, 6); }
+    __device__ float back(float dy, float y) const { return y > 0 && y < 6 ? dy : 0; }
+};
+
+struct hard_sigmoid_curve {
+    float slope, offset;
+    __device__ float of(float x) const { return between(fmaf(slope, x, offset), 1); }
+    __device__ float back(float dy, float y) const { return y > 0 && y < 1 ? slope * dy : 0; }
+};
+
+struct hard_swish_curve {
+    __device__ float of(float x) const
+    {
+        return from_lowest(x) * (between(x + 3, 6) * (1.0f / 6));
+    }
+    __device__ float back(float dy, float x) const
+    {
+        return x < 3 ? x > -3 ? dy * fmaf(x, 1.0f / 3, 0.5f) : 0 : dy;
+    }
+};
+
 template <class C> struct value_of {
     C curve;
     __device__ float operator()(float x, float) const { return curve.of(x); }
@@ -157,28 +185,32 @@ template <class C> struct slope_of {
 /* F is value_of or slope_of. */
 template <template <class> class F>
 static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve,
-                             float slope, size_t count, cudaStream_t stream)
+                             ls_k_shape shape, size_t count, cudaStream_t stream)
 {
     switch (curve) {
-    case LS_K_RELU: return map(out, a, b, F<relu_curve>{{slope}}, count, stream);
+    case LS_K_RELU: return map(out, a, b, F<relu_curve>{{shape.slope}}, count, stream);
     case LS_K_SIGMOID: return map(out, a, b, F<sigmoid_curve>{}, count, stream);
     case LS_K_TANH: return map(out, a, b, F<tanh_curve>{}, count, stream);
     case LS_K_GELU: return map(out, a, b, F<gelu_curve>{}, count, stream);
     case LS_K_SILU: return map(out, a, b, F<silu_curve>{}, count, stream);
+    case LS_K_RELU6: return map(out, a, b, F<relu6_curve>{}, count, stream);
+    case LS_K_HARD_SIGMOID:
+        return map(out, a, b, F<hard_sigmoid_curve>{{shape.slope, shape.offset}}, count, stream);
+    case LS_K_HARD_SWISH: return map(out, a, b, F<hard_swish_curve>{}, count, stream);
     }
     return cudaErrorInvalidValue;
 }
 
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
-                          cudaStream_t stream)
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
+                          size_t count, cudaStream_t stream)
 {
-    return map_curve<value_of>(y, x, x, curve, slope, count, stream);
+    return map_curve<value_of>(y, x, x, curve, shape, count, stream);
 }
 
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            float slope, size_t count, cudaStream_t stream)
+                            ls_k_shape shape, size_t count, cudaStream_t stream)
 {
-    return map_curve<slope_of>(dx, dy, v, curve, slope, count, stream);
+    return map_curve<slope_of>(dx, dy, v, curve, shape, count, stream);
 }
 
 /* ---- concatenation of channels -------------------------------------------------------------- */
