@@ -1,4 +1,5 @@
-/* Ops that compute element by element: the activation functions, addition and dropout. Also export,
+/* Ops that compute element by element: the activation functions, addition, products and dropout.
+ * Also export,
  * which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of its
  * positions; a row is an example of the batch (lanes_op.h). */
 #include "base/error.h"
@@ -152,6 +153,98 @@ int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
     op->few = add_few;
     op->forward = (ls_lanes_pass){add_some, items(op)};
     op->dx = (ls_lanes_pass){add_some_back, items(op)};
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- products: y = x·x2; x2 has the shape of x, or one value for each channel ------------------
+ */
+
+typedef struct multiply_op {
+    ls_lanes_op base; /* base; must be first */
+    size_t pixels;    /* vectors of x for each vector of x2 */
+} multiply_op;
+
+/* Writes x·x2 to `y`, over n floats. */
+static void multiply(size_t n, const float *x, const float *x2, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * x2[i];
+}
+
+static void multiply_some(void *arg, uint32_t item)
+{
+    const ls_lanes_op *op = arg;
+    const size_t at = (size_t)item * SOME * LS_LANES;
+    multiply(length_of(op, item) * LS_LANES, (const float *)op->b.x + at,
+             (const float *)op->b.x2 + at, (float *)op->b.y + at);
+}
+
+static void multiply_some_back(void *arg, uint32_t item)
+{
+    const ls_lanes_op *op = arg;
+    const size_t at = (size_t)item * SOME * LS_LANES, n = length_of(op, item) * LS_LANES;
+    const float *dy = (const float *)op->b.dy + at;
+    multiply(n, dy, (const float *)op->b.x2 + at, (float *)op->b.dx + at);
+    multiply(n, dy, (const float *)op->b.x + at, (float *)op->b.dx2 + at);
+}
+
+/* Multiplies the pixels of a channel of a group by the channel's vector of x2. In the layout `few`
+ * a plane is sixteen channels of a row instead. */
+static void scale_plane(void *arg, uint32_t plane)
+{
+    const multiply_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = plane * op->pixels * LS_LANES;
+    for (size_t i = 0; i < op->pixels * LS_LANES; i += LS_LANES)
+        multiply(LS_LANES, (const float *)b->x + at + i,
+                 (const float *)b->x2 + (size_t)plane * LS_LANES, (float *)b->y + at + i);
+}
+
+/* Computes dx, and dx2: the sum of dy·x over the pixels, lane by lane. The products are exact in
+ * double. */
+static void scale_plane_back(void *arg, uint32_t plane)
+{
+    const multiply_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = plane * op->pixels * LS_LANES, factor = (size_t)plane * LS_LANES;
+    const float *x = (const float *)b->x + at, *dy = (const float *)b->dy + at;
+    double sum[LS_LANES] = {0};
+    for (size_t i = 0; i < op->pixels * LS_LANES; i += LS_LANES) {
+        multiply(LS_LANES, dy + i, (const float *)b->x2 + factor, (float *)b->dx + at + i);
+        for (size_t l = 0; l < LS_LANES; l++)
+            sum[l] += (double)dy[i + l] * (double)x[i + l];
+    }
+    for (size_t l = 0; l < LS_LANES; l++)
+        ((float *)b->dx2)[factor + l] = (float)sum[l];
+}
+
+static void multiply_few(ls_lanes_op *op)
+{
+    const size_t pixels = ((const multiply_op *)op)->pixels;
+    if (pixels == 1)
+        multiply(few_sixteens(op) * LS_LANES, op->b.x, op->b.x2, op->b.y);
+    for (size_t plane = 0; pixels > 1 && plane < few_sixteens(op) / pixels; plane++)
+        scale_plane(op, (uint32_t)plane);
+}
+
+int ls_cpu_multiply_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                           ls_error *err)
+{
+    const ls_tensor *x = &desc->x, *x2 = &desc->x2;
+    ls_lanes_op *op;
+    int status = ls_lanes_op_new(&op, sizeof(multiply_op), &ls_lanes_passes, device, desc, err);
+    if (status)
+        return status;
+    const size_t pixels = (size_t)(x->h * x->w) / (size_t)(x2->h * x2->w);
+    ((multiply_op *)op)->pixels = pixels;
+    ls_lanes_op_set_y(op, x->c, x->h, x->w);
+    op->few = multiply_few;
+    op->forward = (ls_lanes_pass){multiply_some, items(op)};
+    op->dx = (ls_lanes_pass){multiply_some_back, items(op)};
+    if (pixels > 1) {
+        op->forward = (ls_lanes_pass){scale_plane, (uint32_t)(op->groups * x->c)};
+        op->dx = (ls_lanes_pass){scale_plane_back, (uint32_t)(op->groups * x->c)};
+    }
     return ls_lanes_op_finish(out, op, desc, err);
 }
 

@@ -167,7 +167,9 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
         ls_fields_fail(f, NULL,
                        "\"with\" is missing; name the layer whose output is %s, or "
                        "\"input\"",
-                       layer->op.kind == LS_OP_CONCAT ? "appended" : "added");
+                       layer->op.kind == LS_OP_CONCAT     ? "appended"
+                       : layer->op.kind == LS_OP_MULTIPLY ? "a factor"
+                                                          : "added");
 }
 
 /* ---- the layer ------------------------------------------------------------------------------ */
@@ -252,12 +254,19 @@ static const char *input_name(const ls_model *model, int input)
     return input == LS_INPUT ? "input" : model->layer[input].name;
 }
 
+static bool is_pixel(const ls_shape *shape)
+{
+    return shape->h == 1 && shape->w == 1;
+}
+
 /* Returns whether shapes a and b are equal. If the layer is a concatenation, the numbers of
- * channels may differ. */
+ * channels may differ. If it is a product, one of the shapes may be a single pixel. */
 static bool have_like_shapes(const ls_layer *layer, const ls_shape *a, ls_shape b)
 {
     if (layer->op.kind == LS_OP_CONCAT)
         b.c = a->c;
+    if (layer->op.kind == LS_OP_MULTIPLY && (is_pixel(a) || is_pixel(&b)))
+        return a->c == b.c;
     return same_shape(a, &b);
 }
 
@@ -275,6 +284,13 @@ static int check_second(const ls_model *model, const ls_layer *layer, const ls_s
             err, LS_ECONFIG,
             "its inputs must have one height and width, but \"%s\" gives %d×%d×%d and \"%s\" "
             "gives %d×%d×%d; make them equal, say with an upsample or a pool",
+            first, a->c, a->h, a->w, second, b->c, b->h, b->w);
+    if (!have_like_shapes(layer, a, *b) && layer->op.kind == LS_OP_MULTIPLY)
+        return ls_fail(
+            err, LS_ECONFIG,
+            "its inputs must have one shape, or one of them one value for each channel "
+            "of the other, but \"%s\" gives %d×%d×%d and \"%s\" gives %d×%d×%d; make them "
+            "equal, say with a 1×1 conv2d",
             first, a->c, a->h, a->w, second, b->c, b->h, b->w);
     if (!have_like_shapes(layer, a, *b))
         return ls_fail(err, LS_ECONFIG,

@@ -256,6 +256,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_UPSAMPLE: add_upsample(g, layer, y); break;
     case LS_OP_ADD: add_both(g, "Add", layer, y); break;
     case LS_OP_CONCAT: add_both(g, "Concat", layer, y); break;
+    case LS_OP_MULTIPLY: add_both(g, "Mul", layer, y); break;
     case LS_OP_RELU:
         add_elementwise(g, layer->op.u.relu.slope != 0 ? "LeakyRelu" : "Relu", layer, y);
         break;

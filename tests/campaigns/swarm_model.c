@@ -188,6 +188,23 @@ static void add_skip(builder *b)
     b->c *= 2;
 }
 
+/* Squeeze and excitation: each channel is multiplied by a number that a small network computes from
+ * the means of all channels. Or a product of two branches. */
+static void add_product(builder *b)
+{
+    static const char *const gates[] = {"sigmoid", "hard_sigmoid", "relu6", NULL};
+    char branch[16];
+    add_name(b, keeping(b, NULL), branch);
+    if (draw(b->d, 2)) {
+        add(b, "global_avg_pool");
+        cJSON_AddNumberToObject(add(b, "dense"), "out", b->c);
+    } else {
+        keeping(b, NULL);
+    }
+    add(b, draw_word(b->d, gates));
+    cJSON_AddStringToObject(add(b, "multiply"), "with", branch);
+}
+
 static void add_layer_norm(builder *b)
 {
     cJSON *node = add(b, "layer_norm");
@@ -232,7 +249,7 @@ static void add_block(builder *b)
 
 static void add_image_layer(builder *b, int *blocks)
 {
-    switch (draw(b->d, 14)) {
+    switch (draw(b->d, 15)) {
     case 0:
     case 1:
     case 2: add_conv(b); break;
@@ -252,6 +269,7 @@ static void add_image_layer(builder *b, int *blocks)
     case 9: add_sum(b); break;
     case 12: add_skip(b); break;
     case 13: add_layer_norm(b); break;
+    case 14: add_product(b); break;
     case 10:
         if ((*blocks)++ == 0)
             add_block(b);

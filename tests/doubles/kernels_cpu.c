@@ -519,6 +519,82 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
     return TWIN(stream, map_body, m);
 }
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* A product of x[n][pixels][c] and x2[n][c]. A product of equal shapes has one pixel. */
+struct product {
+    float *y;        /* forward */
+    float *dx, *dx2; /* backward */
+    const float *dy, *x, *x2;
+    size_t n, pixels, c;
+};
+
+static void product_body(const void *copied)
+{
+    const struct product *a = copied;
+    const size_t count = a->n * a->pixels * a->c, few = a->n * a->c;
+    if (!twin_floats(a->y, count) || !twin_floats(a->dx, count) || !twin_floats(a->dx2, few) ||
+        !twin_floats(a->dy, count) || !twin_floats(a->x, count) || !twin_floats(a->x2, few))
+        return;
+    for (size_t j = 0; j < few; j++) {
+        double sum = 0;
+        for (size_t p = 0; p < a->pixels; p++) {
+            const size_t at = (j / a->c * a->pixels + p) * a->c + j % a->c;
+            if (a->y)
+                a->y[at] = a->x[at] * a->x2[j];
+            else
+                sum += (double)a->dy[at] * (double)a->x[at];
+        }
+        for (size_t p = 0; a->dx && p < a->pixels; p++) {
+            const size_t at = (j / a->c * a->pixels + p) * a->c + j % a->c;
+            a->dx[at] = a->dy[at] * a->x2[j];
+        }
+        if (a->dx2)
+            a->dx2[j] = (float)sum;
+    }
+}
+
+cudaError_t ls_k_multiply(float *y, const float *x, const float *x2, size_t count,
+                          cudaStream_t stream)
+{
+    struct product a = {.y = y, .x = x, .x2 = x2, .n = count, .pixels = 1, .c = 1};
+    return TWIN(stream, product_body, a);
+}
+
+cudaError_t ls_k_multiply_back(float *dx, float *dx2, const float *dy, const float *x,
+                               const float *x2, size_t count, cudaStream_t stream)
+{
+    struct product a = {
+        .dx = dx, .dx2 = dx2, .dy = dy, .x = x, .x2 = x2, .n = count, .pixels = 1, .c = 1};
+    return TWIN(stream, product_body, a);
+}
+
+cudaError_t ls_k_scale_by(float *y, const float *x, const float *x2, const ls_k_scale *k,
+                          cudaStream_t stream)
+{
+    struct product a = {.y = y,
+                        .x = x,
+                        .x2 = x2,
+                        .n = (size_t)k->rows,
+                        .pixels = (size_t)k->pixels,
+                        .c = (size_t)k->c};
+    return TWIN(stream, product_body, a);
+}
+
+cudaError_t ls_k_scale_back(float *dx, float *dx2, const float *dy, const float *x, const float *x2,
+                            const ls_k_scale *k, cudaStream_t stream)
+{
+    struct product a = {.dx = dx,
+                        .dx2 = dx2,
+                        .dy = dy,
+                        .x = x,
+                        .x2 = x2,
+                        .n = (size_t)k->rows,
+                        .pixels = (size_t)k->pixels,
+                        .c = (size_t)k->c};
+    return TWIN(stream, product_body, a);
+}
+
 /* ---- concatenation -------------------------------------------------------------------------- */
 
 struct concat {

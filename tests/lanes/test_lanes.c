@@ -241,9 +241,9 @@ static ls_op_desc random_norm(dice *d, int number)
 
 static ls_op_desc random_add(dice *d, int number)
 {
-    ls_op_desc desc =
-        start(d, LS_OP_ADD, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
-    desc.fuse_relu = number % 2;
+    ls_op_desc desc = start(d, number % 3 ? LS_OP_ADD : LS_OP_MULTIPLY, roll(d, 1, 40),
+                            roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+    desc.fuse_relu = desc.kind == LS_OP_ADD && number % 2;
     desc.x2 = desc.x;
     return desc;
 }

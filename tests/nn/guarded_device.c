@@ -162,6 +162,7 @@ static const char *name_of(ls_op_kind kind)
                                         [LS_OP_LAYERNORM] = "layernorm",
                                         [LS_OP_UPSAMPLE] = "upsample",
                                         [LS_OP_CONCAT] = "concat",
+                                        [LS_OP_MULTIPLY] = "multiply",
                                         [LS_OP_GELU] = "gelu",
                                         [LS_OP_SILU] = "silu",
                                         [LS_OP_RELU6] = "relu6",

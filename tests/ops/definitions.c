@@ -186,6 +186,8 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
             1);
     case LS_OP_HARD_SWISH: return in->x[i] * fmin(fmax(in->x[i] + 3, 0), 6) / 6;
     case LS_OP_RELU: return fmax(in->x[i], 0) + (double)d->u.relu.slope * fmin(in->x[i], 0);
+    case LS_OP_MULTIPLY:
+        return in->x[i] * in->x2[i / (size_t)(d->x.h * d->x.w / (d->x2.h * d->x2.w))];
     case LS_OP_ADD: return in->x[i] + in->x2[i];
     case LS_OP_DROPOUT: return dropped(d, in, i);
     default: return in->x[i];

@@ -203,6 +203,21 @@ op_chain op_make_concat(uint64_t seed)
     return chain;
 }
 
+op_chain op_make_multiply(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_MULTIPLY, &x);
+    chain.source2[chain.count - 1] = OP_SECOND;
+    chain.x2 = x;
+    chain.x2.rows = chain.op[0].x.rows;
+    chain.hints = op_flip(&d);
+    if (op_flip(&d))
+        chain.x2.h = chain.x2.w = 1;
+    return chain;
+}
+
 static void add_dropout(op_chain *chain, op_draws *d, ls_tensor *x)
 {
     op_add_plain(chain, LS_OP_DROPOUT, x);
@@ -310,7 +325,7 @@ op_chain op_make_augmented(uint64_t seed)
 
 op_chain op_make_rowwise(uint64_t seed)
 {
-    switch (seed % 14) {
+    switch (seed % 15) {
     case 0: return op_make_add(seed);
     case 1: return op_make_sigmoid(seed);
     case 2: return op_make_tanh(seed);
@@ -324,6 +339,7 @@ op_chain op_make_rowwise(uint64_t seed)
     case 10: return op_make_relu6(seed);
     case 11: return op_make_hard_sigmoid(seed);
     case 12: return op_make_hard_swish(seed);
+    case 13: return op_make_multiply(seed);
     default: return op_make_add_of_convs(seed);
     }
 }

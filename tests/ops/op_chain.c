@@ -12,7 +12,7 @@ static const char *const names[] = {
     "?",        "gather",  "conv2d",      "dense", "pool",         "relu",       "xent",
     "sgd",      "export",  "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
     "adamw",    "running", "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
-    "upsample", "concat",  "digest",      "relu6", "hard_sigmoid", "hard_swish",
+    "upsample", "concat",  "digest",      "relu6", "hard_sigmoid", "hard_swish", "multiply",
 };
 
 const char *op_kind_name(int kind)
@@ -140,7 +140,8 @@ int op_has_params(const ls_op_desc *d)
 
 int op_has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->kind == LS_OP_MULTIPLY ||
+           d->fuse_add;
 }
 
 int op_source(const op_chain *chain, int i)

@@ -266,7 +266,7 @@ static void expect_refused(op_fixture *f, const ls_op_desc *d)
 
 static void second_inputs_that_do_not_fit_are_refused(void **state)
 {
-    static const ls_op_kind kinds[] = {LS_OP_ADD, LS_OP_CONCAT, LS_OP_BATCHNORM};
+    static const ls_op_kind kinds[] = {LS_OP_ADD, LS_OP_CONCAT, LS_OP_MULTIPLY, LS_OP_BATCHNORM};
     op_fixture *f = *state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         ls_op_desc d = {.size = sizeof d, .kind = kinds[k], .training = 1, .needs_dx = 1};

@@ -195,6 +195,11 @@ static void concat_takes_two_layouts(void **state)
     op_all_agree(state, op_make_concat, 24700, CASES);
 }
 
+static void multiply_sums_over_the_pixels_of_a_factor(void **state)
+{
+    op_all_agree(state, op_make_multiply, 25900, CASES);
+}
+
 static void silu_matches_double(void **state)
 {
     op_all_agree(state, op_make_silu, 23800, CASES);
@@ -267,6 +272,7 @@ LS_TESTS(ops, "integration no-tsan")
         OP_COMPARED(layer_norm_matches_double_sums),
         OP_COMPARED(upsample_gives_dy_back_summed),
         OP_COMPARED(concat_takes_two_layouts),
+        OP_COMPARED(multiply_sums_over_the_pixels_of_a_factor),
         OP_COMPARED(smoothed_loss_matches_double_sums),
         OP_COMPARED(later_ops_read_the_layouts_of_convolutions),
         OP_COMPARED(residual_block_matches_double_sums),

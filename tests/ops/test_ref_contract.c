@@ -34,7 +34,7 @@ static ls_op_desc image_op(ls_op_kind kind)
         d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f};
     if (kind == LS_OP_RUNNING)
         d.u.running = (ls_running){.momentum = 0.1f};
-    if (kind == LS_OP_ADD || kind == LS_OP_CONCAT)
+    if (kind == LS_OP_ADD || kind == LS_OP_CONCAT || kind == LS_OP_MULTIPLY)
         d.x2 = d.x;
     if (kind == LS_OP_LAYERNORM)
         d.u.layernorm.epsilon = 1e-3f;
@@ -144,6 +144,7 @@ static void bind_refuses_what_is_missing(void **state)
     NEEDS(LS_OP_LAYERNORM, "x", "y", "dy", "dx", "param[0]", "param[1]", "grad[0]", "grad[1]",
           "saved");
     NEEDS(LS_OP_UPSAMPLE, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_MULTIPLY, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_CONCAT, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_GELU, "x", "y", "dy", "dx");
     NEEDS(LS_OP_SILU, "x", "y", "dy", "dx");

@@ -255,6 +255,8 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         chain.x2 = x;
         if (kind == LS_OP_CONCAT)
             chain.x2.c = op_draw(&d, 1, 5);
+        if (kind == LS_OP_MULTIPLY && seed % 2)
+            chain.x2.h = chain.x2.w = 1;
         chain.op[0].x2 = chain.x2;
     }
     return chain;
@@ -345,6 +347,12 @@ static void silu_follows_its_definition(void **state)
 {
     (void)state;
     each_case(LS_OP_SILU, 2100);
+}
+
+static void multiply_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_MULTIPLY, 4000);
 }
 
 static void hard_curves_follow_their_definitions(void **state)
@@ -461,6 +469,7 @@ LS_TESTS(ref_gradients, "integration no-tsan")
         cmocka_unit_test(tanh_follows_its_definition),
         cmocka_unit_test(gelu_follows_its_definition),
         cmocka_unit_test(silu_follows_its_definition),
+        cmocka_unit_test(multiply_follows_its_definition),
         cmocka_unit_test(hard_curves_follow_their_definitions),
         cmocka_unit_test(layer_norm_follows_its_definition),
         cmocka_unit_test(upsample_follows_its_definition),

@@ -146,6 +146,8 @@ int ref_plan(ref_op *op, ls_error *err)
     ls_tensor x2 = d->x2;
     if (d->kind == LS_OP_CONCAT && x2.c > 0)
         x2.c = d->x.c;
+    if (d->kind == LS_OP_MULTIPLY && x2.h == 1 && x2.w == 1)
+        x2.h = d->x.h, x2.w = d->x.w;
     if (ref_has_x2(d) && !alike(&d->x, &x2))
         return ls_fail(err, LS_EINVAL, "%s: x2 %d×%d×%d×%d is not of the shape of x, %d×%d×%d×%d",
                        ref_op_name(op), d->x2.rows, d->x2.c, d->x2.h, d->x2.w, d->x.rows, d->x.c,

@@ -78,6 +78,42 @@ int ref_add_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Elements of x for each element of x2. */
+static size_t each(const ref_op *op)
+{
+    return ref_row(&op->desc.x) / ref_row(&op->desc.x2);
+}
+
+int ref_multiply_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *x2 = op->b.x2;
+    float *y = op->b.y;
+    const size_t n = elements(op), pixels = each(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * x2[i / pixels];
+    return LS_OK;
+}
+
+int ref_multiply_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *x2 = op->b.x2, *dy = op->b.dy;
+    float *dx = op->b.dx, *dx2 = op->b.dx2;
+    const size_t n = op->desc.needs_dx ? elements(op) : 0, pixels = each(op);
+    double sum = 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        dx[i] = dy[i] * x2[i / pixels];
+        sum = (i % pixels ? sum : 0) + (double)dy[i] * (double)x[i];
+        dx2[i / pixels] = (float)sum;
+    }
+    return LS_OK;
+}
+
 /* ---- curves: y is `of` x, and dx is dy times the slope at y, or at x ------------------------- */
 
 /* Replaces infinities by finite numbers, whose products with 0 are 0, the limit of what the curves

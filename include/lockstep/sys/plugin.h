@@ -127,7 +127,9 @@ typedef enum ls_op_kind {
     LS_OP_RELU6 = 24,        /* min(max(x, 0), 6); its derivative at 0 and at 6 is 0 */
     LS_OP_HARD_SIGMOID = 25, /* min(max(slope·x + offset, 0), 1) */
     LS_OP_HARD_SWISH = 26, /* x·min(max(x + 3, 0), 6) / 6; its derivative is 0 at −3 and 1 at 3 */
-    LS_OP_KINDS            /* not a kind: number of the last kind, plus 1 */
+    LS_OP_MULTIPLY = 27, /* y = x·x2; x2 has the shape of x or, with one factor for each channel of
+                          * a row, h = w = 1; x2 may have another layout */
+    LS_OP_KINDS          /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
 /* A convolution. The input channels and the output channels are cut, in order, into `groups` equal
@@ -342,7 +344,7 @@ typedef struct ls_op_desc {
     ls_tensor x;  /* the input, with the layout that the op which produces it chose. For a gather,
                    * dtype (u8 or f32), c, h and w describe a dataset row, and `rows` is the number
                    * of rows of a batch. Unused by optimizers, clip and LS_OP_RUNNING */
-    ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
+    ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT, LS_OP_MULTIPLY and fuse_add */
     /* layout that preferred_layout returned for the first op that reads y, or NULL */
     const ls_layout *y_hint;
     /* an op of the same layer for another number of rows, or NULL. The new op shares the twin's

@@ -136,6 +136,25 @@ cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             ls_k_shape shape, size_t count, cudaStream_t stream);
 
+/* y ← x·x2. */
+cudaError_t ls_k_multiply(float *y, const float *x, const float *x2, size_t count,
+                          cudaStream_t stream);
+/* dx ← dy·x2; dx2 ← dy·x. */
+cudaError_t ls_k_multiply_back(float *dx, float *dx2, const float *dy, const float *x,
+                               const float *x2, size_t count, cudaStream_t stream);
+
+/* Shape of an image, channels last: x[rows][pixels][c], with one factor for each channel of a row,
+ * x2[rows][c]. */
+typedef struct ls_k_scale {
+    int rows, pixels, c;
+} ls_k_scale;
+/* y ← x·x2. */
+cudaError_t ls_k_scale_by(float *y, const float *x, const float *x2, const ls_k_scale *scale,
+                          cudaStream_t stream);
+/* dx ← dy·x2; dx2 ← Σ dy·x over the pixels. */
+cudaError_t ls_k_scale_back(float *dx, float *dx2, const float *dy, const float *x, const float *x2,
+                            const ls_k_scale *scale, cudaStream_t stream);
+
 /* For m positions: y[c1 + c2] ← x[c1], x2[c2]. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
                         cudaStream_t stream);
