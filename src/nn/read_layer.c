@@ -396,16 +396,24 @@ void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
 {
     static const long zero = 0;
     static const long one = 1;
+    const long most = LS_MAX_KERNEL - 1;
     ls_field_pair(fields, "kernel", 1, LS_MAX_KERNEL, NULL, out->k);
     int given = ls_field_pair(fields, "stride", 1, LS_MAX_STRIDE, stride ? stride : &one, out->s);
     if (!given && !stride)
         memcpy(out->s, out->k, sizeof out->s);
-    ls_field_pair(fields, "padding", 0, LS_MAX_KERNEL - 1, &zero, out->p);
-    for (int i = 0; i < 2; i++)
-        if (out->k[i] > 0 && out->d[i] > 0 && out->p[i] >= span(out, i))
+    if (stride) {
+        ls_field_pair(fields, "padding", 0, most, &zero, out->p);
+        memcpy(out->end, out->p, sizeof out->end);
+    } else {
+        ls_field_sides(fields, "padding", 0, most, out->p, out->end);
+    }
+    for (int i = 0; i < 2; i++) {
+        const int p = out->p[i] > out->end[i] ? out->p[i] : out->end[i];
+        if (out->k[i] > 0 && out->d[i] > 0 && p >= span(out, i))
             ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "padding"),
-                           "padding %d must be smaller than the kernel, which is %d%s", out->p[i],
+                           "padding %d must be smaller than the kernel, which is %d%s", p,
                            span(out, i), out->d[i] > 1 ? " with its dilation" : "");
+    }
 }
 
 /* Returns the smallest padding with which a window of k pixels fits into n pixels. */
@@ -434,9 +442,9 @@ int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, 
     int size[2];
     int fits = 1;
     for (int i = 0; i < 2; i++) {
-        int room = n[i] + 2 * window->p[i] - span(window, i);
-        fits = fits && room >= 0;
-        size[i] = room / window->s[i] + 1;
+        size[i] = ls_windows(n[i], span(window, i), window->s[i], window->p[i], window->end[i],
+                             window->ceil);
+        fits = fits && size[i] > 0;
     }
     if (!fits)
         return fail_window(window, n, err);

@@ -82,9 +82,10 @@ static void add_params(graph *g, const ls_layer *layer)
         ls_onnx_node_input(&g->file, layer->stat[i].name);
 }
 
-static void add_window(graph *g, int kh, int kw, int sh, int sw, int ph, int pw)
+/* Writes the attributes of a window. `pads`: at the top, left, bottom and right. */
+static void add_window(graph *g, int kh, int kw, int sh, int sw, const int pads[4])
 {
-    const int kernel[2] = {kh, kw}, strides[2] = {sh, sw}, pads[4] = {ph, pw, ph, pw};
+    const int kernel[2] = {kh, kw}, strides[2] = {sh, sw};
     ls_onnx_node_ints(&g->file, "kernel_shape", kernel, 2);
     ls_onnx_node_ints(&g->file, "strides", strides, 2);
     ls_onnx_node_ints(&g->file, "pads", pads, 4);
@@ -95,7 +96,7 @@ static void add_conv(graph *g, const ls_layer *layer, tensor *y)
     const ls_conv2d *c = &layer->op.u.conv2d;
     begin(g, "Conv", layer, 4, y);
     add_params(g, layer);
-    add_window(g, c->kh, c->kw, c->sh, c->sw, c->ph, c->pw);
+    add_window(g, c->kh, c->kw, c->sh, c->sw, (const int[4]){c->ph, c->pw, c->ph, c->pw});
     if (c->dh > 1 || c->dw > 1)
         ls_onnx_node_ints(&g->file, "dilations", (const int[2]){c->dh, c->dw}, 2);
     if (c->groups > 1)
@@ -109,13 +110,40 @@ static void add_dense(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_int(&g->file, "transB", 1);
 }
 
+/* Begins the node of an average pool that counts its padding, and whose last windows extend beyond
+ * the padding. What such windows are divided by depends on the operator set. Therefore a node of
+ * its own pads the image. */
+static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tensor *y)
+{
+    const int64_t sides[8] = {0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]};
+    char constant[112], padded[112];
+    const tensor *from = source(g, layer->input[0]);
+    const tensor x = with_rank(g, from, &layer->in, 4, y->name);
+    y->rank = 4;
+    snprintf(constant, sizeof constant, "%s:pads", layer->name);
+    snprintf(padded, sizeof padded, "%s:padded", layer->name);
+    ls_onnx_put_int64s(&g->file, constant, sides, 8);
+    ls_onnx_node_begin(&g->file, "Pad", padded, x.name);
+    ls_onnx_node_input(&g->file, constant);
+    ls_onnx_node_end(&g->file, padded);
+    ls_onnx_node_begin(&g->file, "AveragePool", layer->name, padded);
+}
+
 static void add_pool(graph *g, const ls_layer *layer, tensor *y)
 {
+    static const int none[4] = {0};
     const ls_pool2d *p = &layer->op.pool;
-    begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
-    add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
-    if (!p->max) /* the mean of an average pool does not count padding */
-        ls_onnx_node_int(&g->file, "count_include_pad", 0);
+    const int pads[4] = {p->ph, p->pw, p->ph + p->eh, p->pw + p->ew};
+    const bool apart = p->ceil && p->count_padding;
+    if (apart)
+        add_padded(g, layer, pads, y);
+    else
+        begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
+    add_window(g, p->kh, p->kw, p->sh, p->sw, apart ? none : pads);
+    if (p->ceil)
+        ls_onnx_node_int(&g->file, "ceil_mode", 1);
+    if (!p->max)
+        ls_onnx_node_int(&g->file, "count_include_pad", p->count_padding && !apart);
 }
 
 static void add_norm(graph *g, const ls_layer *layer, tensor *y)

@@ -1,6 +1,7 @@
 /* Draws random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
 #include "campaigns/swarm.h"
 
+#include <lockstep/sys/plugin.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,25 @@ static void add_window(builder *b, cJSON *node, int most, int may_dilate)
     b->w = reach(b->w, k[1], s[1], p[1], e[1]);
 }
 
+/* Draws a window whose padding differs from side to side, and whose number is rounded up or down.
+ */
+static void add_uneven_window(builder *b, cJSON *node)
+{
+    int *const size[2] = {&b->h, &b->w};
+    int sides[4];
+    const int k = draw_from(b->d, 1, least(3, least(b->h, b->w))), s = draw_from(b->d, 1, 2);
+    const int up = (int)draw(b->d, 2);
+    for (int i = 0; i < 4; i++)
+        sides[i] = draw_from(b->d, 0, k - 1);
+    for (int i = 0; i < 2; i++)
+        *size[i] = ls_windows(*size[i], k, s, sides[i], sides[2 + i], up);
+    cJSON_AddNumberToObject(node, "kernel", k);
+    cJSON_AddNumberToObject(node, "stride", s);
+    cJSON_AddItemToObject(node, "padding", cJSON_CreateIntArray(sides, 4));
+    if (up || draw(b->d, 2))
+        cJSON_AddBoolToObject(node, "ceil_mode", up);
+}
+
 static int draw_channels(builder *b)
 {
     static const int common[] = {1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 32, 33};
@@ -138,7 +158,15 @@ static void add_dropout(builder *b)
 
 static void add_pool(builder *b)
 {
-    add_window(b, add(b, draw(b->d, 2) ? "avg_pool" : "max_pool"), 3, 0);
+    const int average = (int)draw(b->d, 2);
+    cJSON *node = add(b, average ? "avg_pool" : "max_pool");
+    if (one_in(b->d, 3)) {
+        add_uneven_window(b, node);
+        if (average && draw(b->d, 2))
+            cJSON_AddBoolToObject(node, "count_include_pad", 1);
+    } else {
+        add_window(b, node, 3, 0);
+    }
 }
 
 /* A convolution that keeps the shape, in `list` and from `from` or its predecessor. */

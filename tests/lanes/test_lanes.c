@@ -217,6 +217,12 @@ static ls_op_desc random_pool(dice *d, int number)
     desc.pool.sw = roll(d, 1, 3);
     desc.pool.ph = roll(d, 0, kh / 2);
     desc.pool.pw = roll(d, 0, kw / 2);
+    if (number % 3 == 0) {
+        desc.pool.eh = roll(d, 0, kh - 1) - desc.pool.ph;
+        desc.pool.ew = roll(d, 0, kw - 1) - desc.pool.pw;
+        desc.pool.ceil = number % 4 < 2;
+        desc.pool.count_padding = number % 5 < 2;
+    }
     return desc;
 }
 

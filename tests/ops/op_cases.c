@@ -111,11 +111,18 @@ void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max)
     p->pw = op_flip(d) ? 0 : op_draw(d, 0, p->kw - 1);
     p->sh = op_draw(d, 1, 3);
     p->sw = op_flip(d) ? p->sh : op_draw(d, 1, 3);
+    if (op_flip(
+            d)) { /* sides that differ; the padding at the end is smaller than the kernel, too */
+        p->eh = op_draw(d, 0, p->kh - 1) - p->ph;
+        p->ew = op_draw(d, 0, p->kw - 1) - p->pw;
+        p->ceil = op_flip(d);
+        p->count_padding = op_flip(d);
+    }
     *x = (ls_tensor){LS_F32,
                      x->rows,
                      x->c,
-                     out_side(x->h, p->kh, p->sh, p->ph),
-                     out_side(x->w, p->kw, p->sw, p->pw),
+                     ls_windows(x->h, p->kh, p->sh, p->ph, p->ph + p->eh, p->ceil),
+                     ls_windows(x->w, p->kw, p->sw, p->pw, p->pw + p->ew, p->ceil),
                      0,
                      0};
 }

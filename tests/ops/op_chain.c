@@ -197,8 +197,8 @@ ls_tensor op_shape_after(const op_chain *chain, int i)
         y.w *= d->u.upsample.sw;
     }
     if (d->kind == LS_OP_POOL || d->fuse_pool) {
-        y.h = out_side(y.h, p->kh, p->sh, p->ph);
-        y.w = out_side(y.w, p->kw, p->sw, p->pw);
+        y.h = ls_windows(y.h, p->kh, p->sh, p->ph, p->ph + p->eh, p->ceil);
+        y.w = ls_windows(y.w, p->kw, p->sw, p->pw, p->pw + p->ew, p->ceil);
     }
     y.bytes = (size_t)y.rows * op_row(&y) * sizeof(float);
     return y;

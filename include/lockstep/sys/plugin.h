@@ -102,7 +102,7 @@ typedef enum ls_op_kind {
     LS_OP_CONV2D = 2, /* params: weight [out][in/groups][kh][kw], bias [out] */
     LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
     LS_OP_POOL = 4,   /* average or maximum over windows; a window that extends beyond the padded
-                       * image is dropped (the size of y is rounded down) */
+                       * image is dropped (the size of y is rounded down), but see ls_pool2d */
     LS_OP_RELU = 5,   /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
     LS_OP_SGD = 7,          /* the update of the SGD optimizer over a whole arena */
@@ -162,12 +162,29 @@ typedef struct ls_dense {
 } ls_dense;
 
 /* Pooling. An average divides by the number of the window's pixels that lie inside the image. The
- * padding is smaller than the kernel (the window). Therefore every window has a pixel in the
- * image. */
+ * padding is smaller than the kernel (the window) on each side. Therefore every window has a pixel
+ * in the image. ls_windows computes the size of y. */
 typedef struct ls_pool2d {
     int max; /* non-zero: maximum (the first of equal values wins), else average */
     int kh, kw, sh, sw, ph, pw; /* kernel, stride and padding, as in ls_conv2d */
+    int eh, ew;                 /* padding at the bottom minus ph, and at the right minus pw */
+    int ceil;                   /* non-zero: the size of y is rounded up (ls_windows) */
+    int count_padding; /* non-zero: an average divides by the number of the window's pixels that lie
+                        * inside the image or its padding */
 } ls_pool2d;
+
+/* Returns the number of windows of `kernel` pixels, `stride` pixels apart, along a side of `size`
+ * pixels with `before` and `after` pixels of padding; 0: there is none. A window that extends
+ * beyond the padding does not count, except, with `ceil`, the first such window if it begins in the
+ * image or in the padding before it. Any thread. */
+static inline int ls_windows(int size, int kernel, int stride, int before, int after, int ceil)
+{
+    const int room = size + before + after - kernel;
+    if (room < 0)
+        return ceil && room > -stride ? 1 : 0;
+    const int whole = room / stride + 1;
+    return whole + (ceil && room % stride != 0 && whole * stride < size + before);
+}
 
 /* A gather: copies rows of the dataset into a batch and normalises them. The result of each
  * arithmetic operation is rounded to fp32. Channels after the fourth use the mean and std of the

@@ -186,8 +186,10 @@ typedef struct ls_k_pool {
     int rows, c, h, w; /* size of x */
     int y_h, y_w;      /* size of y */
     int kh, kw, sh, sw, ph, pw;
-    /* non-zero: maximum; 0: average over the pixels of the window that are inside the image */
-    int max;
+    int max;          /* non-zero: maximum; 0: average */
+    int end_h, end_w; /* height and width of the image and of its padding at the bottom and right */
+    int count_padding; /* an average divides by the number of the window's pixels that are inside
+                        * the image; non-zero: inside the image or its padding */
 } ls_k_pool;
 
 /* y ← the pooled x. For a maximum, `at` (may be NULL) ← the position in the image (i·w + j) of each
