@@ -204,18 +204,20 @@ static void points(run *r, size_t n)
         run_ok(r, ls_k_add_back(dx, dx2, dy, relu ? y : NULL, 0, n, r->stream));
         run_keep(r, "add_back", dx, RUN_FLOAT, n);
         run_keep(r, "add_back second", dx2, RUN_FLOAT, n);
-        const float slope = relu ? 0.1f : 0;
+        const ls_k_shape slope = {relu ? 0.1f : 0, 0};
         run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu", y, RUN_FLOAT, n);
         run_ok(r, ls_k_curve_back(dx, dy, y, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu_back", dx, RUN_FLOAT, n);
     }
-    static const char *const curves[] = {"relu", "sigmoid", "tanh", "gelu", "silu"};
-    for (int curve = LS_K_SIGMOID; curve <= LS_K_SILU; curve++) {
-        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, 0, n, r->stream));
+    static const char *const curves[] = {"relu", "sigmoid", "tanh",         "gelu",
+                                         "silu", "relu6",   "hard_sigmoid", "hard_swish"};
+    const ls_k_shape shape = {0.3f, 0.4f};
+    for (int curve = LS_K_SIGMOID; curve <= LS_K_HARD_SWISH; curve++) {
+        const int by_x = curve == LS_K_GELU || curve == LS_K_SILU || curve == LS_K_HARD_SWISH;
+        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, shape, n, r->stream));
         run_keep(r, curves[curve], y, RUN_FLOAT, n);
-        run_ok(r, ls_k_curve_back(dx, dy, curve < LS_K_GELU ? y : x, (ls_k_curve)curve, 0, n,
-                                  r->stream));
+        run_ok(r, ls_k_curve_back(dx, dy, by_x ? x : y, (ls_k_curve)curve, shape, n, r->stream));
         run_keep(r, "curve_back", dx, RUN_FLOAT, n);
     }
     uint16_t *half = run_room(r, n * sizeof *half);
@@ -261,6 +263,25 @@ static void dropout(run *r, int rows, int c, int pixels, int channels_last)
     run_keep(r, "drop_back", y, RUN_FLOAT, n);
 }
 
+static void products(run *r, int rows, int pixels, int c)
+{
+    const ls_k_scale k = {rows, pixels, c};
+    const size_t n = (size_t)rows * (size_t)pixels * (size_t)c, few = (size_t)rows * (size_t)c;
+    float *x = run_floats(r, n, 3), *x2 = run_floats(r, n, 3), *dy = run_floats(r, n, 1);
+    float *y = run_room(r, n * sizeof *y), *dx = run_room(r, n * sizeof *dx);
+    float *dx2 = run_room(r, n * sizeof *dx2);
+    run_ok(r, ls_k_multiply(y, x, x2, n, r->stream));
+    run_keep(r, "multiply", y, RUN_FLOAT, n);
+    run_ok(r, ls_k_multiply_back(dx, dx2, dy, x, x2, n, r->stream));
+    run_keep(r, "multiply_back", dx, RUN_FLOAT, n);
+    run_keep(r, "multiply_back second", dx2, RUN_FLOAT, n);
+    run_ok(r, ls_k_scale_by(y, x, x2, &k, r->stream));
+    run_keep(r, "scale_by", y, RUN_FLOAT, n);
+    run_ok(r, ls_k_scale_back(dx, dx2, dy, x, x2, &k, r->stream));
+    run_keep(r, "scale_back", dx, RUN_FLOAT, n);
+    run_keep(r, "scale_back second", dx2, RUN_FLOAT, few);
+}
+
 static void concat(run *r, size_t m, int c1, int c2)
 {
     const size_t n = m * (size_t)c1, n2 = m * (size_t)c2;
@@ -303,6 +324,8 @@ void run_point_kernels(run *r)
     r->shape = "17 rows of 5 x 12";
     dropout(r, 17, 5, 12, 0);
     dropout(r, 17, 5, 12, 1);
+    products(r, 3, 49, 40);
+    products(r, 2, 1000, 5);
     concat(r, 204, 5, 8);
     concat(r, 3001, 1, 17);
     upsample(r, 17, 5, 2, 2);

@@ -290,7 +290,7 @@ static op_chain make_first(uint64_t seed)
     op->u.conv2d.out = 4 * (1 + (int)(seed / 4 % 6));
     chain.needs_dx = 0;
     if (op->fuse_pool)
-        op->pool = (ls_pool2d){op->pool.max, 2, 2, 2, 2, 0, 0};
+        op->pool = (ls_pool2d){.max = op->pool.max, .kh = 2, .kw = 2, .sh = 2, .sw = 2};
     return chain;
 }
 

@@ -102,7 +102,7 @@ static int makes_quads(op_chain *chain, uint64_t seed)
     *chain = op_make_conv_pool(seed);
     const ls_op_desc *conv = &chain->op[0];
     const ls_conv2d *k = &conv->u.conv2d;
-    chain->op[0].pool = (ls_pool2d){conv->pool.max, 2, 2, 2, 2, 0, 0};
+    chain->op[0].pool = (ls_pool2d){.max = conv->pool.max, .kh = 2, .kw = 2, .sh = 2, .sw = 2};
     return k->out > 1 && (conv->x.h + 2 * k->ph - k->kh) / k->sh + 1 >= 4 &&
            (conv->x.w + 2 * k->pw - k->kw) / k->sw + 1 >= 4;
 }
