@@ -217,7 +217,8 @@ int ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o)
     const ls_prep *by = k->input_format ? k->input_format->prep : split[0]->info.prep;
     const int targets = split[0]->info.targets;
     int status = LS_OK;
-    if (targets == 0 || !by || !ls_dataset_resident(split[0]).images)
+    const bool scaled = !k->input_format && by && by->targets > 0; /* by the opener */
+    if (targets == 0 || !by || scaled || !ls_dataset_resident(split[0]).images)
         return LS_OK;
     if (!k->input_format && by->kind != LS_PREP_IMAGES) {
         const ls_measured_numbers all = {target_at, train, split[0]->info.rows, (size_t)targets,
