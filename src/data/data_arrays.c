@@ -392,8 +392,7 @@ static int prepare(arrays *a, const ls_dataset_info *info)
     const bool packed = a->tensors && ls_tensors_note(&a->all, "class_names") &&
                         x->type == LS_ARRAY_U8 && x->rank == LS_ARRAY_RANK &&
                         (info->channels == 1 || info->channels == 3);
-    const bool fills =
-        info->dtype == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
+    const bool fills = info->dtype == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     int status =
         ls_prep_create(&a->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
     if (status)
@@ -422,8 +421,8 @@ static double training_number(const void *of, size_t i)
 static int find_scale(arrays *a, const ls_dataset_info *info)
 {
     const ls_data_keys *k = &a->o->spec->keys;
-    const ls_measured_numbers all = {training_number, a, info->rows,
-                                     ls_array_row(&a->split[0].x), info->channels};
+    const ls_measured_numbers all = {training_number, a, info->rows, ls_array_row(&a->split[0].x),
+                                     info->channels};
     if (k->input_format) {
         a->scale = k->input_format->prep->scales ? k->input_format->prep : NULL;
         return LS_OK;

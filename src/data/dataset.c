@@ -238,9 +238,9 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
     if (used == 0 && kind && ls_is_listed(LS_OWN_ROWS_KEYS, ' ', key))
         snprintf(list, sizeof list, "a program's own rows");
     return list[0] == '\0' ? LS_OK
-                     : ls_fail(err, LS_ECONFIG,
-                               "data.%s: a key of %s; \"%.64s\" does not have it, remove it", key,
-                               list, spec->name);
+                           : ls_fail(err, LS_ECONFIG,
+                                     "data.%s: a key of %s; \"%.64s\" does not have it, remove it",
+                                     key, list, spec->name);
 }
 
 /* Fails if the config has a long list in data.mean or data.std that the kind does not use. */

@@ -211,7 +211,7 @@ typedef struct ls_data_keys {
      * chooses floats for all targets, even if they are whole numbers.
      */
     int vectors;
-    int missing;            /* an ls_missing */
+    int missing; /* an ls_missing */
     /* csv: columns of numbers, elsewhere: channels of floats are scaled to (value − mean) /
      * deviation */
     int standardize;
@@ -221,7 +221,7 @@ typedef struct ls_data_keys {
      * not set. `mean` and `std` are set only if they are lists of more than four numbers. (Shorter
      * ones are those of ls_gather.) */
     const cJSON *mean, *std, *target_mean, *target_std;
-    int scale_rows; /* largest number of streamed rows from which scales are learnt */
+    int scale_rows;           /* largest number of streamed rows from which scales are learnt */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */

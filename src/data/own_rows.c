@@ -278,13 +278,13 @@ typedef struct streamed {
     ls_dataset base;
     const ls_data_source *source;
     const ls_host *host;
-    ls_prep *prep;    /* base.info.prep; NULL: nothing is scaled */
-    raw_rows room;    /* [CHUNK] rows of doubles that were read; otherwise not allocated */
-    bool learns;      /* the scales are learnt */
+    ls_prep *prep;        /* base.info.prep; NULL: nothing is scaled */
+    raw_rows room;        /* [CHUNK] rows of doubles that were read; otherwise not allocated */
+    bool learns;          /* the scales are learnt */
     bool values, targets; /* which scales are learnt */
-    long most;        /* number of rows from which the scales are learnt */
-    double *before;   /* [2 · (scales + targets)] the scales before the last change */
-    long rows_before; /* prep->scale_rows before the last change */
+    long most;            /* number of rows from which the scales are learnt */
+    double *before;       /* [2 · (scales + targets)] the scales before the last change */
+    long rows_before;     /* prep->scale_rows before the last change */
     /* Test rows, which are scaled again when the scales have changed. */
     ls_resident *test; /* NULL: the scales do not change */
     raw_rows test_rows;
@@ -330,8 +330,8 @@ static int find_streamed_scales(streamed *s, const ls_opening *o)
     const ls_data_keys *k = &o->spec->keys;
     raw_rows first = {.source = s->source};
     s->values = k->standardize;
-    s->targets = s->base.info.targets > 0 && k->standardize_target && !k->target_mean &&
-                 !k->target_std;
+    s->targets =
+        s->base.info.targets > 0 && k->standardize_target && !k->target_mean && !k->target_std;
     s->learns = s->values || s->targets;
     s->most = k->scale_rows;
     const size_t rows = s->base.info.rows < (size_t)s->most ? s->base.info.rows : (size_t)s->most;
@@ -373,8 +373,8 @@ static int open_streamed(ls_dataset **out, ls_prep **prep, const ls_dataset_info
     if (status == LS_OK) {
         const size_t numbers = 2 * (size_t)(s->prep->scales + s->prep->targets);
         s->before = ls_alloc_array(o->host, numbers, sizeof *s->before);
-        status = s->before ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%.64s: out of memory",
-                                             source->name);
+        status =
+            s->before ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%.64s: out of memory", source->name);
     }
     return status;
 }
@@ -578,12 +578,12 @@ int ls_own_rows_adopt(ls_dataset *train, const ls_prep *prep, const char *path, 
         return LS_OK;
     ls_prep *p = s->prep;
     if (!prep || prep->scales != p->scales || prep->targets != p->targets)
-        return ls_fail(err, LS_EDATA,
-                       "%.300s: its rows were scaled in another way: expected scales of %d channels "
-                       "and %d targets, found %d and %d; set data.standardize and "
-                       "data.standardize_target as in the run that wrote it",
-                       path, p->scales, p->targets, prep ? prep->scales : 0,
-                       prep ? prep->targets : 0);
+        return ls_fail(
+            err, LS_EDATA,
+            "%.300s: its rows were scaled in another way: expected scales of %d channels "
+            "and %d targets, found %d and %d; set data.standardize and "
+            "data.standardize_target as in the run that wrote it",
+            path, p->scales, p->targets, prep ? prep->scales : 0, prep ? prep->targets : 0);
     copy_scales(s, false);
     if (p->scales) {
         memcpy(p->mean, prep->mean, (size_t)p->scales * sizeof *p->mean);

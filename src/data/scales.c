@@ -148,9 +148,9 @@ static int find(const scale *s, ls_prep *prep, const ls_measured_numbers *n, con
 {
     const size_t count = (size_t)n->groups;
     double *mean = ls_alloc_array(o->host, 2 * count, sizeof *mean), *deviation = mean + count;
-    int status = mean ? LS_OK
-                      : ls_fail(o->err, LS_ENOMEM, "out of memory for the scale of %d numbers",
-                                n->groups);
+    int status =
+        mean ? LS_OK
+             : ls_fail(o->err, LS_ENOMEM, "out of memory for the scale of %d numbers", n->groups);
     if (status == LS_OK)
         ls_scale_measure(n, mean, deviation, s->wide);
     if (status == LS_OK && (s->mean || s->std))

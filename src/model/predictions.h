@@ -26,7 +26,7 @@ typedef struct ls_predictions {
     /* [outputs]: the values, and the true values, of the row that ls_predictions_at has described
      * last, as doubles; used only if floats do not hold the targets of the model closely */
     double *value, *true_value;
-    bool wide; /* they are used; `logits` are then scaled values */
+    bool wide;     /* they are used; `logits` are then scaled values */
     float *output; /* [outputs]: the output of the row that ls_predictions_at has described last */
 } ls_predictions;
 

@@ -333,9 +333,9 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
         put_columns(f, d, &x);
     else
         ls_onnx_put_input(f, INPUT,
-                          !d->normalisation.floats               ? LS_ONNX_UINT8
-                          : is_wide(d) ? LS_ONNX_DOUBLE
-                                                                 : LS_ONNX_FLOAT,
+                          !d->normalisation.floats ? LS_ONNX_UINT8
+                          : is_wide(d)             ? LS_ONNX_DOUBLE
+                                                   : LS_ONNX_FLOAT,
                           shape, rank - 1);
     if (!d->normalisation.floats)
         divide_bytes(f, &x);

@@ -15,10 +15,10 @@
 #include "nn/safetensors.h"
 #include "train/calls.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/learnt_scales.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,8 +76,7 @@ static int check_numbers(const void *numbers, bool wide, size_t n, size_t each, 
                          ls_error *err)
 {
     for (size_t i = 0; i < n * each; i++) {
-        const double v =
-            wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
+        const double v = wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
         if (!isfinite(v))
             return ls_fail(err, LS_EINVAL,
                            "ls_trainer_step: row %zu: %s %zu is %g; expected finite numbers",

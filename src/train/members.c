@@ -6,8 +6,8 @@
 #include "base/host.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
-#include "train/saving.h"
 #include "train/learnt_scales.h"
+#include "train/saving.h"
 
 #include <lockstep/split.h>
 #include <string.h>

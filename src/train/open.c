@@ -10,16 +10,16 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
-#include "data/own_rows.h"
 #include "config/card.h"
+#include "data/own_rows.h"
 #include "device/registry.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/learnt_scales.h"
 
 #include <lockstep/split.h>
 #include <lockstep/sys/trainer.h>

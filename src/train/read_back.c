@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
-#include "train/saving.h"
 #include "train/learnt_scales.h"
+#include "train/saving.h"
 
 #include <stdio.h>
 

@@ -6,9 +6,9 @@
 #include "base/host.h"
 #include "checkpoint/saver.h"
 #include "engine/view.h"
+#include "train/learnt_scales.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/learnt_scales.h"
 
 #include <stdio.h>
 

@@ -70,7 +70,9 @@ static void open_rows(own *o, char **a)
         .streamed = a[0][0] != 'r',
         .read = read_rows,
         .user = o,
-        .dtype = number == 1 ? LS_ROW_U8 : number == 4 ? LS_ROW_F32 : LS_ROW_F64,
+        .dtype = number == 1   ? LS_ROW_U8
+                 : number == 4 ? LS_ROW_F32
+                               : LS_ROW_F64,
     };
     if (strcmp(a[0], "steps") == 0 || strcmp(a[0], "again") == 0)
         o->source.train_rows = 0;
