@@ -74,8 +74,10 @@ static void open_rows(own *o, char **a)
                  : number == 4 ? LS_ROW_F32
                                : LS_ROW_F64,
     };
-    if (strcmp(a[0], "steps") == 0 || strcmp(a[0], "again") == 0)
+    if (strcmp(a[0], "steps") == 0 || strcmp(a[0], "again") == 0) {
         o->source.train_rows = 0;
+        o->source.test_rows = (uint32_t)rows;
+    }
 }
 
 /* Trains the steps from `first` to `end`. */
@@ -106,6 +108,28 @@ static int train_in_steps(ls_trainer **t, const ls_trainer_options *options, con
     return status ? status : train(*t, o, steps / 2, steps, err);
 }
 
+/* Fails if the loss of an evaluation is not that of the predictions of the same rows, which are
+ * floats with one target. */
+static int check_loss(ls_trainer *t, const own *o, ls_error *err)
+{
+    const uint32_t rows = o->source.test_rows;
+    float *y = malloc(rows * sizeof *y);
+    double loss = 0, sum = 0;
+    int status = ls_trainer_evaluate(t, &loss, NULL, err);
+    if (status == LS_OK)
+        status = ls_trainer_predict(t, o->x, rows, y, rows, err);
+    for (uint32_t i = 0; status == LS_OK && i < rows; i++) {
+        const double d = (double)y[i] - (double)((const float *)(const void *)o->y)[i];
+        sum += d * d / rows;
+    }
+    free(y);
+    if (status == LS_OK && !(loss > 0.999 * sum && loss < 1.001 * sum)) {
+        fprintf(stderr, "faces: the loss is %g, that of the predictions %g\n", loss, sum);
+        return 1;
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     own o = {0};
@@ -130,6 +154,9 @@ int main(int argc, char **argv)
         status = train_in_steps(&t, &options, &o, (uint32_t)atol(argv[6]), argv[3][0] == 'a', &err);
     else if (status == LS_OK)
         status = ls_trainer_run(t, &err);
+    if (status == LS_OK && o.source.test_rows > 0 && o.source.targets == 1 &&
+        o.source.dtype == LS_ROW_F32)
+        status = check_loss(t, &o, &err);
     if (status == LS_OK)
         status = ls_trainer_save(t, "faces.safetensors", &err);
     if (status == LS_OK)

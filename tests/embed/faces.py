@@ -195,5 +195,6 @@ with tempfile.TemporaryDirectory() as place:
     own("floats, two targets", "x32", "two32", 6, 2, 0, "f32", standardize=True)
     own("floats, fixed targets", "x32", "two32", 6, 2, 0, "f32", standardize=True, target_mean=[-5000, 0], target_std=[990, 1])
     steps("steps, one target", "x64", "one", 6, 1, "f64", standardize=True)
+    steps("steps, one target of floats", "x32", "near", 6, 1, "f32", standardize=True)
     steps("steps, two targets, learnt from 100 rows", "x32", "two32", 6, 2, "f32", standardize=True, scale_rows=100)
 print("equal")
