@@ -274,8 +274,9 @@ typedef struct ls_step_result {
 /* Trains one step on rows that the caller passes, and waits for the end of the step. The config's
  * data must be a streamed data source (data_source.h).
  *
- * - rows: [n][channels][height][width], uint8_t or float as the data source says
- * - targets: int32_t [n] (classes), or float [n][k] if the data source's `targets` is k > 0
+ * - rows: [n][channels][height][width], uint8_t, float or double as the data source says
+ * - targets: int32_t [n] (classes), or [n][k] if the data source's `targets` is k > 0, float, or
+ *   double if the rows are doubles
  * - n: number of rows, either the config's batch_size or one of options.step_rows
  * - out: receives the result of the step; may be NULL
  *

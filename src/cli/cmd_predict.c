@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WIDE_DIGITS = 15 }; /* digits of numbers that a float does not hold */
+
 static const char help[] =
     "usage: {} predict RUN|FILE INPUT… [options]\n"
     "       {} predict RUN --rows A:B [options]\n"
@@ -151,10 +153,12 @@ static int end_with_broken(const ls_rows *in)
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-static void print_values(const char *before, const float *value, int count)
+/* Prints numbers, which are in `wide` if that is set, else in `value`. */
+static void print_values(const char *before, const float *value, const double *wide, int count)
 {
     for (int k = 0; k < count; k++)
-        printf("%s%g", k ? ", " : before, (double)value[k]);
+        printf("%s%.*g", k ? ", " : before, wide ? WIDE_DIGITS : 6,
+               wide ? wide[k] : (double)value[k]);
 }
 
 static void print_line(const ls_predictions *p, const ls_predicted *r)
@@ -167,9 +171,9 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
     if (r->why) {
         printf(": no prediction: %s", r->why);
     } else if (p->values) {
-        print_values(": ", r->output, p->outputs);
+        print_values(": ", r->output, r->value, p->outputs);
         if (r->target)
-            print_values("; its targets are ", r->target, p->outputs);
+            print_values("; its targets are ", r->target, r->true_value, p->outputs);
     } else {
         cli_class_print(": ", t, r->best);
         printf(" (%.3f)", r->probability);
@@ -181,11 +185,21 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void put_floats(ls_json_writer *w, const char *key, const float *value, int count)
+/* Writes a number, which is in `wide` if that is set, else in `value`. */
+static void put_number(ls_json_writer *w, const char *key, const float *value, const double *wide)
+{
+    if (wide)
+        ls_json_put_double(w, key, *wide);
+    else
+        ls_json_put_float(w, key, *value);
+}
+
+static void put_numbers(ls_json_writer *w, const char *key, const float *value, const double *wide,
+                        int count)
 {
     ls_json_open_array(w, key);
     for (int i = 0; i < count; i++)
-        ls_json_put_float(w, NULL, value[i]);
+        put_number(w, NULL, value + i, wide ? wide + i : NULL);
     ls_json_close(w);
 }
 
@@ -206,9 +220,9 @@ static bool begin_object(ls_json_writer *w, const ls_predicted *r)
 static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
     if (p->values) {
-        put_floats(w, "outputs", r->output, p->outputs);
+        put_numbers(w, "outputs", r->output, r->value, p->outputs);
         if (r->target)
-            put_floats(w, "targets", r->target, p->outputs);
+            put_numbers(w, "targets", r->target, r->true_value, p->outputs);
     } else {
         const char *name = ls_class_name(p->rows->t, r->best);
         ls_json_put_int(w, "class", r->best);
@@ -218,7 +232,7 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
         if (r->label >= 0)
             ls_json_put_int(w, "label", r->label);
     }
-    put_floats(w, "logits", r->logits, p->outputs);
+    put_numbers(w, "logits", r->logits, r->value, p->outputs);
 }
 
 static void print_json(const ls_predictions *p, const ls_predicted *r)
@@ -278,8 +292,14 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
     ls_buffer_put(b, "\n");
 }
 
+static double value_of(const ls_predicted *r, int k)
+{
+    return r->value ? r->value[k] : (double)r->output[k];
+}
+
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
 {
+    const int digits = r->value ? WIDE_DIGITS : 9;
     if (r->file)
         put_field(b, "", r->file);
     else
@@ -289,11 +309,11 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     else if (!p->values)
         put_field(b, ",", p->name[r->best]);
     for (int k = 0; k < p->outputs && p->values && !r->why; k++)
-        ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)r->output[k]);
+        ls_buffer_format(b, "%s%.*g", k ? " " : ",", digits, value_of(r, k));
     for (int k = 0; k < further_columns(p); k++) {
         ls_buffer_put(b, ","); /* a row without a prediction has empty fields */
         if (!r->why)
-            ls_buffer_format(b, "%.9g", (double)r->output[k]);
+            ls_buffer_format(b, "%.*g", digits, value_of(r, k));
     }
     ls_buffer_put(b, "\n");
 }
@@ -307,9 +327,9 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
             ls_json_put_float(w, p->name[k], r->output[k]);
         ls_json_close(w);
     } else if (further_columns(p)) {
-        put_floats(w, "prediction", r->output, p->outputs);
+        put_numbers(w, "prediction", r->output, r->value, p->outputs);
     } else {
-        ls_json_put_float(w, "prediction", r->output[0]);
+        put_number(w, "prediction", r->output, r->value);
     }
 }
 

@@ -129,6 +129,22 @@ static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_err
                           info->height + info->width, info->height, info->width, g->crop);
 }
 
+/* Fails if the config has a fixed scale of targets that is not used. */
+static int check_scale(const ls_config *c, bool vectors, ls_error *err)
+{
+    const ls_data_keys *k = &c->data_keys;
+    const char *key = k->target_mean ? "data.target_mean" : "data.target_std";
+    if (!k->target_mean && !k->target_std)
+        return LS_OK;
+    if (vectors && strcmp(c->loss->name, "mse") == 0 &&
+        ls_config_standardizes(c, "standardize_target", k->standardize_target))
+        return LS_OK;
+    return ls_config_fail(err, c, key, LS_ECONFIG,
+                          "%s: scales targets that are values, with the loss mse and "
+                          "data.standardize_target; remove it",
+                          key);
+}
+
 int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
 {
     const bool vectors = info->targets > 0;
@@ -154,7 +170,9 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: applies to classes only, but the targets of this data are vectors; "
             "remove it");
-    status = choose_metrics(c, outputs, err);
+    status = check_scale(c, vectors, err);
+    if (status == LS_OK)
+        status = choose_metrics(c, outputs, err);
     if (status)
         return status;
     c->metrics = ls_config_metrics_of(c, rows, outputs);

@@ -164,10 +164,10 @@ typedef struct multiply_op {
     size_t pixels;    /* vectors of x for each vector of x2 */
 } multiply_op;
 
-/* Writes x·x2 to `y`, over n floats. */
-static void multiply(size_t n, const float *x, const float *x2, float *y)
+/* Writes x·x2 to `y`, over `count` floats. */
+static void multiply(size_t count, const float *x, const float *x2, float *y)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         y[i] = x[i] * x2[i];
 }
 

@@ -560,7 +560,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
      "test_path target categorical drop separator decimal encoding standardize clip "
-     "standardize_target labels missing unknown",
+      "standardize_target target_mean target_std labels missing unknown",
      LS_DATA_TABLE},
     open_csv,
     NULL};

@@ -216,11 +216,18 @@ typedef struct ls_data_keys {
      * chooses floats for all targets, even if they are whole numbers.
      */
     int vectors;
-    int missing;            /* an ls_missing */
-    int unknown;            /* csv: an ls_prep_unknown */
-    int standardize;        /* csv: columns of numbers are scaled to (value − mean) / deviation */
+    int missing; /* an ls_missing */
+    int unknown; /* csv: an ls_prep_unknown */
+    /* csv: columns of numbers, elsewhere: channels of floats are scaled to (value − mean) /
+     * deviation */
+    int standardize;
     double clip;            /* csv: scaled values are limited to −clip … clip; 0: no limit */
-    int standardize_target; /* csv, arrays: targets that are values are scaled as well */
+    int standardize_target; /* targets that are values are scaled as well */
+    /* Fixed scales: a number, or a list of one for each channel of a row, or for each target; NULL:
+     * not set. `mean` and `std` are set only if they are lists of more than four numbers. (Shorter
+     * ones are those of ls_gather.) */
+    const cJSON *mean, *std, *target_mean, *target_std;
+    int scale_rows;           /* largest number of streamed rows from which scales are learnt */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */

@@ -135,7 +135,7 @@ static int open_data(ls_inspection *l, const ls_host *host, ls_error *err)
                                                          ? LS_LABELS_CLASSES
                                                          : LS_LABELS_AUTO,
                                            .missing = LS_MISSING_MEAN,
-                                           .standardize = 1,
+                                           .standardize = l->kind->form == LS_DATA_TABLE,
                                            .lenient = 1}};
     close_data(l);
     return ls_dataset_open(&l->split[0], &l->split[1], &spec, host, err);

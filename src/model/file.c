@@ -80,7 +80,7 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
 
 const char *ls_model_card(const ls_snapshot *model)
 {
-    return model ? model->inference->model->card : NULL;
+    return model ? model->card_text ? model->card_text : model->inference->model->card : NULL;
 }
 
 /* Fails if the row has no field for one of the columns of the table on which the model was trained.

@@ -24,6 +24,7 @@ struct ls_inference {
     /* Contents of the model's card, the part of a model file that describes the model and how rows
      * are prepared (config/card.h). Zeroed: the model has none. */
     ls_card card;
+    bool card_changes; /* the card changes while the trainer runs; snapshots have their own copy */
     const ls_host *host;
     ls_fork_mark *mark;     /* says whether this process has inherited the object by fork */
     pthread_mutex_t lock;   /* protects `idle` */
@@ -35,7 +36,17 @@ struct ls_snapshot {
     ls_inference *inference;
     uint64_t id, steps; /* number of the snapshot, from 1; number of steps done before it */
     float *canonical;   /* [model->floats] the weights, in canonical layout (nn/model.h) */
+    /* The model's card when the snapshot was taken, as text and as contents, if the card changes;
+     * NULL: they are those of the model. */
+    char *card_text;
+    ls_card *card;
 };
+
+/* Returns the card of a snapshot. */
+static inline const ls_card *ls_snapshot_card(const ls_snapshot *s)
+{
+    return s->card ? s->card : &s->inference->card;
+}
 
 /* ---- reference counting ------------------------------------------------------------------------
  *

@@ -12,7 +12,7 @@
 /* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
  * several numbers have the same scaled value; the function returns the one with the fewest
  * digits. */
-static float target_in_data(const ls_prep *p, size_t i, float learnt)
+static double target_in_data(const ls_prep *p, size_t i, float learnt)
 {
     char text[32];
     double value = 0;
@@ -20,7 +20,7 @@ static float target_in_data(const ls_prep *p, size_t i, float learnt)
         snprintf(text, sizeof text, "%.*g", digits + 1, ls_prep_output(p, i, learnt));
         value = strtod(text, NULL);
     }
-    return (float)value;
+    return value;
 }
 
 static int make_room(ls_predictions *p, ls_error *err)
@@ -31,7 +31,9 @@ static int make_room(ls_predictions *p, ls_error *err)
     p->output = ls_alloc_array(t->host, n, sizeof *p->output);
     p->name = ls_alloc_array(t->host, n, sizeof *p->name);
     p->number = ls_alloc_array(t->host, n, sizeof *p->number);
-    if (!p->logits || !p->output || !p->name || !p->number)
+    p->value = ls_alloc_array(t->host, 2 * n, sizeof *p->value);
+    p->true_value = p->value + n;
+    if (!p->logits || !p->output || !p->value || !p->name || !p->number)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)p->rows->rows);
     for (int i = 0; i < p->outputs; i++) {
         const char *name = p->values ? NULL : ls_class_name(t, i);
@@ -61,10 +63,26 @@ int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *r
         status = ls_predict(&sum, out->logits, &d, err);
     if (status)
         return status;
+    out->wide = out->values && t->card.prep && t->card.prep->target_wide;
+    if (out->wide)
+        return LS_OK;
     ls_prep_unscale(t->card.prep, out->logits, count);
     for (size_t i = 0; i < count && out->values && rows->targets; i++)
-        rows->targets[i] = target_in_data(t->card.prep, i, rows->targets[i]);
+        rows->targets[i] = (float)target_in_data(t->card.prep, i, rows->targets[i]);
     return LS_OK;
+}
+
+/* Converts the values of a row, and its true values if they are known, to doubles. */
+static void put_doubles(ls_predictions *p, ls_predicted *row)
+{
+    const ls_prep *prep = p->rows->t->card.prep;
+    for (int k = 0; k < p->outputs; k++) {
+        p->value[k] = ls_prep_output(prep, (size_t)k, row->logits[k]);
+        if (row->target)
+            p->true_value[k] = target_in_data(prep, (size_t)k, row->target[k]);
+    }
+    row->value = p->value;
+    row->true_value = row->target ? p->true_value : NULL;
 }
 
 ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
@@ -82,6 +100,8 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
     if (!p->values)
         row.best = ls_best_class(row.logits, p->outputs, &row.probability);
     ls_outputs(p->output, row.logits, p->outputs, in->t->config.loss);
+    if (p->wide)
+        put_doubles(p, &row);
     return row;
 }
 
@@ -90,6 +110,7 @@ void ls_predictions_free(ls_predictions *p)
     const ls_host *host = p->rows->t->host;
     ls_free(host, p->logits);
     ls_free(host, p->output);
+    ls_free(host, p->value);
     ls_free(host, p->name);
     ls_free(host, p->number);
 }

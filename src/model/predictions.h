@@ -23,6 +23,10 @@ typedef struct ls_predictions {
     const char **name; /* [outputs]: names of the classes; the number if there is no name */
     char (*number)[12];
     float *logits; /* [rows][outputs] */
+    /* [outputs]: the values, and the true values, of the row that ls_predictions_at has described
+     * last, as doubles; used only if floats do not hold the targets of the model closely */
+    double *value, *true_value;
+    bool wide;     /* they are used; `logits` are then scaled values */
     float *output; /* [outputs]: the output of the row that ls_predictions_at has described last */
 } ls_predictions;
 
@@ -35,6 +39,9 @@ typedef struct ls_predicted {
     int best, label;              /* predicted and true class; −1: not known */
     double probability;           /* of the class `best` */
     const float *target;          /* [outputs]: true values; NULL: not known */
+    /* [outputs]: the values and the true values as doubles; NULL: `output` and `target` hold them
+     * closely, or the true values are not known */
+    const double *value, *true_value;
 } ls_predicted;
 
 /* Predicts `rows`, which must outlive *out. Targets in `rows` become numbers in the unit of the

@@ -119,7 +119,7 @@ static size_t row_bytes(const predictor *p)
  * converts one row. If ls_prep_acts returns false, floats need no conversion. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
-    const ls_prep *prep = p->inference->card.prep;
+    const ls_prep *prep = ls_snapshot_card(p->snapshot)->prep;
     const size_t floats = p->image_bytes / sizeof(float);
     float *ready = (float *)(void *)p->images;
     int status = LS_OK;
@@ -158,7 +158,7 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
     if (status == LS_OK) {
         memcpy(scores, p->logits, n * classes * sizeof *scores);
-        ls_prep_unscale(p->inference->card.prep, scores, n * classes);
+        ls_prep_unscale(ls_snapshot_card(p->snapshot)->prep, scores, n * classes);
     }
     for (size_t i = 0; status == LS_OK && i < n * classes; i++)
         scores[i] = p->known[i / classes] ? scores[i] : NAN;

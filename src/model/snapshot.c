@@ -9,6 +9,17 @@
 #include <lockstep/model.h>
 #include <string.h>
 
+/* Copies the model's card as it is now. */
+static int copy_card(ls_snapshot *s, ls_error *err)
+{
+    const ls_host *host = s->inference->host;
+    s->card_text = ls_strdup(host, s->inference->model->card);
+    s->card = ls_alloc(host, sizeof *s->card);
+    if (!s->card_text || !s->card)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a snapshot's card");
+    return ls_card_parse(s->card, "card", s->card_text, host, err);
+}
+
 int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,
                        uint64_t steps, ls_error *err)
 {
@@ -27,8 +38,12 @@ int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *
     s->inference = inference;
     s->id = atomic_fetch_add_explicit(&inference->snapshots, 1, memory_order_relaxed) + 1;
     s->steps = steps;
-    *out = s;
-    return LS_OK;
+    int status = inference->card_changes ? copy_card(s, err) : LS_OK;
+    if (status)
+        ls_snapshot_release(s);
+    else
+        *out = s;
+    return status;
 }
 
 ls_snapshot *ls_snapshot_retain(ls_snapshot *s)
@@ -43,6 +58,10 @@ void ls_snapshot_release(ls_snapshot *s)
     if (!s || !ls_was_last(&s->references))
         return;
     ls_inference *inference = s->inference;
+    if (s->card)
+        ls_card_fini(s->card);
+    ls_free(inference->host, s->card);
+    ls_free(inference->host, s->card_text);
     ls_free(inference->host, s->canonical);
     ls_free(inference->host, s);
     ls_inference_release(inference);
@@ -107,11 +126,20 @@ int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *s
     return ls_snapshot_predict_as(s, "ls_snapshot_predict", images, type, n, scores, capacity, err);
 }
 
+/* Returns the snapshot's model, with its card, for the writers of files. */
+static ls_model model_of(const ls_snapshot *s)
+{
+    ls_model model = *s->inference->model;
+    model.card = s->card_text ? s->card_text : model.card;
+    return model;
+}
+
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
-    return ls_export_weights(path, s->inference->model, s->canonical, s->inference->host, err);
+    const ls_model model = model_of(s);
+    return ls_export_weights(path, &model, s->canonical, s->inference->host, err);
 }
 
 int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
@@ -119,7 +147,8 @@ int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
     LS_OWN_ARITHMETIC;
     if (!s || !path)
         return ls_fail(err, LS_EINVAL, "ls_model_export: no model, or no path");
-    const ls_inference *i = s->inference;
-    return ls_export_onnx(path, i->model, s->canonical, &i->card.config, i->card.prep, i->host,
+    const ls_card *card = ls_snapshot_card(s);
+    const ls_model model = model_of(s);
+    return ls_export_onnx(path, &model, s->canonical, &card->config, card->prep, s->inference->host,
                           err);
 }

@@ -350,16 +350,48 @@ static void per_channel(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
     ls_onnx_node_end(f, x->name);
 }
 
+/* Returns whether the graph's input is doubles. */
+static bool is_wide(const ls_onnx_desc *d)
+{
+    return table_of(d) ? has_wide(table_of(d)) : d->prep && d->prep->wide;
+}
+
+/* Adds the nodes that scale the channels of an array. They compute in double, as prep.c does. */
+static void scale_array(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x, bool wide)
+{
+    const int dim[4] = {1, p->scales, 1, 1};
+    if (!wide)
+        cast(f, x, LS_ONNX_DOUBLE);
+    for (int i = 0; i < p->scales; i++)
+        ls_onnx_put_double(f, p->mean[i]);
+    ls_onnx_put_tensor(f, "value_mean:by", LS_ONNX_DOUBLE, dim, x->rank);
+    for (int i = 0; i < p->scales; i++)
+        ls_onnx_put_double(f, ls_prep_divisor(p->deviation[i]));
+    ls_onnx_put_tensor(f, "value_deviation:by", LS_ONNX_DOUBLE, dim, x->rank);
+    apply(f, x, "Sub", "value_mean:by");
+    apply(f, x, "Div", "value_deviation:by");
+    cast(f, x, LS_ONNX_FLOAT);
+}
+
 static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
 {
     const ls_shape *in = &d->model->input;
     const int dim[4] = {1, in->c, in->h, in->w};
     const ls_prep *p = d->prep;
-    if (!p || p->kind != LS_PREP_ARRAY || p->fills == 0)
+    if (!p || p->kind != LS_PREP_ARRAY)
         return;
-    ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
-                       (size_t)p->fills);
-    fill(f, x, "missing:by", false);
+    if (p->fills && is_wide(d)) {
+        for (int i = 0; i < p->fills; i++)
+            ls_onnx_put_double(f, (double)p->fill[i]);
+        ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, p->fills == 1 ? 0 : x->rank);
+    } else if (p->fills) {
+        ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
+                           (size_t)p->fills);
+    }
+    if (p->fills)
+        fill(f, x, "missing:by", false);
+    if (p->scales)
+        scale_array(f, p, x, is_wide(d));
 }
 
 static void divide_bytes(ls_onnx_file *f, ls_onnx_tensor *x)
@@ -379,9 +411,9 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
         put_columns(f, d, &x);
     else
         ls_onnx_put_input(f, INPUT,
-                          !d->normalisation.floats               ? LS_ONNX_UINT8
-                          : table_of(d) && has_wide(table_of(d)) ? LS_ONNX_DOUBLE
-                                                                 : LS_ONNX_FLOAT,
+                          !d->normalisation.floats ? LS_ONNX_UINT8
+                          : is_wide(d)             ? LS_ONNX_DOUBLE
+                                                   : LS_ONNX_FLOAT,
                           shape, rank - 1);
     if (!d->normalisation.floats) {
         divide_bytes(f, &x);
@@ -428,7 +460,7 @@ void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
     if (!p || p->targets == 0)
         return;
     for (int i = 0; i < p->targets; i++)
-        ls_onnx_put_double(f, p->target_deviation[i]);
+        ls_onnx_put_double(f, ls_prep_divisor(p->target_deviation[i]));
     ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, &p->targets, 1);
     for (int i = 0; i < p->targets; i++)
         ls_onnx_put_double(f, p->target_mean[i]);

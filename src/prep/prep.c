@@ -47,6 +47,7 @@ void ls_prep_free(ls_prep *p)
     ls_free(host, p->sorted);
     ls_free(host, p->target);
     ls_free(host, p->target_mean);
+    ls_free(host, p->mean);
     ls_free(host, p->fill);
     ls_free(host, p);
 }
@@ -409,7 +410,7 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, d
 
 bool ls_prep_acts(const ls_prep *p)
 {
-    return p->kind == LS_PREP_TABLE || p->fills > 0;
+    return p->kind == LS_PREP_TABLE || p->fills > 0 || p->scales > 0;
 }
 
 static double raw_number(const void *raw, bool wide, size_t i)
@@ -453,6 +454,17 @@ static int ready_column(const ls_prep *p, const ls_prep_column *c, const void *r
     return take_unknown(p, false, found);
 }
 
+float ls_prep_value(const ls_prep *p, double raw, size_t i, size_t count)
+{
+    const bool missing = isnan(raw) && p->fills > 0;
+    double v = missing ? (double)p->fill[p->fills > 1 ? i : 0] : raw;
+    if (p->scales == 0)
+        return (float)v;
+    const size_t k = i / (count / (size_t)p->scales);
+    v = p->wide ? v : (double)(float)v;
+    return (float)((v - p->mean[k]) / ls_prep_divisor(p->deviation[k]));
+}
+
 int ls_prep_ready(const ls_prep *p, const void *raw, bool wide, float *ready, size_t count,
                   ls_prep_found *found, ls_error *err)
 {
@@ -461,10 +473,8 @@ int ls_prep_ready(const ls_prep *p, const void *raw, bool wide, float *ready, si
         status = ready_column(p, &p->column[i], raw, wide, ready, found, err);
     if (p->kind == LS_PREP_TABLE && *found == LS_PREP_UNKNOWN)
         memset(ready, 0, count * sizeof *ready);
-    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++) {
-        const float v = (float)raw_number(raw, wide, i);
-        ready[i] = !isnan(v) || p->fills == 0 ? v : p->fill[p->fills > 1 ? i : 0];
-    }
+    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++)
+        ready[i] = ls_prep_value(p, raw_number(raw, wide, i), i, count);
     return status;
 }
 
@@ -483,14 +493,36 @@ const ls_prep_column *ls_prep_feature(const ls_prep *p, int i)
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
+/* Copies means and deviations to one new allocation. Returns NULL if there is no memory. */
+static double *copy_scale(const ls_prep *p, const double *mean, const double *deviation, int count)
+{
+    double *both = ls_alloc_array(p->host, 2 * (size_t)count, sizeof *both);
+    if (both) {
+        memcpy(both, mean, (size_t)count * sizeof *both);
+        memcpy(both + count, deviation, (size_t)count * sizeof *both);
+    }
+    return both;
+}
+
+int ls_prep_scale_values(ls_prep *p, const double *mean, const double *deviation, int count,
+                         ls_error *err)
+{
+    double *both = copy_scale(p, mean, deviation, count);
+    if (!both)
+        return no_memory(err);
+    ls_free(p->host, p->mean);
+    p->scales = count;
+    p->mean = both;
+    p->deviation = both + count;
+    return LS_OK;
+}
+
 int ls_prep_scale_targets(ls_prep *p, const double *mean, const double *deviation, int count,
                           ls_error *err)
 {
-    double *both = ls_alloc_array(p->host, 2 * (size_t)count, sizeof *both);
+    double *both = copy_scale(p, mean, deviation, count);
     if (!both)
         return no_memory(err);
-    memcpy(both, mean, (size_t)count * sizeof *both);
-    memcpy(both + count, deviation, (size_t)count * sizeof *both);
     ls_free(p->host, p->target_mean);
     p->targets = count;
     p->target_mean = both;
@@ -504,7 +536,7 @@ float ls_prep_target(const ls_prep *p, size_t i, double value)
         return (float)value;
     const double v = p->target_wide ? value : (double)(float)value;
     const size_t k = i % (size_t)p->targets;
-    return (float)((v - p->target_mean[k]) / p->target_deviation[k]);
+    return (float)((v - p->target_mean[k]) / ls_prep_divisor(p->target_deviation[k]));
 }
 
 double ls_prep_output(const ls_prep *p, size_t i, float value)
@@ -512,7 +544,7 @@ double ls_prep_output(const ls_prep *p, size_t i, float value)
     if (!p || p->targets == 0)
         return (double)value;
     const size_t k = i % (size_t)p->targets;
-    return (double)value * p->target_deviation[k] + p->target_mean[k];
+    return (double)value * ls_prep_divisor(p->target_deviation[k]) + p->target_mean[k];
 }
 
 void ls_prep_unscale(const ls_prep *p, float *outputs, size_t count)
@@ -528,5 +560,5 @@ double ls_prep_error_unit(const ls_prep *p)
     for (int i = 1; i < p->targets; i++)
         if (p->target_deviation[i] != p->target_deviation[0])
             return 1;
-    return p->target_deviation[0];
+    return ls_prep_divisor(p->target_deviation[0]);
 }

@@ -44,8 +44,12 @@
  * column of texts stands for an unknown text, and a number that no float holds for itself. So a
  * caller who prepares a row in one call and predicts it in another has no more to pass on.
  *
- * Rows of images and of arrays have as many numbers as the model's input. Their preparation only
- * replaces missing numbers. */
+ * Rows of images and of arrays have as many numbers as the model's input. Missing numbers are
+ * replaced. If the description of an array has `mean` and `deviation`, lists with a number for each
+ * channel of a row, each value becomes (value − mean) / deviation of its channel. (Each feature of
+ * a row without height and width is a channel.) `scale_type` "f64": the values are doubles until
+ * they are scaled. `scale_rows` is the number of streamed rows from which means and deviations
+ * were learnt. A deviation of 0, of rows that were all equal so far, counts as 1. */
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
@@ -132,6 +136,7 @@ typedef struct ls_prep {
     int targets;                            /* 0: the targets are not scaled */
     double *target_mean, *target_deviation; /* [targets], in one allocation; NULL if 0 */
     bool target_wide;                       /* the targets are doubles until they are scaled */
+    long scale_rows; /* number of streamed rows from which scales were learnt; 0: none */
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */
@@ -140,6 +145,10 @@ typedef struct ls_prep {
     /* Number of replacements. 1: the same for all numbers; the number of values in a row: one for
      * each value; 0: a missing number is an error. */
     int fills;
+    /* Scaling of the values of a row, with a mean and a deviation for each channel. */
+    int scales;               /* number of channels; 0: the values are not scaled */
+    double *mean, *deviation; /* [scales], in one allocation; NULL if 0 */
+    bool wide;                /* the values are doubles until they are scaled */
 } ls_prep;
 
 /* ---- creating -------------------------------------------------------------------------------- */
@@ -221,8 +230,22 @@ bool ls_prep_acts(const ls_prep *prep);
 int ls_prep_ready(const ls_prep *prep, const void *raw, bool wide, float *ready, size_t count,
                   ls_prep_found *found, ls_error *err);
 
+/* Converts value number `i` of a raw row of an array, which has `count` values. */
+float ls_prep_value(const ls_prep *prep, double raw, size_t i, size_t count);
+
 /* Returns the column to which float `i` of a row of a table belongs. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
+
+/* Returns the divisor of a scale. A deviation of 0 is that of equal rows. */
+static inline double ls_prep_divisor(double deviation)
+{
+    return deviation > 0 ? deviation : 1;
+}
+
+/* Sets the scale of a row's values in `count` channels, whose means and deviations are copied.
+ * Errors: LS_ENOMEM. */
+int ls_prep_scale_values(ls_prep *prep, const double *mean, const double *deviation, int count,
+                         ls_error *err);
 
 /* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------ */
 

@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "data/own_rows.h"
 #include "engine/feed.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/calls.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -69,13 +71,17 @@ static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
     return prepared && n > 0;
 }
 
-static int check_floats(const float *value, size_t n, size_t each, const char *what, ls_error *err)
+/* Checks numbers of the caller, which are doubles if `wide` is set, and else floats. */
+static int check_numbers(const void *numbers, bool wide, size_t n, size_t each, const char *what,
+                         ls_error *err)
 {
-    for (size_t i = 0; i < n * each; i++)
-        if (!isfinite(value[i]))
+    for (size_t i = 0; i < n * each; i++) {
+        const double v = wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
+        if (!isfinite(v))
             return ls_fail(err, LS_EINVAL,
                            "ls_trainer_step: row %zu: %s %zu is %g; expected finite numbers",
-                           i / each, what, i % each, (double)value[i]);
+                           i / each, what, i % each, v);
+    }
     return LS_OK;
 }
 
@@ -95,10 +101,11 @@ static int check_rows(const ls_trainer *t, const void *rows, const void *targets
 {
     const ls_gather *g = &t->config.preprocessing;
     const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
-    int status = g->floats ? check_floats(rows, n, values, "value", err) : LS_OK;
+    const bool wide = ls_own_rows_are_doubles(t->data[LS_TRAIN]);
+    int status = g->floats ? check_numbers(rows, wide, n, values, "value", err) : LS_OK;
     if (status)
         return status;
-    return g->targets ? check_floats(targets, n, (size_t)g->targets, "target", err)
+    return g->targets ? check_numbers(targets, wide, n, (size_t)g->targets, "target", err)
                       : check_labels(t, targets, n, err);
 }
 
@@ -135,11 +142,24 @@ static int train_one(ls_coordination *c, ls_error *err)
     return status;
 }
 
+/* Trains a step with the caller's rows, after the scales have been learnt from these. */
+static int learn_from(ls_coordination *c, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const uint64_t before = t->position.steps;
+    const bool moved = ls_own_rows_observe(t->data[LS_TRAIN], c->images, c->labels, c->given);
+    t->card_is_old |= moved;
+    int status = train_one(c, err);
+    if (moved && t->position.steps == before)
+        ls_own_rows_undo(t->data[LS_TRAIN]);
+    return status;
+}
+
 static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
 {
     *out = (ls_step_result){
         .number = r->number,
-        .loss = (double)r->loss / (double)r->rows,
+        .loss = ls_loss_of_run(t, (double)r->loss / (double)r->rows),
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
         .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .skipped = r->skipped};
@@ -161,7 +181,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     ls_forget_hash(t);
     status = ls_begin(t, &why);
     if (status == LS_OK)
-        status = train_one(c, &why);
+        status = learn_from(c, &why);
     c->images = c->labels = NULL;
     if (status == LS_OK && out)
         describe_step(out, t, &c->last);
@@ -268,6 +288,8 @@ static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
     int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
+    if (status == LS_OK)
+        status = ls_adopt_scales(t, path, err);
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
             memset(e->slot[i], 0, t->model->floats * sizeof *e->slot[i]);

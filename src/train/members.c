@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/saving.h"
 
 #include <lockstep/split.h>
@@ -224,6 +225,8 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     for (int i = 0; status == LS_OK && b.resumed && i < LS_STATES; i++)
         if (state->slot[i])
             status = ls_cluster_share(c, state->slot[i], bytes, err);
+    if (status == LS_OK)
+        status = ls_share_scales(t, err);
     if (runs || status)
         return status;
     state->has_slots = b.resumed;

@@ -73,6 +73,8 @@ struct ls_trainer {
     ls_dataset *data[LS_SUBSETS];
     ls_inference *inference; /* shared with snapshots (snapshot.h) */
     const ls_model *model;   /* owned by inference */
+    bool card_is_old;        /* scales were learnt since the model's card was written */
+    bool test_has_moved;     /* the test rows have changed since the devices copied them */
 
     /* Used by the coordinator. */
     ls_engine *engine;  /* the workers */

@@ -234,6 +234,8 @@ static const char *other_value(const ls_config_key *row)
                     {"seed", "7"},
                     {"standardize", "true"}, /* off, where the data has no such key */
                     {"standardize_target", "true"},
+                    {"target_mean", "3"},
+                    {"target_std", "3"},
                     {"init", "xavier"},
                     {"optimizer", "{\"lr\": 2}"},
                     {"schedule", "cosine"},

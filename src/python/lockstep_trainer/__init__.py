@@ -84,15 +84,15 @@ def _sides(shape):
     return {1: shape + (1, 1), 2: (1,) + shape, 3: shape}[len(shape)]
 
 
-def _targets(y, n, what="y"):
-    """Converts targets to classes, int32 (n,), or to numbers, float32 (n, targets). Integers, one for each row, are
-    classes."""
+def _targets(y, n, what="y", wide=False):
+    """Converts targets to classes, int32 (n,), or to numbers (n, targets), float32, or float64 if `wide` is true.
+    Integers, one for each row, are classes."""
     y = _np.asarray(y)
     if y.dtype.kind not in "biuf" or y.ndim not in (1, 2) or len(y) != n or 0 in y.shape:
         raise ValueError(f"{what}: expected {n} integers, one class for each row, or numbers (n, targets), "
                          f"found {y.dtype} {y.shape}")
     if y.dtype.kind == "f" or y.size != n:
-        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float32)
+        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float64 if wide else _np.float32)
     y = y.reshape(n)
     if int(y.min()) < 0 or int(y.max()) > 2**31 - 2:
         wrong = next(i for i, label in enumerate(y) if not 0 <= label <= 2**31 - 2)
@@ -112,15 +112,17 @@ class _Arrays:
 
     def __init__(self, data, test, shape, classes, targets, dtype):
         self.sets, self.failed = [], None
+        self.wide = self._needs_doubles(*data) if data is not None else _np.dtype(dtype) == _np.float64
         for pair, what in ((data, "data"), (test, "test")):
             x, y = pair if pair is not None else (None, None)
-            x = None if x is None else _rows(x, f"{what}[0]")
-            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]")))
+            x = None if x is None else self.rows(x, f"{what}[0]")
+            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]", self.wide)))
         x, y = self.sets[0]
         if x is None:
-            y = _np.empty((0, targets), _np.float32) if targets else _np.empty(0, _np.int32)
+            number = _np.float64 if self.wide else _np.float32
+            y = _np.empty((0, targets), number) if targets else _np.empty(0, _np.int32)
         self.shape = _sides(shape) if x is None else x.shape[1:]
-        self.dtype = _rows(_np.zeros((1, 1), dtype)).dtype if x is None else x.dtype
+        self.dtype = self.rows(_np.zeros((1, 1), dtype)).dtype if x is None else x.dtype
         self.like = _like(y)
         for x, y in self.sets:
             if x is not None:
@@ -134,9 +136,23 @@ class _Arrays:
         self.source = _l.data_source(
             size=_c.sizeof(_l.data_source), name=b"python", channels=self.shape[0],
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
-            streamed=rows[0] == 0, read=self.read, dtype=self.dtype != _np.uint8,
+            streamed=rows[0] == 0, read=self.read, dtype=_ROW_TYPE[self.dtype.name],
             targets=self.like[1][0] if self.like[1] else 0)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
+
+    @staticmethod
+    def _needs_doubles(x, y):
+        """Returns whether rows or targets are of a type whose numbers a float32 may not hold. Rows of uint8 have
+        targets of float32."""
+        x, y = _np.asarray(x), _np.asarray(y)
+        numbers = [x] if y.dtype.kind in "iub" and y.size == len(y) else [x, y]
+        return x.dtype != _np.uint8 and any(a.dtype.kind in "iuf" and not _np.can_cast(a.dtype, _np.float32) for a in numbers)
+
+    def rows(self, x, what="x"):
+        """Converts rows to the form that the data source has."""
+        x = _np.asarray(x)
+        wide = self.wide and x.dtype.kind in "biuf" and x.dtype != _np.uint8
+        return _rows(x.astype(_np.float64, copy=False) if wide else x, what, wide)
 
     def _read(self, user, test, rows, count, values, targets, error):
         """The callback of the data source. C cannot pass on a Python exception, such as KeyboardInterrupt. So the
@@ -307,7 +323,8 @@ class Model(_l.Handle):
         if x.dtype == _np.uint8 and table is None and not kind.startswith(("u", "bool")):
             raise ValueError("x: expected numbers that are not uint8, as in training, found uint8; only uint8 is "
                              "divided by 255")
-        return x.astype(_np.float64 if table is not None else _np.float32) if x.dtype.kind in "biuf" else x
+        wide = table is not None or self._preparation().get("scale_type") == "f64"
+        return x.astype(_np.float64 if wide else _np.float32) if x.dtype.kind in "biuf" else x
 
     def _is_picture(self, x, table):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
@@ -634,10 +651,10 @@ class Trainer(_l.Handle):
     def step(self, x, y):
         """Trains one step on these rows, and returns its loss and accuracy. The trainer must have been created with
         `shape`."""
-        x = _rows(x)
-        y = _targets(y, len(x))
         if self._arrays is None:
             raise ValueError("a trainer for steps is made with shape= and classes= or targets=")
+        x = self._arrays.rows(x)
+        y = _targets(y, len(x), wide=self._arrays.wide)
         self._arrays.check(x, y)
         out = _l.step_result()
         _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
