@@ -398,7 +398,8 @@ static int may_pool(const struct quads *a)
 /* Returns the index in x of pixel q of output o's window. */
 static size_t quad_pixel(const ls_k_quads *k, size_t o, int q)
 {
-    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2, 2, 2, 0, 0, 0, 0, 0};
+    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2,
+                            2,       2,    0,    0,    0,        0,        0, 0};
     const struct window w = window_at(&pool, o);
     return pixel_of(&pool, o, w.top + q / 2, w.left + q % 2);
 }
