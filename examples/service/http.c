@@ -25,7 +25,7 @@ enum {
 struct server {
     const options *o;
     learner *learner;
-    ls_snapshot *model; /* model of table rows; NULL: none */
+    ls_model *model; /* model of table rows; NULL: none */
     numbers *n;
     http_guard *guard;
 };
@@ -168,13 +168,13 @@ static void predict(call *k, const char *type)
         return;
     const size_t count = rows * (size_t)classes;
     ls_error err;
-    ls_snapshot_info info = {0};
+    ls_model_info info = {0};
     float *scores = malloc(count * sizeof *scores);
-    ls_snapshot *snapshot = learner_snapshot(k->s->learner);
-    ls_snapshot_describe(snapshot, &info);
-    int status = scores ? ls_snapshot_predict(snapshot, k->body, rows, scores, count, &err)
+    ls_model *model = learner_model(k->s->learner);
+    ls_model_describe(model, &info);
+    int status = scores ? ls_snapshot_predict(model, k->body, rows, scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
-    ls_snapshot_release(snapshot);
+    ls_model_release(model);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         if (!isfinite(scores[i])) /* JSON has no infinity and no NaN */
             status = fail(&err, LS_ENONFINITE, "the model's scores are not finite");
@@ -433,7 +433,7 @@ int server_start(server **out, const options *o, learner *l, numbers *n, int *po
     freeaddrinfo(where);
     if (status) {
         if (s)
-            ls_snapshot_release(s->model);
+            ls_model_release(s->model);
         free(s);
         return status;
     }
@@ -445,6 +445,6 @@ int server_start(server **out, const options *o, learner *l, numbers *n, int *po
 void server_stop(server *s)
 {
     http_guard_stop(s->guard);
-    ls_snapshot_release(s->model);
+    ls_model_release(s->model);
     free(s);
 }

@@ -10,8 +10,8 @@
 
 /* Room for one row and its outputs. */
 typedef struct room {
-    ls_snapshot *model;
-    ls_snapshot_info info;
+    ls_model *model;
+    ls_model_info info;
     ls_field *fields;
     double *row;
     float *outputs;
@@ -108,15 +108,15 @@ static void put_row(cJSON *list, room *r, const cJSON *object, uint32_t *predict
     cJSON_AddItemToArray(list, to);
 }
 
-int rows_predict(ls_snapshot *model, const char *body, size_t length, char **text,
-                 uint32_t *predicted, ls_error *err)
+int rows_predict(ls_model *model, const char *body, size_t length, char **text, uint32_t *predicted,
+                 ls_error *err)
 {
     room r = {.model = model};
     cJSON *given = cJSON_ParseWithLength(body, length), *answer = cJSON_CreateObject();
     int status = LS_OK;
     *text = NULL;
     *predicted = 0;
-    ls_snapshot_describe(model, &r.info);
+    ls_model_describe(model, &r.info);
     r.values = (size_t)r.info.channels * (size_t)r.info.height * (size_t)r.info.width;
     r.row = malloc(r.values * sizeof *r.row);
     r.outputs = malloc((size_t)r.info.classes * sizeof *r.outputs);

@@ -8,7 +8,7 @@
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 
-int ls_write_card(ls_model *model, const struct ls_trainer *t, ls_error *err)
+int ls_write_card(ls_network *model, const struct ls_trainer *t, ls_error *err)
 {
     const ls_dataset_about *about;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
@@ -20,7 +20,7 @@ int ls_write_card(ls_model *model, const struct ls_trainer *t, ls_error *err)
 
 int ls_renew_card(struct ls_trainer *t, ls_error *err)
 {
-    ls_model *model = (ls_model *)(uintptr_t)t->model;
+    ls_network *model = (ls_network *)(uintptr_t)t->model;
     char *old = model->card;
     if (!t->card_is_old)
         return LS_OK;

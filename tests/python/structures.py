@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 HEADERS = ("model.h", "picture.h", "trainer.h", "sys/trainer.h")
-WRITTEN_BY_THE_LIBRARY = ("ls_error", "ls_step_result", "ls_snapshot_info")
+WRITTEN_BY_THE_LIBRARY = ("ls_error", "ls_step_result", "ls_model_info")
 
 
 def members(structure):
