@@ -52,7 +52,7 @@ try {
 
     std::thread([model] {
         const float points[] = {0.1f, 0.2f, 0.9f, -0.8f};
-        const auto p = model.run(points, 2);
+        const auto p = model.predict(points, LS_ROW_F32, 2);
         std::printf("in the circle: %.2f and %.2f\n", p[1], p[3]);
     }).join();
 } catch (const lockstep::error &e) {

@@ -234,7 +234,7 @@ static int begin(learner *l, ls_error *err)
 
 static int train(learner *l, ls_error *err)
 {
-    ls_step_result step;
+    ls_step_result step = {.size = sizeof step};
     const int status = ls_trainer_step(l->trainer, l->images, l->labels, l->batch, &step, err);
     if (status)
         return status;

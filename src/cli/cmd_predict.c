@@ -7,6 +7,7 @@
 #include "store/durable.h"
 #include "json/writer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,10 +131,19 @@ static int end_with_broken(const ls_trained_rows *in)
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-static void print_values(const char *before, const float *value, int count)
+/* Returns the number of digits for people: 6, or more for a number with a longer whole part. */
+static int digits_of(double value)
+{
+    int digits = 6;
+    for (double whole = fabs(value); whole >= 1e5 && digits < 17; whole /= 10)
+        digits++;
+    return digits;
+}
+
+static void print_values(const char *before, const double *value, int count)
 {
     for (int k = 0; k < count; k++)
-        printf("%s%g", k ? ", " : before, (double)value[k]);
+        printf("%s%.*g", k ? ", " : before, digits_of(value[k]), value[k]);
 }
 
 static void print_line(const ls_predictions *p, const ls_predicted *r)
@@ -158,11 +168,26 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void put_floats(ls_json_writer *w, const char *key, const float *value, int count)
+/* Whether the value of an output is that of a float, which then is written with a float's digits.
+ */
+static bool is_float(double value)
+{
+    return (double)(float)value == value;
+}
+
+static void put_number(ls_json_writer *w, const char *key, double value)
+{
+    if (is_float(value))
+        ls_json_put_float(w, key, (float)value);
+    else
+        ls_json_put_double(w, key, value);
+}
+
+static void put_numbers(ls_json_writer *w, const char *key, const double *value, int count)
 {
     ls_json_open_array(w, key);
     for (int i = 0; i < count; i++)
-        ls_json_put_float(w, NULL, value[i]);
+        put_number(w, NULL, value[i]);
     ls_json_close(w);
 }
 
@@ -183,9 +208,9 @@ static bool begin_object(ls_json_writer *w, const ls_predicted *r)
 static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
     if (p->values) {
-        put_floats(w, "outputs", r->output, p->outputs);
+        put_numbers(w, "outputs", r->output, p->outputs);
         if (r->target)
-            put_floats(w, "targets", r->target, p->outputs);
+            put_numbers(w, "targets", r->target, p->outputs);
     } else {
         const char *name = ls_class_name(p->rows->t, r->best);
         ls_json_put_int(w, "class", r->best);
@@ -195,7 +220,7 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
         if (r->label >= 0)
             ls_json_put_int(w, "label", r->label);
     }
-    put_floats(w, "logits", r->logits, p->outputs);
+    put_numbers(w, "logits", r->logits, p->outputs);
 }
 
 static void print_json(const ls_predictions *p, const ls_predicted *r)
@@ -254,6 +279,12 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
     ls_buffer_put(b, "\n");
 }
 
+/* Appends an output: a probability with the digits of a float, a value with all that it has. */
+static void put_value(ls_buffer *b, const char *before, const ls_predictions *p, double value)
+{
+    ls_buffer_format(b, "%s%.*g", before, p->values && !is_float(value) ? 17 : 9, value);
+}
+
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
 {
     if (r->file)
@@ -265,11 +296,11 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     else if (!p->values)
         put_field(b, ",", p->name[r->best]);
     for (int k = 0; k < p->outputs && p->values && !r->why; k++)
-        ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)r->output[k]);
+        put_value(b, k ? " " : ",", p, r->output[k]);
     for (int k = 0; k < further_columns(p); k++) {
         ls_buffer_put(b, ","); /* a picture that cannot be read has empty fields */
         if (!r->why)
-            ls_buffer_format(b, "%.9g", (double)r->output[k]);
+            put_value(b, "", p, r->output[k]);
     }
     ls_buffer_put(b, "\n");
 }
@@ -280,12 +311,12 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
         ls_json_put_string(w, "prediction", p->name[r->best]);
         ls_json_open_object(w, "probabilities");
         for (int k = 0; k < p->outputs; k++)
-            ls_json_put_float(w, p->name[k], r->output[k]);
+            ls_json_put_float(w, p->name[k], (float)r->output[k]);
         ls_json_close(w);
     } else if (further_columns(p)) {
-        put_floats(w, "prediction", r->output, p->outputs);
+        put_numbers(w, "prediction", r->output, p->outputs);
     } else {
-        ls_json_put_float(w, "prediction", r->output[0]);
+        put_number(w, "prediction", r->output[0]);
     }
 }
 

@@ -138,12 +138,12 @@ static void put_base64(ls_json_writer *w, const char *key, const uint8_t *bytes,
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-static void put_values(ls_json_writer *w, const char *key, const float *value, int count)
+static void put_values(ls_json_writer *w, const char *key, const double *value, int count)
 {
     char text[160] = "";
     for (int k = 0; k < count && k < VALUES; k++) {
         const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.4g", k ? ", " : "", (double)value[k]);
+        snprintf(text + used, sizeof text - used, "%s%.4g", k ? ", " : "", value[k]);
     }
     if (count > VALUES)
         strncat(text, ", …", sizeof text - strlen(text) - 1);

@@ -106,8 +106,6 @@ static int close_trainer(ls_trainer *t)
     if (ls_members_close(t, status != LS_OK))
         status = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
-    ls_model_release(t->last);
-    t->last = NULL;
     if (status)
         return LS_ESTALLED;
     ls_trace_destroy(t->records.trace);

@@ -105,7 +105,7 @@ static void read_a_table(world *w)
 {
     char csv[600], file[600];
     const ls_field fields[] = {
-        {"mass", NULL, 4000}, {"size", "2", 0}, {"island", "Dream", 0}, {"other", "?", 0}};
+        {sizeof(ls_field), "mass", NULL, 4000}, {sizeof(ls_field), "size", "2", 0}, {sizeof(ls_field), "island", "Dream", 0}, {sizeof(ls_field), "other", "?", 0}};
     const ls_model_options o = {
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
     float out;
@@ -129,8 +129,8 @@ static void read_a_table(world *w)
     if (status == LS_OK && world_chance(w, 3))
         row[1] = NAN; /* in a column that was never empty */
     if (status == LS_OK)
-        world_note(w, "ls_model_run",
-                   ls_model_run(model, row, LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
+        world_note(w, "ls_model_predict",
+                   ls_model_predict(model, row, LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
     ls_model_release(model);
 }
 
@@ -166,12 +166,12 @@ static void ask_for_all(world *w, ls_trainer *t)
     char path[600];
     ls_model *s;
     snprintf(path, sizeof path, "%s/other.safetensors", w->directory);
-    world_note(w, "ls_trainer_evaluate", ls_trainer_evaluate(t, NULL, NULL, &w->err));
+    world_note(w, "ls_trainer_evaluate", ls_trainer_evaluate(t, NULL, &w->err));
     world_note(w, "ls_trainer_weights", ls_trainer_weights(t, weights, 8000, &w->err));
     if (world_note(w, "ls_trainer_model", ls_trainer_model(t, &s, &w->err)) == LS_OK)
         ls_model_release(s);
     world_note(w, "ls_trainer_predict",
-               ls_trainer_predict(t, w->images, 1, scores, OWN_CLASSES, &w->err));
+               own_predict(t, w->images, LS_ROW_U8, 1, scores, OWN_CLASSES, &w->err));
     world_note(w, "ls_trainer_save", ls_trainer_save(t, path, &w->err));
     world_note(w, "ls_trainer_load", ls_trainer_load(t, path, &w->err));
     if (w->saved[0]) /* a checkpoint of another recipe */

@@ -99,10 +99,10 @@ static void too_little_room_is_refused_and_nothing_is_written(void **state)
     (void)state;
     fixture_begin(&f);
     ls_trainer *t = fixture_open(&f);
-    assert_int_equal(ls_trainer_predict(t, images, 2, scores, 19, &f.err), LS_EINVAL);
+    assert_int_equal(own_predict(t, images, LS_ROW_U8, 2, scores, 19, &f.err), LS_EINVAL);
     assert_non_null(strstr(f.err.text, "room for 19 floats, 20 are needed"));
     assert_true(scores[0] == 7);
-    assert_int_equal(ls_trainer_predict(t, images, 2, scores, 20, &f.err), LS_OK);
+    assert_int_equal(own_predict(t, images, LS_ROW_U8, 2, scores, 20, &f.err), LS_OK);
     const size_t all = ls_trainer_summary(t)->parameters;
     float *weights = calloc(all, sizeof *weights);
     assert_int_equal(ls_trainer_weights(t, weights, all - 1, &f.err), LS_EINVAL);

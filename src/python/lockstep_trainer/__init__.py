@@ -225,8 +225,8 @@ class Model(_l.Handle):
         return self._once("preparation", lambda: self.card.get("preparation") or {})
 
     def _look_info(self):
-        info = _l.model_info()
-        _l.lib().ls_model_describe(self.handle, _c.byref(info))
+        info = _l.sized(_l.model_info)
+        _l.call("ls_model_describe", self.handle, _c.byref(info))
         return info
 
     @property
@@ -243,7 +243,7 @@ class Model(_l.Handle):
     def class_names(self):
         """A list with the name of each class, or with its number as a text if it has no name."""
         names = (_l.lib().ls_model_class_name(self.handle, i)
-                 for i in range(self._info().classes))
+                 for i in range(self._info().outputs))
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
     @property
@@ -279,7 +279,7 @@ class Model(_l.Handle):
         return table
 
     def _prepare(self, x):
-        """Converts the argument `x` of `predict` to an array for ls_model_run."""
+        """Converts the argument `x` of `predict` to an array for ls_model_predict."""
         table = self._table()
         if table is None and _picture.are_several(x):
             return _picture.rows(self.handle, self.shape, x)
@@ -297,7 +297,7 @@ class Model(_l.Handle):
         """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
         of uint8 rows also accepts other integers from 0 to 255. A model of other numbers accepts uint8 only if it was
         trained on bool, on unsigned integers or on a table."""
-        if not self._info().floats:
+        if not self._info().row_type:
             if x.dtype == _np.uint8:
                 return x
             if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
@@ -313,7 +313,7 @@ class Model(_l.Handle):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
+        return table is None and not self._info().row_type and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
 
     def _channels_first(self, x, shape):
         """Moves the channels to the front if they are last. If a shape fits both orders, the order of the training
@@ -355,8 +355,10 @@ class Model(_l.Handle):
         x = _with_sides(x)
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
-        out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_model_run", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), int(logits), _address(out), out.size)
+        wide = info.task == _l.TASK_VALUES  # a float may have too few digits for the values that were learnt
+        out = _np.empty((len(x), info.outputs), _np.float64 if wide else _np.float32)
+        form = int(logits) | (_l.OUTPUT_F64 if wide else 0)
+        _l.call("ls_model_predict", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), form, _address(out), out.size)
         return out
 
     def save(self, path):
@@ -638,16 +640,16 @@ class Trainer(_l.Handle):
         if self._arrays is None:
             raise ValueError("a trainer for steps is made with shape= and classes= or targets=")
         self._arrays.check(x, y)
-        out = _l.step_result()
+        out = _l.sized(_l.step_result)
         _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
                 _c.byref(out))
         return out.loss, out.accuracy
 
     def evaluate(self):
         """Returns mean loss and accuracy on the test rows."""
-        loss, accuracy = _c.c_double(), _c.c_double()
-        _l.call("ls_trainer_evaluate", self.handle, _c.byref(loss), _c.byref(accuracy))
-        return loss.value, accuracy.value
+        found = _l.sized(_l.evaluation)
+        _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
+        return found.loss, found.accuracy
 
     def model(self):
         """Returns a Model with a copy of the current weights."""

@@ -136,7 +136,7 @@ def _bit(value):
 
 
 def rows(handle, named, table):
-    """Converts columns (a dict from names to values) to rows for ls_model_run, float64 (n, features). `table`: the
+    """Converts columns (a dict from names to values) to rows for ls_model_predict, float64 (n, features). `table`: the
     columns in the model's card (its description)."""
     for column in table:
         if column["name"] not in named:
@@ -159,7 +159,7 @@ def rows(handle, named, table):
              else [_value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()
     for field, column in zip(fields, table):
-        field.column = column["name"].encode()
+        field.size, field.column = _c.sizeof(field), column["name"].encode()
     for i in range(n):
         for field, column in zip(fields, lists):
             text = isinstance(column[i], str)
