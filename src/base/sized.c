@@ -66,3 +66,8 @@ int ls_sized_check(const void *given, size_t known, const char *type, ls_error *
             ls_fail(err, LS_EINVAL, "%s: `size` is %zu: expected sizeof(%s)", type, size, type);
     return status || !given ? status : check_unknown(given, size, known, type, err);
 }
+
+int ls_host_check(const ls_host *host, ls_error *err)
+{
+    return ls_sized_check(host, sizeof *host, "ls_host", err);
+}

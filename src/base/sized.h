@@ -5,6 +5,7 @@
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
 
+#include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stddef.h>
 
@@ -34,5 +35,8 @@ int ls_sized_give(void *out, const void *found, size_t known, const char *type, 
 /* Checks that the caller's structure, which this library reads where it lies, has set its size and
  * no field that this library does not know. NULL is allowed. Any thread. Errors: LS_EINVAL. */
 int ls_sized_check(const void *given, size_t known, const char *type, ls_error *err);
+
+/* Checks a caller's host: ls_sized_check for ls_host. NULL is allowed. */
+int ls_host_check(const ls_host *host, ls_error *err);
 
 #endif

@@ -86,9 +86,9 @@ enum { LS_MEMBER_NAME = 64 };
 
 typedef struct ls_cluster_options {
     const ls_transport *type;
-    /* passed to the transport as ls_wire_options.comm: describes the processes to join, in a form
+    /* passed to the transport as ls_wire_options.place: describes the processes to join, in a form
      * that each transport defines */
-    const void *comm;
+    const void *place;
     uint64_t deadline_ns; /* the deadline: a member that is silent for longer is lost */
     uint64_t open_ns;     /* longest time for joining the other members */
     /* non-zero: this member asks all members to stop; the header of its next sum or gather tells

@@ -243,7 +243,7 @@ static int refuses(void *cluster, const char *host, const void *fingerprint, siz
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
-                               .comm = c->options.comm,
+                               .place = c->options.place,
                                .regroups = c->options.regroups,
                                .admits = c->options.admits,
                                .fingerprint = c->options.fingerprint,

@@ -50,6 +50,8 @@ int ls_model_open(ls_model **out, const char *path, const ls_model_options *opti
         return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or no room for the model");
     *out = NULL;
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_model_options", err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_host_check(o.host, err);
     return status ? status : open_model(out, path, &o, err);
 }
 

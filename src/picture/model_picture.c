@@ -33,6 +33,8 @@ int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
     if (!model || !bytes || !row)
         return ls_fail(err, LS_EINVAL, "ls_model_picture: no model, bytes or row");
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_picture_options", err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_host_check(o.host, err);
     if (status)
         return status;
     const char *name = o.name ? o.name : "the picture";

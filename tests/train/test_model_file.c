@@ -186,9 +186,9 @@ static void a_table_predicts(const char *loss)
     ls_trainer_close(t);
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK ||
-        ls_model_predict(model, rows, LS_ROW_U8, 2, LS_OUTPUT_LOGITS, scores, ROOM(scores),
+        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_LOGITS, scores, ROOM(scores),
                          &f.err) != LS_OK ||
-        ls_model_predict(model, rows, LS_ROW_U8, 2, LS_OUTPUT_PROBABILITIES, outputs, ROOM(outputs),
+        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, outputs, ROOM(outputs),
                          &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     assert_memory_equal(scores, want, sizeof want);

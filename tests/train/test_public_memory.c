@@ -27,7 +27,7 @@
 FIELDS_ARE_KNOWN(ls_trainer_options, 184);
 FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
 FIELDS_ARE_KNOWN(ls_data_source, 72);
-FIELDS_ARE_KNOWN(ls_trainer_cluster, 32);
+FIELDS_ARE_KNOWN(ls_trainer_cluster, 48);
 FIELDS_ARE_KNOWN(ls_tcp_place, 64);
 FIELDS_ARE_KNOWN(ls_trainer_sys, 64);
 FIELDS_ARE_KNOWN(ls_pool_options, 80);
@@ -187,9 +187,7 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
                                 .secret = lend_text("sixteen letters."),
                                 .secret_bytes = 16,
                                 .members = 1};
-    const ls_trainer_cluster cluster = {.size = sizeof cluster,
-                                        .transport = ls_transport_tcp(),
-                                        .comm = lend(&place, sizeof place)};
+    const ls_trainer_cluster cluster = {.size = sizeof cluster, .tcp = lend(&place, sizeof place)};
     ls_trainer_options o = {
         .size = sizeof o,
         .set = lend(set, sizeof set),

@@ -10,6 +10,7 @@
 #include <lockstep/collective.h>
 #include <lockstep/model.h>
 #include <lockstep/split.h>
+#include <lockstep/version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,10 @@ static void parts_and_names(void)
     note("ls_allowed_cpus(");
     note("ls_allowed_cores(");
     note("ls_status_name(");
+    note("ls_version(");
+    note("ls_version_number(");
+    assert_string_equal(ls_version(), LS_VERSION);
+    assert_int_equal(ls_version_number(), LS_VERSION_NUMBER);
     note("ls_transport_tcp(");
 }
 

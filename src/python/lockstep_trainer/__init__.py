@@ -27,7 +27,7 @@ from ._library import Error
 from ._picture import pictures
 
 __all__ = ["Error", "Model", "Result", "Trainer", "pictures"]
-__version__ = "0.2.0"
+__version__ = _l.VERSION
 
 
 def _bytes(path):

@@ -97,6 +97,7 @@ STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": r
               "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
 
+VERSION = "0.2.0"  # of this package and of the library that it loads
 TASK_VALUES = 2  # ls_task
 OUTPUT_F64 = 16  # ls_output
 
@@ -109,6 +110,7 @@ def sized(structure):
 _P, _E = c.c_void_p, c.POINTER(c_error)
 _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that return a status is a c_error
     "ls_status_name": (c.c_char_p, [c.c_int]),
+    "ls_version": (c.c_char_p, []),
     "ls_trainer_open": (c.c_int, [c.POINTER(_P), c.POINTER(trainer_options), _E]),
     "ls_trainer_run": (c.c_int, [_P, _E]),
     "ls_trainer_interrupt": (None, [_P]),
@@ -151,7 +153,11 @@ def lib():
     """Returns the library, which is loaded at the first call."""
     global _library
     if _library is None:
-        _library = _load("liblockstep", _FUNCTIONS)
+        library = _load("liblockstep", _FUNCTIONS)
+        found = library.ls_version().decode()
+        if found != VERSION:
+            raise ImportError(f"lockstep_trainer {VERSION} found liblockstep {found}; install the package of that version")
+        _library = library
     return _library
 
 
