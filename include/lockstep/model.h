@@ -172,6 +172,47 @@ typedef struct ls_evaluation {
     double value;       /* value of that metric */
 } ls_evaluation;
 
+/* Rows in a file, for one model. */
+typedef struct ls_rows ls_rows;
+
+/* Options of ls_rows_open. */
+typedef struct ls_rows_options {
+    size_t size;    /* sizeof(ls_rows_options) */
+    uint32_t limit; /* largest number of rows that are read from a table or an array; 0: all */
+} ls_rows_options;
+
+/* Reads rows for `model`, as `trainer predict` does: a table, an .npy or .npz file, an image file
+ * or a folder of images. The rows keep a reference to the model until the caller closes them with
+ * ls_rows_close. Images need liblockstep_picture, which is loaded. `options` may be NULL. Any
+ * thread. Errors: messages name the file, and the line and column if there are any. LS_ENOENT,
+ * LS_EIO, LS_EDATA, LS_EUNSUPPORTED (the model reads no such rows, or was made without a
+ * description), LS_EINVAL, LS_ENOMEM. */
+int ls_rows_open(ls_rows **out, ls_model *model, const char *path, const ls_rows_options *options,
+                 ls_error *err);
+/* Returns the number of rows. Any thread. */
+uint32_t ls_rows_count(const ls_rows *rows);
+/* Returns the file of an image, or NULL if the rows are not images. The text lives as long as the
+ * rows. Any thread. */
+const char *ls_rows_name(const ls_rows *rows, uint32_t row);
+/* Returns why an image cannot be read, or NULL if it was read. The text lives as long as the rows.
+ * Any thread. */
+const char *ls_rows_why(const ls_rows *rows, uint32_t row);
+
+/* Predicts `n` rows from number `first` on. `form`, `outputs` and `capacity` as in
+ * ls_model_predict. The outputs of an image that cannot be read are NaN.
+ * Errors: those of ls_model_predict; LS_EINVAL if there are no such rows.
+ * Threads: any thread, and any number of threads at the same time. */
+int ls_rows_predict(const ls_rows *rows, uint32_t first, uint32_t n, int form, void *outputs,
+                    size_t capacity, ls_error *err);
+
+/* Evaluates the model on the file, which has the targets too, as `trainer eval --data` does: it
+ * reads the file again. The caller sets out->size. Any thread, while no other thread closes the
+ * rows. Errors: those of ls_rows_open (the targets are missing, for example), LS_EDEVICE,
+ * LS_ESYSTEM. */
+int ls_rows_evaluate(const ls_rows *rows, ls_evaluation *out, ls_error *err);
+/* Frees the rows. NULL is allowed. Any thread, while no other thread uses them. */
+void ls_rows_close(ls_rows *rows);
+
 /* Writes the weights to `path` as a safetensors file with PyTorch's names of parameters. The file
  * appears completely or not at all. If `path` is a symbolic link, the file to which it leads is
  * created or replaced, and the link stays. Any thread. Errors: LS_EINVAL (no model or no path, or

@@ -67,6 +67,10 @@ const ls_backend *ls_inference_backend(const ls_registry *registry, const char *
  * be called before the first model is created. */
 int ls_inference_predict_on(ls_inference *i, const char *device, ls_error *err);
 
+/* Type of rows that are prepared already, as in a dataset: bytes or floats, as the network reads.
+ */
+#define LS_ROWS_READY ((ls_row_type)100)
+
 /* Does the work of ls_model_predict with checked arguments, on a predictor that serves no other
  * caller. Any thread. */
 int ls_predictor_run(ls_model *model, const void *rows, ls_row_type type, uint32_t n, int form,
@@ -76,6 +80,11 @@ void ls_predictors_close(ls_inference *i);
 
 /* Returns the meaning of the model's outputs. */
 ls_meaning ls_inference_meaning(const ls_inference *i);
+
+/* Checks the form, the room and the stack for predictions of `n` rows in this process. Errors:
+ * LS_EINVAL. */
+int ls_model_check_call(const ls_model *model, const char *caller, uint32_t n, int form,
+                        const void *outputs, size_t capacity, ls_error *err);
 
 /* Fails with LS_EINVAL if a caller's buffer of `capacity` values is too small. */
 int ls_check_capacity(size_t capacity, size_t needed, ls_error *err);

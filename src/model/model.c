@@ -80,28 +80,24 @@ ls_meaning ls_inference_meaning(const ls_inference *i)
     return (ls_meaning){i->card.config.loss, i->card.prep, i->model->classes};
 }
 
-static int check_prediction(const ls_model *s, const void *rows, ls_row_type type, uint32_t n,
-                            int form, const void *outputs, ls_error *err)
+int ls_model_check_call(const ls_model *s, const char *caller, uint32_t n, int form,
+                        const void *outputs, size_t capacity, ls_error *err)
 {
-    if (!s || (n > 0 && (!rows || !outputs)))
-        return ls_fail(err, LS_EINVAL, "ls_model_predict: no model, rows or room for the outputs");
+    if (n > 0 && !outputs)
+        return ls_fail(err, LS_EINVAL, "%s: no room for the outputs", caller);
     const int plain = form & ~LS_OUTPUT_F64;
     if (plain != LS_OUTPUT_PROBABILITIES && plain != LS_OUTPUT_LOGITS)
         return ls_fail(err, LS_EINVAL,
-                       "ls_model_predict: form %d; expected LS_OUTPUT_PROBABILITIES or "
-                       "LS_OUTPUT_LOGITS, or one of them | LS_OUTPUT_F64",
-                       form);
+                       "%s: form %d; expected LS_OUTPUT_PROBABILITIES or LS_OUTPUT_LOGITS, or one "
+                       "of them | LS_OUTPUT_F64",
+                       caller, form);
     if (ls_inference_is_inherited(s->inference))
         return ls_fail(err, LS_EINVAL,
-                       "ls_model_predict: the model belongs to another process, of which this one "
-                       "was forked: open the model here");
-    const bool floats = s->inference->preprocessing.floats;
-    return (floats ? type == LS_ROW_F32 || type == LS_ROW_F64 : type == LS_ROW_U8)
-               ? LS_OK
-               : ls_fail(err, LS_EINVAL, "ls_model_predict: rows of type %d; the model reads %s",
-                         (int)type,
-                         floats ? "floats (LS_ROW_F32) or doubles (LS_ROW_F64)"
-                                : "bytes (LS_ROW_U8)");
+                       "%s: the model belongs to another process, of which this one was forked: "
+                       "open the model here",
+                       caller);
+    int status = ls_check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
+    return status ? status : ls_stack_check(LS_PREDICT_STACK_BYTES, caller, err);
 }
 
 int ls_model_predict(ls_model *s, const void *rows, ls_row_type type, uint32_t n, int form,
@@ -109,11 +105,14 @@ int ls_model_predict(ls_model *s, const void *rows, ls_row_type type, uint32_t n
 {
     /* sets Lockstep's floating-point mode until the function returns (base/thread_state.h) */
     LS_OWN_ARITHMETIC;
-    int status = check_prediction(s, rows, type, n, form, outputs, err);
-    if (status == LS_OK)
-        status = ls_check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
-    if (status == LS_OK)
-        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_model_predict", err);
+    if (!s || (n > 0 && !rows))
+        return ls_fail(err, LS_EINVAL, "ls_model_predict: no model, or no rows");
+    const bool floats = s->inference->preprocessing.floats;
+    if (floats ? type != LS_ROW_F32 && type != LS_ROW_F64 : type != LS_ROW_U8)
+        return ls_fail(
+            err, LS_EINVAL, "ls_model_predict: rows of type %d; the model reads %s", (int)type,
+            floats ? "floats (LS_ROW_F32) or doubles (LS_ROW_F64)" : "bytes (LS_ROW_U8)");
+    int status = ls_model_check_call(s, "ls_model_predict", n, form, outputs, capacity, err);
     return status ? status : ls_predictor_run(s, rows, type, n, form, outputs, err);
 }
 

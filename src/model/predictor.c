@@ -128,7 +128,7 @@ static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
             ready[i] = (float)((const double *)(const void *)images)[i];
         return LS_OK;
     }
-    if (p->type != LS_ROW_F64 && (!prep || !ls_prep_acts(prep))) {
+    if (p->type == LS_ROWS_READY || (p->type != LS_ROW_F64 && (!prep || !ls_prep_acts(prep)))) {
         memcpy(p->images, images, n * p->image_bytes);
         return LS_OK;
     }

@@ -489,6 +489,36 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     return status;
 }
 
+int ls_trained_view(ls_trained *out, const ls_card *card, ls_network *model, float *weights,
+                    const ls_host *host, ls_error *err)
+{
+    const ls_trainer_options o = {.size = sizeof o, .host = host};
+    *out = (ls_trained){.host = host,
+                        .config = card->config,
+                        .card = *card,
+                        .config_in_card = true,
+                        .model = model,
+                        .weights = weights,
+                        .is_new = true};
+    int status = ls_config_folder(&out->folder, &out->config, &o, err);
+    return status ? status : describe_rows(out, err);
+}
+
+int ls_trained_view_data(ls_trained *t, const char *path, ls_error *err)
+{
+    const ls_trained_options o = {.new_data = path,
+                                  .trainer = {.size = sizeof o.trainer, .host = t->host}};
+    int status = open_new_data(t, &o, err);
+    return status ? status : check_rows(t, path, err);
+}
+
+void ls_trained_view_end(ls_trained *t)
+{
+    for (int s = 0; s < LS_SUBSETS; s++)
+        ls_dataset_close(t->data[s]);
+    ls_free(t->host, t->class_name);
+}
+
 void ls_trained_close(ls_trained *t)
 {
     for (int s = 0; s < LS_SUBSETS; s++)

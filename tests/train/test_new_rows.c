@@ -26,11 +26,26 @@ static const float raw[ROWS][4] = {{4000, 1, 0, 2008},
                                    {3500, 0, 0, 2008},
                                    {6000, 0, 1, 2009}};
 static const ls_field fields[ROWS][4] = {
-    {{sizeof(ls_field), "year", NULL, 2008}, {sizeof(ls_field), "island", "Biscoe", 0}, {sizeof(ls_field), "other", "?", 0}, {sizeof(ls_field), "mass", "4e3", 0}},
-    {{sizeof(ls_field), "mass", "5000", 0}, {sizeof(ls_field), "island", "Dream", 0}, {sizeof(ls_field), "year", "2007", 0}, {sizeof(ls_field), "y", "2", 0}},
-    {{sizeof(ls_field), "mass", NULL, NAN}, {sizeof(ls_field), "island", "Biscoe", 0}, {sizeof(ls_field), "year", NULL, 2009}, {sizeof(ls_field), "y", "", 0}},
-    {{sizeof(ls_field), "mass", NULL, 3500}, {sizeof(ls_field), "island", "", 0}, {sizeof(ls_field), "year", NULL, 2008}, {sizeof(ls_field), "y", NULL, 1}},
-    {{sizeof(ls_field), "mass", NULL, 6000}, {sizeof(ls_field), "island", "Dream", 0}, {sizeof(ls_field), "year", NULL, 2009}, {sizeof(ls_field), "y", NULL, 1}},
+    {{sizeof(ls_field), "year", NULL, 2008},
+     {sizeof(ls_field), "island", "Biscoe", 0},
+     {sizeof(ls_field), "other", "?", 0},
+     {sizeof(ls_field), "mass", "4e3", 0}},
+    {{sizeof(ls_field), "mass", "5000", 0},
+     {sizeof(ls_field), "island", "Dream", 0},
+     {sizeof(ls_field), "year", "2007", 0},
+     {sizeof(ls_field), "y", "2", 0}},
+    {{sizeof(ls_field), "mass", NULL, NAN},
+     {sizeof(ls_field), "island", "Biscoe", 0},
+     {sizeof(ls_field), "year", NULL, 2009},
+     {sizeof(ls_field), "y", "", 0}},
+    {{sizeof(ls_field), "mass", NULL, 3500},
+     {sizeof(ls_field), "island", "", 0},
+     {sizeof(ls_field), "year", NULL, 2008},
+     {sizeof(ls_field), "y", NULL, 1}},
+    {{sizeof(ls_field), "mass", NULL, 6000},
+     {sizeof(ls_field), "island", "Dream", 0},
+     {sizeof(ls_field), "year", NULL, 2009},
+     {sizeof(ls_field), "y", NULL, 1}},
 };
 
 typedef struct scenario {
@@ -120,6 +135,52 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     end(&s);
 }
 
+/* The same table with other separators and columns in another order, as a file: what the library
+ * reads for a model in memory are the rows that the program would read. */
+static void rows_of_a_file_are_those_of_the_model(void **state)
+{
+    (void)state;
+    scenario s;
+    ls_rows *rows;
+    float want[ROWS], value[ROWS];
+    double fine[ROWS];
+    ls_evaluation found = {.size = sizeof found};
+    begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES, want,
+                                      ROOM(want), &s.f.err),
+                     LS_OK);
+    const char *path = scratch_path(&s.dir, "test.csv");
+    if (ls_rows_open(&rows, s.model, path, NULL, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    assert_int_equal(ls_rows_count(rows), ROWS);
+    assert_null(ls_rows_name(rows, 0));
+    assert_null(ls_rows_why(rows, 0));
+    assert_int_equal(ls_rows_predict(rows, 0, ROWS, LS_OUTPUT_PROBABILITIES, value, ROWS, &s.f.err),
+                     LS_OK);
+    assert_memory_equal(value, want, sizeof want);
+    assert_int_equal(ls_rows_predict(rows, 1, ROWS - 1, LS_OUTPUT_LOGITS | LS_OUTPUT_F64, fine,
+                                     ROWS - 1, &s.f.err),
+                     LS_OK);
+    for (int i = 1; i < ROWS; i++)
+        assert_true((float)fine[i - 1] == want[i]);
+    assert_int_equal(ls_rows_predict(rows, 1, ROWS, LS_OUTPUT_LOGITS, value, ROWS, &s.f.err),
+                     LS_EINVAL);
+    assert_int_equal(ls_rows_predict(rows, 0, 2, LS_OUTPUT_LOGITS, value, 1, &s.f.err), LS_EINVAL);
+    if (ls_rows_evaluate(rows, &found, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    assert_true(found.rows == ROWS && fabs(found.loss - s.test_loss) < 1e-6 * (1 + s.test_loss));
+    assert_string_equal(found.metric, "r2");
+    /* the rows keep the model */
+    ls_model_release(ls_model_retain(s.model));
+    ls_rows_close(rows);
+    const ls_rows_options two = {.size = sizeof two, .limit = 2};
+    assert_int_equal(ls_rows_open(&rows, s.model, path, &two, &s.f.err), LS_OK);
+    assert_int_equal(ls_rows_count(rows), 2);
+    ls_rows_close(rows);
+    assert_int_equal(ls_rows_open(&rows, s.model, "nothing.csv", NULL, &s.f.err), LS_ENOENT);
+    end(&s);
+}
+
 static void rows_by_the_names_of_columns_are_the_same(void **state)
 {
     (void)state;
@@ -179,7 +240,8 @@ static void long_numbers_are_predicted_as_they_are_tested(void **state)
     s.test_loss = t->reported.result.test_loss;
     s.model = save_and_open(&s.f, t, scratch_path(&s.dir, "model.safetensors"));
     for (int i = 0; i < ROWS; i++) {
-        const ls_field field = {sizeof field, "ms", text[i], 0}, number = {sizeof number, " ms", NULL, ms[i]};
+        const ls_field field = {sizeof field, "ms", text[i], 0},
+                       number = {sizeof number, " ms", NULL, ms[i]};
         assert_int_equal(ls_model_row(s.model, &field, 1, &by_text[i], 1, &s.f.err), LS_OK);
         assert_int_equal(ls_model_row(s.model, &number, 1, &by_number[i], 1, &s.f.err), LS_OK);
     }
@@ -219,8 +281,10 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     (void)state;
     scenario s;
     float value[ROWS];
-    static const ls_field unknown[] = {{sizeof(ls_field), "mass", "1", 0}, {sizeof(ls_field), "island", "Torgersen", 0}},
-                          twice[] = {{sizeof(ls_field), "mass", "1", 0}, {sizeof(ls_field), "mass", "1", 0}},
+    static const ls_field unknown[] = {{sizeof(ls_field), "mass", "1", 0},
+                                       {sizeof(ls_field), "island", "Torgersen", 0}},
+                          twice[] = {{sizeof(ls_field), "mass", "1", 0},
+                                     {sizeof(ls_field), "mass", "1", 0}},
                           text[] = {{sizeof(ls_field), "mass", "heavy", 0}};
     begin(&s, ",\"drop\":\"island\",\"missing\":\"zero\"");
     refuses(&s, text, 1, LS_EDATA, "column \"mass\": expected a number, found \"heavy\"");
@@ -415,6 +479,7 @@ LS_TESTS(train_new_rows, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_table_are_standardised_as_in_the_training),
+        cmocka_unit_test(rows_of_a_file_are_those_of_the_model),
         cmocka_unit_test(rows_by_the_names_of_columns_are_the_same),
         cmocka_unit_test(long_numbers_are_predicted_as_they_are_tested),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),

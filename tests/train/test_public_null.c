@@ -210,6 +210,17 @@ static void snapshots(ls_model *s)
     REFUSED(ls_model_export(s, NULL, e));
     REFUSED(ls_model_open(NULL, "file", NULL, e));
     REFUSED(ls_model_open(&none, NULL, NULL, e));
+    ls_rows *rows;
+    ls_evaluation found = {.size = sizeof found};
+    REFUSED(ls_rows_open(NULL, s, "file", NULL, e));
+    REFUSED(ls_rows_open(&rows, NULL, "file", NULL, e));
+    REFUSED(ls_rows_open(&rows, s, NULL, NULL, e));
+    NOTHING(ls_rows_count(NULL));
+    NOTHING(ls_rows_name(NULL, 0));
+    NOTHING(ls_rows_why(NULL, 0));
+    REFUSED(ls_rows_predict(NULL, 0, 0, 0, out, 0, e));
+    REFUSED(ls_rows_evaluate(NULL, &found, e));
+    RETURNS(ls_rows_close(NULL));
     REFUSED(ls_model_row(NULL, &field, 1, row, OWN_CLASSES, e));
     REFUSED(ls_model_row(s, NULL, 1, row, OWN_CLASSES, e));
     REFUSED(ls_model_row(s, &field, 1, NULL, OWN_CLASSES, e));

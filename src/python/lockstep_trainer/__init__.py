@@ -72,9 +72,6 @@ def _address(a):
 
 _ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
 
-# The names by which the library finds the array of rows in an .npz file.
-_ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
-
 
 def _sides(shape):
     """Returns the shape (channels, height, width) of a row of shape (features,), (height, width) or that shape."""
@@ -284,9 +281,7 @@ class Model(_l.Handle):
         if table is None and _picture.are_several(x):
             return _picture.rows(self.handle, self.shape, x)
         if _picture.is_one(x):
-            if self._is_picture(x, table):
-                return _picture.rows(self.handle, self.shape, [x])
-            x = self._read(_os.fsdecode(x), table)
+            return _picture.rows(self.handle, self.shape, [x])
         if table is not None:
             named = _table.of(x, [column["name"] for column in table])
             if named is not None:
@@ -323,20 +318,32 @@ class Model(_l.Handle):
             return _np.ascontiguousarray(_np.moveaxis(x, 3, 1))
         return x
 
-    @staticmethod
-    def _read(path, table):
-        if path.lower().endswith(".npy"):
-            return _np.load(path, allow_pickle=False)
-        if path.lower().endswith(".npz"):
-            with _np.load(path, allow_pickle=False) as archive:
-                names = [name for name in _ROWS if name in archive.files] or archive.files
-                if names[0] not in _ROWS and len(names) != 1:
-                    raise ValueError(f"{path}: expected an array x in it, or only one, found {', '.join(names[:10])}")
-                return archive[names[0]]
-        if table is not None and not _os.path.isdir(path):
-            return _table.read(path, [column["name"] for column in table])
-        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}, as the "
-                         "model reads it")
+    def _rows_of(self, path):
+        """Opens the rows of a file for this model, as `trainer predict` reads them."""
+        rows = _l.Handle("ls_rows_close")
+        _l.call("ls_rows_open", _c.byref(rows._handle), self.handle, _bytes(path), None)
+        return rows
+
+    def _form(self, logits):
+        """Returns the form of outputs, and NumPy's type for them."""
+        wide = self._info().task == _l.TASK_VALUES  # a float may have too few digits for values that were learnt
+        return int(logits) | (_l.OUTPUT_F64 if wide else 0), _np.float64 if wide else _np.float32
+
+    def _predict_file(self, path, logits):
+        form, dtype = self._form(logits)
+        with self._rows_of(path) as rows:
+            n = _l.lib().ls_rows_count(rows.handle)
+            out = _np.empty((n, self._info().outputs), dtype)
+            _l.call("ls_rows_predict", rows.handle, 0, n, form, _address(out), out.size)
+        return out
+
+    def evaluate(self, path):
+        """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
+        accuracy, and the main metric by its name."""
+        found = _l.sized(_l.evaluation)
+        with self._rows_of(path) as rows:
+            _l.call("ls_rows_evaluate", rows.handle, _c.byref(found))
+        return {"rows": found.rows, "loss": found.loss, "accuracy": found.accuracy, found.metric.decode(): found.value}
 
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
@@ -351,13 +358,14 @@ class Model(_l.Handle):
              - for a model of images, the path of a picture of any size (JPEG, PNG, BMP, WebP, PGM, PPM), the path
                of a folder of pictures (`pictures` lists them), the bytes of a picture's file, or a list of these"""
         info = self._info()
+        if _picture.is_one(x) and not self._is_picture(x, self._table()):
+            return self._predict_file(x, logits)
         x = self._channels_first(self._prepare(x), (info.channels, info.height, info.width))
         x = _with_sides(x)
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
-        wide = info.task == _l.TASK_VALUES  # a float may have too few digits for the values that were learnt
-        out = _np.empty((len(x), info.outputs), _np.float64 if wide else _np.float32)
-        form = int(logits) | (_l.OUTPUT_F64 if wide else 0)
+        form, dtype = self._form(logits)
+        out = _np.empty((len(x), info.outputs), dtype)
         _l.call("ls_model_predict", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), form, _address(out), out.size)
         return out
 

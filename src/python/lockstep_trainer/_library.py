@@ -129,6 +129,11 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
     "ls_model_predict": (c.c_int, [_P, _P, c.c_int, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
     "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, c.c_size_t, _E]),
+    "ls_rows_open": (c.c_int, [c.POINTER(_P), _P, c.c_char_p, _P, _E]),
+    "ls_rows_count": (c.c_uint32, [_P]),
+    "ls_rows_predict": (c.c_int, [_P, c.c_uint32, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
+    "ls_rows_evaluate": (c.c_int, [_P, c.POINTER(evaluation), _E]),
+    "ls_rows_close": (None, [_P]),
     "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
 }
