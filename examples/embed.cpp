@@ -1,5 +1,5 @@
 // Uses Lockstep in a C++ program: learns which points of a square lie in a circle. Then it
-// predicts on another thread, with a model of the weights, which outlives the trainer.
+// predicts on another thread, with a copy of the model, which outlives the trainer.
 //
 //     c++ -std=c++17 embed.cpp -pthread $(pkg-config --cflags --libs lockstep) -o embed
 #include <lockstep/lockstep.hpp>

@@ -1,5 +1,5 @@
 /* Trains on examples that the program itself draws (bars at one of ten heights), and predicts on
- * another thread with a model of the weights.
+ * another thread with a copy of the model.
  *
  *     embed_trainer [CHECKPOINT]    continues from that file if it exists, and saves to it
  */

@@ -7,7 +7,7 @@
  *     ls_cluster_leave(c, "the disk is full")          tells the others the reason for a failure
  *     ls_cluster_close(c)
  *
- * Words. The *transport* is the transport between the members (<lockstep/sys/transport.h>). A *sign
+ * Words. The *transport* carries messages between the members (<lockstep/sys/transport.h>). A *sign
  * of life* is a short message by which a member shows that it still runs. The *deadline* is the
  * longest time that a member may be silent. The *group* is the set of present members; a member's
  * number is its position in the group.

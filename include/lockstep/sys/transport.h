@@ -41,9 +41,9 @@ extern "C" {
 #endif
 
 #define LS_TRANSPORT_ABI 6 /* version of this header, which a transport must match */
-#define LS_TRANSPORT_ENTRY                                                                         \
-    "ls_transport_entry"        /* symbol of liblockstep-NAME.so, an ls_transport_entry_fn */
-#define LS_TRANSPORT_CHANNELS 4 /* number of channels between two members */
+/* symbol of liblockstep-NAME.so, an ls_transport_entry_fn */
+#define LS_TRANSPORT_ENTRY "ls_transport_entry"
+#define LS_TRANSPORT_CHANNELS 4            /* number of channels between two members */
 #define LS_TRANSFER_MOST ((size_t)1 << 30) /* largest number of bytes of one transfer */
 
 typedef struct ls_wire ls_wire;
