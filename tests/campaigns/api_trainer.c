@@ -1,4 +1,4 @@
-/* Random calls of trainer.h, snapshot.h and model.h. */
+/* Random calls of trainer.h and model.h. */
 #include "campaigns/api_world.h"
 
 #include "train/faulty_backend.h"
@@ -373,10 +373,8 @@ static void predict(world *w)
     if (!w->trainer)
         return;
     choose_rows(w);
-    w->call = "ls_trainer_predict";
-    world_note(w, "ls_trainer_predict",
-               own_predict(w->trainer, world_chance(w, 12) ? NULL : w->images, LS_ROW_U8,
-                           world_draw(w, WORLD_BATCH + 1), scores, some_room(w), &w->err));
+    own_predict(w->trainer, world_chance(w, 12) ? NULL : w->images, LS_ROW_U8,
+                world_draw(w, WORLD_BATCH + 1), scores, some_room(w), &w->err);
 }
 
 static void use_shown(world *w)
@@ -388,8 +386,7 @@ static void use_shown(world *w)
     if (!s)
         return;
     choose_rows(w);
-    ls_model_describe(s, &info, NULL);
-    world_did(w, "ls_model_describe");
+    world_note(w, "ls_model_describe", ls_model_describe(s, &info, &w->err));
     world_note(w, "ls_model_predict",
                ls_model_predict(world_chance(w, 16) ? NULL : s, w->images, LS_ROW_U8, WORLD_BATCH,
                                 LS_OUTPUT_LOGITS, scores, some_room(w), &w->err));
