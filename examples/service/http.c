@@ -168,11 +168,12 @@ static void predict(call *k, const char *type)
         return;
     const size_t count = rows * (size_t)classes;
     ls_error err;
-    ls_model_info info = {0};
+    ls_model_info info = {.size = sizeof info};
     float *scores = malloc(count * sizeof *scores);
     ls_model *model = learner_model(k->s->learner);
-    ls_model_describe(model, &info);
-    int status = scores ? ls_snapshot_predict(model, k->body, rows, scores, count, &err)
+    ls_model_describe(model, &info, NULL);
+    int status = scores ? ls_model_predict(model, k->body, LS_ROW_U8, rows, LS_OUTPUT_LOGITS,
+                                           scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
     ls_model_release(model);
     for (size_t i = 0; i < count && status == LS_OK; i++)

@@ -14,7 +14,7 @@ typedef struct room {
     ls_model_info info;
     ls_field *fields;
     double *row;
-    float *outputs;
+    double *outputs;
     size_t most, values;
 } room;
 
@@ -25,7 +25,10 @@ static int take_fields(room *r, const cJSON *object, ls_error *err)
     size_t n = 0;
     cJSON_ArrayForEach(item, object)
     {
-        ls_field f = {.column = item->string, .text = cJSON_GetStringValue(item), .number = NAN};
+        ls_field f = {.size = sizeof f,
+                      .column = item->string,
+                      .text = cJSON_GetStringValue(item),
+                      .number = NAN};
         if (cJSON_IsNumber(item))
             f.number = item->valuedouble;
         else if (cJSON_IsBool(item))
@@ -56,14 +59,15 @@ static int predict_row(room *r, const cJSON *object, ls_error *err)
     const int n = take_fields(r, object, err);
     if (n < 0)
         return err->status;
-    const size_t outputs = (size_t)r->info.classes;
+    const size_t outputs = (size_t)r->info.outputs;
     int status = ls_model_row(r->model, r->fields, (size_t)n, r->row, r->values, err);
     if (status == LS_OK)
-        status = ls_model_run(r->model, r->row, LS_ROW_F64, 1, LS_OUTPUT_PROBABILITIES, r->outputs,
-                              outputs, err);
+        status =
+            ls_model_predict(r->model, r->row, LS_ROW_F64, 1,
+                             LS_OUTPUT_PROBABILITIES | LS_OUTPUT_F64, r->outputs, outputs, err);
     for (size_t i = 0; i < outputs && status == LS_OK; i++)
         if (!isfinite(r->outputs[i])) /* JSON has no infinity and no NaN */
-            status = fail(err, LS_EDATA, "the model's outputs are not finite");
+            status = fail(err, LS_EDATA, "no training row has a value that this row has");
     return status;
 }
 
@@ -79,12 +83,12 @@ static void put_classes(cJSON *to, const room *r)
 {
     char number[16];
     int best = 0;
-    for (int i = 1; i < r->info.classes; i++)
+    for (int i = 1; i < r->info.outputs; i++)
         best = r->outputs[i] > r->outputs[best] ? i : best;
     cJSON_AddStringToObject(to, "class", name_of(r, best, number));
     cJSON *shares = cJSON_AddObjectToObject(to, "probabilities");
-    for (int i = 0; i < r->info.classes; i++)
-        cJSON_AddNumberToObject(shares, name_of(r, i, number), (double)r->outputs[i]);
+    for (int i = 0; i < r->info.outputs; i++)
+        cJSON_AddNumberToObject(shares, name_of(r, i, number), r->outputs[i]);
 }
 
 /* Adds the prediction of a row, or its error, to the list. */
@@ -95,14 +99,14 @@ static void put_row(cJSON *list, room *r, const cJSON *object, uint32_t *predict
     const int status = predict_row(r, object, &err);
     if (status)
         cJSON_AddStringToObject(to, "error", err.text);
-    else if (!r->info.targets)
+    else if (r->info.task == LS_TASK_CLASSES)
         put_classes(to, r);
-    else if (r->info.classes == 1)
-        cJSON_AddNumberToObject(to, "value", (double)r->outputs[0]);
+    else if (r->info.outputs == 1)
+        cJSON_AddNumberToObject(to, "value", r->outputs[0]);
     else {
         cJSON *values = cJSON_AddArrayToObject(to, "values");
-        for (int i = 0; i < r->info.classes; i++)
-            cJSON_AddItemToArray(values, cJSON_CreateNumber((double)r->outputs[i]));
+        for (int i = 0; i < r->info.outputs; i++)
+            cJSON_AddItemToArray(values, cJSON_CreateNumber(r->outputs[i]));
     }
     *predicted += status == LS_OK;
     cJSON_AddItemToArray(list, to);
@@ -111,15 +115,15 @@ static void put_row(cJSON *list, room *r, const cJSON *object, uint32_t *predict
 int rows_predict(ls_model *model, const char *body, size_t length, char **text, uint32_t *predicted,
                  ls_error *err)
 {
-    room r = {.model = model};
+    room r = {.model = model, .info.size = sizeof r.info};
     cJSON *given = cJSON_ParseWithLength(body, length), *answer = cJSON_CreateObject();
     int status = LS_OK;
     *text = NULL;
     *predicted = 0;
-    ls_model_describe(model, &r.info);
+    ls_model_describe(model, &r.info, NULL);
     r.values = (size_t)r.info.channels * (size_t)r.info.height * (size_t)r.info.width;
     r.row = malloc(r.values * sizeof *r.row);
-    r.outputs = malloc((size_t)r.info.classes * sizeof *r.outputs);
+    r.outputs = malloc((size_t)r.info.outputs * sizeof *r.outputs);
     if (!cJSON_IsObject(given) && !cJSON_IsArray(given))
         status = fail(err, LS_EDATA,
                       "the body: expected JSON, a row or an array of rows, each an "

@@ -93,7 +93,7 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err);
  * space); if training has failed, the status of that failure. Any thread. */
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err);
 
-/* Returns a model of the weights for predictions: the newest one that the learner has made. The
+/* Returns a model for predictions: the newest one that the learner has made. The
  * caller releases it. Any thread. */
 ls_model *learner_model(learner *l);
 

@@ -7,11 +7,10 @@
 #include "store/durable.h"
 #include "json/writer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { WIDE_DIGITS = 15 }; /* digits of numbers that a float does not hold */
 
 static const char help[] =
     "usage: {} predict RUN|FILE INPUT… [options]\n"
@@ -153,12 +152,10 @@ static int end_with_broken(const ls_trained_rows *in)
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-/* Prints numbers, which are in `wide` if that is set, else in `value`. */
-static void print_values(const char *before, const float *value, const double *wide, int count)
+static void print_values(const char *before, const double *value, int count)
 {
     for (int k = 0; k < count; k++)
-        printf("%s%.*g", k ? ", " : before, wide ? WIDE_DIGITS : 6,
-               wide ? wide[k] : (double)value[k]);
+        printf("%s%.*g", k ? ", " : before, cli_digits(value[k], 6), value[k]);
 }
 
 static void print_line(const ls_predictions *p, const ls_predicted *r)
@@ -171,9 +168,9 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
     if (r->why) {
         printf(": no prediction: %s", r->why);
     } else if (p->values) {
-        print_values(": ", r->output, r->value, p->outputs);
+        print_values(": ", r->output, p->outputs);
         if (r->target)
-            print_values("; its targets are ", r->target, r->true_value, p->outputs);
+            print_values("; its targets are ", r->target, p->outputs);
     } else {
         cli_class_print(": ", t, r->best);
         printf(" (%.3f)", r->probability);
@@ -185,21 +182,26 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-/* Writes a number, which is in `wide` if that is set, else in `value`. */
-static void put_number(ls_json_writer *w, const char *key, const float *value, const double *wide)
+/* Whether the value of an output is that of a float, which then is written with a float's digits.
+ */
+static bool is_float(double value)
 {
-    if (wide)
-        ls_json_put_double(w, key, *wide);
-    else
-        ls_json_put_float(w, key, *value);
+    return (double)(float)value == value;
 }
 
-static void put_numbers(ls_json_writer *w, const char *key, const float *value, const double *wide,
-                        int count)
+static void put_number(ls_json_writer *w, const char *key, double value)
+{
+    if (is_float(value))
+        ls_json_put_float(w, key, (float)value);
+    else
+        ls_json_put_double(w, key, value);
+}
+
+static void put_numbers(ls_json_writer *w, const char *key, const double *value, int count)
 {
     ls_json_open_array(w, key);
     for (int i = 0; i < count; i++)
-        put_number(w, NULL, value + i, wide ? wide + i : NULL);
+        put_number(w, NULL, value[i]);
     ls_json_close(w);
 }
 
@@ -220,9 +222,9 @@ static bool begin_object(ls_json_writer *w, const ls_predicted *r)
 static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
     if (p->values) {
-        put_numbers(w, "outputs", r->output, r->value, p->outputs);
+        put_numbers(w, "outputs", r->output, p->outputs);
         if (r->target)
-            put_numbers(w, "targets", r->target, r->true_value, p->outputs);
+            put_numbers(w, "targets", r->target, p->outputs);
     } else {
         const char *name = ls_class_name(p->rows->t, r->best);
         ls_json_put_int(w, "class", r->best);
@@ -232,7 +234,7 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
         if (r->label >= 0)
             ls_json_put_int(w, "label", r->label);
     }
-    put_numbers(w, "logits", r->logits, r->value, p->outputs);
+    put_numbers(w, "logits", r->logits, p->outputs);
 }
 
 static void print_json(const ls_predictions *p, const ls_predicted *r)
@@ -292,14 +294,14 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
     ls_buffer_put(b, "\n");
 }
 
-static double value_of(const ls_predicted *r, int k)
+/* Appends an output: a probability with the digits of a float, a value with all that it has. */
+static void put_value(ls_buffer *b, const char *before, const ls_predictions *p, double value)
 {
-    return r->value ? r->value[k] : (double)r->output[k];
+    ls_buffer_format(b, "%s%.*g", before, p->values && !is_float(value) ? 17 : 9, value);
 }
 
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
 {
-    const int digits = r->value ? WIDE_DIGITS : 9;
     if (r->file)
         put_field(b, "", r->file);
     else
@@ -309,11 +311,11 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     else if (!p->values)
         put_field(b, ",", p->name[r->best]);
     for (int k = 0; k < p->outputs && p->values && !r->why; k++)
-        ls_buffer_format(b, "%s%.*g", k ? " " : ",", digits, value_of(r, k));
+        put_value(b, k ? " " : ",", p, r->output[k]);
     for (int k = 0; k < further_columns(p); k++) {
         ls_buffer_put(b, ","); /* a row without a prediction has empty fields */
         if (!r->why)
-            ls_buffer_format(b, "%.*g", digits, value_of(r, k));
+            put_value(b, "", p, r->output[k]);
     }
     ls_buffer_put(b, "\n");
 }
@@ -324,12 +326,12 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
         ls_json_put_string(w, "prediction", p->name[r->best]);
         ls_json_open_object(w, "probabilities");
         for (int k = 0; k < p->outputs; k++)
-            ls_json_put_float(w, p->name[k], r->output[k]);
+            ls_json_put_float(w, p->name[k], (float)r->output[k]);
         ls_json_close(w);
     } else if (further_columns(p)) {
-        put_numbers(w, "prediction", r->output, r->value, p->outputs);
+        put_numbers(w, "prediction", r->output, p->outputs);
     } else {
-        put_number(w, "prediction", r->output, r->value);
+        put_number(w, "prediction", r->output[0]);
     }
 }
 

@@ -98,6 +98,14 @@ void cli_class_print(const char *before, const ls_trained *t, int label)
     printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
 }
 
+int cli_digits(double value, int least)
+{
+    int digits = least;
+    for (double whole = fabs(value); whole >= pow(10, least) && digits < 17; whole /= 10)
+        digits++;
+    return digits;
+}
+
 /* ---- trainer eval RUN ------------------------------------------------------------------------ */
 
 static const char eval_help[] =

@@ -798,7 +798,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
              "shards and repeat the step; `\"stop\"`: the run saves a checkpoint and stops"},
     {"cluster", "transport", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.transport),
-     .choices = transports,
+     .choices = transports, .former = "engine",
      .help = "library that connects processes: `\"mpi\"`; `\"auto\"`: MPI if a launcher has "
              "started more than one process; `\"none\"`: each process trains alone"},
     {"cluster", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(cluster.deadline_s), 0, 0, 86400,

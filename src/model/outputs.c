@@ -3,6 +3,8 @@
 
 #include "base/portable_math.h"
 
+#include <math.h>
+
 int ls_best_class(const float *logits, int classes, double *probability)
 {
     int best = 0;
@@ -15,32 +17,66 @@ int ls_best_class(const float *logits, int classes, double *probability)
     return best;
 }
 
-/* Computes the probabilities of the classes, the softmax of a row's logits, [classes]. `out` and
- * `logits` may be the same array. */
-static void softmax(float *out, const float *logits, int classes)
+ls_task ls_meaning_task(const ls_meaning *m)
+{
+    if (!m->loss || !m->loss->vectors)
+        return LS_TASK_CLASSES;
+    return m->loss->bits ? LS_TASK_LABELS : LS_TASK_VALUES;
+}
+
+static void softmax(double *out, const float *logits, int classes)
 {
     double sum = 0;
     float most = logits[0];
     for (int i = 1; i < classes; i++)
         most = logits[i] > most ? logits[i] : most;
     for (int i = 0; i < classes; i++)
-        sum += ls_exp((double)logits[i] - (double)most);
+        sum += out[i] = ls_exp((double)logits[i] - (double)most);
     for (int i = 0; i < classes; i++)
-        out[i] = (float)(ls_exp((double)logits[i] - (double)most) / sum);
+        out[i] /= sum;
 }
 
-/* Converts one output of a model without classes to the predicted value. If the loss takes each
- * output as the logit of a yes/no label ("bce"), the value is the probability of yes. Otherwise the
- * value is the output itself. */
-static double value_of(const ls_loss *loss, float output)
+/* Returns predicted value number `i` in the unit of the user's data. If floats hold the targets on
+ * which the model was trained, the value is that of a float. */
+static double learnt_value(const ls_prep *prep, size_t i, float network)
 {
-    return loss->bits ? 1 / (1 + ls_exp(-(double)output)) : (double)output;
+    const double v = ls_prep_output(prep, i, network);
+    return prep && prep->target_wide ? v : (double)(float)v;
 }
 
-void ls_outputs(float *out, const float *logits, int outputs, const ls_loss *loss)
+void ls_outputs(double *out, const float *network, int form, const ls_meaning *m)
 {
-    if (!loss || !loss->vectors)
-        softmax(out, logits, outputs);
-    for (int i = 0; loss && loss->vectors && i < outputs; i++)
-        out[i] = (float)value_of(loss, logits[i]);
+    const ls_task task = ls_meaning_task(m);
+    const bool logits = form == LS_OUTPUT_LOGITS;
+    if (task == LS_TASK_CLASSES && !logits)
+        softmax(out, network, m->outputs);
+    for (int i = 0; i < m->outputs && (task != LS_TASK_CLASSES || logits); i++) {
+        const double v = (double)network[i];
+        if (task == LS_TASK_VALUES)
+            out[i] = learnt_value(m->prep, (size_t)i, network[i]);
+        else
+            out[i] = logits ? v : 1 / (1 + ls_exp(-v));
+    }
+}
+
+void ls_outputs_put(void *out, size_t first, const float *network, uint32_t rows, int form,
+                    const ls_meaning *m, double *row)
+{
+    const size_t n = (size_t)m->outputs;
+    for (size_t r = 0; r < rows; r++) {
+        ls_outputs(row, network + r * n, form & ~LS_OUTPUT_F64, m);
+        for (size_t i = 0; i < n && form & LS_OUTPUT_F64; i++)
+            ((double *)out)[first + r * n + i] = row[i];
+        for (size_t i = 0; i < n && !(form & LS_OUTPUT_F64); i++)
+            ((float *)out)[first + r * n + i] = (float)row[i];
+    }
+}
+
+void ls_outputs_put_unknown(void *out, size_t first, size_t count, int form)
+{
+    for (size_t i = first; i < first + count; i++)
+        if (form & LS_OUTPUT_F64)
+            ((double *)out)[i] = NAN;
+        else
+            ((float *)out)[i] = NAN;
 }

@@ -27,13 +27,13 @@ static int make_room(ls_predictions *p, ls_error *err)
 {
     const ls_trained *t = p->rows->t;
     const size_t n = (size_t)p->outputs;
-    p->logits = ls_alloc_array(t->host, p->rows->rows, sizeof *p->logits * n);
+    p->network = ls_alloc_array(t->host, p->rows->rows, sizeof *p->network * n);
     p->output = ls_alloc_array(t->host, n, sizeof *p->output);
+    p->logits = ls_alloc_array(t->host, n, sizeof *p->logits);
+    p->target = ls_alloc_array(t->host, n, sizeof *p->target);
     p->name = ls_alloc_array(t->host, n, sizeof *p->name);
     p->number = ls_alloc_array(t->host, n, sizeof *p->number);
-    p->value = ls_alloc_array(t->host, 2 * n, sizeof *p->value);
-    p->true_value = p->value + n;
-    if (!p->logits || !p->output || !p->value || !p->name || !p->number)
+    if (!p->network || !p->output || !p->logits || !p->target || !p->name || !p->number)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)p->rows->rows);
     for (int i = 0; i < p->outputs; i++) {
         const char *name = p->values ? NULL : ls_class_name(t, i);
@@ -57,60 +57,42 @@ int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_reg
     *out = (ls_predictions){.rows = rows,
                             .outputs = t->model->classes,
                             .values = t->config.loss && t->config.loss->vectors};
-    const size_t count = (size_t)rows->rows * (size_t)out->outputs;
     int status = make_room(out, err);
-    if (status == LS_OK)
-        status = ls_predict(&sum, out->logits, &d, err);
-    if (status)
-        return status;
-    out->wide = out->values && t->card.prep && t->card.prep->target_wide;
-    if (out->wide)
-        return LS_OK;
-    ls_prep_unscale(t->card.prep, out->logits, count);
-    for (size_t i = 0; i < count && out->values && rows->targets; i++)
-        rows->targets[i] = (float)target_in_data(t->card.prep, i, rows->targets[i]);
-    return LS_OK;
-}
-
-/* Converts the values of a row, and its true values if they are known, to doubles. */
-static void put_doubles(ls_predictions *p, ls_predicted *row)
-{
-    const ls_prep *prep = p->rows->t->card.prep;
-    for (int k = 0; k < p->outputs; k++) {
-        p->value[k] = ls_prep_output(prep, (size_t)k, row->logits[k]);
-        if (row->target)
-            p->true_value[k] = target_in_data(prep, (size_t)k, row->target[k]);
-    }
-    row->value = p->value;
-    row->true_value = row->target ? p->true_value : NULL;
+    return status ? status : ls_predict(&sum, out->network, &d, err);
 }
 
 ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
 {
     const ls_trained_rows *in = p->rows;
-    const size_t at = (size_t)i * (size_t)p->outputs;
+    const ls_trained *t = in->t;
+    const ls_meaning meaning = {t->config.loss, t->card.prep, p->outputs};
+    const float *network = p->network + (size_t)i * (size_t)p->outputs;
+    const float *learnt =
+        p->values && in->targets ? in->targets + (size_t)i * (size_t)p->outputs : NULL;
     ls_predicted row = {.file = in->file ? in->file[i].path : NULL,
                         .number = ls_trained_rows_number(in, i),
                         .why = in->why ? in->why[i] : NULL,
-                        .logits = p->logits + at,
+                        .logits = p->logits,
                         .output = p->output,
                         .best = -1,
                         .label = !p->values && in->labels ? in->labels[i] : -1,
-                        .target = p->values && in->targets ? in->targets + at : NULL};
+                        .target = learnt ? p->target : NULL};
     if (!p->values)
-        row.best = ls_best_class(row.logits, p->outputs, &row.probability);
-    ls_outputs(p->output, row.logits, p->outputs, in->t->config.loss);
-    if (p->wide)
-        put_doubles(p, &row);
+        row.best = ls_best_class(network, p->outputs, &row.probability);
+    ls_outputs(p->output, network, LS_OUTPUT_PROBABILITIES, &meaning);
+    ls_outputs(p->logits, network, LS_OUTPUT_LOGITS, &meaning);
+    for (int k = 0; learnt && k < p->outputs; k++)
+        p->target[k] = target_in_data(t->card.prep, (size_t)k, learnt[k]);
     return row;
 }
 
 void ls_predictions_free(ls_predictions *p)
 {
     const ls_host *host = p->rows->t->host;
-    ls_free(host, p->logits);
+    ls_free(host, p->network);
     ls_free(host, p->output);
-    ls_free(host, p->value);
+    ls_free(host, p->logits);
+    ls_free(host, p->target);
     ls_free(host, p->name);
     ls_free(host, p->number);
 }

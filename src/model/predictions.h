@@ -22,31 +22,25 @@ typedef struct ls_predictions {
     bool values;       /* the outputs are values; false: probabilities of classes */
     const char **name; /* [outputs]: names of the classes; the number if there is no name */
     char (*number)[12];
-    float *logits; /* [rows][outputs] */
-    /* [outputs]: the values, and the true values, of the row that ls_predictions_at has described
-     * last, as doubles; used only if floats do not hold the targets of the model closely */
-    double *value, *true_value;
-    bool wide;     /* they are used; `logits` are then scaled values */
-    float *output; /* [outputs]: the output of the row that ls_predictions_at has described last */
+    float *network; /* [rows][outputs]: outputs of the network */
+    /* [outputs]: output, logits and targets of the row that ls_predictions_at has described last */
+    double *output, *logits, *target;
 } ls_predictions;
 
 /* The prediction of one row. */
 typedef struct ls_predicted {
-    const char *file; /* name of the picture; NULL: the row has only a number */
-    uint32_t number;  /* number of the row */
-    const char *why;  /* why there is no prediction (ls_trained_rows.why); NULL: there is */
-    const float *logits, *output; /* [outputs]; `output`: probabilities or values */
-    int best, label;              /* predicted and true class; −1: not known */
-    double probability;           /* of the class `best` */
-    const float *target;          /* [outputs]: true values; NULL: not known */
-    /* [outputs]: the values and the true values as doubles; NULL: `output` and `target` hold them
-     * closely, or the true values are not known */
-    const double *value, *true_value;
+    const char *file;     /* name of the picture; NULL: the row has only a number */
+    uint32_t number;      /* number of the row */
+    const char *why;      /* why there is no prediction (ls_trained_rows.why); NULL: there is */
+    const double *output; /* [outputs]: probabilities or values, as LS_OUTPUT_F64 gives them */
+    const double *logits; /* [outputs]: logits, or the same values */
+    int best, label;      /* predicted and true class; −1: not known */
+    double probability;   /* of the class `best` */
+    const double *target; /* [outputs]: true values; NULL: not known */
 } ls_predicted;
 
-/* Predicts `rows`, which must outlive *out. Targets in `rows` become numbers in the unit of the
- * user's data. `devices`: as in ls_device_pool_options; NULL: those of the config. Errors: those of
- * ls_predict. */
+/* Predicts `rows`, which must outlive *out. `devices`: as in ls_device_pool_options; NULL: those of
+ * the config. Errors: those of ls_predict. */
 int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_registry *registry,
                         const char *devices, ls_error *err);
 /* Describes the prediction of row `i`. Its arrays are valid until the next call. */

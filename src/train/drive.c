@@ -8,6 +8,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
 #include "data/own_rows.h"
 #include "engine/feed.h"
@@ -155,14 +156,16 @@ static int learn_from(ls_coordination *c, ls_error *err)
     return status;
 }
 
-static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
+static int describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r,
+                         ls_error *err)
 {
-    *out = (ls_step_result){
+    const ls_step_result step = {
         .number = r->number,
         .loss = ls_loss_of_run(t, (double)r->loss / (double)r->rows),
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
         .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .skipped = r->skipped};
+    return ls_sized_give(out, &step, sizeof step, "ls_step_result", err);
 }
 
 int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
@@ -171,7 +174,11 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_step", err);
     ls_error why = {0};
-    int status = check_step(t, rows, targets, n, err);
+    /* checks `size` before anything is trained */
+    const ls_step_result none = {0};
+    int status = out ? ls_sized_give(out, &none, sizeof none, "ls_step_result", err) : LS_OK;
+    if (status == LS_OK)
+        status = check_step(t, rows, targets, n, err);
     if (status)
         return status;
     ls_coordination *c = t->coordination;
@@ -184,19 +191,34 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
         status = learn_from(c, &why);
     c->images = c->labels = NULL;
     if (status == LS_OK && out)
-        describe_step(out, t, &c->last);
+        status = describe_step(out, t, &c->last, err);
     return remember_error(t, status, &why, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
+static int describe_evaluation(ls_evaluation *out, const ls_trainer *t, ls_error *err)
+{
+    const ls_result *r = &t->reported.result;
+    const ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
+                                 .loss = r->test_loss,
+                                 .accuracy = r->test_accuracy,
+                                 .metric = r->metric,
+                                 .value = r->test_metric};
+    return out ? ls_sized_give(out, &found, sizeof found, "ls_evaluation", err) : LS_OK;
+}
+
+int ls_trainer_evaluate(ls_trainer *t, ls_evaluation *out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_evaluate", err);
     ls_error why = {0};
     bool evaluated = false;
-    int status = check_usable(t, "ls_trainer_evaluate", err);
+    /* checks `size` before anything is computed */
+    const ls_evaluation none = {0};
+    int status = out ? ls_sized_give(out, &none, sizeof none, "ls_evaluation", err) : LS_OK;
+    if (status == LS_OK)
+        status = check_usable(t, "ls_trainer_evaluate", err);
     if (status)
         return status;
     if (ls_dataset_rows(t->data[LS_TEST]) == 0)
@@ -207,14 +229,12 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
         status = ls_evaluate(t, &evaluated, &why);
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
-    if (loss)
-        *loss = t->reported.result.test_loss;
-    if (accuracy)
-        *accuracy = t->reported.result.test_accuracy;
+    if (status == LS_OK)
+        status = describe_evaluation(out, t, &why);
     return remember_error(t, status, &why, err);
 }
 
-/* ---- models ------------------------------------------------------------------------------ */
+/* ---- models --------------------------------------------------------------------------------- */
 
 int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
 {
@@ -240,27 +260,6 @@ int ls_trainer_model(ls_trainer *t, ls_model **out, ls_error *err)
     LS_TRAINER_CALL(t, "ls_trainer_model", err);
     return out ? take_model(t, out, err)
                : ls_fail(err, LS_EINVAL, "ls_trainer_model: nowhere to put the model");
-}
-
-static void forget_model(ls_trainer *t)
-{
-    ls_model_release(t->last);
-    t->last = NULL;
-}
-
-int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores,
-                       size_t capacity, ls_error *err)
-{
-    LS_OWN_ARITHMETIC;
-    LS_TRAINER_CALL(t, "ls_trainer_predict", err);
-    ls_model_info info;
-    if (t->last) {
-        ls_model_describe(t->last, &info);
-        if (info.steps != t->position.steps)
-            forget_model(t);
-    }
-    int status = t->last ? LS_OK : take_model(t, &t->last, err);
-    return status ? status : ls_snapshot_predict(t->last, images, n, scores, capacity, err);
 }
 
 /* ---- saving and loading --------------------------------------------------------------------- */
@@ -337,7 +336,6 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
         status = read_from(t, path, err);
     if (status)
         return status;
-    forget_model(t);
     ls_forget_hash(t);
     ls_saver_forget(t->dir.saver);
     c->due_work_done_at = t->position.steps;

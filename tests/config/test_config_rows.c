@@ -153,7 +153,7 @@ static void a_former_name_is_read_from_a_run_and_refused_from_a_user(void **stat
         ls_json_destroy(doc);
         renamed++;
     }
-    assert_int_equal(renamed, 4);
+    assert_int_equal(renamed, 5);
 }
 
 /* Returns checkpoint.every_seconds of a config, whose keys of `checkpoint` are `keys`. */

@@ -114,17 +114,23 @@ static int check_loss(ls_trainer *t, const own *o, ls_error *err)
 {
     const uint32_t rows = o->source.test_rows;
     float *y = malloc(rows * sizeof *y);
-    double loss = 0, sum = 0;
-    int status = ls_trainer_evaluate(t, &loss, NULL, err);
+    double sum = 0;
+    ls_evaluation found = {.size = sizeof found};
+    ls_model *model = NULL;
+    int status = ls_trainer_evaluate(t, &found, err);
     if (status == LS_OK)
-        status = ls_trainer_predict(t, o->x, rows, y, rows, err);
+        status = ls_trainer_model(t, &model, err);
+    if (status == LS_OK)
+        status = ls_model_predict(model, o->x, o->source.dtype, rows, LS_OUTPUT_PROBABILITIES, y,
+                                  rows, err);
+    ls_model_release(model);
     for (uint32_t i = 0; status == LS_OK && i < rows; i++) {
         const double d = (double)y[i] - (double)((const float *)(const void *)o->y)[i];
         sum += d * d / rows;
     }
     free(y);
-    if (status == LS_OK && !(loss > 0.999 * sum && loss < 1.001 * sum)) {
-        fprintf(stderr, "faces: the loss is %g, that of the predictions %g\n", loss, sum);
+    if (status == LS_OK && !(found.loss > 0.999 * sum && found.loss < 1.001 * sum)) {
+        fprintf(stderr, "faces: the loss is %g, that of the predictions %g\n", found.loss, sum);
         return 1;
     }
     return status;

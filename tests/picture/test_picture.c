@@ -291,7 +291,7 @@ static void models_of_other_rows_and_missing_arguments_are_refused(void **state)
     assert_int_equal(ls_model_picture(floats, file, n, NULL, row, sizeof row, &err),
                      LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "the picture: the model reads rows of 4×1×1 floats, not "
-                                     "pictures; pass whole rows to ls_model_run"));
+                                     "pictures; pass whole rows to ls_model_predict"));
     assert_int_equal(ls_model_picture(two, file, n, NULL, row, sizeof row, &err), LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "2 channels"));
     assert_int_equal(ls_model_picture(NULL, file, n, NULL, row, sizeof row, &err), LS_EINVAL);

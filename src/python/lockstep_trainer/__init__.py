@@ -27,7 +27,7 @@ from ._library import Error
 from ._picture import pictures
 
 __all__ = ["Error", "Model", "Result", "Trainer", "pictures"]
-__version__ = "0.2.0"
+__version__ = _l.VERSION
 
 
 def _bytes(path):
@@ -71,9 +71,6 @@ def _address(a):
 
 
 _ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
-
-# The names by which the library finds the array of rows in an .npz file.
-_ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
 
 
 def _sides(shape):
@@ -241,8 +238,8 @@ class Model(_l.Handle):
         return self._once("preparation", lambda: self.card.get("preparation") or {})
 
     def _look_info(self):
-        info = _l.model_info()
-        _l.lib().ls_model_describe(self.handle, _c.byref(info))
+        info = _l.sized(_l.model_info)
+        _l.call("ls_model_describe", self.handle, _c.byref(info))
         return info
 
     @property
@@ -259,7 +256,7 @@ class Model(_l.Handle):
     def class_names(self):
         """A list with the name of each class, or with its number as a text if it has no name."""
         names = (_l.lib().ls_model_class_name(self.handle, i)
-                 for i in range(self._info().classes))
+                 for i in range(self._info().outputs))
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
     @property
@@ -295,14 +292,12 @@ class Model(_l.Handle):
         return table
 
     def _prepare(self, x):
-        """Converts the argument `x` of `predict` to an array for ls_model_run."""
+        """Converts the argument `x` of `predict` to an array for ls_model_predict."""
         table = self._table()
         if table is None and _picture.are_several(x):
             return _picture.rows(self.handle, self.shape, x)
         if _picture.is_one(x):
-            if self._is_picture(x, table):
-                return _picture.rows(self.handle, self.shape, [x])
-            x = self._read(_os.fsdecode(x), table)
+            return _picture.rows(self.handle, self.shape, [x])
         if table is not None:
             named = _table.of(x, [column["name"] for column in table])
             if named is not None:
@@ -313,7 +308,7 @@ class Model(_l.Handle):
         """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
         of uint8 rows also accepts other integers from 0 to 255. A model of other numbers accepts uint8 only if it was
         trained on bool, on unsigned integers or on a table."""
-        if not self._info().floats:
+        if not self._info().row_type:
             if x.dtype == _np.uint8:
                 return x
             if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
@@ -330,7 +325,7 @@ class Model(_l.Handle):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
+        return table is None and not self._info().row_type and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
 
     def _channels_first(self, x, shape):
         """Moves the channels to the front if they are last. If a shape fits both orders, the order of the training
@@ -340,20 +335,32 @@ class Model(_l.Handle):
             return _np.ascontiguousarray(_np.moveaxis(x, 3, 1))
         return x
 
-    @staticmethod
-    def _read(path, table):
-        if path.lower().endswith(".npy"):
-            return _np.load(path, allow_pickle=False)
-        if path.lower().endswith(".npz"):
-            with _np.load(path, allow_pickle=False) as archive:
-                names = [name for name in _ROWS if name in archive.files] or archive.files
-                if names[0] not in _ROWS and len(names) != 1:
-                    raise ValueError(f"{path}: expected an array x in it, or only one, found {', '.join(names[:10])}")
-                return archive[names[0]]
-        if table is not None and not _os.path.isdir(path):
-            return _table.read(path, [column["name"] for column in table])
-        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}, as the "
-                         "model reads it")
+    def _rows_of(self, path):
+        """Opens the rows of a file for this model, as `trainer predict` reads them."""
+        rows = _l.Handle("ls_rows_close")
+        _l.call("ls_rows_open", _c.byref(rows._handle), self.handle, _bytes(path), None)
+        return rows
+
+    def _form(self, logits):
+        """Returns the form of outputs, and NumPy's type for them."""
+        wide = self._info().task == _l.TASK_VALUES  # a float may have too few digits for values that were learnt
+        return int(logits) | (_l.OUTPUT_F64 if wide else 0), _np.float64 if wide else _np.float32
+
+    def _predict_file(self, path, logits):
+        form, dtype = self._form(logits)
+        with self._rows_of(path) as rows:
+            n = _l.lib().ls_rows_count(rows.handle)
+            out = _np.empty((n, self._info().outputs), dtype)
+            _l.call("ls_rows_predict", rows.handle, 0, n, form, _address(out), out.size)
+        return out
+
+    def evaluate(self, path):
+        """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
+        accuracy, and the main metric by its name."""
+        found = _l.sized(_l.evaluation)
+        with self._rows_of(path) as rows:
+            _l.call("ls_rows_evaluate", rows.handle, _c.byref(found))
+        return {"rows": found.rows, "loss": found.loss, "accuracy": found.accuracy, found.metric.decode(): found.value}
 
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
@@ -369,12 +376,15 @@ class Model(_l.Handle):
              - for a model of images, the path of a picture of any size (JPEG, PNG, BMP, WebP, PGM, PPM), the path
                of a folder of pictures (`pictures` lists them), the bytes of a picture's file, or a list of these"""
         info = self._info()
+        if _picture.is_one(x) and not self._is_picture(x, self._table()):
+            return self._predict_file(x, logits)
         x = self._channels_first(self._prepare(x), (info.channels, info.height, info.width))
         x = _with_sides(x)
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
-        out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_model_run", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), int(logits), _address(out), out.size)
+        form, dtype = self._form(logits)
+        out = _np.empty((len(x), info.outputs), dtype)
+        _l.call("ls_model_predict", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), form, _address(out), out.size)
         return out
 
     def save(self, path):
@@ -656,16 +666,16 @@ class Trainer(_l.Handle):
         x = self._arrays.rows(x)
         y = _targets(y, len(x), wide=self._arrays.wide)
         self._arrays.check(x, y)
-        out = _l.step_result()
+        out = _l.sized(_l.step_result)
         _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
                 _c.byref(out))
         return out.loss, out.accuracy
 
     def evaluate(self):
         """Returns mean loss and accuracy on the test rows."""
-        loss, accuracy = _c.c_double(), _c.c_double()
-        _l.call("ls_trainer_evaluate", self.handle, _c.byref(loss), _c.byref(accuracy))
-        return loss.value, accuracy.value
+        found = _l.sized(_l.evaluation)
+        _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
+        return found.loss, found.accuracy
 
     def model(self):
         """Returns a Model with a copy of the current weights."""
