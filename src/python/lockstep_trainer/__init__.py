@@ -73,7 +73,8 @@ def _address(a):
 _ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
 
 # The names by which the library finds the array of rows in an .npz file.
-_ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
+_ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "features", "train_images",
+         "arr_0")
 
 
 def _sides(shape):
