@@ -315,7 +315,13 @@ static int look_at_table(ls_inspection *l, ls_error *err)
     l->values |= values || l->given.keys.labels == LS_LABELS_VALUES;
     l->target_name = cJSON_CreateString(target_of(info)->name);
     l->target = l->target_name->valuestring;
-    return values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
+    status = values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
+    if (status && dropped && err && l->why.text) { /* say why the first column was left out */
+        const ls_error cause = *err;
+        const char *why = l->why.text + strspn(l->why.text, " ");
+        ls_fail(err, status, "%.300s; %.*s", cause.text, (int)strcspn(why, "\n"), why);
+    }
+    return status;
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */

@@ -131,6 +131,11 @@ def agreement():
     table("test.csv", "zip,a,k,y", lambda i: f"{1000 + i % 6},{i * 5 % 11},{i % 3},{i % 5}")
     accepts("test rows", "zip.csv", "--set", "data.test_path=test.csv", said=(f"  {ROWS} test rows",), unsaid=("held out",),
             data={"validation": None})
+    for name, head, row, said in (("alone.csv", "y", "{0}", ("there is no other",)),
+                                  ("names.csv", "a,y", "n{1},{0}", ("all others are left out", "a is left out (data.drop): it has nearly"))):
+        code, text = trainer("init", table(name, head, lambda i, row=row: row.format(i % 2, i)), "--target", "y")
+        if code != 65 or any(part not in text for part in said):
+            failures.append(f"{name}: expected 65 and {said}, found {code}: {text}")
     code, text = trainer("init", "zip.csv", "--set", "data.image_size=32")
     if code != 78 or "image_size" not in text:
         failures.append(f"a key of pictures: expected 78, found {code}: {text}")
