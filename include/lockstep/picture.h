@@ -48,7 +48,7 @@ typedef struct ls_picture_options {
  *   width. The part of its longer side that sticks out is then cut off, equally at both ends.
  * - Colour becomes grey if the model reads one channel. Grey becomes three equal channels if the
  *   model reads three.
- * - Alpha is ignored, and 16-bit samples are reduced to their upper 8 bits.
+ * - Transparent pixels are laid on white, and 16-bit samples are reduced to their upper 8 bits.
  *
  * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
  * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG may have 65500 pixels per

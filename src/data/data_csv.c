@@ -213,7 +213,13 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     int status = ls_dataset_check_limit(c->o, rows, c->t->path);
     for (int i = 0; i < c->columns; i++)
         n += width_of(c, i);
-    if (n < 1 || n > LS_PREP_FEATURES)
+    if (n < 1)
+        return ls_fail(
+            c->o->err, LS_EDATA,
+            "%.300s:1: expected a column beside the target \"%.60s\" to learn from, but %s",
+            c->t->path, c->column[c->target].name,
+            c->columns > 1 ? "all others are left out" : "there is no other");
+    if (n > LS_PREP_FEATURES)
         return ls_fail(c->o->err, LS_EDATA,
                        "%.300s:1: expected columns with 1 to %d numbers in all, found %lld",
                        c->t->path, LS_PREP_FEATURES, (long long)n);

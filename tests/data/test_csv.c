@@ -347,7 +347,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n", "expected rows below the header, found none"},
         {"\n\r\n", "expected a header with the columns' names"},
         {"a,kind\n1,x\n2,x\n", "column \"kind\": expected at least two classes"},
-        {"kind\nx\ny\n", "expected columns with 1 to"},
+        {"kind\nx\ny\n", "expected a column beside the target"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refuses(*state, bad[i].text, kind_target, LS_EDATA, bad[i].message);
