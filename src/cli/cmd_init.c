@@ -108,8 +108,8 @@ static void print_table(const ls_inspection *l, const cJSON *data, FILE *stream)
     fprintf(stream, "%s\n", head);
     for (int i = 0; i < info->columns; i++)
         print_column(&info->column[i], stream);
-    if (l->why.text)
-        fputs(l->why.text, stream);
+    if (l->left_out_why.text)
+        fputs(l->left_out_why.text, stream);
     if (l->values_why)
         fprintf(
             stream,

@@ -297,7 +297,8 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
 /* Appends an output: a probability with the digits of a float, a value with all that it has. */
 static void put_value(ls_buffer *b, const char *before, const ls_predictions *p, double value)
 {
-    ls_buffer_format(b, "%s%.*g", before, p->values && !is_float(value) ? 17 : 9, value);
+    const bool is_long = p->values && !is_float(value);
+    ls_buffer_format(b, "%s%.*g", before, is_long ? 17 : 9, is_long ? value : (double)(float)value);
 }
 
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)

@@ -171,38 +171,60 @@ static void multiply(size_t count, const float *x, const float *x2, float *y)
         y[i] = x[i] * x2[i];
 }
 
+/* Sets the lanes that hold no row to 0, in `count` vectors from number `first` on of a tensor that
+ * has `pixels` pixels and the channels of y. Such lanes of x, x2 and dy hold any finite numbers,
+ * whose products can overflow. */
+static void clear_empty(const ls_lanes_op *op, void *lanes, int pixels, size_t first, size_t count)
+{
+    float *y = lanes;
+    const size_t full = (size_t)op->groups - 1, used = (size_t)op->op.y.rows - full * LS_LANES,
+                 begin = full * (size_t)op->op.y.c * (size_t)pixels;
+    for (size_t v = first < begin ? begin : first; v < first + count; v++)
+        for (size_t l = used; l < LS_LANES; l++)
+            y[v * LS_LANES + l] = 0;
+}
+
 static void multiply_some(void *arg, uint32_t item)
 {
     const ls_lanes_op *op = arg;
-    const size_t at = (size_t)item * SOME * LS_LANES;
-    multiply(length_of(op, item) * LS_LANES, (const float *)op->b.x + at,
-             (const float *)op->b.x2 + at, (float *)op->b.y + at);
+    const size_t first = (size_t)item * SOME, at = first * LS_LANES, n = length_of(op, item);
+    multiply(n * LS_LANES, (const float *)op->b.x + at, (const float *)op->b.x2 + at,
+             (float *)op->b.y + at);
+    clear_empty(op, op->b.y, op->op.y.h * op->op.y.w, first, n);
 }
 
 static void multiply_some_back(void *arg, uint32_t item)
 {
     const ls_lanes_op *op = arg;
-    const size_t at = (size_t)item * SOME * LS_LANES, n = length_of(op, item) * LS_LANES;
+    const size_t first = (size_t)item * SOME, at = first * LS_LANES, n = length_of(op, item);
     const float *dy = (const float *)op->b.dy + at;
-    multiply(n, dy, (const float *)op->b.x2 + at, (float *)op->b.dx + at);
-    multiply(n, dy, (const float *)op->b.x + at, (float *)op->b.dx2 + at);
+    multiply(n * LS_LANES, dy, (const float *)op->b.x2 + at, (float *)op->b.dx + at);
+    multiply(n * LS_LANES, dy, (const float *)op->b.x + at, (float *)op->b.dx2 + at);
+    clear_empty(op, op->b.dx, op->op.y.h * op->op.y.w, first, n);
+    clear_empty(op, op->b.dx2, op->op.y.h * op->op.y.w, first, n);
 }
 
 /* Multiplies the pixels of a channel of a group by the channel's vector of x2. In the layout `few`
  * a plane is sixteen channels of a row instead. */
-static void scale_plane(void *arg, uint32_t plane)
+static void scale_plane(const multiply_op *op, size_t plane)
 {
-    const multiply_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const size_t at = plane * op->pixels * LS_LANES;
     for (size_t i = 0; i < op->pixels * LS_LANES; i += LS_LANES)
         multiply(LS_LANES, (const float *)b->x + at + i,
-                 (const float *)b->x2 + (size_t)plane * LS_LANES, (float *)b->y + at + i);
+                 (const float *)b->x2 + plane * LS_LANES, (float *)b->y + at + i);
+}
+
+static void scale_lanes(void *arg, uint32_t plane)
+{
+    const multiply_op *op = arg;
+    scale_plane(op, plane);
+    clear_empty(&op->base, op->base.b.y, (int)op->pixels, plane * op->pixels, op->pixels);
 }
 
 /* Computes dx, and dx2: the sum of dy·x over the pixels, lane by lane. The products are exact in
  * double. */
-static void scale_plane_back(void *arg, uint32_t plane)
+static void scale_lanes_back(void *arg, uint32_t plane)
 {
     const multiply_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
@@ -216,6 +238,8 @@ static void scale_plane_back(void *arg, uint32_t plane)
     }
     for (size_t l = 0; l < LS_LANES; l++)
         ((float *)b->dx2)[factor + l] = (float)sum[l];
+    clear_empty(&op->base, b->dx, (int)op->pixels, plane * op->pixels, op->pixels);
+    clear_empty(&op->base, b->dx2, 1, plane, 1);
 }
 
 static void multiply_few(ls_lanes_op *op)
@@ -224,7 +248,7 @@ static void multiply_few(ls_lanes_op *op)
     if (pixels == 1)
         multiply(few_sixteens(op) * LS_LANES, op->b.x, op->b.x2, op->b.y);
     for (size_t plane = 0; pixels > 1 && plane < few_sixteens(op) / pixels; plane++)
-        scale_plane(op, (uint32_t)plane);
+        scale_plane((const multiply_op *)op, plane);
 }
 
 int ls_cpu_multiply_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
@@ -242,8 +266,8 @@ int ls_cpu_multiply_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     op->forward = (ls_lanes_pass){multiply_some, items(op)};
     op->dx = (ls_lanes_pass){multiply_some_back, items(op)};
     if (pixels > 1) {
-        op->forward = (ls_lanes_pass){scale_plane, (uint32_t)(op->groups * x->c)};
-        op->dx = (ls_lanes_pass){scale_plane_back, (uint32_t)(op->groups * x->c)};
+        op->forward = (ls_lanes_pass){scale_lanes, (uint32_t)(op->groups * x->c)};
+        op->dx = (ls_lanes_pass){scale_lanes_back, (uint32_t)(op->groups * x->c)};
     }
     return ls_lanes_op_finish(out, op, desc, err);
 }

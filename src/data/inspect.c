@@ -272,7 +272,7 @@ static const char *useless(const ls_column_summary *c, uint32_t rows)
     return NULL;
 }
 
-/* Adds the columns that cannot help to l->drop, and the reasons to l->why, unless the user has said
+/* Adds the columns that cannot help to l->drop, and the reasons to l->left_out_why, unless the user has said
  * which columns to leave out. Returns the number of these columns. */
 static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 {
@@ -283,7 +283,7 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
         const char *why = useless(c, info->rows);
         l->fills |= c->missing > 0 && (!why || chosen);
         if (!why && c->use == LS_COLUMN_NUMBER && c->step != 0 && info->columns > 2)
-            ls_buffer_format(&l->why,
+            ls_buffer_format(&l->left_out_why,
                              "  %.60s goes %s evenly from row to row, as a time or an id does "
                              "(data.drop leaves it out)\n",
                              c->name, c->step > 0 ? "up" : "down");
@@ -291,7 +291,7 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
             continue;
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
-        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
+        ls_buffer_format(&l->left_out_why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
                          c->looks_like ? c->looks_like : "");
         dropped++;
     }
@@ -316,9 +316,9 @@ static int look_at_table(ls_inspection *l, ls_error *err)
     l->target_name = cJSON_CreateString(target_of(info)->name);
     l->target = l->target_name->valuestring;
     status = values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
-    if (status && dropped && err && l->why.text) { /* say why the first column was left out */
+    if (status && dropped && err && l->left_out_why.text) { /* say why the first column was left out */
         const ls_error cause = *err;
-        const char *why = l->why.text + strspn(l->why.text, " ");
+        const char *why = l->left_out_why.text + strspn(l->left_out_why.text, " ");
         ls_fail(err, status, "%.300s; %.*s", cause.text, (int)strcspn(why, "\n"), why);
     }
     return status;
@@ -517,7 +517,7 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
 int ls_inspect(ls_inspection *l, ls_error *err)
 {
     l->drop = cJSON_CreateArray();
-    ls_buffer_init(&l->why, l->host);
+    ls_buffer_init(&l->left_out_why, l->host);
     int status = find_kind(l, err);
     if (status == LS_OK && l->kind->form == LS_DATA_FOLDER && !is_given(l, "name"))
         status = look_for_known(l, err);
@@ -538,5 +538,5 @@ void ls_inspect_end(ls_inspection *l)
         ls_folder_fini(&l->listed);
     cJSON_Delete(l->drop);
     cJSON_Delete(l->target_name);
-    ls_buffer_fini(&l->why);
+    ls_buffer_fini(&l->left_out_why);
 }

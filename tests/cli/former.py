@@ -2,7 +2,7 @@
 """Model files and a checkpoint that version 22512f17 has written predict as they did then, and go on to the same weights:
 former.py TRAINER
 
-former/NAME.safetensors is a model, former/NAME.csv what that version's `predict` wrote for new rows. former/run is a run
+former_models/NAME.safetensors is a model, former_models/NAME.csv what that version's `predict` wrote for new rows. former_models/run is a run
 of a table of which the last checkpoint was removed; ENDED is the SHA-256 of the weights with which it had ended.
 """
 import json
@@ -15,7 +15,7 @@ import tempfile
 
 ENDED = "87eb77b1c5f025d5c4e1ca1c4a586db25dd5656d6edafd9534f6581e6f7816bf"
 trainer = os.path.abspath(sys.argv[1])
-former = pathlib.Path(__file__).resolve().parent / "former"
+former = pathlib.Path(__file__).resolve().parent / "former_models"
 
 
 def run(*command):

@@ -58,7 +58,7 @@ def answers(place):
 
 
 def predicts_rows(place):
-    former = place.root / "tests" / "cli" / "former"
+    former = place.root / "tests" / "cli" / "former_models"
     for name, row, expect in (("classes", {"a": 0.5, "b": "48.5", "c": "x", "more": [1]}, "class"),
                               ("value", {"a": 0.5, "b": "48.5", "c": "x"}, "value")):
         service = place.start("--model", str(former / f"{name}.safetensors"), "--state", str(place.folder / name)).ready()
@@ -76,7 +76,7 @@ def predicts_rows(place):
             shares = found[0]["probabilities"]
             same(sorted(shares), ["no", "yes"])
             same(found[0]["class"], max(shares, key=shares.get))
-        for wrong, word in zip(found[1:4], ("none", "missing", "object")):
+        for wrong, word in zip(found[1:4], ("no training row", "missing", "object")):
             assert word in wrong["error"], wrong
         same(send("text").code, 400)
         same(curl(service.url + "/rows", *BYTES, "@-", data=b"{}").code, 415)
