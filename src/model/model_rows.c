@@ -5,10 +5,10 @@
 #include "base/sized.h"
 #include "base/thread_state.h"
 #include "model/evaluate.h"
+#include "model/outputs.h"
 #include "model/rows.h"
 
 #include <lockstep/model.h>
-#include <math.h>
 
 struct ls_rows {
     ls_model *model;
@@ -20,11 +20,12 @@ struct ls_rows {
 static int view_of(ls_trained *out, const ls_model *m, ls_error *err)
 {
     const ls_inference *i = m->inference;
-    if (!i->card.config.doc || !i->card.prep)
+    const ls_card *card = ls_card_of_model(m);
+    if (!card->config.doc || !card->prep)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "ls_rows_open: the model has no description of its rows; pass rows to "
                        "ls_model_predict");
-    return ls_trained_view(out, &i->card, i->model, m->canonical, i->host, err);
+    return ls_trained_view(out, card, i->model, m->canonical, i->host, err);
 }
 
 static int read_rows(ls_rows *r, const char *path, const ls_rows_options *o, ls_error *err)
@@ -84,17 +85,6 @@ const char *ls_rows_why(const ls_rows *r, uint32_t row)
     return r && row < r->read.rows && r->read.why ? r->read.why[row] : NULL;
 }
 
-/* Sets the outputs of row number `i` of a call to NaN. */
-static void forget_row(void *outputs, size_t i, size_t count, int form)
-{
-    for (size_t k = i * count; k < (i + 1) * count; k++) {
-        if (form & LS_OUTPUT_F64)
-            ((double *)outputs)[k] = NAN;
-        else
-            ((float *)outputs)[k] = NAN;
-    }
-}
-
 int ls_rows_predict(const ls_rows *r, uint32_t first, uint32_t n, int form, void *outputs,
                     size_t capacity, ls_error *err)
 {
@@ -108,13 +98,14 @@ int ls_rows_predict(const ls_rows *r, uint32_t first, uint32_t n, int form, void
     if (status)
         return status;
     const ls_network *model = r->model->inference->model;
+    const size_t each = (size_t)model->classes;
     const size_t bytes = (size_t)model->input.c * (size_t)model->input.h * (size_t)model->input.w *
                          (r->view.input_format.floats ? sizeof(float) : 1);
     status = ls_predictor_run(r->model, r->read.images + first * bytes, LS_ROWS_READY, n, form,
                               outputs, err);
     for (uint32_t i = 0; status == LS_OK && i < n; i++)
         if (ls_rows_why(r, first + i))
-            forget_row(outputs, i, (size_t)model->classes, form);
+            ls_outputs_put_unknown(outputs, i * each, each, form);
     return status;
 }
 
@@ -144,6 +135,7 @@ int ls_rows_evaluate(const ls_rows *r, ls_evaluation *out, ls_error *err)
     ls_trained_evaluation e = {0};
     ls_c_locale locale = ls_c_locale_enter();
     status = view_of(&view, r->model, err);
+    view.input_format.limit = r->view.input_format.limit ? r->read.rows : 0;
     if (status == LS_OK)
         status = ls_trained_view_data(&view, r->path, err);
     if (status == LS_OK)

@@ -344,7 +344,7 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
     name_arrays(t, o->new_data);
     k->missing = filling_of(t->card.prep);
     k->validation = 0;
-    t->config.data_limit = 0;
+    t->config.data_limit = (int)t->input_format.limit;
     t->config.data_path = o->new_data;
     int status = open_configured(t, o, err);
     if (status || o->training_rows || ls_dataset_describe(t->data[LS_TEST])->rows > 0)

@@ -176,6 +176,8 @@ static void rows_of_a_file_are_those_of_the_model(void **state)
     const ls_rows_options two = {.size = sizeof two, .limit = 2};
     assert_int_equal(ls_rows_open(&rows, s.model, path, &two, &s.f.err), LS_OK);
     assert_int_equal(ls_rows_count(rows), 2);
+    assert_int_equal(ls_rows_evaluate(rows, &found, &s.f.err), LS_OK);
+    assert_int_equal(found.rows, 2);
     ls_rows_close(rows);
     assert_int_equal(ls_rows_open(&rows, s.model, "nothing.csv", NULL, &s.f.err), LS_ENOENT);
     end(&s);
