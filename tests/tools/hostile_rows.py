@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Checks that rows in hostile notations have one answer, whoever reads them.
 
-    python3 tests/tools/hostile_rows.py TRAINER ONE_NUMBER LIBRARY [--drawn N] [--seed SEED] [--needs-onnxruntime]
+    python3 tests/tools/hostile_rows.py TRAINER ONE_NUMBER LIBRARY [--service SERVICE] [--drawn N] [--seed SEED] [--needs-onnxruntime]
 
 The rows and their answers are in hostile_rows.json; N further rows are drawn: texts in spellings that mean the same,
 and texts that no training row has. The rows go through the test table of a training run, `trainer predict` (in files of
-all separators, encodings and orders of columns), a C program, the Python package and, where it is installed, ONNX
-Runtime. Two models read them: one with missing values in its training table, and one without. 77: NumPy is missing, or
+all separators, encodings and orders of columns), a C program, the Python package, the HTTP service (if it is built)
+and, where it is installed, ONNX Runtime. Two models read them: one with missing values in its training table, and one without. 77: NumPy is missing, or
 the ONNX Runtime that is asked for.
-TRAINER and ONE_NUMBER are programs, LIBRARY is the shared library.
+TRAINER, ONE_NUMBER and SERVICE are programs, LIBRARY is the shared library.
 """
 import argparse
 import csv
@@ -32,8 +32,6 @@ LEVELS = {"id": ["90071992547409921", "90071992547409922", "123456789012345", "1
                  "1234567890123456789012345"], "code": ["007", "7", "7.0"], "num": ["1", "2", "0.5"],
           "name": ["caf\u00e9", "Z\u00fcrich", "tea"], "flag": ["TRUE", "FALSE"], "word": ["some", "None", "inf", "-"]}
 NUMBERS = ("x", "ms")
-# The package reads a path with the library: all forms of files, and not only commas in UTF-8.
-PYTHON_READS_ALL_FORMS = False
 
 try:
     import numpy as np
@@ -189,6 +187,24 @@ def by_c(env, folder, rows):
     return np.array([[float(v) for v in line.split()] for line in done.stdout.splitlines()])
 
 
+def by_http(env, folder, rows, classes):
+    """Each row is a JSON object of texts. The service answers a row without outputs with an error of its own."""
+    sys.path.insert(0, str(HERE.parent / "service"))
+    from running import Service, curl
+    service = Service(env.service, HERE.parent / "service" / "config.json", folder / "state",
+                      "--set", "devices=cpu:1", "--model", str(folder / "model.safetensors"), "--body", str(1 << 24))
+    try:
+        service.ready()
+        answer = curl(service.url + "/rows", "-H", "Content-Type: application/json", "--data-binary", "@-",
+                      data=json.dumps(rows).encode())
+        found = answer.json()["predictions"]
+    finally:
+        assert service.end() == 0, service.said()
+    for row in found:
+        assert "probabilities" in row or "no training row" in row["error"], row
+    return np.array([[row["probabilities"][c] if "probabilities" in row else math.nan for c in classes] for row in found])
+
+
 def typed(column, text):
     """The value that a user's program has in place of a text."""
     if text == "":
@@ -315,8 +331,7 @@ def check_python(model, folder, rows, plain, checker, holes, name, read):
         frame = pandas.DataFrame(values).astype({"id": object, "name": object})
         checker.check("pandas, values", plain, model.predict(frame), holes)
     for form, of_form in read:
-        if form == "commas" or PYTHON_READS_ALL_FORMS:
-            checker.check(f"Python, {form}", of_form, model.predict(folder / f"{form}.csv"), holes)
+        checker.check(f"Python, {form}", of_form, model.predict(folder / f"{form}.csv"), holes)
 
 
 def check_model(env, holes, rows, folder, failures):
@@ -342,6 +357,8 @@ def check_model(env, holes, rows, folder, failures):
                       holes)
         read.append((form, of_form))
     checker.check("C", rows, by_c(env, folder, [row.fields for row in rows]), holes)
+    if env.service:
+        checker.check("HTTP", rows, by_http(env, folder, [row.fields for row in rows], ("high", "low")), holes)
     if env.onnx:
         checker.check("ONNX", rows, by_onnx(env, folder, [row.fields for row in rows]), (holes, "onnx"))
     whole = [Row({}, a) for a in plain.values() if holes or "" not in a.values()]
@@ -363,6 +380,7 @@ def main():
     parser.add_argument("trainer", type=lambda name: Path(name).resolve())
     parser.add_argument("program", type=lambda name: Path(name).resolve())
     parser.add_argument("library", type=Path)
+    parser.add_argument("--service", type=lambda name: Path(name).resolve())
     parser.add_argument("--drawn", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--needs-onnxruntime", action="store_true")
