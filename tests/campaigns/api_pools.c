@@ -218,15 +218,13 @@ static void abandon(world *w)
                        ls_pool_abandon(pool, (int)world_draw(w, 5) - 1, &w->err)) == LS_OK;
 }
 
-/* Destroys a pool. An abandoned worker may still be in a job, which uses the world; a destroy
- * within a time limit waits for it. A plain destroy does not, and a pool that leaves a worker is
- * never freed. */
+/* Destroys a pool. An abandoned worker may still be in a job, which uses the world; a destroy with
+ * a time limit waits for it. LS_FOREVER does not, and a pool that leaves a worker is never
+ * freed. */
 static void end_pool(world *w, ls_pool **pool)
 {
-    if (w->abandoned || world_chance(w, 2))
-        world_note(w, "ls_pool_destroy_within", ls_pool_destroy_within(*pool, MINUTE_NS, &w->err));
-    else
-        world_note(w, "ls_pool_destroy", ls_pool_destroy(*pool));
+    ls_timeout timeout = w->abandoned || world_chance(w, 2) ? MINUTE_NS : LS_FOREVER;
+    world_note(w, "ls_pool_destroy", ls_pool_destroy(*pool, timeout, &w->err));
     *pool = NULL;
     w->abandoned = w->abandoned && (w->pool || w->devices);
 }

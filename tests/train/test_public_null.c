@@ -91,10 +91,10 @@ static void the_pool(void)
     NOTHING(ls_pool_busy(NULL, 0));
     REFUSED(ls_pool_abandon(NULL, 0, e));
     NOTHING(ls_pool_is_abandoned(NULL, 0));
-    NOTHING(ls_pool_destroy(NULL));
-    NOTHING(ls_pool_destroy_within(NULL, 0, NULL));
+    NOTHING(ls_pool_destroy(NULL, LS_FOREVER, NULL));
+    NOTHING(ls_pool_destroy(NULL, 0, NULL));
     assert_int_equal(ls_pool_run(pool, do_nothing, NULL, LS_FOREVER, &err), LS_OK);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void devices_and_groups(ls_registry *registry)
