@@ -331,18 +331,17 @@ static void destroy_devices(world *w)
 
 static void split(world *w)
 {
-    uint32_t first, count, parts = 1 + world_draw(w, 5), index = world_draw(w, 7);
+    uint32_t first, count, parts = world_draw(w, 6), index = world_draw(w, 7);
     const double capacity[] = {1, 2, 3, 4, 5};
     const uint32_t rows = world_draw(w, 100);
-    world_note(
-        w, "ls_split_batch",
-        ls_split_batch(&first, &count, rows, rows + world_chance(w, 6), parts, index, &w->err));
-    ls_split(rows, parts, index % parts, &first, &count);
+    ls_split(rows, parts, index, &first, &count);
     world_did(w, "ls_split");
-    ls_split_by_capacity(rows, parts, index % parts, capacity, &first, &count);
+    if (first > rows || count > rows - first)
+        world_problem(w, "ls_split: part %u of %u of %u", index, parts, rows);
+    ls_split_by_capacity(rows, parts, index, capacity, &first, &count);
     world_did(w, "ls_split_by_capacity");
     if (first > rows || count > rows - first)
-        world_problem(w, "ls_split_by_capacity: part %u of %u of %u", index % parts, parts, rows);
+        world_problem(w, "ls_split_by_capacity: part %u of %u of %u", index, parts, rows);
     if (ls_allowed_cpus() < 1 || ls_allowed_cores() < 1)
         world_problem(w, "ls_allowed_cpus: none");
     world_did(w, "ls_allowed_cpus");
