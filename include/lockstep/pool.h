@@ -25,11 +25,11 @@
  * Later jobs still run, but the pool ignores their errors. ls_pool_wait and ls_pool_run return the
  * latched error every time until ls_pool_clear is called.
  * Stalls: a job that never returns cannot be stopped, but its worker can be abandoned. Waits have
- * time limits, and after ls_pool_abandon the pool works without that worker. If an abandoned worker
- * is still in its job when the pool is destroyed, its thread is left running. The small part of the
- * pool's memory that this thread can still access is leaked. The pool leaks no other memory.
- * Jobs: a job or a hook must not call the owner's functions on its own pool, because these
- * functions would wait for the calling thread itself. Such a call returns LS_EINVAL and does
+ * time limits (ls_timeout), and after ls_pool_abandon the pool works without that worker. If an
+ * abandoned worker is still in its job when the pool is destroyed, its thread is left running. The
+ * small part of the pool's memory that this thread can still access is leaked. The pool leaks no
+ * other memory. Jobs: a job or a hook must not call the owner's functions on its own pool, because
+ * these functions would wait for the calling thread itself. Such a call returns LS_EINVAL and does
  * nothing. A job may call the owner's functions of another pool, such as a pool that the job has
  * created.
  * Waiting: a thread that has to wait (a worker for a job, or the owner for results) first spins for
@@ -67,13 +67,6 @@ extern "C" {
 
 /* A pool of workers, which the functions below create and use. */
 typedef struct ls_pool ls_pool;
-
-/* A time limit in nanoseconds, from the call to which it is passed. Time during which the whole
- * process is stopped (SIGSTOP, a frozen container) counts only for a small part: after the stop,
- * the wait has about as much time left as before. Time during which a worker waits for a CPU counts
- * fully. */
-typedef uint64_t ls_timeout;
-#define LS_FOREVER UINT64_MAX /* no time limit */
 
 /* The worker that runs a hook or a job. */
 typedef struct ls_worker {

@@ -145,6 +145,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     hang_worker(&s, 1);
     assert_int_equal(ls_pool_run(s.pool, count, &s, 300 * MS, &err), LS_ETIMEDOUT);
     assert_string_equal(err.text, "the time limit passed with unfinished jobs: worker 1 (2 jobs)");
+    assert_int_equal(ls_pool_wait(s.pool, 0, NULL), LS_ETIMEDOUT); /* 0: does not wait */
     assert_int_equal(ls_pool_busy(s.pool, 1), 2);
     assert_int_equal(ls_pool_busy(s.pool, 0), 0);
     assert_int_equal(ls_pool_is_abandoned(s.pool, 1), 0);
@@ -154,6 +155,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     assert_int_equal(ls_pool_is_abandoned(s.pool, 0), 0);
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(ls_pool_wait(s.pool, 0, NULL), LS_OK);
     assert_int_equal(s.runs[0] + s.runs[2] + s.runs[3], 6);
     assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, &err), LS_ESTALLED);
     assert_string_equal(err.text, "worker 1 was abandoned: it accepts no jobs");
