@@ -154,7 +154,7 @@ static void open_team(team *t, int workers, const ls_registry *registry)
 
 static void close_team(team *t)
 {
-    ls_pool_destroy(t->pool);
+    ls_pool_destroy(t->pool, LS_FOREVER, NULL);
     ls_barrier_fini(&t->start);
     for (int rank = 0; rank < t->workers; rank++) {
         ls_free(NULL, t->in[rank]);

@@ -404,7 +404,7 @@ void cell_close(cell *c)
         ls_pool_run(c->lanes, for_my_workers, &backwards, LS_FOREVER, &err);
     if (c->group)
         c->group->type->group_destroy(c->group);
-    ls_pool_destroy(c->lanes);
+    ls_pool_destroy(c->lanes, LS_FOREVER, NULL);
     ls_barrier_fini(&c->barrier);
     ls_free(NULL, c->launch_ns);
     ls_free(NULL, c->items);

@@ -61,7 +61,7 @@ static int pinned_open(void)
 
 static void lockstep_close(void)
 {
-    ls_pool_destroy(lockstep);
+    ls_pool_destroy(lockstep, LS_FOREVER, NULL);
 }
 
 static void lockstep_job(void)

@@ -213,7 +213,7 @@ static void open_bench(struct bench *b, const struct row *row)
 
 static void close_bench(struct bench *b)
 {
-    ls_pool_destroy(b->pool);
+    ls_pool_destroy(b->pool, LS_FOREVER, NULL);
     ls_barrier_fini(&b->barrier);
     ls_ring_fini(&b->back);
     ls_ring_fini(&b->there);

@@ -35,7 +35,7 @@ try {
     circle.height = circle.width = 1;
     circle.train_rows = circle.test_rows = 64 * 64;
     circle.read = read_points;
-    circle.dtype = LS_ROW_F32;
+    circle.row_type = LS_ROW_F32;
     const ls_data_source *sources[] = {&circle};
 
     auto options = lockstep::sized<ls_trainer_options>();

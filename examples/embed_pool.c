@@ -31,7 +31,7 @@ int main(void)
     int status = ls_pool_create(&pool, &options, &err);
     if (status == LS_OK)
         status = ls_pool_run(pool, add_squares, NULL, LS_FOREVER, &err);
-    ls_pool_destroy(pool); /* NULL is allowed */
+    ls_pool_destroy(pool, LS_FOREVER, NULL); /* NULL is allowed */
     if (status != LS_OK)
         fprintf(stderr, "embed_pool: %s\n", err.text);
     else

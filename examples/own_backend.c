@@ -228,7 +228,7 @@ int main(void)
         printf("%g%c", (double)y[1][i], i + 1 < COUNT ? ' ' : '\n');
     if (status != LS_OK)
         fprintf(stderr, "own_backend: %s\n", err.text);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     ls_registry_destroy(registry);
     return status != LS_OK || y[0][0] != -1 || y[1][7] != 4;
 }

@@ -328,7 +328,7 @@ int main(int argc, char **argv)
         close_row(&rows[i]);
     for (int t = 0; t < opened; t++) {
         check(ls_pool_run(teams[t].pool, close_member, &teams[t], LS_FOREVER, &err), &err);
-        ls_pool_destroy(teams[t].pool);
+        ls_pool_destroy(teams[t].pool, LS_FOREVER, NULL);
         ls_barrier_fini(&teams[t].start);
     }
     ls_registry_destroy(registry);

@@ -84,7 +84,7 @@ void demo_open(demo_devices *d, int argc, char **argv)
 
 void demo_close(demo_devices *d)
 {
-    ls_pool_destroy(d->pool);
+    ls_pool_destroy(d->pool, LS_FOREVER, NULL);
     ls_registry_destroy(d->registry);
 }
 

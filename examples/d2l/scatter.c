@@ -1,5 +1,4 @@
-/* scatter: the rows of a matrix are divided among the devices. split_batch does the same with
- * images and their labels, and fails if their numbers differ. */
+/* scatter: the rows of a matrix are divided among the devices. */
 #include "demo.h"
 
 #include <lockstep/split.h>
@@ -37,9 +36,7 @@ static int load(const ls_worker *w, void *arg, ls_error *err)
 int main(int argc, char **argv)
 {
     demo_devices devices;
-    ls_error err;
     demo d = {.input = {{0}}};
-    uint32_t first, count;
     for (int i = 0; i < ROWS * COLUMNS; i++)
         d.input[i / COLUMNS][i % COLUMNS] = (float)i;
     demo_open(&devices, argc, argv);
@@ -55,10 +52,6 @@ int main(int argc, char **argv)
         else
             printf("[] @%s\n", devices.name[i]);
     }
-
-    puts("\nsplit_batch of 4 rows of X and 3 of y:");
-    if (ls_split_batch(&first, &count, 4, 3, (uint32_t)devices.count, 0, &err) != LS_OK)
-        puts(err.text);
     demo_close(&devices);
     return EXIT_SUCCESS;
 }

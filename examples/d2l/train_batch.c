@@ -37,10 +37,7 @@ static int prepare(const ls_worker *w, void *arg, ls_error *err)
     demo *d = arg;
     net *n = &d->net[w->index];
     uint32_t *first = &d->first[w->index], *rows = &d->rows[w->index];
-    int status =
-        ls_split_batch(first, rows, BATCH, BATCH, (uint32_t)w->workers, (uint32_t)w->index, err);
-    if (status)
-        return status;
+    ls_split(BATCH, (uint32_t)w->workers, (uint32_t)w->index, first, rows);
     net_init(n, ls_worker_device(w), (int)*rows, 1, 28, 28);
     lenet(n);
     return net_build(n, err);

@@ -12,8 +12,8 @@
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
 
+#include <lockstep/status.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +35,7 @@ typedef struct ls_transport ls_transport;
  * If the config's cluster.on_arrival is "admit", a process can also join a run that has already
  * begun. Such a process sets `meet` to the address of any member, and waits until the members admit
  * it at the end of an epoch of ls_trainer_run. For such a process the field `members` is ignored,
- * and `wait_ns` limits the time until a member answers, and the time from the first failed
+ * and `timeout` limits the time until a member answers, and the time from the first failed
  * admission on. Members that train by ls_trainer_step admit no process.
  *
  * If no member sets `listen`, all members set the same `meet`, and the member whose host has this
@@ -61,8 +61,8 @@ typedef struct ls_tcp_place {
     const void *secret;
     size_t secret_bytes; /* length of the secret, at least LS_TCP_SECRET_LEAST */
     int members;         /* total number of members, this one included */
-    uint64_t wait_ns;    /* longest time that ls_trainer_open waits for the other members, in
-                          * nanoseconds; 0: 600 s */
+    ls_timeout timeout;  /* longest time that ls_trainer_open waits for the other members; 0: the
+                          * default, 600 s */
     /* Address on which this member listens, "HOST:PORT"; or ":PORT" for all addresses of this host.
      * A member that sets `meet` as well is not the first; its port may be 0, and the system then
      * chooses a port. NULL: the member whose host has the address `meet` listens there; every other

@@ -58,10 +58,10 @@ typedef struct ls_data_source {
      * - test: non-zero for test rows, zero for training rows
      * - rows: [count] row numbers, each below test_rows or train_rows. The rows in `values` and
      *   `targets` have the order of `rows`
-     * - values: output buffer [count][channels][height][width], uint8_t, float or double as `dtype`
-     *   says
+     * - values: output buffer [count][channels][height][width], uint8_t, float or double as
+     *   `row_type` says
      * - targets: output buffer for the targets, int32_t [count]; or [count][k] if the field
-     *   `targets` is k > 0, double if `dtype` is LS_ROW_F64, else float
+     *   `targets` is k > 0, double if `row_type` is LS_ROW_F64, else float
      *
      * Returns LS_OK, or a negative status with a message in `err` (status.h, "Callbacks"). The
      * function of the trainer that needed the rows, such as ls_trainer_run, then fails with that
@@ -69,9 +69,9 @@ typedef struct ls_data_source {
      * at once for one trainer. `read` may be NULL if train_rows and test_rows are 0. */
     int (*read)(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                 void *targets, ls_error *err);
-    void *user;        /* first argument of `read`; what it points to outlives the trainer */
-    ls_row_type dtype; /* type of a row's values */
-    int targets;       /* number of floats in the target of each row; 0: the target is a class */
+    void *user;           /* first argument of `read`; what it points to outlives the trainer */
+    ls_row_type row_type; /* type of a row's values */
+    int targets;          /* number of floats in the target of each row; 0: the target is a class */
 } ls_data_source;
 
 #ifdef __cplusplus

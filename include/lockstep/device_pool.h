@@ -13,7 +13,7 @@
  *     ls_pool *pool;
  *     ls_device_pool_create(&pool, &o, &err);         // use it with the functions of pool.h
  *     ls_pool_run(pool, job, NULL, LS_FOREVER, &err);
- *     ls_pool_destroy(pool);                          // closes the devices
+ *     ls_pool_destroy(pool, LS_FOREVER, &err);        // closes the devices
  *     ls_registry_destroy(registry);
  *
  * A *back end* is the code for one kind of device, such as "cpu" or "cuda". A *registry* lists the

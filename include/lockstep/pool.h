@@ -7,7 +7,7 @@
  *     ls_pool *pool;
  *     ls_pool_create(&pool, &o, &err);
  *     ls_pool_run(pool, hello, &state, LS_FOREVER, &err);   // runs hello on all workers, and waits
- *     ls_pool_destroy(pool);
+ *     ls_pool_destroy(pool, LS_FOREVER, &err);
  *
  * The pool needs only pthreads. It knows nothing of devices; device_pool.h adds them.
  *
@@ -25,11 +25,11 @@
  * Later jobs still run, but the pool ignores their errors. ls_pool_wait and ls_pool_run return the
  * latched error every time until ls_pool_clear is called.
  * Stalls: a job that never returns cannot be stopped, but its worker can be abandoned. Waits have
- * time limits, and after ls_pool_abandon the pool works without that worker. If an abandoned worker
- * is still in its job when the pool is destroyed, its thread is left running. The small part of the
- * pool's memory that this thread can still access is leaked. The pool leaks no other memory.
- * Jobs: a job or a hook must not call the owner's functions on its own pool, because these
- * functions would wait for the calling thread itself. Such a call returns LS_EINVAL and does
+ * time limits (ls_timeout), and after ls_pool_abandon the pool works without that worker. If an
+ * abandoned worker is still in its job when the pool is destroyed, its thread is left running. The
+ * small part of the pool's memory that this thread can still access is leaked. The pool leaks no
+ * other memory. Jobs: a job or a hook must not call the owner's functions on its own pool, because
+ * these functions would wait for the calling thread itself. Such a call returns LS_EINVAL and does
  * nothing. A job may call the owner's functions of another pool, such as a pool that the job has
  * created.
  * Waiting: a thread that has to wait (a worker for a job, or the owner for results) first spins for
@@ -67,13 +67,6 @@ extern "C" {
 
 /* A pool of workers, which the functions below create and use. */
 typedef struct ls_pool ls_pool;
-
-/* A time limit in nanoseconds, from the call to which it is passed. Time during which the whole
- * process is stopped (SIGSTOP, a frozen container) counts only for a small part: after the stop,
- * the wait has about as much time left as before. Time during which a worker waits for a CPU counts
- * fully. */
-typedef uint64_t ls_timeout;
-#define LS_FOREVER UINT64_MAX /* no time limit */
 
 /* The worker that runs a hook or a job. */
 typedef struct ls_worker {
@@ -214,11 +207,22 @@ int ls_pool_serve(ls_pool *pool, int worker, ls_error *err);
 
 /* Destroys the pool: workers run their queued jobs, then their stop hooks; the pool's threads are
  * joined, ls_pool_serve returns on lent threads, and all memory is freed. Jobs for a borrowed
- * worker that no thread serves are dropped. There is no time limit. But an abandoned worker that is
- * still in its job when the other workers have ended is left running, as described at
- * ls_pool_destroy_within. NULL is allowed. Called by the owner. Returns LS_OK, LS_ESTALLED (a
- * worker was left running) or LS_EINVAL. */
-int ls_pool_destroy(ls_pool *pool);
+ * worker that no thread serves are dropped. The function waits at most `timeout` for the workers,
+ * abandoned workers included. With LS_FOREVER there is no limit, but an abandoned worker that is
+ * still in its job when the other workers have ended is not waited for. A worker that has not ended
+ * at the end of the wait is left running:
+ *
+ * - If its thread was started by the pool, the thread is detached.
+ * - Its stop hook does not run, unless the hook has begun already.
+ * - The memory of the pool that the worker can still access is never freed.
+ * - If its job returns later, the thread ends without calling options.stop, the functions of
+ *   options.host or other code of the caller. Until then the job keeps using its own data. (If the
+ *   thread is a lent one, its ls_pool_serve returns LS_ESTALLED.)
+ *
+ * `pool` is invalid after the call, except after LS_EINVAL, which the function returns if a job of
+ * this pool calls it. NULL is allowed. Called by the owner.
+ * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
+int ls_pool_destroy(ls_pool *pool, ls_timeout timeout, ls_error *err);
 
 /* ---- workers that stall --------------------------------------------------------------------- */
 
@@ -242,23 +246,6 @@ int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err);
 /* Returns non-zero if `worker` was abandoned, and 0 for a worker that does not exist. Any
  * thread. */
 int ls_pool_is_abandoned(const ls_pool *pool, int worker);
-
-/* Destroys the pool as ls_pool_destroy does, but waits at most `timeout` for the workers, abandoned
- * workers included. (With LS_FOREVER the function is the same as ls_pool_destroy, which does not
- * wait for an abandoned worker that is still in its job.) A worker that has not ended at the end of
- * the wait is left running:
- *
- * - If its thread was started by the pool, the thread is detached.
- * - Its stop hook does not run, unless the hook has begun already.
- * - The memory of the pool that the worker can still access is never freed.
- * - If its job returns later, the thread ends without calling options.stop, the functions of
- *   options.host or other code of the caller. Until then the job keeps using its own data. (If the
- *   thread is a lent one, its ls_pool_serve returns LS_ESTALLED.)
- *
- * `pool` is invalid after the call, except after LS_EINVAL, which the function returns if a job of
- * this pool calls it. NULL is allowed. Called by the owner.
- * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
-int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -27,6 +27,8 @@
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -55,6 +57,15 @@ typedef enum ls_status {
     LS_EINTERNAL = -18,    /* a bug in Lockstep */
     LS_EDIVERGED = -19     /* replicas that must be bit-identical differ */
 } ls_status;
+
+/* A time limit in nanoseconds, from the beginning of the call that waits. As a field of options, 0
+ * stands for the default, which the field's description names; as an argument, 0 means that the
+ * function does not wait.
+ * In a wait for workers of a pool or ranks of a collective, time during which the whole process is
+ * stopped (SIGSTOP, a frozen container) counts only for a small part: after the stop, the wait has
+ * about as much time left as before. Time during which a thread waits for a CPU counts fully. */
+typedef uint64_t ls_timeout;
+#define LS_FOREVER UINT64_MAX /* no time limit */
 
 /* Size of ls_error.text in bytes, terminating zero included. Longer messages are truncated. */
 #define LS_ERROR_TEXT 508

@@ -77,7 +77,7 @@ typedef struct ls_progress {
                            * epoch */
     double loss;          /* mean loss over this epoch's rows so far */
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
-    double images_per_s;  /* training rows per second in this epoch so far */
+    double rows_per_s;    /* training rows per second in this epoch so far */
     double remaining_s;   /* estimated seconds until the end of the run, evaluations not included */
     int epoch_done;       /* non-zero: the epoch has ended, and its evaluation, if one was due, has
                            * ended as well */
@@ -110,7 +110,7 @@ typedef struct ls_summary {
     const char *resumed_from; /* file of the checkpoint that the run continues; "": a new run */
     uint64_t resumed_steps;   /* number of steps that had been done at that checkpoint */
     int member, members;      /* number of this process, from 0; number of processes */
-    int images;               /* non-zero: rows are bytes, else floats */
+    ls_row_type row_type;     /* type of the rows that the run keeps: LS_ROW_U8 or LS_ROW_F32 */
     const char *judged_by;    /* name of the rows on which the model is evaluated: "test", or
                                * "validation" if the config holds out training rows for
                                * evaluation */

@@ -1,33 +1,17 @@
-#include "base/error.h"
-
-#include <assert.h>
 #include <lockstep/split.h>
 
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count)
 {
     if (!first || !count)
         return;
-    assert(parts > 0 && index < parts);
+    *first = n;
+    *count = 0;
+    if (index >= parts)
+        return;
     uint32_t base = n / parts;
     uint32_t larger = n % parts; /* number of parts that have one item more */
     *first = index * base + (index < larger ? index : larger);
     *count = base + (index < larger);
-}
-
-int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y_rows,
-                   uint32_t parts, uint32_t index, ls_error *err)
-{
-    if (!first || !count)
-        return ls_fail(err, LS_EINVAL, "ls_split_batch: nowhere to put the part");
-    if (x_rows != y_rows)
-        return ls_fail(err, LS_EINVAL,
-                       "split: %u rows of X but %u rows of y; give one label for each row",
-                       (unsigned)x_rows, (unsigned)y_rows);
-    if (index >= parts)
-        return ls_fail(err, LS_EINVAL, "split: part %u of %u does not exist", (unsigned)index,
-                       (unsigned)parts);
-    ls_split(x_rows, parts, index, first, count);
-    return LS_OK;
 }
 
 /* Returns the first item of part `index`, or n if `index` is `parts`. If n ≥ parts, every part gets
@@ -48,7 +32,7 @@ void ls_split_by_capacity(uint32_t n, uint32_t parts, uint32_t index, const doub
 {
     if (!first || !count)
         return;
-    if (!capacity) {
+    if (!capacity || index >= parts) {
         ls_split(n, parts, index, first, count);
         return;
     }

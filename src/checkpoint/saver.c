@@ -463,7 +463,7 @@ int ls_saver_stop(struct ls_saver *s)
     if (!s || !s->pool)
         return LS_OK;
     ls_saver_settle(s, NULL);
-    int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : s->longest_ns, NULL);
+    int status = ls_pool_destroy(s->pool, s->hangs ? 0 : s->longest_ns, NULL);
     if (status == LS_OK)
         s->pool = NULL;
     return status;

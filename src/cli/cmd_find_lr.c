@@ -104,7 +104,7 @@ static void show_progress(void *user, const ls_step_values *s)
         .steps = (uint32_t)test->steps,
         .loss = test->point[test->count - 1].smoothed,
         .accuracy = NAN,
-        .images_per_s = (double)s->images_per_s,
+        .rows_per_s = (double)s->images_per_s,
         .remaining_s = (double)s->rows * (test->steps - test->count) / (double)s->images_per_s,
     };
     cli_view_progress(&r->view, &p);

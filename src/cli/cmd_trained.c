@@ -193,7 +193,7 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     printf("; %u ", (unsigned)data->rows);
     if (data->left_out)
         printf("of %u ", (unsigned)(data->rows + data->left_out));
-    printf("%s of %s%s on %s, %.1f s\n", data->dtype == LS_ROW_U8 ? "images" : "rows",
+    printf("%s of %s%s on %s, %.1f s\n", data->row_type == LS_ROW_U8 ? "images" : "rows",
            t->is_new ? data->source : data->name, data->synthetic ? " (synthetic data)" : "",
            e->devices, e->seconds);
     print_classes(t, &e->measured);

@@ -93,7 +93,7 @@ int cli_set_rendezvous(cli_rendezvous *m, ls_trainer_cluster *o, const cli_argum
                               .listen = a->listen,
                               .advertise = a->advertise,
                               .members = a->members,
-                              .wait_ns = (uint64_t)(a->wait_s * 1e9),
+                              .timeout = (uint64_t)(a->wait_s * 1e9),
                               .secret = m->secret};
     o->tcp = &m->place;
     return a->secret ? read_file(m, a->secret, host, err) : read_descriptor(m, a->secret_fd, err);

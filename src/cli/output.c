@@ -181,13 +181,13 @@ void cli_view_commands(const cli_view *view, const char *label, const char *comm
 
 void cli_view_name_rows(cli_view *view, const ls_summary *summary)
 {
-    view->rows = summary->images ? "images" : "rows";
+    view->rows = summary->row_type == LS_ROW_U8 ? "images" : "rows";
     view->judged_by = summary->judged_by;
 }
 
 void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
-    const char *row = s->images ? "image" : "row";
+    const char *row = s->row_type == LS_ROW_U8 ? "image" : "row";
     cli_view_name_rows(view, s);
     view->chance = ls_trainer_chance(trainer, &view->init_std);
     if (view->quiet)
@@ -266,7 +266,7 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     if (!isnan(p->accuracy) && !narrow)
         fprintf(stderr, "  acc %.3f", p->accuracy);
     if (wide)
-        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows);
+        fprintf(stderr, "  %.0f %s/s", p->rows_per_s, view->rows);
     fprintf(stderr, "  %s left\033[K\033[?7h", left);
     fflush(stderr);
     view->drawn = true;
@@ -307,7 +307,7 @@ static void print_epoch(cli_view *view, const ls_progress *p)
     if (!isnan(p->accuracy) && width >= WIDTH_ACCURACY)
         fprintf(stderr, "  acc %.4f", p->accuracy);
     if (width >= WIDTH_RATE)
-        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows);
+        fprintf(stderr, "  %.0f %s/s", p->rows_per_s, view->rows);
     if (p->evaluated && (!narrow || !metric))
         fprintf(stderr, "  %s %.4f", judged, p->test_loss);
     if (p->evaluated && metric)

@@ -44,7 +44,7 @@ static bool is_right(samples *s, uint32_t i)
 static size_t row_bytes(const ls_dataset_info *d)
 {
     return (size_t)d->channels * (size_t)d->height * (size_t)d->width *
-           (d->dtype == LS_ROW_F32 ? sizeof(float) : 1);
+           (d->row_type == LS_ROW_F32 ? sizeof(float) : 1);
 }
 
 /* Returns the number of candidates, the rows that are predicted and from which `count` are
@@ -92,7 +92,7 @@ static float value_at(const samples *s, uint32_t i, size_t at)
 {
     const uint8_t *row = s->rows.images + (size_t)i * row_bytes(s->data);
     float value = row[at];
-    if (s->data->dtype == LS_ROW_F32)
+    if (s->data->row_type == LS_ROW_F32)
         memcpy(&value, row + at * sizeof value, sizeof value);
     return value;
 }
@@ -102,7 +102,7 @@ static float value_at(const samples *s, uint32_t i, size_t at)
 static void fill_picture(uint8_t *out, const samples *s, uint32_t i, const frame *f)
 {
     const ls_dataset_info *info = s->data;
-    const bool floats = info->dtype == LS_ROW_F32;
+    const bool floats = info->row_type == LS_ROW_F32;
     const size_t plane = (size_t)info->height * (size_t)info->width;
     float lo = 0, hi = 255;
     for (size_t at = 0; floats && at < plane * (size_t)f->channels; at++) {

@@ -315,7 +315,7 @@ void cli_sweep_row_progress(cli_sweep_row *row, const ls_progress *p)
     row->result.epochs++;
     /* Every epoch has the same number of images, so the mean rate of the run is the harmonic mean
      * of the epochs' rates. */
-    row->inverse_rates += 1 / p->images_per_s;
+    row->inverse_rates += 1 / p->rows_per_s;
     row->images_per_s = row->result.epochs / row->inverse_rates;
 }
 
@@ -331,7 +331,7 @@ void cli_sweep_row_end(cli_sweep_row *row, const ls_trainer *trainer, int status
     snprintf(row->devices, sizeof row->devices, "%s", s->devices);
     snprintf(row->run_dir, sizeof row->run_dir, "%s", s->run_dir);
     row->synthetic = s->synthetic;
-    row->rows = s->images ? "images" : "rows";
+    row->rows = s->row_type == LS_ROW_U8 ? "images" : "rows";
     row->judged_by = s->judged_by;
     row->result = *ls_trainer_result(trainer);
     row->result.devices = row->result.checkpoint = NULL; /* they belong to the trainer */

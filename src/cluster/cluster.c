@@ -486,7 +486,7 @@ int ls_cluster_close(ls_cluster *c)
         await_order(c, LS_ORDER_SUM, patience(c), NULL, NULL);
     }
     give_order(c, LS_ORDER_CLOSE, patience(c), NULL, NULL);
-    if (ls_pool_destroy_within(c->pool, c->hangs ? 0 : GRACE_NS, NULL) || c->hangs)
+    if (ls_pool_destroy(c->pool, c->hangs ? 0 : GRACE_NS, NULL) || c->hangs)
         return LS_ESTALLED;
     if (c->touched || c->kept)
         return LS_ESTALLED;

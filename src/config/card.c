@@ -187,7 +187,7 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     c->config.doc = doc;
     if (status == LS_OK)
         status = read_preparation(c, doc, preparation, floats != 0, err);
-    const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
+    const ls_dataset_info data = {.row_type = floats ? LS_ROW_F32 : LS_ROW_U8,
                                   .classes = targets ? 0 : c->classes,
                                   .targets = targets ? c->classes : 0};
     return status ? status : ls_config_fit_data(&c->config, &data, 0, err);

@@ -150,7 +150,7 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
     const bool vectors = info->targets > 0;
     const int outputs = vectors ? info->targets : info->classes;
     char names[160];
-    c->preprocessing.floats = info->dtype == LS_ROW_F32;
+    c->preprocessing.floats = info->row_type == LS_ROW_F32;
     c->preprocessing.targets = info->targets;
     c->preprocessing.brightness = (int)(c->brightness * 256 + 0.5);
     c->preprocessing.mixup = (int)(c->mixup * 256 + 0.5);

@@ -111,7 +111,7 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     info->channels = (int)side[0];
     info->height = (int)side[1];
     info->width = (int)side[2];
-    info->dtype = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
+    info->row_type = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
     info->stored =
         ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(p->x.type);
     return LS_OK;
@@ -303,15 +303,15 @@ static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, s
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
-    const bool in_place = is_in_place(a, p), bytes = r->base.info.dtype == LS_ROW_U8;
+    const bool in_place = is_in_place(a, p), bytes = r->base.info.row_type == LS_ROW_U8;
     int status = take_targets(a, p, r);
     for (size_t i = 0; status == LS_OK && !in_place && !bytes && i < all; i++)
         status = number_of(a, p, i, &r->values[i]);
     for (size_t i = 0; status == LS_OK && !in_place && bytes && i < all; i++)
         r->images[i] = p->x.data[place_of(a, p, i)];
-    if (status == LS_OK && in_place && r->base.info.dtype == LS_ROW_F32)
+    if (status == LS_OK && in_place && r->base.info.row_type == LS_ROW_F32)
         status = check_mapped(a, p, r, all);
-    if (status == LS_OK && r->base.info.dtype == LS_ROW_U8 && p == a->split)
+    if (status == LS_OK && r->base.info.row_type == LS_ROW_U8 && p == a->split)
         warn_of_bits(a, p, r, all);
     return status;
 }
@@ -332,13 +332,13 @@ static int describe(ls_dataset_info *info, const arrays *a, int test)
 static int check_same(const arrays *a, const ls_dataset_info *train, const ls_dataset_info *test)
 {
     if (train->channels == test->channels && train->height == test->height &&
-        train->width == test->width && train->dtype == test->dtype &&
+        train->width == test->width && train->row_type == test->row_type &&
         train->targets == test->targets)
         return LS_OK;
     return ls_fail(a->o->err, LS_EDATA,
                    "%.200s: %s: expected test rows like the training rows: %d×%d×%d %s, %d targets",
                    a->split[1].x.path, a->split[1].x_name, train->channels, train->height,
-                   train->width, train->dtype == LS_ROW_U8 ? "bytes" : "floats", train->targets);
+                   train->width, train->row_type == LS_ROW_U8 ? "bytes" : "floats", train->targets);
 }
 
 /* Gives the classes the names that are in the metadata of a file of packed images. */
@@ -392,13 +392,14 @@ static int prepare(arrays *a, const ls_dataset_info *info)
     const bool packed = a->tensors && ls_tensors_note(&a->all, "class_names") &&
                         x->type == LS_ARRAY_U8 && x->rank == LS_ARRAY_RANK &&
                         (info->channels == 1 || info->channels == 3);
-    const bool fills = info->dtype == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
+    const bool fills =
+        info->row_type == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     int status =
         ls_prep_create(&a->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
     if (status)
         return status;
     ls_prep *p = a->prep;
-    p->divisor = info->dtype == LS_ROW_U8 ? 255 : 1;
+    p->divisor = info->row_type == LS_ROW_U8 ? 255 : 1;
     p->channels_last = is_last(a, a->split);
     snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
     if (!fills)

@@ -361,7 +361,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
     info.height = info.width = 1;
     info.classes = classes ? target->levels.count : 0;
     info.targets = classes ? 0 : 1;
-    info.dtype = LS_ROW_F32;
+    info.row_type = LS_ROW_F32;
     int status = check_values(c, info.rows);
     if (status)
         return status;
@@ -566,7 +566,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
      "test_path target categorical drop separator decimal encoding standardize clip "
-      "standardize_target target_mean target_std labels missing unknown",
+     "standardize_target target_mean target_std labels missing unknown",
      LS_DATA_TABLE},
     open_csv,
     NULL};

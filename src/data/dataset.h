@@ -103,8 +103,8 @@ typedef struct ls_dataset_info {
     /* Training data from a table only: [columns], in the order of the file; else NULL. */
     const ls_column_summary *column;
     int columns;
-    int targets;       /* number of floats in a row's target; 0: the target is a class */
-    ls_row_type dtype; /* type of a row's values */
+    int targets;          /* number of floats in a row's target; 0: the target is a class */
+    ls_row_type row_type; /* type of a row's values */
     /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: the
      * values were not converted. */
     const char *stored;
@@ -123,7 +123,7 @@ typedef struct ls_dataset_info {
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
 
-/* The arrays of a resident dataset. Rows are bytes, `images`, or floats, `values`, as info.dtype
+/* The arrays of a resident dataset. Rows are bytes, `images`, or floats, `values`, as info.row_type
  * says: [rows][channels][height][width]. Targets are classes, `labels` [rows], or vectors,
  * `targets` [rows][info.targets]. */
 typedef struct ls_dataset_view {

@@ -272,8 +272,8 @@ static const char *useless(const ls_column_summary *c, uint32_t rows)
     return NULL;
 }
 
-/* Adds the columns that cannot help to l->drop, and the reasons to l->left_out_why, unless the user has said
- * which columns to leave out. Returns the number of these columns. */
+/* Adds the columns that cannot help to l->drop, and the reasons to l->left_out_why, unless the user
+ * has said which columns to leave out. Returns the number of these columns. */
 static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 {
     const bool chosen = is_given(l, "drop");
@@ -291,8 +291,8 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
             continue;
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
-        ls_buffer_format(&l->left_out_why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
-                         c->looks_like ? c->looks_like : "");
+        ls_buffer_format(&l->left_out_why, "  %.60s is left out (data.drop): it %s%s\n", c->name,
+                         why, c->looks_like ? c->looks_like : "");
         dropped++;
     }
     return dropped;
@@ -316,7 +316,8 @@ static int look_at_table(ls_inspection *l, ls_error *err)
     l->target_name = cJSON_CreateString(target_of(info)->name);
     l->target = l->target_name->valuestring;
     status = values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
-    if (status && dropped && err && l->left_out_why.text) { /* say why the first column was left out */
+    if (status && dropped && err &&
+        l->left_out_why.text) { /* say why the first column was left out */
         const ls_error cause = *err;
         const char *why = l->left_out_why.text + strspn(l->left_out_why.text, " ");
         ls_fail(err, status, "%.300s; %.*s", cause.text, (int)strcspn(why, "\n"), why);
@@ -380,7 +381,7 @@ static void take_shape(ls_inspection *l)
     l->channels = info->channels;
     l->height = info->height;
     l->width = info->width;
-    l->floats = info->dtype == LS_ROW_F32;
+    l->floats = info->row_type == LS_ROW_F32;
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */

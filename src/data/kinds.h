@@ -145,7 +145,7 @@ typedef struct ls_resident {
     ls_dataset base;
     const ls_host *host;
     char *source; /* owned text to which base.info.source points */
-    union {       /* [rows][channels][height][width]; base.info.dtype selects the member */
+    union {       /* [rows][channels][height][width]; base.info.row_type selects the member */
         uint8_t *images;
         float *values;
     };

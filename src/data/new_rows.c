@@ -30,7 +30,7 @@ static int create(ls_resident **out, const ls_input_format *format, const char *
                                   .width = format->width,
                                   .classes = format->classes,
                                   .targets = format->targets,
-                                  .dtype = format->floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .row_type = format->floats ? LS_ROW_F32 : LS_ROW_U8,
                                   .rows = rows};
     int status = ls_resident_create_mapped(out, &info, values, NULL, 0, &o);
     if (status == LS_OK && format->class_name)

@@ -27,7 +27,9 @@ static size_t values_of(const ls_data_source *s)
 
 static size_t number_bytes(const ls_data_source *s)
 {
-    return s->dtype == LS_ROW_F64 ? sizeof(double) : s->dtype == LS_ROW_F32 ? sizeof(float) : 1;
+    return s->row_type == LS_ROW_F64   ? sizeof(double)
+           : s->row_type == LS_ROW_F32 ? sizeof(float)
+                                       : 1;
 }
 
 static size_t row_bytes(const ls_data_source *s)
@@ -37,14 +39,14 @@ static size_t row_bytes(const ls_data_source *s)
 
 static size_t target_bytes(const ls_data_source *s)
 {
-    const size_t number = s->dtype == LS_ROW_F64 ? sizeof(double) : sizeof(float);
+    const size_t number = s->row_type == LS_ROW_F64 ? sizeof(double) : sizeof(float);
     return s->targets ? (size_t)s->targets * number : sizeof(int32_t);
 }
 
 static double number_at(const ls_data_source *s, const void *numbers, size_t i)
 {
-    return s->dtype == LS_ROW_F64 ? ((const double *)numbers)[i]
-                                  : (double)((const float *)numbers)[i];
+    return s->row_type == LS_ROW_F64 ? ((const double *)numbers)[i]
+                                     : (double)((const float *)numbers)[i];
 }
 
 static double value_at(const void *of, size_t i)
@@ -121,7 +123,7 @@ static int ask(const ls_data_source *source, int test, const uint32_t *rows, uin
     if (status)
         return ls_fail(err, status, "%.64s: reading rows %u … failed: %.380s", source->name,
                        (unsigned)rows[0], why.text);
-    if (source->dtype != LS_ROW_U8)
+    if (source->row_type != LS_ROW_U8)
         status = check_numbers(source, test, rows, count, images, values_of(source), "value", err);
     if (status)
         return status;
@@ -166,7 +168,7 @@ static int scale_values(const raw_rows *rows, const ls_prep *prep, void *out, ls
     const size_t each = values_of(s), all = rows->rows * each;
     const bool scaled = prep && prep->scales > 0;
     float *ready = out;
-    if (s->dtype == LS_ROW_U8 || (s->dtype == LS_ROW_F32 && !scaled)) {
+    if (s->row_type == LS_ROW_U8 || (s->row_type == LS_ROW_F32 && !scaled)) {
         memmove(out, rows->values, rows->rows * row_bytes(s));
         return LS_OK;
     }
@@ -215,7 +217,7 @@ static int create_prep(ls_prep **out, const ls_dataset_info *info, const ls_open
         return status;
     status = ls_prep_create(out, LS_PREP_ARRAY, o->host, o->err);
     if (status == LS_OK)
-        (*out)->divisor = info->dtype == LS_ROW_U8 ? 255 : 1;
+        (*out)->divisor = info->row_type == LS_ROW_U8 ? 255 : 1;
     return status;
 }
 
@@ -256,7 +258,7 @@ static int open_resident(ls_dataset **out, ls_prep **prep, const ls_dataset_info
     const ls_data_source *source = o->kind->detail;
     ls_resident *r = NULL;
     raw_rows raw, own = {0};
-    int status = open_split(&r, info, &raw, source->dtype == LS_ROW_F64 ? &own : NULL, 0, o);
+    int status = open_split(&r, info, &raw, source->row_type == LS_ROW_F64 ? &own : NULL, 0, o);
     if (r)
         *out = &r->base;
     if (status == LS_OK)
@@ -346,8 +348,8 @@ static int find_streamed_scales(streamed *s, const ls_opening *o)
     free_rows(&first, o->host);
     if (status || first.rows > 0)
         return status;
-    s->prep->wide = s->prep->scales && s->source->dtype == LS_ROW_F64;
-    s->prep->target_wide = s->prep->targets && s->source->dtype == LS_ROW_F64;
+    s->prep->wide = s->prep->scales && s->source->row_type == LS_ROW_F64;
+    s->prep->target_wide = s->prep->targets && s->source->row_type == LS_ROW_F64;
     return LS_OK;
 }
 
@@ -361,7 +363,7 @@ static int open_streamed(ls_dataset **out, ls_prep **prep, const ls_dataset_info
     s->source = source;
     s->host = o->host;
     *out = &s->base;
-    int status = source->dtype == LS_ROW_F64 && source->train_rows > 0
+    int status = source->row_type == LS_ROW_F64 && source->train_rows > 0
                      ? take_room(&s->room, source, CHUNK, o->host, o->err)
                      : LS_OK;
     if (status == LS_OK)
@@ -403,7 +405,7 @@ static int open_test(ls_dataset *split[2], const ls_dataset_info *info, const ls
     streamed *s = streamed_of(split[0]);
     const bool keeps = observes(s) && info->rows > 0;
     int status =
-        open_split(&r, info, &raw, keeps || source->dtype == LS_ROW_F64 ? &own : NULL, 1, o);
+        open_split(&r, info, &raw, keeps || source->row_type == LS_ROW_F64 ? &own : NULL, 1, o);
     if (r)
         split[1] = &r->base;
     if (status == LS_OK)
@@ -444,10 +446,10 @@ static int check(const ls_data_source *s, const ls_opening *o)
             "%.64s: %d classes and %d targets; expected 2 or more classes and no targets, "
             "or no class and 1 … %d targets",
             s->name, s->classes, s->targets, most);
-    if (s->dtype != LS_ROW_U8 && s->dtype != LS_ROW_F32 && s->dtype != LS_ROW_F64)
+    if (s->row_type != LS_ROW_U8 && s->row_type != LS_ROW_F32 && s->row_type != LS_ROW_F64)
         return ls_fail(err, LS_EINVAL,
-                       "%.64s: dtype %d; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64", s->name,
-                       (int)s->dtype);
+                       "%.64s: row_type %d; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64", s->name,
+                       (int)s->row_type);
     if (s->train_rows == 0 && !s->streamed)
         return ls_fail(err, LS_EINVAL,
                        "%.64s: train_rows is 0; set it, or `streamed` to train by "
@@ -471,7 +473,7 @@ int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o)
         .width = source->width,
         .classes = source->classes,
         .targets = source->targets,
-        .dtype = source->dtype == LS_ROW_U8 ? LS_ROW_U8 : LS_ROW_F32,
+        .row_type = source->row_type == LS_ROW_U8 ? LS_ROW_U8 : LS_ROW_F32,
         .rows = o->spec->limit > 0 ? o->spec->limit : source->train_rows,
     };
     int status = check(source, o);
@@ -502,7 +504,7 @@ bool ls_own_rows_learn(const ls_dataset *train)
 bool ls_own_rows_are_doubles(const ls_dataset *train)
 {
     const streamed *s = streamed_of(train);
-    return s && s->source->dtype == LS_ROW_F64;
+    return s && s->source->row_type == LS_ROW_F64;
 }
 
 /* Copies the scales to s->before, or back. */

@@ -52,7 +52,7 @@ uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
 size_t ls_dataset_image_bytes(const ls_dataset *ds)
 {
     const ls_dataset_info *info = &ds->info;
-    const size_t value = info->dtype == LS_ROW_F32 ? sizeof(float) : 1;
+    const size_t value = info->row_type == LS_ROW_F32 ? sizeof(float) : 1;
     return (size_t)info->channels * (size_t)info->height * (size_t)info->width * value;
 }
 

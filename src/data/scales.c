@@ -123,7 +123,7 @@ int ls_scale_check(const ls_dataset_info *info, const ls_opening *o)
     const ls_data_keys *k = &o->spec->keys;
     const bool fixed = k->mean || k->std;
     const char *key = k->mean ? "data.mean" : k->std ? "data.std" : "data.standardize";
-    if (ls_scales_values(k) && info->dtype == LS_ROW_U8)
+    if (ls_scales_values(k) && info->row_type == LS_ROW_U8)
         return ls_dataset_refuse(o, key,
                                  fixed ? "expected 1 to 4 numbers for rows of bytes; give floats "
                                          "for a mean and a deviation of each of more channels"

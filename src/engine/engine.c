@@ -97,7 +97,7 @@ static int close_pool(ls_engine *e)
     bool left_behind = false;
     for (int i = 0; e->worker && i < e->workers; i++)
         left_behind |= e->worker[i].presence == LS_STALLED;
-    return ls_pool_destroy_within(e->pool, left_behind ? CLOSE_NS : LS_FOREVER, NULL);
+    return ls_pool_destroy(e->pool, left_behind ? CLOSE_NS : LS_FOREVER, NULL);
 }
 
 /* Waits until no stalled worker can still read the partial sums of the other workers, for at most

@@ -127,6 +127,6 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_e
     if (status)
         return status;
     status = run_on_pool(out, scores, d, pool, shards, err);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     return status;
 }

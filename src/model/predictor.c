@@ -191,7 +191,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
 static void close_predictor(predictor *p)
 {
     const ls_host *host = p->inference->host;
-    ls_pool_destroy(p->pool);
+    ls_pool_destroy(p->pool, LS_FOREVER, NULL);
     ls_free(host, p->row_outputs);
     ls_free(host, p->logits);
     ls_free(host, p->labels);

@@ -127,7 +127,7 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
 static const char *show_rows(char out[96], const ls_dataset_info *i)
 {
     snprintf(out, 96, "%d×%d×%d %s with %d %s", i->channels, i->height, i->width,
-             i->dtype == LS_ROW_F32 ? "floats" : "bytes", i->targets ? i->targets : i->classes,
+             i->row_type == LS_ROW_F32 ? "floats" : "bytes", i->targets ? i->targets : i->classes,
              i->targets ? "targets" : "classes");
     return out;
 }
@@ -141,7 +141,7 @@ static ls_dataset_info rows_of(const ls_card *c)
                              .width = c->input.w,
                              .classes = p->targets ? 0 : c->classes,
                              .targets = p->targets,
-                             .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
+                             .row_type = p->floats ? LS_ROW_F32 : LS_ROW_U8};
 }
 
 /* Checks that the opened data has rows of the shape and type that the card describes. The check is
@@ -242,7 +242,7 @@ static int describe_rows(ls_trained *t, const ls_trainer_options *o, ls_error *e
                           .channels = rows.channels,
                           .height = rows.height,
                           .width = rows.width,
-                          .floats = rows.dtype == LS_ROW_F32,
+                          .floats = rows.row_type == LS_ROW_F32,
                           .classes = rows.classes,
                           .targets = rows.targets,
                           .target = t->config_in_card ? NULL : t->config.data_keys.target.text,

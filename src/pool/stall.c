@@ -118,7 +118,7 @@ static int end_workers(ls_pool *pool, ls_timeout timeout, ls_error *err)
     return free_or_leave(pool, err);
 }
 
-int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
+int ls_pool_destroy(ls_pool *pool, ls_timeout timeout, ls_error *err)
 {
     int cancelable;
     if (!pool)
@@ -136,9 +136,4 @@ int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
     status = end_workers(pool, timeout, err);
     pthread_setcancelstate(cancelable, NULL);
     return status;
-}
-
-int ls_pool_destroy(ls_pool *pool)
-{
-    return ls_pool_destroy_within(pool, LS_FOREVER, NULL);
 }

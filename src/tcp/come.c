@@ -34,7 +34,7 @@ static int send_fingerprint(joining *j, tcp_link *link, ls_error *err)
 
 int tcp_fail_admission(const joining *j, ls_error *err)
 {
-    return ls_fail(err, LS_ETIMEDOUT, "not admitted in %.0f s: %s", (double)j->place.wait_ns * 1e-9,
+    return ls_fail(err, LS_ETIMEDOUT, "not admitted in %.0f s: %s", (double)j->place.timeout * 1e-9,
                    j->failure);
 }
 
@@ -137,7 +137,7 @@ static void note_failure(joining *j, int status, const ls_error *why)
         return;
     snprintf(j->failure, sizeof j->failure, "%.250s", why->text);
     if (!j->give_up_ns)
-        j->give_up_ns = ls_deadline_ns(j->place.wait_ns);
+        j->give_up_ns = ls_deadline_ns(j->place.timeout);
 }
 
 int tcp_await_admission(joining *j, ls_error *err)
@@ -163,7 +163,7 @@ int tcp_await_admission(joining *j, ls_error *err)
     }
     /* In case this process calls again, the time limit begins anew; after a failed admission it
      * goes on. */
-    j->until_ns = j->give_up_ns ? j->give_up_ns : ls_deadline_ns(j->place.wait_ns);
+    j->until_ns = j->give_up_ns ? j->give_up_ns : ls_deadline_ns(j->place.timeout);
     if (status == LS_EIO && j->give_up_ns && ls_now_ns() >= j->give_up_ns)
         status = tcp_fail_admission(j, &why);
     if (status == LS_OK)

@@ -415,8 +415,8 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     j->place = *place;
     j->options = *options;
     j->listen_fd = -1;
-    j->place.wait_ns = place->wait_ns ? place->wait_ns : WAIT_NS;
-    j->until_ns = ls_deadline_ns(j->place.wait_ns);
+    j->place.timeout = place->timeout ? place->timeout : WAIT_NS;
+    j->until_ns = ls_deadline_ns(j->place.timeout);
     j->try_ns = TCP_TRY_NS;
     name_this_host(j);
     int status = read_place(j, err);

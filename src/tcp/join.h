@@ -28,6 +28,7 @@
 #include "tcp/seal.h"
 #include "tcp/vote.h"
 
+#include <limits.h>
 #include <lockstep/host.h>
 #include <lockstep/sys/transport.h>
 #include <netdb.h>
@@ -381,10 +382,11 @@ static inline uint64_t tcp_sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Returns milliseconds for poll(), rounded up. */
+/* Returns milliseconds for poll(), rounded up, at most INT_MAX. */
 static inline int tcp_milliseconds(uint64_t ns)
 {
-    return (int)(ns / 1000000u) + 1;
+    const uint64_t whole = ns / 1000000u, most = INT_MAX - 1;
+    return (int)(whole < most ? whole : most) + 1;
 }
 
 /* Waits until the descriptor is ready, and then returns true. Returns false if it is not ready at

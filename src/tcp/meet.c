@@ -189,7 +189,7 @@ static int fail_waiting(joining *j, int count, ls_error *err)
         err, LS_ETIMEDOUT,
         "%d of %d hosts have come to %s in %.0f s: %.200s; did every one start, with the same "
         "secret, and with --join to an address that leads here?",
-        count + 1, j->place.members, j->where, (double)j->place.wait_ns * 1e-9, hosts);
+        count + 1, j->place.members, j->where, (double)j->place.timeout * 1e-9, hosts);
     ls_error why = {0};
     ls_fail(&why, status,
             "host %s, the first, has stopped waiting: %d of %d hosts have come: %.200s", j->host,
@@ -402,7 +402,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                     : ls_fail(err, LS_ETIMEDOUT,
                               "nobody answers at %s (%s) in %.0f s: has the first host started, "
                               "with --listen, and does a firewall let it through?",
-                              j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
+                              j->where, ls_reason(why, error), (double)j->place.timeout * 1e-9);
 }
 
 /* Waits until all members have come, and receives this member's number and all addresses. In

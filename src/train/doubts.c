@@ -302,7 +302,7 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
     warn_of_offsets(&d);
     for (int i = 0; i < info->columns; i++)
         warn_of_column(&d, &info->column[i]);
-    if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing) &&
+    if (info->row_type == LS_ROW_F32 && !is_scaled(&config->preprocessing) &&
         !begins_with_norm(config))
         warn_of_size(&d);
     if (info->targets == 0)
@@ -366,7 +366,7 @@ static bool is_overfitted(const ls_last_result *r, double guess, double part)
 
 static bool inputs_are_scaled(const ls_config *c, const ls_dataset_info *info)
 {
-    bool scaled = is_scaled(&c->preprocessing) || info->dtype != LS_ROW_F32;
+    bool scaled = is_scaled(&c->preprocessing) || info->row_type != LS_ROW_F32;
     const ls_prep *p = info->prep;
     for (int i = 0; p && i < p->columns; i++)
         scaled |= p->column[i].scaled;

@@ -154,11 +154,11 @@ static int open_data(ls_trainer *t, ls_error *err)
     snprintf(t->reported.text.data, sizeof t->reported.text.data,
              "%s%s: %u training and %u %s %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
              info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
-             judged_by(t), info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels,
+             judged_by(t), info->row_type == LS_ROW_U8 ? "images" : "rows", info->channels,
              info->height, info->width,
-             info->dtype == LS_ROW_U8 ? ", bytes / 255"
-             : info->stored           ? ", floats from "
-                                      : "",
+             info->row_type == LS_ROW_U8 ? ", bytes / 255"
+             : info->stored              ? ", floats from "
+                                         : "",
              info->stored ? info->stored : "");
     status = ls_config_fit_data(&t->config, info, ls_dataset_rows(t->data[LS_TEST]), err);
     if (status == LS_OK)
@@ -436,7 +436,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .epochs = (int)c->epochs,
         .member = t->members.member,
         .members = t->members.count,
-        .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
+        .row_type = ls_dataset_describe(t->data[LS_TRAIN])->row_type,
         .judged_by = judged_by(t),
     };
     if (!t->reported.result.metric) /* a resumed run has taken its metric from the checkpoint */

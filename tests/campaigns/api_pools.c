@@ -218,15 +218,13 @@ static void abandon(world *w)
                        ls_pool_abandon(pool, (int)world_draw(w, 5) - 1, &w->err)) == LS_OK;
 }
 
-/* Destroys a pool. An abandoned worker may still be in a job, which uses the world; a destroy
- * within a time limit waits for it. A plain destroy does not, and a pool that leaves a worker is
- * never freed. */
+/* Destroys a pool. An abandoned worker may still be in a job, which uses the world; a destroy with
+ * a time limit waits for it. LS_FOREVER does not, and a pool that leaves a worker is never
+ * freed. */
 static void end_pool(world *w, ls_pool **pool)
 {
-    if (w->abandoned || world_chance(w, 2))
-        world_note(w, "ls_pool_destroy_within", ls_pool_destroy_within(*pool, MINUTE_NS, &w->err));
-    else
-        world_note(w, "ls_pool_destroy", ls_pool_destroy(*pool));
+    ls_timeout timeout = w->abandoned || world_chance(w, 2) ? MINUTE_NS : LS_FOREVER;
+    world_note(w, "ls_pool_destroy", ls_pool_destroy(*pool, timeout, &w->err));
     *pool = NULL;
     w->abandoned = w->abandoned && (w->pool || w->devices);
 }
@@ -333,18 +331,17 @@ static void destroy_devices(world *w)
 
 static void split(world *w)
 {
-    uint32_t first, count, parts = 1 + world_draw(w, 5), index = world_draw(w, 7);
+    uint32_t first, count, parts = world_draw(w, 6), index = world_draw(w, 7);
     const double capacity[] = {1, 2, 3, 4, 5};
     const uint32_t rows = world_draw(w, 100);
-    world_note(
-        w, "ls_split_batch",
-        ls_split_batch(&first, &count, rows, rows + world_chance(w, 6), parts, index, &w->err));
-    ls_split(rows, parts, index % parts, &first, &count);
+    ls_split(rows, parts, index, &first, &count);
     world_did(w, "ls_split");
-    ls_split_by_capacity(rows, parts, index % parts, capacity, &first, &count);
+    if (first > rows || count > rows - first)
+        world_problem(w, "ls_split: part %u of %u of %u", index, parts, rows);
+    ls_split_by_capacity(rows, parts, index, capacity, &first, &count);
     world_did(w, "ls_split_by_capacity");
     if (first > rows || count > rows - first)
-        world_problem(w, "ls_split_by_capacity: part %u of %u of %u", index % parts, parts, rows);
+        world_problem(w, "ls_split_by_capacity: part %u of %u of %u", index, parts, rows);
     if (ls_allowed_cpus() < 1 || ls_allowed_cores() < 1)
         world_problem(w, "ls_allowed_cpus: none");
     world_did(w, "ls_allowed_cpus");

@@ -52,7 +52,7 @@ static void lend_a_thread(world *w)
     if (status == LS_OK && atomic_load(&ran) != 2)
         world_problem(w, "ls_pool_run: LS_OK, and %d of 2 workers ran", atomic_load(&ran));
     world_note(w, "ls_pool_serve", ls_pool_serve(l.pool, 1, &w->err)); /* it is served */
-    world_note(w, "ls_pool_destroy", ls_pool_destroy(l.pool));
+    world_note(w, "ls_pool_destroy", ls_pool_destroy(l.pool, LS_FOREVER, &w->err));
     pthread_join(l.thread, NULL);
     w->err = l.err;
     world_note(w, "ls_pool_serve", l.status);

@@ -406,7 +406,7 @@ static void prepare_tcp(scenario *s, int m, int port)
                                      .listen = m > 0 ? "127.0.0.1:0" : p->meet,
                                      .secret = differs ? another : secret,
                                      .secret_bytes = differs ? sizeof another : sizeof secret,
-                                     .wait_ns = m < s->members ? 0
+                                     .timeout = m < s->members ? 0
                                                 : s->refused   ? REFUSED_WAITS_NS
                                                                : NEWCOMER_WAITS_NS,
                                      .members = s->members,

@@ -110,7 +110,7 @@ static void *run_member(void *arg)
                                 .secret = key,
                                 .secret_bytes = sizeof key,
                                 .members = MEMBERS,
-                                .wait_ns = 20 * SECOND};
+                                .timeout = 20 * SECOND};
     const ls_cluster_options o = {.type = ls_transport_tcp(),
                                   .place = &place,
                                   .deadline_ns = 4 * SECOND,

@@ -867,7 +867,7 @@ static void *regroup_without_memory(void *arg)
                                 .secret = key,
                                 .secret_bytes = sizeof key,
                                 .members = 3,
-                                .wait_ns = 10 * SECOND};
+                                .timeout = 10 * SECOND};
     const ls_cluster_options o = {.type = ls_transport_tcp(),
                                   .place = &place,
                                   .deadline_ns = 4 * SECOND,

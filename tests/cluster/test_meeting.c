@@ -88,7 +88,7 @@ static void prepare(member *m, const char *listen, const char *meet, int members
                             .secret = secret,
                             .secret_bytes = sizeof secret,
                             .members = members,
-                            .wait_ns = 20 * SECOND},
+                            .timeout = 20 * SECOND},
                   .number = -1};
     pthread_mutex_init(&m->lock, NULL);
 }
@@ -468,7 +468,7 @@ static void those_that_wait_hear_that_not_all_have_come(void **state)
     places p;
     (void)state;
     prepare_all(&p, m, 2, 3);
-    m[0].place.wait_ns = 3 * SECOND;
+    m[0].place.timeout = 3 * SECOND;
     go(&m[0]);
     await_said(&m[0], "1 of 3");
     go(&m[1]);

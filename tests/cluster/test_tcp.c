@@ -68,7 +68,7 @@ static void start(member *m, const char *meet, int members, void (*body)(member 
                             .secret = secret,
                             .secret_bytes = sizeof secret,
                             .members = members,
-                            .wait_ns = 10 * SECOND},
+                            .timeout = 10 * SECOND},
                   .body = body};
 }
 
@@ -196,6 +196,7 @@ static void each_member_has_a_number_of_its_own(void **state)
     some_place(meet);
     for (int i = 0; i < MAX_MEMBERS; i++) {
         start(&m[i], meet, MAX_MEMBERS, note_number);
+        m[i].place.timeout = i % 2 ? LS_FOREVER : m[i].place.timeout;
         m[i].more = &counts[i];
         go(&m[i]);
     }
@@ -394,7 +395,7 @@ static void one_that_came_and_went_is_not_waited_for(void **state)
     some_place(meet);
     for (int i = 0; i < 4; i++)
         start(&m[i], meet, 3, exchange);
-    m[3].place.wait_ns = SECOND / 4;
+    m[3].place.timeout = SECOND / 4;
     go(&m[0]);
     poll(NULL, 0, 50);
     go(&m[3]);
@@ -416,7 +417,7 @@ static void waiting_has_an_end(void **state)
     char meet[40];
     (void)state;
     start(&m, some_place(meet), 3, NULL);
-    m.place.wait_ns = SECOND / 2;
+    m.place.timeout = SECOND / 2;
     run_member(&m);
     assert_int_equal(m.status, LS_ETIMEDOUT);
     assert_non_null(strstr(m.err.text, "1 of 3 hosts have come"));
@@ -437,7 +438,7 @@ static void another_program_at_the_address_is_named(void **state)
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
     snprintf(meet, sizeof meet, "127.0.0.1:%d", ntohs(at.sin_port));
     start(&m, meet, 2, NULL);
-    m.place.wait_ns = SECOND / 2;
+    m.place.timeout = SECOND / 2;
     run_member(&m);
     close(fd);
     assert_int_equal(m.status, LS_EIO); /* that program accepts connections and sends nothing */
@@ -465,7 +466,7 @@ static void an_address_that_swallows_calls_is_given_up(void **state)
     }
     snprintf(meet, sizeof meet, "127.0.0.1:%d", ntohs(at.sin_port));
     start(&m, meet, 2, NULL);
-    m.place.wait_ns = SECOND / 2;
+    m.place.timeout = SECOND / 2;
     run_member(&m);
     for (int i = 0; i < 8; i++)
         close(caller[i]);
@@ -946,7 +947,7 @@ static void fail_to_admit(member m[3], failing *f, uint64_t wait_ns)
         start(&m[i], meet, 2, i < 2 ? admit_each_round : NULL);
         m[i].more = f;
         m[i].regroups = m[i].admits = 1;
-        m[i].place.wait_ns = i < 2 ? 60 * SECOND : wait_ns;
+        m[i].place.timeout = i < 2 ? 60 * SECOND : wait_ns;
         m[i].place.advertise = i > 0 ? unreached : NULL;
         m[i].place.listen = i > 0 ? "127.0.0.1:0" : meet;
     }
@@ -1025,7 +1026,7 @@ static void places_that_cannot_be_are_refused(void **state)
         member m;
         start(&m, cases[i].meet, cases[i].members, NULL);
         m.place.secret_bytes = cases[i].secret;
-        m.place.wait_ns = SECOND / 10; /* during this time an unknown name can become known */
+        m.place.timeout = SECOND / 10; /* during this time an unknown name can become known */
         run_member(&m);
         assert_int_equal(m.status, LS_EINVAL);
         assert_non_null(strstr(m.err.text, cases[i].text));

@@ -219,7 +219,7 @@ static void workers_end(workers *c)
     for (int g = 0; g < c->old_count; g++)
         c->type->group_destroy(c->old[g]);
     c->type->group_destroy(c->group);
-    assert_int_equal(ls_pool_destroy(c->pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(c->pool, LS_FOREVER, NULL), LS_OK);
     ls_registry_destroy(c->registry);
 }
 

@@ -83,7 +83,7 @@ static void dimensions_behind_the_first_make_a_row(void **state)
         assert_int_equal(info->height, form[i].h);
         assert_int_equal(info->width, form[i].w);
         assert_int_equal(info->classes, 3);
-        assert_int_equal(info->dtype, LS_ROW_U8);
+        assert_int_equal(info->row_type, LS_ROW_U8);
         assert_memory_equal(v.images, npy_pixels, sizeof npy_pixels);
         for (int r = 0; r < 4; r++)
             assert_int_equal(v.labels[r], y[r]);
@@ -125,12 +125,12 @@ static void check_values(scratch *s, const char *type, const double v[4], bool b
     bytes_put(s, "x.npy", bytes_npy(text, data, 4 * (size_t)n));
     opens(s, xy, split);
     const ls_dataset_info *info = ls_dataset_describe(split[0]);
-    assert_int_equal(info->dtype, strcmp(type, "u1") == 0 ? LS_ROW_U8 : LS_ROW_F32);
+    assert_int_equal(info->row_type, strcmp(type, "u1") == 0 ? LS_ROW_U8 : LS_ROW_F32);
     assert_int_equal(info->targets, 1);
     assert_int_equal(info->classes, 0);
     for (int i = 0; i < 4; i++) {
         const ls_dataset_view view = ls_dataset_resident(split[0]);
-        const double found = info->dtype == LS_ROW_U8 ? view.images[i] : (double)view.values[i];
+        const double found = info->row_type == LS_ROW_U8 ? view.images[i] : (double)view.values[i];
         if (found != v[i])
             fail_msg("%c%s: number %d: expected %g, found %g", big ? '>' : '<', type, i, v[i],
                      found);

@@ -44,7 +44,7 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
     (void)err;
     for (uint32_t i = 0; i < count; i++) {
         for (int k = 0; k < WIDTH; k++)
-            if (s->source.dtype == LS_ROW_U8)
+            if (s->source.row_type == LS_ROW_U8)
                 ((uint8_t *)values)[i * WIDTH + (uint32_t)k] = (uint8_t)(rows[i] + (uint32_t)k);
             else
                 ((float *)values)[i * WIDTH + (uint32_t)k] =
@@ -56,7 +56,7 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-static story of(ls_row_type dtype, int targets)
+static story of(ls_row_type row_type, int targets)
 {
     return (story){.source = {.size = sizeof(ls_data_source),
                               .name = "mine",
@@ -67,7 +67,7 @@ static story of(ls_row_type dtype, int targets)
                               .train_rows = ROWS,
                               .test_rows = TESTS,
                               .read = read_rows,
-                              .dtype = dtype,
+                              .row_type = row_type,
                               .targets = targets},
                    .row = -1};
 }
@@ -89,7 +89,7 @@ static void close_both(ls_dataset *const split[2])
 static void check_row(const story *s, uint32_t row, const void *values, const void *targets)
 {
     for (int k = 0; k < WIDTH; k++)
-        if (s->source.dtype == LS_ROW_U8)
+        if (s->source.row_type == LS_ROW_U8)
             assert_int_equal(((const uint8_t *)values)[k], (uint8_t)(row + (uint32_t)k));
         else
             assert_true(((const float *)values)[k] == value_of(row, k));
@@ -172,7 +172,7 @@ static void a_source_has_classes_or_targets(void **state)
         "mine: 10 classes and 2 targets; expected 2 or more classes and no targets, or no class "
         "and 1 … 16384 targets");
     s = of((ls_row_type)3, 0);
-    refuses(s, LS_EINVAL, "mine: dtype 3; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64");
+    refuses(s, LS_EINVAL, "mine: row_type 3; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64");
 }
 
 LS_TESTS(data_source, "unit")

@@ -58,27 +58,29 @@ static void two_devices_get_two_rows_of_four_each(void **state)
     for (uint32_t device = 0; device < 2; device++) {
         uint32_t first;
         uint32_t count;
-        assert_int_equal(ls_split_batch(&first, &count, 4, 4, 2, device, NULL), LS_OK);
+        ls_split(4, 2, device, &first, &count);
         assert_int_equal(count, 2);
         assert_true(x[first][0] == (float)(10 * device));
         assert_true(x[first + 1][4] == (float)(10 * device + 9));
     }
 }
 
-static void rows_of_x_must_equal_rows_of_y(void **state)
+static void a_part_that_does_not_exist_is_empty(void **state)
 {
     (void)state;
-    uint32_t first = 77;
-    uint32_t count = 78;
-    ls_error err;
-    assert_int_equal(ls_split_batch(&first, &count, 4, 5, 2, 0, &err), LS_EINVAL);
-    assert_string_equal(err.text,
-                        "split: 4 rows of X but 5 rows of y; give one label for each row");
-    assert_int_equal(ls_split_batch(&first, &count, 4, 4, 2, 2, &err), LS_EINVAL);
-    assert_string_equal(err.text, "split: part 2 of 2 does not exist");
-    assert_int_equal(ls_split_batch(&first, &count, 4, 4, 0, 0, &err), LS_EINVAL);
-    assert_int_equal(first, 77);
-    assert_int_equal(count, 78);
+    static const double capacity[] = {1, 3};
+    static const struct {
+        uint32_t parts, index;
+    } missing[] = {{0, 0}, {0, UINT32_MAX}, {2, 2}, {2, 3}, {2, UINT32_MAX}};
+    for (size_t m = 0; m < sizeof missing / sizeof *missing; m++) {
+        uint32_t first[3] = {0}, count[3] = {1, 1, 1};
+        const uint32_t parts = missing[m].parts, index = missing[m].index;
+        ls_split(10, parts, index, &first[0], &count[0]);
+        ls_split_by_capacity(10, parts, index, capacity, &first[1], &count[1]);
+        ls_split_by_capacity(10, parts, index, NULL, &first[2], &count[2]);
+        for (int i = 0; i < 3; i++)
+            assert_true(first[i] == 10 && count[i] == 0);
+    }
 }
 
 static void shares_follow_capacity_and_none_is_empty(void **state)
@@ -104,7 +106,7 @@ LS_TESTS(split, "unit")
         cmocka_unit_test(the_first_pieces_get_what_is_left_over),
         cmocka_unit_test(pieces_cover_everything_once_in_order),
         cmocka_unit_test(two_devices_get_two_rows_of_four_each),
-        cmocka_unit_test(rows_of_x_must_equal_rows_of_y),
+        cmocka_unit_test(a_part_that_does_not_exist_is_empty),
         cmocka_unit_test(shares_follow_capacity_and_none_is_empty),
     };
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);

@@ -115,7 +115,7 @@ static void a_device_lives_on_its_workers_thread(void **state)
         assert_true(pthread_equal(device->bound_by, n.ran_on[w]));
         assert_ptr_equal(n.local[w], &n.local[w]); /* value set by the start hook */
     }
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     assert_int_equal(n.starts, 3);
     assert_int_equal(n.stops, 3);
     for (int w = 0; w < 3; w++)
@@ -134,7 +134,7 @@ static void a_listed_device_may_be_shared_by_two_workers(void **state)
     for (int w = 0; w < 3; w++)
         assert_int_equal(((fake_device *)n.seen[w])->index, index[w]);
     assert_ptr_not_equal(n.seen[0], n.seen[1]);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     every_opened_device_was_closed_once_by_its_own_thread();
 }
 
@@ -208,7 +208,7 @@ static void a_device_that_hangs_is_left_open(void **state)
     assert_int_equal(create(&pool, "many:3", &n), LS_OK);
     hang_in_worker_one(pool, &h);
     assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
-    assert_int_equal(ls_pool_destroy(pool), LS_ESTALLED);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_ESTALLED);
     assert_null(n.seen[1]);
     assert_null(n.stopped[1]);
     for (int i = 0; i < 3; i++)
@@ -231,7 +231,7 @@ static void a_device_that_comes_back_is_closed(void **state)
     atomic_store(&h.open, 1);
     while (ls_pool_busy(pool, 1) > 0)
         sched_yield();
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(n.stops, 3);
     every_opened_device_was_closed_once_by_its_own_thread();
 }
@@ -246,7 +246,7 @@ static void hooks_are_optional(void **state)
     assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
     assert_non_null(n.seen[0]);
     assert_null(n.local[0]);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     every_opened_device_was_closed_once_by_its_own_thread();
 }
 
@@ -293,7 +293,7 @@ static void a_device_lives_on_the_thread_that_is_lent(void **state)
         assert_ptr_equal(n.seen[i], n.started[i]);
     }
     assert_int_equal(fake.opened, 3);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     for (int i = 1; i < 3; i++) {
         pthread_join(l[i].thread, NULL);
         assert_int_equal(l[i].status, LS_OK);
@@ -314,7 +314,7 @@ static int team_on(const char *devices, int most, int threads, int workers)
     fake.opened = 0;
     assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
     assert_int_equal(ls_pool_size(pool), workers);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     for (int i = 1; i < workers; i++)
         assert_int_equal(fake.device[i].threads, fake.device[0].threads);
     return fake.device[0].threads;
@@ -355,7 +355,7 @@ static void a_single_worker_may_use_every_cpu_whatever_its_team(void **state)
         assert_int_equal(sched_getaffinity(0, sizeof here, &here), 0);
         assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
         assert_int_equal(ls_pool_run(pool, cpus_of_this_thread, &there, LS_FOREVER, &err), LS_OK);
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
         assert_true(CPU_EQUAL(&here, &there));
     }
 }
@@ -374,7 +374,7 @@ static void options_of_an_older_size_are_taken(void **state)
     o.devices = "fake:0,1";
     assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
     assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     every_opened_device_was_closed_once_by_its_own_thread();
 }
 

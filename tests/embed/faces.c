@@ -70,9 +70,9 @@ static void open_rows(own *o, char **a)
         .streamed = a[0][0] != 'r',
         .read = read_rows,
         .user = o,
-        .dtype = number == 1   ? LS_ROW_U8
-                 : number == 4 ? LS_ROW_F32
-                               : LS_ROW_F64,
+        .row_type = number == 1   ? LS_ROW_U8
+                    : number == 4 ? LS_ROW_F32
+                                  : LS_ROW_F64,
     };
     if (strcmp(a[0], "steps") == 0 || strcmp(a[0], "again") == 0) {
         o->source.train_rows = 0;
@@ -121,7 +121,7 @@ static int check_loss(ls_trainer *t, const own *o, ls_error *err)
     if (status == LS_OK)
         status = ls_trainer_model(t, &model, err);
     if (status == LS_OK)
-        status = ls_model_predict(model, o->x, o->source.dtype, rows, LS_OUTPUT_PROBABILITIES, y,
+        status = ls_model_predict(model, o->x, o->source.row_type, rows, LS_OUTPUT_PROBABILITIES, y,
                                   rows, err);
     ls_model_release(model);
     for (uint32_t i = 0; status == LS_OK && i < rows; i++) {
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     else if (status == LS_OK)
         status = ls_trainer_run(t, &err);
     if (status == LS_OK && o.source.test_rows > 0 && o.source.targets == 1 &&
-        o.source.dtype == LS_ROW_F32)
+        o.source.row_type == LS_ROW_F32)
         status = check_loss(t, &o, &err);
     if (status == LS_OK)
         status = ls_trainer_save(t, "faces.safetensors", &err);

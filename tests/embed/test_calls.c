@@ -117,7 +117,7 @@ static void a_pool_whose_owner_works_is_refused(void **state)
     begin(&s, "devices=ref:2");
     s.options.pool = device_pool(&s, 1);
     assert_refused(&s, ls_trainer_open(&s.trainer, &s.options, &s.err), LS_EINVAL, "caller_works");
-    ls_pool_destroy(s.options.pool);
+    ls_pool_destroy(s.options.pool, LS_FOREVER, NULL);
     end(&s);
 }
 
@@ -129,7 +129,7 @@ static void a_pool_without_devices_is_refused(void **state)
     const ls_pool_options o = {.size = sizeof o, .workers = 2};
     assert_int_equal(ls_pool_create(&s.options.pool, &o, &s.err), LS_OK);
     assert_refused(&s, ls_trainer_open(&s.trainer, &s.options, &s.err), LS_EINVAL, "no devices");
-    ls_pool_destroy(s.options.pool);
+    ls_pool_destroy(s.options.pool, LS_FOREVER, NULL);
     end(&s);
 }
 
@@ -157,7 +157,7 @@ static void a_cancelled_pool_is_said_and_trains_once_it_is_cleared(void **state)
     assert_int_equal(step(&s), LS_OK);
     assert_int_equal(weights(&s), LS_OK);
     end(&s);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static int cancel_the_pool(void *user, const char *json, size_t length, ls_error *err)
@@ -184,7 +184,7 @@ static void a_pool_that_is_cancelled_in_a_run_ends_it(void **state)
         assert_refused(&s, ls_trainer_run(s.trainer, &s.err), LS_ECANCELED, "cancelled");
         clear(pool);
         end(&s);
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
     }
 }
 
@@ -214,7 +214,7 @@ static void a_step_from_a_job_of_its_own_pool_is_refused(void **state)
     assert_refused(&s, i.status, LS_EINVAL, "job");
     assert_int_equal(step(&s), LS_OK);
     end(&s);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 /* ---- weights ---- */

@@ -57,7 +57,7 @@ static void begin(fixture *f, int ranks, const char *algorithm, size_t floats, l
 /* The devices go first: a group may outlive them. */
 static void end(fixture *f)
 {
-    ls_pool_destroy(f->pool);
+    ls_pool_destroy(f->pool, LS_FOREVER, NULL);
     ls_collective_destroy(f->group);
     ls_registry_destroy(f->registry);
 }

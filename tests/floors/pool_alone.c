@@ -16,6 +16,6 @@ int main(void)
     if (ls_pool_create(&pool, &options, NULL) != LS_OK)
         return 1;
     int status = ls_pool_run(pool, write_index, seen, LS_FOREVER, NULL);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     return status == LS_OK && seen[0] == 1 && seen[1] == 2 ? 0 : 1;
 }

@@ -11,7 +11,7 @@ static void check_rows(const ls_dataset *ds)
     const ls_dataset_info *info = ls_dataset_describe(ds);
     const ls_dataset_view view = ls_dataset_resident(ds);
     const size_t row = (size_t)info->channels * (size_t)info->height * (size_t)info->width;
-    for (size_t i = 0; info->dtype == LS_ROW_F32 && i < info->rows * row; i++)
+    for (size_t i = 0; info->row_type == LS_ROW_F32 && i < info->rows * row; i++)
         fuzz_check(isfinite(view.values[i]), "values are finite");
     for (size_t i = 0; i < info->rows * (size_t)(info->targets ? info->targets : 1); i++)
         fuzz_check(info->targets ? isfinite(view.targets[i])

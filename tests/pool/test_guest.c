@@ -73,7 +73,7 @@ static int use_a_pool(void *unused)
     ls_pool *pool = new_pool((ls_pool_options){0});
     if (!pool || ls_pool_run(pool, add_one, counts, LS_FOREVER, NULL) != LS_OK)
         return 1;
-    return ls_pool_destroy(pool) != LS_OK || counts[0] != 1 || counts[1] != 1;
+    return ls_pool_destroy(pool, LS_FOREVER, NULL) != LS_OK || counts[0] != 1 || counts[1] != 1;
 }
 
 static void a_fork_before_the_first_pool_is_free(void **state)
@@ -98,7 +98,7 @@ static int touch_the_parents_pool(void *arg)
         ls_pool_first_error(pool, NULL, NULL) != LS_EINVAL)
         return 2;
     ls_pool_cancel(pool);
-    if (ls_pool_size(pool) != 2 || ls_pool_destroy(pool) != LS_OK)
+    if (ls_pool_size(pool) != 2 || ls_pool_destroy(pool, LS_FOREVER, NULL) != LS_OK)
         return 3;
     return counts[0] != 0 || counts[1] != 0 ? 4 : 0;
 }
@@ -113,7 +113,7 @@ static int destroy_the_parents_pool(void *arg)
 {
     void **both = arg;
     _Atomic int *stops = both[1];
-    return ls_pool_destroy(both[0]) != LS_OK || atomic_load(stops) != 0;
+    return ls_pool_destroy(both[0], LS_FOREVER, NULL) != LS_OK || atomic_load(stops) != 0;
 }
 
 static int read_mark(void *page)
@@ -147,7 +147,7 @@ static void a_forked_childs_copy_refuses_and_the_parents_pool_goes_on(void **sta
     assert_int_equal(in_child(destroy_the_parents_pool, (void *[]){pool, (void *)&stops}), 0);
     assert_int_equal(ls_pool_run(pool, add_one, counts, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(counts[1], 2);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(atomic_load(&stops), 2);
 }
 
@@ -164,7 +164,7 @@ static void a_fork_while_workers_work_is_survived(void **state)
         assert_int_equal(in_child(touch_the_parents_pool, pool), 0);
         assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
         assert_int_equal(counts[0] + counts[1], 40);
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
     }
 }
 
@@ -189,7 +189,7 @@ static int call_the_owners_functions(const ls_worker *w, void *arg, ls_error *er
     c->status[2] = ls_pool_wait(c->pool, LS_FOREVER, NULL);
     c->status[3] = ls_pool_clear(c->pool, NULL);
     c->status[4] = ls_pool_abandon(c->pool, 1, NULL);
-    c->status[5] = ls_pool_destroy(c->pool);
+    c->status[5] = ls_pool_destroy(c->pool, LS_FOREVER, NULL);
     c->status[6] = ls_pool_serve(c->pool, 1, NULL);
     return LS_OK;
 }
@@ -210,7 +210,7 @@ static void the_owners_functions_refuse_a_job_of_their_pool(void **state)
             assert_int_equal(c.counts[0] + c.counts[1], 0);
             assert_int_equal(ls_pool_run(c.pool, add_one, c.counts, LS_FOREVER, NULL), LS_OK);
             assert_int_equal(c.counts[0] + c.counts[1], 2);
-            assert_int_equal(ls_pool_destroy(c.pool), LS_OK);
+            assert_int_equal(ls_pool_destroy(c.pool, LS_FOREVER, NULL), LS_OK);
         }
 }
 
@@ -233,7 +233,7 @@ static void a_job_may_ask_about_its_pool_and_cancel_it(void **state)
     ls_pool *pool = new_pool((ls_pool_options){0});
     assert_int_equal(ls_pool_submit(pool, 1, cancel_own_pool, &pool, NULL), LS_OK);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_ECANCELED);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void call_in_stop_hook(ls_worker *w, void *user)
@@ -241,7 +241,7 @@ static void call_in_stop_hook(ls_worker *w, void *user)
     struct calls *c = user;
     if (w->index == c->only) {
         c->status[0] = ls_pool_submit(c->pool, 0, add_one, c->counts, NULL);
-        c->status[1] = ls_pool_destroy(c->pool);
+        c->status[1] = ls_pool_destroy(c->pool, LS_FOREVER, NULL);
     }
 }
 
@@ -252,7 +252,7 @@ static void hooks_are_refused_as_jobs_are(void **state)
         struct calls c = {.only = only};
         c.pool =
             new_pool((ls_pool_options){.caller_works = 1, .stop = call_in_stop_hook, .user = &c});
-        assert_int_equal(ls_pool_destroy(c.pool), LS_OK);
+        assert_int_equal(ls_pool_destroy(c.pool, LS_FOREVER, NULL), LS_OK);
         assert_int_equal(c.status[0], LS_EINVAL);
         assert_int_equal(c.status[1], LS_EINVAL);
     }
@@ -277,7 +277,7 @@ static int use_inner_pool(const ls_worker *w, void *arg, ls_error *err)
         if (rc != LS_OK)
             return rc;
     }
-    ls_pool_destroy(inner);
+    ls_pool_destroy(inner, LS_FOREVER, NULL);
     n->inner_sum[w->index] = counts[0] + counts[1] + counts[2];
     n->refused[w->index] = ls_pool_wait(n->outer, LS_FOREVER, NULL);
     return LS_OK;
@@ -292,7 +292,7 @@ static void a_job_may_have_a_pool_of_its_own(void **state)
         assert_int_equal(n.inner_sum[i], 150);
         assert_int_equal(n.refused[i], LS_EINVAL);
     }
-    ls_pool_destroy(n.outer);
+    ls_pool_destroy(n.outer, LS_FOREVER, NULL);
 }
 
 static int call_outer_from_inner(const ls_worker *w, void *arg, ls_error *err)
@@ -307,7 +307,7 @@ static int run_inner(const ls_worker *w, void *arg, ls_error *err)
 {
     ls_pool *inner = new_pool((ls_pool_options){.workers = 1, .caller_works = 1});
     int rc = w->index ? LS_OK : ls_pool_run(inner, call_outer_from_inner, arg, LS_FOREVER, err);
-    ls_pool_destroy(inner);
+    ls_pool_destroy(inner, LS_FOREVER, NULL);
     return rc;
 }
 
@@ -318,7 +318,7 @@ static void a_call_from_two_pools_deep_is_refused_as_well(void **state)
     struct nest n = {.outer = new_pool((ls_pool_options){0})};
     assert_int_equal(ls_pool_run(n.outer, run_inner, &n, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(n.refused[0], LS_EINVAL);
-    ls_pool_destroy(n.outer);
+    ls_pool_destroy(n.outer, LS_FOREVER, NULL);
 }
 
 static void *use_pool_often(void *arg)
@@ -328,7 +328,7 @@ static void *use_pool_often(void *arg)
     for (int i = 0; pool && i < 500; i++)
         if (ls_pool_run(pool, add_one, counts, LS_FOREVER, NULL) != LS_OK)
             break;
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     *(int *)arg = counts[0] + counts[1];
     return NULL;
 }
@@ -409,7 +409,7 @@ static void signals_do_not_end_a_wait(void **state)
         assert_int_equal(ls_pool_wait(pool, 20 * MS, NULL), LS_ETIMEDOUT);
         atomic_store(&gate, 1);
         assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
-        assert_int_equal(ls_pool_destroy(pool), LS_OK);
+        assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     }
     atomic_store(&p.enough, 1);
     pthread_join(t, NULL);
@@ -470,7 +470,7 @@ static void cancelling_the_owner_waits_for_the_call(void **state)
     assert_int_equal(atomic_load(&v.after), 1);
     assert_int_equal(ls_pool_submit(v.pool, 1, add_one, v.counts, NULL), LS_OK);
     /* Another thread may become the owner if it gives no jobs to worker 0. */
-    assert_int_equal(ls_pool_destroy(v.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(v.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(v.counts[1], 2);
 }
 
@@ -497,7 +497,7 @@ static void cancelling_a_worker_changes_nothing(void **state)
     assert_int_equal(ls_pool_run(v.pool, sleep_inside, &v, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(v.counts[0], 1);
     assert_int_equal(v.counts[1], 2);
-    assert_int_equal(ls_pool_destroy(v.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(v.pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void *serve_and_then_be_cancelled(void *arg)
@@ -524,7 +524,7 @@ static void cancelling_a_lent_thread_waits_for_the_pools_end(void **state)
     assert_int_equal(pthread_cancel(t), 0);
     atomic_store(&v.requested, 1);
     assert_int_equal(ls_pool_run(v.pool, sleep_inside, &v, LS_FOREVER, NULL), LS_OK);
-    assert_int_equal(ls_pool_destroy(v.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(v.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(pthread_join(t, &result), 0);
     assert_ptr_equal(result, PTHREAD_CANCELED);
     assert_int_equal(v.status, LS_OK);

@@ -148,7 +148,7 @@ static void lent_threads_run_jobs_and_come_back(void **state)
         for (int i = 0; i < 3; i++)
             assert_int_equal(s.runs[i], round);
     }
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     for (int i = 0; i < 3; i++) {
         assert_true(pthread_equal(s.ran_on[i], l[i].thread));
         assert_true(pthread_equal(s.started_on[i], l[i].thread));
@@ -171,7 +171,7 @@ static void own_and_lent_workers_and_the_caller_share_a_pool(void **state)
     assert_true(pthread_equal(s.ran_on[0], pthread_self()));
     assert_false(pthread_equal(s.ran_on[1], pthread_self()));
     assert_true(pthread_equal(s.ran_on[3], l.thread));
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_true(pthread_equal(s.stopped_on[0], pthread_self()));
     pthread_join(l.thread, NULL);
     assert_int_equal(atomic_load(&s.stops), 4);
@@ -189,7 +189,7 @@ static void jobs_wait_for_their_thread(void **state)
     start_lender(&l, &s, 0);
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.runs[0], 1);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     pthread_join(l.thread, NULL);
 }
 
@@ -200,7 +200,7 @@ static void a_worker_that_nobody_serves_does_not_hold_up_the_end(void **state)
         struct scene s;
         begin(&s, (ls_pool_options){.workers = 2, .borrowed = 1});
         assert_int_equal(ls_pool_submit(s.pool, 1, note, &s, NULL), LS_OK);
-        assert_int_equal(ls_pool_destroy_within(s.pool, i ? LS_FOREVER : 600000 * MS, NULL), LS_OK);
+        assert_int_equal(ls_pool_destroy(s.pool, i ? LS_FOREVER : 600000 * MS, NULL), LS_OK);
         assert_int_equal(s.runs[1], 0);
         assert_int_equal(atomic_load(&s.stops), 1);
     }
@@ -222,7 +222,7 @@ static void one_thread_serves_a_worker_and_no_other(void **state)
     assert_string_equal(err.text, "worker 0 is not borrowed: 2 of 3 are, the last ones");
     assert_int_equal(ls_pool_serve(s.pool, 3, &err), LS_EINVAL);
     assert_int_equal(ls_pool_serve(s.pool, -1, &err), LS_EINVAL);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     pthread_join(l.thread, NULL);
 }
 
@@ -244,7 +244,7 @@ static void a_start_hook_that_fails_leaves_the_worker_to_another_thread(void **s
     start_lender(&l, &s, 0);
     assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.local[0], 3);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     pthread_join(l.thread, NULL);
     assert_int_equal(atomic_load(&s.stops), 1);
 }
@@ -260,7 +260,7 @@ static void the_end_waits_until_lent_threads_are_out(void **state)
         for (int w = 0; w < 2; w++)
             start_lender(&l[w], &s, w);
         assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
-        assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+        assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
         for (int w = 0; w < 2; w++) {
             pthread_join(l[w].thread, NULL);
             assert_int_equal(l[w].status, LS_OK);
@@ -283,7 +283,7 @@ static void a_lent_thread_that_hangs_is_left_behind_and_told_so(void **state)
     assert_int_equal(ls_pool_submit(s.pool, 0, hold, &s, NULL), LS_OK);
     while (atomic_load(&s.entered) == 0)
         nap(1);
-    assert_int_equal(ls_pool_destroy_within(s.pool, 20 * MS, &err), LS_ESTALLED);
+    assert_int_equal(ls_pool_destroy(s.pool, 20 * MS, &err), LS_ESTALLED);
     assert_string_equal(err.text, "still running when the pool was destroyed: "
                                   "worker 0 (1 job)");
     atomic_store(&s.open, 1);
@@ -305,7 +305,7 @@ static void a_lent_thread_that_hangs_in_its_start_hook_is_left_behind(void **sta
     start_lender(&l, &s, 0);
     while (atomic_load(&s.starting) == 0)
         nap(1);
-    assert_int_equal(ls_pool_destroy_within(s.pool, 20 * MS, NULL), LS_ESTALLED);
+    assert_int_equal(ls_pool_destroy(s.pool, 20 * MS, NULL), LS_ESTALLED);
     atomic_store(&s.start_open, 1);
     pthread_join(l.thread, NULL);
     assert_int_equal(l.status, LS_ESTALLED);
@@ -325,7 +325,7 @@ static void an_abandoned_lent_worker_comes_back_at_the_end(void **state)
     assert_int_equal(ls_pool_abandon(s.pool, 1, NULL), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
     atomic_store(&s.open, 1);
-    assert_int_equal(ls_pool_destroy_within(s.pool, 600000 * MS, NULL), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, 600000 * MS, NULL), LS_OK);
     pthread_join(l.thread, NULL);
     assert_int_equal(l.status, LS_OK);
     assert_int_equal(s.runs[1], 0);
@@ -352,7 +352,8 @@ static void the_caller_runs_its_jobs_in_order_and_only_when_it_waits(void **stat
         assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
         assert_int_equal(s.runs[0], 6);
         assert_int_equal(ls_pool_submit(s.pool, 0, note, &s, NULL), LS_OK);
-        assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* runs the queued job */
+        assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL),
+                         LS_OK); /* runs the queued job */
         assert_int_equal(s.runs[0], 7);
         assert_int_equal(atomic_load(&s.stops), workers);
     }
@@ -376,7 +377,7 @@ static void the_callers_mask_and_affinity_stay_as_they_are(void **state)
     pthread_sigmask(SIG_BLOCK, NULL, &mask);
     assert_int_equal(sigismember(&mask, SIGINT), 0);
     assert_int_equal(cpus_of_caller(), before);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void errors_cancels_and_limits_reach_the_caller_too(void **state)
@@ -407,7 +408,7 @@ static void errors_cancels_and_limits_reach_the_caller_too(void **state)
     assert_int_equal(s.runs[1], 1);
     assert_int_equal(ls_pool_abandon(s.pool, 0, &err), LS_EINVAL);
     assert_string_equal(err.text, "worker 0 runs on the owner's thread and cannot be abandoned");
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void a_callers_start_hook_that_fails_unwinds_the_others(void **state)
@@ -461,7 +462,7 @@ static void options_of_an_older_size_are_taken(void **state)
     assert_int_equal(ls_pool_create(&pool, &o, NULL), LS_OK);
     assert_int_equal(ls_pool_run(pool, note, &s, LS_FOREVER, NULL), LS_OK);
     assert_false(pthread_equal(s.ran_on[0], pthread_self()));
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */
@@ -521,7 +522,7 @@ static void statistics_count_what_happened(void **state)
     assert_int_equal(one.dropped, 5);
     assert_int_equal(one.run, 14);
     assert_int_equal(one.submitted, 19);
-    ls_pool_destroy(s.pool);
+    ls_pool_destroy(s.pool, LS_FOREVER, NULL);
 }
 
 static int busy_for_10_ms(const ls_worker *w, void *arg, ls_error *err)
@@ -543,7 +544,7 @@ static void busy_time_is_measured_when_asked_for(void **state)
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_in_range(stats_of(s.pool, 1).busy_ns, 30 * MS, 10000 * MS);
     assert_int_equal(stats_of(s.pool, 0).busy_ns, 0);
-    ls_pool_destroy(s.pool);
+    ls_pool_destroy(s.pool, LS_FOREVER, NULL);
 }
 
 static void statistics_fill_as_much_as_the_caller_knows(void **state)
@@ -567,7 +568,7 @@ static void statistics_fill_as_much_as_the_caller_knows(void **state)
     assert_string_equal(err.text,
                         "worker 2 of a pool whose workers are 0 to 1, or -1 for all of them");
     assert_int_equal(ls_pool_get_stats(s.pool, -2, &st, &err), LS_EINVAL);
-    ls_pool_destroy(s.pool);
+    ls_pool_destroy(s.pool, LS_FOREVER, NULL);
 }
 
 /* ---- everything at once --------------------------------------------------------------------- */
@@ -645,7 +646,7 @@ static void every_job_is_counted_whatever_happens(void **state)
         /* A cancelled pool returns LS_ECANCELED, also if a job had failed before the cancel. */
         const int ran = ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL);
         assert_true(ran == LS_ECANCELED || ran == ls_pool_first_error(s.pool, NULL, NULL));
-        assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+        assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
         for (int i = 0; i < 2; i++)
             pthread_join(l[i].thread, NULL);
     }

@@ -116,7 +116,7 @@ static void jobs_of_a_worker_run_in_order(void **state)
         for (int i = 0; i < 60; i++)
             assert_int_equal(logs[w].seen[i], i);
     }
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void a_gang_runs_once_on_every_worker(void **state)
@@ -131,7 +131,7 @@ static void a_gang_runs_once_on_every_worker(void **state)
             for (int w = 0; w < workers; w++)
                 assert_int_equal(counts[w], round * workers);
         }
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
     }
 }
 
@@ -150,7 +150,7 @@ static void a_wait_ends_at_its_deadline_and_can_be_repeated(void **state)
     assert_int_equal(ls_pool_first_error(pool, NULL, NULL), LS_OK);
     atomic_store(&gate.open, 1);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, &err), LS_OK);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void a_gang_that_times_out_goes_on(void **state)
@@ -161,7 +161,7 @@ static void a_gang_that_times_out_goes_on(void **state)
     assert_int_equal(ls_pool_run(pool, hold, &gate, 20 * MS, NULL), LS_ETIMEDOUT);
     atomic_store(&gate.open, 1);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void a_full_inbox_refuses_and_a_gang_is_all_or_none(void **state)
@@ -188,7 +188,7 @@ static void a_full_inbox_refuses_and_a_gang_is_all_or_none(void **state)
     assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, &err), LS_OK);
     assert_int_equal(counts[0], WORKERS);
     assert_int_equal(counts[1], 3 * WORKERS);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void a_gang_waits_for_room(void **state)
@@ -201,7 +201,7 @@ static void a_gang_waits_for_room(void **state)
             ;
         assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), LS_OK);
     }
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void the_first_error_wins_and_later_jobs_still_run(void **state)
@@ -224,7 +224,7 @@ static void the_first_error_wins_and_later_jobs_still_run(void **state)
     assert_int_equal(ls_pool_first_error(pool, &worker, &err), LS_OK);
     assert_int_equal(ls_pool_run(pool, fail_on_two, NULL, LS_FOREVER, &err), LS_EDATA);
     assert_string_equal(err.text, "worker 2: a job failed with LS_EDATA and gave no message");
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void cancel_drops_what_has_not_begun(void **state)
@@ -253,7 +253,7 @@ static void cancel_drops_what_has_not_begun(void **state)
         assert_int_equal(counts[w], 0);
     assert_int_equal(ls_pool_clear(pool, NULL), LS_OK);
     assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), LS_OK);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void *cancel_later(void *pool)
@@ -276,7 +276,7 @@ static void cancel_from_another_thread_ends_the_wait(void **state)
         while (rc == LS_OK);
         assert_int_equal(rc, LS_ECANCELED);
         pthread_join(t, NULL);
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
     }
 }
 
@@ -287,9 +287,9 @@ static void destroy_runs_what_is_queued(void **state)
     int counts[WORKERS] = {0};
     for (int i = 0; i < 50; i++)
         assert_int_equal(ls_pool_submit(pool, i % WORKERS, count_by_index, counts, NULL), LS_OK);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     assert_int_equal(counts[0] + counts[1] + counts[2] + counts[3], 50 * WORKERS);
-    ls_pool_destroy(NULL);
+    ls_pool_destroy(NULL, LS_FOREVER, NULL);
 }
 
 /* Data of hooks. The pointer `local` of each worker points into it. */
@@ -338,7 +338,7 @@ static void jobs_see_what_their_start_hook_left(void **state)
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(seen[w], 100 + w);
     assert_int_equal(atomic_load(&h.stopped), 0);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(h.stopped_at[w], 1);
 }
@@ -393,7 +393,7 @@ static void bad_calls_are_refused_with_a_reason(void **state)
     assert_int_equal(ls_pool_submit(pool, -1, count_by_index, counts, &err), LS_EINVAL);
     assert_int_equal(ls_pool_submit(pool, 0, NULL, counts, &err), LS_EINVAL);
     assert_int_equal(ls_pool_run(pool, NULL, counts, LS_FOREVER, &err), LS_EINVAL);
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static int entries(const char *directory)
@@ -426,7 +426,7 @@ static long resident_pages(void)
 static void a_thousand_pools_leave_nothing_behind(void **state)
 {
     (void)state;
-    ls_pool_destroy(new_pool((ls_pool_options){0}));
+    ls_pool_destroy(new_pool((ls_pool_options){0}), LS_FOREVER, NULL);
     int threads = entries("/proc/self/task"), files = entries("/proc/self/fd");
     long pages = 0;
     for (int i = 0; i < 1000; i++) {
@@ -434,7 +434,7 @@ static void a_thousand_pools_leave_nothing_behind(void **state)
         int counts[WORKERS] = {0};
         if (i % 2)
             assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), LS_OK);
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
         if (i == 100)
             pages = resident_pages();
     }
@@ -466,7 +466,7 @@ static void workers_are_pinned_to_disjoint_cpus(void **state)
         for (int i = 0; i < parts[w].count; i++)
             assert_int_equal(owners[parts[w].id[i]]++, 0);
     }
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static void workers_are_not_pinned_unless_asked_or_when_too_many(void **state)
@@ -482,7 +482,7 @@ static void workers_are_not_pinned_unless_asked_or_when_too_many(void **state)
         assert_int_equal(ls_pool_run(pool, report_cpus, parts, LS_FOREVER, NULL), LS_OK);
         for (int w = 0; w < asked[i].workers; w++)
             assert_int_equal(parts[w].count, all.count);
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
     }
 }
 
@@ -516,7 +516,7 @@ static void workers_block_the_hosts_signals_and_the_caller_does_not(void **state
     assert_true(sigismember(&workers, SIGTERM));
     assert_true(sigismember(&workers, SIGALRM));
     assert_false(sigismember(&workers, SIGSEGV));
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static int read_name(const ls_worker *w, void *arg, ls_error *err)
@@ -539,7 +539,7 @@ static void threads_carry_the_pools_name_and_their_index(void **state)
     assert_int_equal(ls_pool_submit(pool, 3, read_name, name, NULL), LS_OK);
     assert_int_equal(ls_pool_wait(pool, LS_FOREVER, NULL), LS_OK);
     assert_string_equal(name, "a-rather-long/3\n");
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 static uint64_t cpu_ns(void)
@@ -565,7 +565,7 @@ static void idle_workers_use_no_cpu(void **state)
             uint64_t before = cpu_ns();
             nap(200);
             assert_true(cpu_ns() - before < 2 * MS); /* one percent of one CPU */
-            ls_pool_destroy(pool);
+            ls_pool_destroy(pool, LS_FOREVER, NULL);
         }
 }
 
@@ -609,7 +609,7 @@ static void memory_that_runs_out_is_an_error_and_nothing_leaks(void **state)
                 assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), 0);
             assert_int_equal(atomic_load(&b.left), before); /* jobs allocate nothing */
         }
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
         assert_int_equal(atomic_load(&b.blocks), 0);
     }
 }

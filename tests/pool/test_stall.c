@@ -145,6 +145,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     hang_worker(&s, 1);
     assert_int_equal(ls_pool_run(s.pool, count, &s, 300 * MS, &err), LS_ETIMEDOUT);
     assert_string_equal(err.text, "the time limit passed with unfinished jobs: worker 1 (2 jobs)");
+    assert_int_equal(ls_pool_wait(s.pool, 0, NULL), LS_ETIMEDOUT); /* 0: does not wait */
     assert_int_equal(ls_pool_busy(s.pool, 1), 2);
     assert_int_equal(ls_pool_busy(s.pool, 0), 0);
     assert_int_equal(ls_pool_is_abandoned(s.pool, 1), 0);
@@ -154,6 +155,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     assert_int_equal(ls_pool_is_abandoned(s.pool, 0), 0);
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(ls_pool_wait(s.pool, 0, NULL), LS_OK);
     assert_int_equal(s.runs[0] + s.runs[2] + s.runs[3], 6);
     assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, &err), LS_ESTALLED);
     assert_string_equal(err.text, "worker 1 was abandoned: it accepts no jobs");
@@ -162,7 +164,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
 
     atomic_store(&s.open, 1);
     wait_until_idle(s.pool, 1);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(atomic_load(&s.blocks), 0);
 }
 
@@ -192,7 +194,7 @@ static void a_worker_that_comes_back_drops_its_jobs_and_stays_out(void **state)
     /* the worker's stop hook runs when the pool is destroyed */
     assert_int_equal(atomic_load(&s.stopped[1]), 0);
 
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(atomic_load(&s.stopped[w]), 1);
     assert_int_equal(atomic_load(&s.blocks), 0);
@@ -212,7 +214,7 @@ static void a_full_inbox_of_an_abandoned_worker_holds_nobody_up(void **state)
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, NULL), LS_OK);
     atomic_store(&s.open, 1);
     wait_until_idle(s.pool, 3);
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(s.runs[0] + s.runs[1] + s.runs[2], 3);
     assert_int_equal(s.runs[3], 100);
 }
@@ -235,7 +237,7 @@ static void a_pool_without_workers_left_says_so(void **state)
     assert_string_equal(err.text, "every worker of the pool was abandoned");
     assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
     /* all workers are idle, so all threads are joined */
-    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool, LS_FOREVER, NULL), LS_OK);
     assert_int_equal(atomic_load(&s.blocks), 0);
 }
 
@@ -253,7 +255,7 @@ static void keep(ls_pool *pool)
 }
 
 /* Destroys the pool while worker 2 hangs, with two jobs queued after the hanging job. */
-static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *err))
+static void leave_behind(int abandon, ls_timeout timeout)
 {
     int before = threads();
     struct scene *s = malloc(sizeof *s);
@@ -267,10 +269,8 @@ static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *er
     if (abandon)
         assert_int_equal(ls_pool_abandon(s->pool, 2, NULL), LS_OK);
     keep(s->pool);
-    assert_int_equal(destroy(s->pool, &err), LS_ESTALLED);
-    if (err.status)
-        assert_string_equal(err.text, "still running when the pool was destroyed: "
-                                      "worker 2 (3 jobs)");
+    assert_int_equal(ls_pool_destroy(s->pool, timeout, &err), LS_ESTALLED);
+    assert_string_equal(err.text, "still running when the pool was destroyed: worker 2 (3 jobs)");
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(atomic_load(&s->stopped[w]), w != 2);
     assert_int_equal(s->runs[3], 1);
@@ -288,28 +288,17 @@ static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *er
     free(s);
 }
 
-static int destroy_soon(ls_pool *pool, ls_error *err)
-{
-    return ls_pool_destroy_within(pool, 400 * MS, err);
-}
-
-static int destroy(ls_pool *pool, ls_error *err)
-{
-    (void)err;
-    return ls_pool_destroy(pool);
-}
-
 static void a_worker_that_misses_the_end_is_left_behind(void **state)
 {
     (void)state;
-    leave_behind(0, destroy_soon);
-    leave_behind(1, destroy_soon);
+    leave_behind(0, 400 * MS);
+    leave_behind(1, 400 * MS);
 }
 
 static void an_abandoned_worker_does_not_hold_up_destroy(void **state)
 {
     (void)state;
-    leave_behind(1, destroy);
+    leave_behind(1, LS_FOREVER);
 }
 
 static void *open_later(void *arg)
@@ -330,14 +319,14 @@ static void a_worker_that_comes_back_in_time_is_joined(void **state)
         if (abandon)
             assert_int_equal(ls_pool_abandon(s.pool, 2, NULL), LS_OK);
         assert_int_equal(pthread_create(&t, NULL, open_later, &s), 0);
-        assert_int_equal(ls_pool_destroy_within(s.pool, 600000 * MS, NULL), LS_OK);
+        assert_int_equal(ls_pool_destroy(s.pool, 600000 * MS, NULL), LS_OK);
         pthread_join(t, NULL);
         assert_int_equal(s.runs[2], 100);
         for (int w = 0; w < WORKERS; w++)
             assert_int_equal(atomic_load(&s.stopped[w]), 1);
         assert_int_equal(atomic_load(&s.blocks), 0);
     }
-    assert_int_equal(ls_pool_destroy_within(NULL, 0, NULL), LS_OK);
+    assert_int_equal(ls_pool_destroy(NULL, 0, NULL), LS_OK);
 }
 
 static void a_stop_hook_that_hangs_is_left_behind_too(void **state)
@@ -349,7 +338,7 @@ static void a_stop_hook_that_hangs_is_left_behind_too(void **state)
     begin(&s);
     atomic_store(&s.hook_hangs, 1);
     keep(s.pool);
-    assert_int_equal(ls_pool_destroy_within(s.pool, 400 * MS, &err), LS_ESTALLED);
+    assert_int_equal(ls_pool_destroy(s.pool, 400 * MS, &err), LS_ESTALLED);
     assert_string_equal(err.text, "still running when the pool was destroyed: "
                                   "worker 1 (stopping)");
     atomic_store(&s.open, 1);
@@ -406,7 +395,7 @@ static void giving_up_at_any_moment_is_safe(void **state)
         assert_int_equal(ls_pool_run(s->pool, count, s, LS_FOREVER, NULL), latched);
         keep(s->pool);
         ls_timeout limit = draw(&seed, 2) ? LS_FOREVER : draw(&seed, 400000);
-        int rc = ls_pool_destroy_within(s->pool, limit, NULL);
+        int rc = ls_pool_destroy(s->pool, limit, NULL);
         for (int w = 0; w < WORKERS; w++) {
             lived += atomic_load(&s->stopped[w]);
             if (w != victim)
@@ -452,7 +441,7 @@ static int work_through_a_pause(int pipe_end, int destroy)
     if (status == LS_OK && !destroy)
         status = ls_pool_wait(pool, 1000 * MS, NULL);
     if (status == LS_OK)
-        status = ls_pool_destroy_within(pool, 1000 * MS, NULL);
+        status = ls_pool_destroy(pool, 1000 * MS, NULL);
     return status != LS_OK;
 }
 

@@ -129,7 +129,7 @@ static void use_pool(void)
         if (counters[0] != n)
             atomic_fetch_add(&wrong, 1);
     }
-    ls_pool_destroy(pool);
+    ls_pool_destroy(pool, LS_FOREVER, NULL);
 }
 
 /* ---- threads that are lent to a pool take a worker over from one another ----
@@ -180,7 +180,7 @@ static void take_turns(void)
         pthread_join(t[i], NULL);
     if (counters[0] != refusals)
         atomic_fetch_add(&wrong, 1);
-    ls_pool_destroy(lent_to);
+    ls_pool_destroy(lent_to, LS_FOREVER, NULL);
 }
 
 /* ---- the rank that leaves a merge first reuses the buffers that it has shown ----------------- */

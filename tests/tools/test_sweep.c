@@ -243,12 +243,12 @@ static void rates_are_means_over_epochs_of_equal_length(void **state)
     cli_sweep_row_init(&row);
     assert_true(isnan(row.images_per_s) && isnan(row.train_loss) &&
                 isnan(row.result.test_accuracy));
-    ls_progress p = {.epoch_done = 0, .loss = 9, .images_per_s = 1};
+    ls_progress p = {.epoch_done = 0, .loss = 9, .rows_per_s = 1};
     cli_sweep_row_progress(&row, &p); /* in the middle of an epoch: no result */
     assert_true(isnan(row.images_per_s));
-    p = (ls_progress){.epoch_done = 1, .loss = 2, .images_per_s = 100};
+    p = (ls_progress){.epoch_done = 1, .loss = 2, .rows_per_s = 100};
     cli_sweep_row_progress(&row, &p);
-    p = (ls_progress){.epoch_done = 1, .loss = 1, .images_per_s = 300};
+    p = (ls_progress){.epoch_done = 1, .loss = 1, .rows_per_s = 300};
     cli_sweep_row_progress(&row, &p);
     assert_true(row.train_loss == 1);
     assert_true(fabs(row.images_per_s - 150) < 1e-9); /* twice the images in 1 + 1/3 of the time */
@@ -281,7 +281,7 @@ static void the_json_tells_finished_failed_and_unrun_apart(void **state)
     cli_sweep_row rows[3];
     for (int i = 0; i < 3; i++)
         cli_sweep_row_init(&rows[i]);
-    ls_progress p = {.epoch_done = 1, .loss = 2, .images_per_s = 100};
+    ls_progress p = {.epoch_done = 1, .loss = 2, .rows_per_s = 100};
     cli_sweep_row_progress(&rows[0], &p);
     cli_sweep_row_end(&rows[0], NULL, LS_OK, "");
     cli_sweep_row_end(&rows[1], NULL, LS_ECONFIG, "a \"bad\" key");

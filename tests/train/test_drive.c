@@ -836,7 +836,7 @@ static void two_trainers_share_a_pool(void **state)
     float *weights = weights_of(second);
     assert_same(weights, whole, count);
     assert_int_equal(ls_trainer_close(second), LS_OK);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     end(&a);
     end(&b);
     free(whole);

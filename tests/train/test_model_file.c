@@ -161,7 +161,7 @@ static void a_table_predicts(const char *loss)
                                          .height = 1,
                                          .width = 1,
                                          .targets = 2,
-                                         .dtype = LS_ROW_F32,
+                                         .row_type = LS_ROW_F32,
                                          .train_rows = 96,
                                          .test_rows = 8,
                                          .read = read_table};
@@ -188,8 +188,8 @@ static void a_table_predicts(const char *loss)
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK ||
         ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_LOGITS, scores, ROOM(scores),
                          &f.err) != LS_OK ||
-        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, outputs, ROOM(outputs),
-                         &f.err) != LS_OK)
+        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, outputs,
+                         ROOM(outputs), &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     assert_memory_equal(scores, want, sizeof want);
     for (int i = 0; i < 4; i++) {

@@ -139,7 +139,7 @@ static void jobs(void **state)
             assert_answered(&answers[i], ls_pool_wait(pool, LS_FOREVER, &err), &err,
                             "worker 0: a job");
             assert_answered(&answers[i], ls_pool_first_error(pool, NULL, &err), &err, "a job");
-            ls_pool_destroy(pool);
+            ls_pool_destroy(pool, LS_FOREVER, NULL);
         }
 }
 
@@ -180,7 +180,7 @@ static void start_hooks(void **state)
         assert_int_equal(ls_pool_create(&pool, &lent, &err), LS_OK);
         assert_answered(&answers[i], ls_pool_serve(pool, 0, &err), &err,
                         "worker 0: its start hook");
-        ls_pool_destroy(pool);
+        ls_pool_destroy(pool, LS_FOREVER, NULL);
         assert_int_equal(ls_registry_create(&registry, NULL, &err), LS_OK);
         assert_int_equal(ls_registry_add(registry, ls_ref_backend(), &err), LS_OK);
         const ls_device_pool_options devices = {.size = sizeof devices,

@@ -379,7 +379,7 @@ static void a_pool(void **state)
     assert_int_equal(ls_pool_create(&pool, lend(&o, sizeof o), &err), LS_OK);
     take_back();
     assert_int_equal(ls_pool_run(pool, count_job, jobs, LS_FOREVER, &err), LS_OK);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void *serve(void *pool)
@@ -416,7 +416,7 @@ static void a_device_pool(void **state)
     assert_int_equal(pthread_create(&thread, NULL, serve, pool), 0);
     assert_int_equal(ls_pool_run(pool, look_at_device, NULL, LS_FOREVER, &s.err), LS_OK);
     assert_string_equal(kept_dir, "/nowhere/cache");
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     pthread_join(thread, NULL);
     end(&s);
 }
@@ -448,7 +448,7 @@ static void a_group(void **state)
     take_back();
     if (ls_pool_run(pool, sum, group, LS_FOREVER, &s.err) != LS_OK)
         fail_msg("%s", s.err.text);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
     ls_collective_destroy(group);
     end(&s);
 }

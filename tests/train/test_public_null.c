@@ -91,10 +91,10 @@ static void the_pool(void)
     NOTHING(ls_pool_busy(NULL, 0));
     REFUSED(ls_pool_abandon(NULL, 0, e));
     NOTHING(ls_pool_is_abandoned(NULL, 0));
-    NOTHING(ls_pool_destroy(NULL));
-    NOTHING(ls_pool_destroy_within(NULL, 0, NULL));
+    NOTHING(ls_pool_destroy(NULL, LS_FOREVER, NULL));
+    NOTHING(ls_pool_destroy(NULL, 0, NULL));
     assert_int_equal(ls_pool_run(pool, do_nothing, NULL, LS_FOREVER, &err), LS_OK);
-    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool, LS_FOREVER, NULL), LS_OK);
 }
 
 static void devices_and_groups(ls_registry *registry)
@@ -131,8 +131,6 @@ static void parts_and_names(void)
     const double capacity[2] = {1, 1};
     RETURNS(ls_split(4, 2, 0, NULL, &count));
     RETURNS(ls_split(4, 2, 0, &first, NULL));
-    REFUSED(ls_split_batch(NULL, &count, 4, 4, 2, 0, e));
-    REFUSED(ls_split_batch(&first, NULL, 4, 4, 2, 0, e));
     RETURNS(ls_split_by_capacity(4, 2, 0, capacity, NULL, &count));
     RETURNS(ls_split_by_capacity(4, 2, 0, NULL, &first, NULL));
     assert_true(first == 7 && count == 7);

@@ -84,7 +84,7 @@ static void begin(scenario *s, task what, const char *devices, int streamed)
                                .width = 1,
                                .classes = what == CLASSES ? TARGETS : 0,
                                .targets = what == CLASSES ? 0 : TARGETS,
-                               .dtype = LS_ROW_F32,
+                               .row_type = LS_ROW_F32,
                                .train_rows = TRAIN,
                                .test_rows = TEST,
                                .streamed = streamed,

@@ -523,7 +523,7 @@ static void progress_counts_steps_and_epochs(void **state)
     assert_int_equal(last.steps, 3);
     assert_true(last.epoch_done && last.evaluated && last.remaining_s == 0);
     assert_true(last.test_accuracy == ls_trainer_result(t)->test_accuracy);
-    assert_true(last.images_per_s > 0 && last.loss > 0 && last.accuracy >= 0);
+    assert_true(last.rows_per_s > 0 && last.loss > 0 && last.accuracy >= 0);
     ls_trainer_close(t);
     fixture_end(&f);
 }

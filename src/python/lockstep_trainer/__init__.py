@@ -133,7 +133,7 @@ class _Arrays:
         self.source = _l.data_source(
             size=_c.sizeof(_l.data_source), name=b"python", channels=self.shape[0],
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
-            streamed=rows[0] == 0, read=self.read, dtype=_ROW_TYPE[self.dtype.name],
+            streamed=rows[0] == 0, read=self.read, row_type=_ROW_TYPE[self.dtype.name],
             targets=self.like[1][0] if self.like[1] else 0)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 

@@ -20,5 +20,6 @@ int main(void)
     if (ls_pool_create(&pool, &options, 0) != LS_OK)
         return 1;
     int status = ls_pool_run(pool, hello, seen, LS_FOREVER, 0);
-    return ls_pool_destroy(pool) != LS_OK || status != LS_OK || seen[0] != 1 || seen[1] != 2;
+    return ls_pool_destroy(pool, LS_FOREVER, NULL) != LS_OK || status != LS_OK || seen[0] != 1 ||
+           seen[1] != 2;
 }
