@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -422,6 +423,15 @@ static void waiting_has_an_end(void **state)
     assert_int_equal(m.status, LS_ETIMEDOUT);
     assert_non_null(strstr(m.err.text, "1 of 3 hosts have come"));
     assert_true(m.took_ns < 3 * SECOND);
+}
+
+static void a_wait_for_ever_is_the_longest_that_poll_knows(void **state)
+{
+    (void)state;
+    assert_int_equal(tcp_milliseconds(0), 1);
+    assert_int_equal(tcp_milliseconds(2500000), 3);
+    assert_int_equal(tcp_milliseconds(((uint64_t)UINT32_MAX + 8) * 1000000), INT_MAX);
+    assert_int_equal(tcp_milliseconds(LS_FOREVER), INT_MAX);
 }
 
 /* Another program listens at the port. */
@@ -1092,6 +1102,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(who_does_not_know_the_secret_is_kept_out),
         cmocka_unit_test(one_that_came_and_went_is_not_waited_for),
         cmocka_unit_test(waiting_has_an_end),
+        cmocka_unit_test(a_wait_for_ever_is_the_longest_that_poll_knows),
         cmocka_unit_test(another_program_at_the_address_is_named),
         cmocka_unit_test(an_address_that_swallows_calls_is_given_up),
         cmocka_unit_test(a_name_with_two_addresses_has_one_first),
