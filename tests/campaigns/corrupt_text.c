@@ -227,7 +227,8 @@ static int read_config(const family *f, blob *out, ls_error *err)
     return LS_OK;
 }
 
-/* The resolved config may differ in one value, too. */
+/* The resolved config may differ in one value, too, and in a default that follows from it, such as
+ * data.standardize_target from data.name. */
 static int explains_config(const family *f, const change *c, const blob *before, const blob *now)
 {
     (void)f;
@@ -240,7 +241,7 @@ static int explains_config(const family *f, const change *c, const blob *before,
     compare(&d, a, b);
     cJSON_Delete(a);
     cJSON_Delete(b);
-    return !d.structure && d.leaves <= 1 && one_value_differs(config_text, c, before, now);
+    return !d.structure && d.leaves <= 2 && one_value_differs(config_text, c, before, now);
 }
 
 family corrupt_config = {
