@@ -40,7 +40,7 @@ BUGS = [
     ("a stream does not wait for an event", "cuda_stream.c", "cudaStreamWaitEvent(ls_cuda_stream(d, stream), event->cuda, 0)",
      "(event->cuda ? cudaSuccess : cudaErrorInvalidValue)", OPS, "cuda_device", "a_stream_waits_for_anothers_event"),
     ("each communicator is aborted alone", "comm/links.c", "l->nccl.ncclGroupStart() == ncclSuccess", "false",
-     "cuda/test_cuda", "cuda_comm_failures", ""),
+     "cuda/test_cuda", "cuda_comm", ""),
     ("the merge's kernels are loaded late", "comm/merge.c", "status = load_kernels(comm, err);", "status = LS_OK;",
      "cuda/test_cuda", "cuda_comm", ""),
     ("the caller's device is not kept", "comm/group.c",
