@@ -29,8 +29,5 @@ void ls_outputs_put(void *out, size_t first, const float *network, uint32_t rows
 /* Writes NaN to `count` values of `out` from value number `first` on: the outputs of a row with a
  * value that the model does not know. */
 void ls_outputs_put_unknown(void *out, size_t first, size_t count, int form);
-/* Writes NaN to `count` values of `out` from value number `first` on: the outputs of a row with a
- * value that the model does not know. */
-void ls_outputs_put_unknown(void *out, size_t first, size_t count, int form);
 
 #endif

@@ -227,8 +227,21 @@ static int read_config(const family *f, blob *out, ls_error *err)
     return LS_OK;
 }
 
-/* The resolved config may differ in one value, too, and in a default that follows from it, such as
- * data.standardize_target from data.name. */
+/* Gives the second config the first one's data.standardize_target if they name different data,
+ * because its default follows from the kind of data. */
+static void level_default(const cJSON *a, const cJSON *b)
+{
+    const cJSON *from = cJSON_GetObjectItemCaseSensitive(a, "data");
+    cJSON *to = cJSON_GetObjectItemCaseSensitive(b, "data");
+    const char *first = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, "name")),
+               *second = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(to, "name"));
+    if (first && second && strcmp(first, second) != 0)
+        cJSON_ReplaceItemInObjectCaseSensitive(
+            to, "standardize_target",
+            cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(from, "standardize_target"), 1));
+}
+
+/* The resolved config may differ in one value, too. */
 static int explains_config(const family *f, const change *c, const blob *before, const blob *now)
 {
     (void)f;
@@ -238,10 +251,11 @@ static int explains_config(const family *f, const change *c, const blob *before,
     cJSON *a = cJSON_Parse((const char *)before->data + a_size);
     cJSON *b = cJSON_Parse((const char *)now->data + b_size);
     must(a && b, "read back a config");
+    level_default(a, b);
     compare(&d, a, b);
     cJSON_Delete(a);
     cJSON_Delete(b);
-    return !d.structure && d.leaves <= 2 && one_value_differs(config_text, c, before, now);
+    return !d.structure && d.leaves <= 1 && one_value_differs(config_text, c, before, now);
 }
 
 family corrupt_config = {
