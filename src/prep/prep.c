@@ -547,12 +547,6 @@ double ls_prep_output(const ls_prep *p, size_t i, float value)
     return (double)value * ls_prep_divisor(p->target_deviation[k]) + p->target_mean[k];
 }
 
-void ls_prep_unscale(const ls_prep *p, float *outputs, size_t count)
-{
-    for (size_t i = 0; p && p->targets > 0 && i < count; i++)
-        outputs[i] = (float)ls_prep_output(p, i, outputs[i]);
-}
-
 double ls_prep_error_unit(const ls_prep *p)
 {
     if (!p || p->targets == 0)

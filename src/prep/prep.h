@@ -258,9 +258,6 @@ int ls_prep_scale_targets(ls_prep *prep, const double *mean, const double *devia
 float ls_prep_target(const ls_prep *prep, size_t i, double value);
 /* Converts output number `i` of a row from the scaled value to the unit of the target. */
 double ls_prep_output(const ls_prep *prep, size_t i, float value);
-/* Converts the `count` outputs of whole rows from scaled values to the unit of the target, in
- * place. */
-void ls_prep_unscale(const ls_prep *prep, float *outputs, size_t count);
 /* Returns the factor by which the mean of the absolute errors of scaled outputs becomes one in the
  * unit of the targets. It is 1 if several targets have different deviations; the mean error is then
  * one of the scaled targets. */

@@ -461,26 +461,22 @@ static void outputs_are_given_back_in_the_targets_unit(void **state)
     ls_prep *p = reads(
         "{\"version\":2,\"rows\":\"array\",\"target_mean\":100,\"target_deviation\":8,\"divisor\":1}",
         1, true);
-    float outputs[2] = {0, -1.5f};
     assert_true(ls_prep_target(p, 0, 88) == -1.5f);
-    ls_prep_unscale(p, outputs, 2);
-    assert_true(outputs[0] == 100 && outputs[1] == 88);
+    assert_true(ls_prep_output(p, 0, 0) == 100 && ls_prep_output(p, 1, -1.5f) == 88);
     assert_true(ls_prep_error_unit(p) == 8);
     ls_prep_free(p);
     p = reads(
         "{\"version\":2,\"rows\":\"array\",\"target_mean\":[100,0],\"target_deviation\":[8,0.5],"
         "\"divisor\":1}",
         1, true);
-    float rows[4] = {0, -1.5f, 1, 2};
     assert_true(ls_prep_target(p, 2, 88) == -1.5f && ls_prep_target(p, 3, 88) == 176);
-    ls_prep_unscale(p, rows, 4);
-    assert_true(rows[0] == 100 && rows[1] == -0.75f && rows[2] == 108 && rows[3] == 1);
+    assert_true(ls_prep_output(p, 0, 0) == 100 && ls_prep_output(p, 1, -1.5f) == -0.75);
+    assert_true(ls_prep_output(p, 2, 1) == 108 && ls_prep_output(p, 3, 2) == 1);
     assert_true(ls_prep_error_unit(p) == 1);
     ls_prep_free(p);
     assert_true(ls_prep_target(NULL, 0, 88) == 88 && ls_prep_error_unit(NULL) == 1);
     p = reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1}", 1, true);
-    ls_prep_unscale(p, outputs, 2);
-    assert_true(outputs[1] == 88 && ls_prep_error_unit(p) == 1);
+    assert_true(ls_prep_output(p, 1, 88) == 88 && ls_prep_error_unit(p) == 1);
     ls_prep_free(p);
 }
 
