@@ -50,7 +50,7 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 /* Form of the outputs of ls_model_run. */
 typedef enum ls_output {
     /* The probability of each class; with the loss "bce" the probability of each yes/no label; with
-     * the loss "mse" the predicted values. */
+     * the loss "poisson" the expected counts; with the other losses the predicted values. */
     LS_OUTPUT_PROBABILITIES = 0,
     /* The outputs of the last layer. If the model predicts classes, the softmax of these outputs
      * gives the probabilities. */

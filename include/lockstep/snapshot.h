@@ -69,7 +69,9 @@ void ls_snapshot_release(ls_snapshot *snapshot);
  * - scores, capacity: output buffer [n][classes], and its size in floats. If the model predicts
  *   classes, a row's scores are the logits of the classes: the class with the largest score is the
  *   prediction, and the softmax of the scores gives the probabilities. With the loss "bce" each
- *   score is the logit of one yes/no label. With the loss "mse" each score is a predicted value.
+ *   score is the logit of one yes/no label. With the loss "poisson" each
+ *   score is the logarithm of a count. With the other losses each score is a predicted value; with
+ *   the loss "quantile" score q·T + k is that of quantile number q of target k of T.
  *
  * On the CPU, the other rows of the call do not influence a row's scores in any bit. On a GPU the
  * scores can differ by rounding if n differs. The function allocates memory only when more threads

@@ -144,9 +144,11 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
     else
         printf("row %u", (unsigned)r->number);
     if (p->values) {
-        print_values(": ", r->output, p->outputs);
+        for (int k = 0; k < p->outputs; k++)
+            printf("%s%s%s%g", k ? ", " : ": ", p->named ? p->name[k] : "", p->named ? " " : "",
+                   (double)r->output[k]);
         if (r->target)
-            print_values("; its targets are ", r->target, p->outputs);
+            print_values("; its targets are ", r->target, p->targets);
     } else {
         cli_class_print(": ", t, r->best);
         printf(" (%.3f)", r->probability);
@@ -185,7 +187,7 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
     if (p->values) {
         put_floats(w, "outputs", r->output, p->outputs);
         if (r->target)
-            put_floats(w, "targets", r->target, p->outputs);
+            put_floats(w, "targets", r->target, p->targets);
     } else {
         const char *name = ls_class_name(p->rows->t, r->best);
         ls_json_put_int(w, "class", r->best);
@@ -240,7 +242,7 @@ static void put_field(ls_buffer *b, const char *before, const char *text)
  * prediction is the only output. */
 static int further_columns(const ls_predictions *p)
 {
-    return p->values && p->outputs == 1 ? 0 : p->outputs;
+    return p->values && p->outputs == 1 && !p->named ? 0 : p->outputs;
 }
 
 static void put_table_header(ls_buffer *b, const ls_predictions *p)
@@ -248,7 +250,11 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
     char name[300];
     ls_buffer_put(b, p->rows->file ? "file,prediction" : "row,prediction");
     for (int i = 0; i < further_columns(p); i++) {
-        snprintf(name, sizeof name, "%s%s", p->values ? "value_" : "p_", p->name[i]);
+        snprintf(name, sizeof name, "%s%s",
+                 p->named    ? ""
+                 : p->values ? "value_"
+                             : "p_",
+                 p->name[i]);
         put_field(b, ",", name);
     }
     ls_buffer_put(b, "\n");
@@ -274,14 +280,22 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     ls_buffer_put(b, "\n");
 }
 
+static void put_named(ls_json_writer *w, const char *key, const ls_predictions *p,
+                      const ls_predicted *r)
+{
+    ls_json_open_object(w, key);
+    for (int k = 0; k < p->outputs; k++)
+        ls_json_put_float(w, p->name[k], r->output[k]);
+    ls_json_close(w);
+}
+
 static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
     if (!p->values) {
         ls_json_put_string(w, "prediction", p->name[r->best]);
-        ls_json_open_object(w, "probabilities");
-        for (int k = 0; k < p->outputs; k++)
-            ls_json_put_float(w, p->name[k], r->output[k]);
-        ls_json_close(w);
+        put_named(w, "probabilities", p, r);
+    } else if (p->named) {
+        put_named(w, "prediction", p, r);
     } else if (further_columns(p)) {
         put_floats(w, "prediction", r->output, p->outputs);
     } else {

@@ -29,6 +29,8 @@ void ls_softmax(float *out, const float *logits, int classes)
 
 double ls_output_value(const ls_loss *loss, float output)
 {
+    if (loss && loss->counts)
+        return ls_exp((double)output);
     return loss && loss->bits ? 1 / (1 + ls_exp(-(double)output)) : (double)output;
 }
 

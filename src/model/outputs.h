@@ -12,8 +12,9 @@ void ls_softmax(float *out, const float *logits, int classes);
  * *probability. If several logits are equally large, the first of them counts, as in training. */
 int ls_best_class(const float *logits, int classes, double *probability);
 /* Converts one output of a model without classes to the predicted value. If the loss takes each
- * output as the logit of a yes/no label ("bce"), the value is the probability of yes. Otherwise the
- * value is the output itself. */
+ * output as the logit of a yes/no label ("bce"), the value is the probability of yes. If an output
+ * is the logarithm of a count ("poisson"), the value is the expected count. Otherwise the value is
+ * the output itself. */
 double ls_output_value(const ls_loss *loss, float output);
 /* Converts a row's logits, [outputs], to what the model predicts: the probabilities of the classes,
  * or values if the loss compares vectors. `loss` NULL: cross-entropy. `out` and `logits` may be the

@@ -23,6 +23,19 @@ static float target_in_data(const ls_prep *p, size_t i, float learnt)
     return (float)value;
 }
 
+/* Writes the number of output `i`, or the name of its quantile. */
+static void name_output(ls_predictions *p, int i)
+{
+    const ls_vector_loss *v = &p->rows->t->config.vector_loss;
+    const size_t size = sizeof *p->number;
+    if (!p->named)
+        snprintf(p->number[i], size, "%d", i);
+    else if (p->targets == 1)
+        snprintf(p->number[i], size, "q%.9g", v->quantile[i]);
+    else
+        snprintf(p->number[i], size, "q%.9g_%d", v->quantile[i / p->targets], i % p->targets);
+}
+
 static int make_room(ls_predictions *p, ls_error *err)
 {
     const ls_trained *t = p->rows->t;
@@ -35,7 +48,7 @@ static int make_room(ls_predictions *p, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)p->rows->rows);
     for (int i = 0; i < p->outputs; i++) {
         const char *name = p->values ? NULL : ls_class_name(t, i);
-        snprintf(p->number[i], sizeof *p->number, "%d", i);
+        name_output(p, i);
         p->name[i] = name ? name : p->number[i];
     }
     return LS_OK;
@@ -54,15 +67,18 @@ int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *r
                                .rows = rows->rows};
     *out = (ls_predictions){.rows = rows,
                             .outputs = t->model->classes,
+                            .targets = t->config.preprocessing.targets,
                             .values = t->config.loss && t->config.loss->vectors};
-    const size_t count = (size_t)rows->rows * (size_t)out->outputs;
+    out->named = out->values && t->config.vector_loss.rule == LS_VECTOR_QUANTILE;
+    const size_t count = (size_t)rows->rows * (size_t)out->outputs,
+                 targets = (size_t)rows->rows * (size_t)out->targets;
     int status = make_room(out, err);
     if (status == LS_OK)
         status = ls_predict(&sum, out->logits, &d, err);
     if (status)
         return status;
     ls_prep_unscale(t->card.prep, out->logits, count);
-    for (size_t i = 0; i < count && out->values && rows->targets; i++)
+    for (size_t i = 0; i < targets && out->values && rows->targets; i++)
         rows->targets[i] = target_in_data(t->card.prep, i, rows->targets[i]);
     return LS_OK;
 }
@@ -71,14 +87,15 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
 {
     const ls_rows *in = p->rows;
     const size_t at = (size_t)i * (size_t)p->outputs;
-    ls_predicted row = {.file = in->file ? in->file[i].path : NULL,
-                        .number = ls_rows_number(in, i),
-                        .why = in->why ? in->why[i] : NULL,
-                        .logits = p->logits + at,
-                        .output = p->output,
-                        .best = -1,
-                        .label = !p->values && in->labels ? in->labels[i] : -1,
-                        .target = p->values && in->targets ? in->targets + at : NULL};
+    ls_predicted row = {
+        .file = in->file ? in->file[i].path : NULL,
+        .number = ls_rows_number(in, i),
+        .why = in->why ? in->why[i] : NULL,
+        .logits = p->logits + at,
+        .output = p->output,
+        .best = -1,
+        .label = !p->values && in->labels ? in->labels[i] : -1,
+        .target = p->values && in->targets ? in->targets + (size_t)i * (size_t)p->targets : NULL};
     if (!p->values)
         row.best = ls_best_class(row.logits, p->outputs, &row.probability);
     ls_outputs(p->output, row.logits, p->outputs, in->t->config.loss);

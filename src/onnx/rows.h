@@ -9,6 +9,7 @@
 
 #define LS_ONNX_LOGITS "logits"
 #define LS_ONNX_PROBABILITIES "probabilities"
+#define LS_ONNX_COUNTS "counts" /* of the loss poisson only */
 
 /* A tensor of the graph: an input of the graph, or the output of a node. */
 typedef struct ls_onnx_tensor {
@@ -25,9 +26,9 @@ bool ls_onnx_has_texts(const ls_onnx_desc *desc);
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
 /* If the target was scaled (prep->targets), writes the nodes that convert the network's
- * output *y to the unit of the target, and replaces *y by the converted output. `prep` may be
- * NULL. */
-void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, ls_onnx_tensor *y);
+ * output *y, of `outputs` numbers, to the unit of the target, and replaces *y by the converted
+ * output. Output i belongs to target i modulo prep->targets. `prep` may be NULL. */
+void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, int outputs, ls_onnx_tensor *y);
 
 /* Writes the metadata that describe input and output (onnx.h) to `out`, after the graph. */
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *desc);
