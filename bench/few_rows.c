@@ -26,8 +26,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_us(ls_snapshot *model, const void *rows, uint32_t n, float *out,
-                        size_t capacity)
+static double median_us(ls_model *model, const void *rows, uint32_t n, float *out, size_t capacity)
 {
     static double taken[MOST];
     ls_error err;
@@ -46,15 +45,15 @@ static double median_us(ls_snapshot *model, const void *rows, uint32_t n, float 
 
 int main(int argc, char **argv)
 {
-    ls_snapshot *model;
-    ls_snapshot_info info;
+    ls_model *model;
+    ls_model_info info;
     ls_error err;
     char line[32];
     if (argc != 2 || ls_model_open(&model, argv[1], NULL, &err) != LS_OK) {
         fprintf(stderr, "bench_rows: %s\n", argc == 2 ? err.text : "a model's file is missing");
         return 1;
     }
-    ls_snapshot_describe(model, &info);
+    ls_model_describe(model, &info);
     const size_t values =
         (size_t)info.channels * (size_t)info.height * (size_t)info.width * MOST_ROWS;
     void *rows = malloc(values * sizeof(float));
@@ -74,6 +73,6 @@ int main(int argc, char **argv)
     }
     free(out);
     free(rows);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     return 0;
 }

@@ -70,10 +70,10 @@ def measure(net, program, rate, size, cell, rsh, quick):
     return row
 
 
-def rate_alone(engine):
+def rate_alone(transport):
     """Images/s of LeNet on one worker; the first epoch warms up."""
     settings = ('data={"name":"synthetic","limit":12800}', "epochs=4", "eval_every=0", "run_dir=null",
-                f"cluster.engine={engine}")
+                f"cluster.transport={transport}")
     done = subprocess.run([ROOT / "trainer", ROOT / "examples" / "fashion_mnist.json", "--devices", "cpu:1", "--quiet",
                            "--metrics", "-", *(word for text in settings for word in ("--set", text))], check=True,
                           env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
@@ -86,9 +86,9 @@ def measure_alone(rounds):
     """Measures both in turns; each is the first one in every second turn."""
     found = {"none": [], "mpi": []}
     for k in range(rounds):
-        for engine in sorted(found, reverse=k % 2 == 0):
-            found[engine].append(rate_alone(engine))
-    return {engine: statistics.median(rates) for engine, rates in found.items()}
+        for transport in sorted(found, reverse=k % 2 == 0):
+            found[transport].append(rate_alone(transport))
+    return {transport: statistics.median(rates) for transport, rates in found.items()}
 
 
 def steps_per_s(test, network, hosts, shards):
@@ -127,7 +127,7 @@ def measure_training(net, folder, rates):
 
 
 def print_training(found):
-    print("Training over the built-in engine, one worker a host, steps a second. More than two hosts have no CPU of their own "
+    print("Training over the built-in transport, one worker a host, steps a second. More than two hosts have no CPU of their own "
           "here, so unshaped, and LeNet at 1 Gb/s, it is the two CPUs that limit; else the line:\n")
     print("| network | rows a step | rate | 1 host | 2 | 3 | 4 |\n|---|---:|---|---:|---:|---:|---:|")
     for network, rates in found.items():

@@ -53,7 +53,7 @@ static int merge(bench *b, double *seconds, ls_error *err)
         .comm = &world, .deadline_ns = 60000000000u, .open_ns = 60000000000u};
     ls_cluster_options options = o;
     ls_cluster *c = NULL;
-    int status = ls_wire_load(&options.type, "mpi", err);
+    int status = ls_transport_load(&options.type, "mpi", err);
     if (status == LS_OK)
         status = ls_cluster_open(&c, &options, err);
     if (status == LS_OK)

@@ -19,7 +19,7 @@
 enum { MOST_THREADS = 8, MOST_ROUNDS = 51, SECONDS_10 = 3 };
 
 typedef struct crew {
-    ls_snapshot *model;
+    ls_model *model;
     const void *row;
     float *outputs; /* [MOST_THREADS][outputs] */
     int width;
@@ -98,14 +98,14 @@ static double rate(crew *c, int threads, double *cpu)
 /* Opens the model and predicts one row. Returns the time in milliseconds. */
 static double first(const char *path, const void *row, float *outputs, size_t width)
 {
-    ls_snapshot *model;
+    ls_model *model;
     ls_error err;
     const double begin = now(CLOCK_MONOTONIC);
     if (ls_model_open(&model, path, NULL, &err) != LS_OK ||
         ls_model_predict(model, row, 1, outputs, width, &err) != LS_OK)
         die(err.text);
     const double ms = 1e3 * (now(CLOCK_MONOTONIC) - begin);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     return ms;
 }
 
@@ -115,14 +115,14 @@ int main(int argc, char **argv)
     double open_ms[MOST_ROUNDS], rates[3][MOST_ROUNDS], cpu[3][MOST_ROUNDS];
     const int wanted = argc > 2 ? atoi(argv[2]) : 11;
     const int rounds = wanted < 1 ? 1 : wanted > MOST_ROUNDS ? MOST_ROUNDS : wanted;
-    ls_snapshot_info info;
+    ls_model_info info;
     ls_error err;
     crew c = {0};
     if (argc < 2)
         die("usage: bench_model weights.safetensors [ROUNDS]");
     if (ls_model_open(&c.model, argv[1], NULL, &err) != LS_OK)
         die(err.text);
-    ls_snapshot_describe(c.model, &info);
+    ls_model_describe(c.model, &info);
     c.width = info.classes;
     c.row = calloc((size_t)info.channels * (size_t)info.height * (size_t)info.width, sizeof(float));
     c.outputs = calloc(MOST_THREADS * (size_t)c.width, sizeof(float));
@@ -133,7 +133,7 @@ int main(int argc, char **argv)
         for (int k = 0; k < 3; k++)
             rates[k][r] = rate(&c, threads[k], &cpu[k][r]);
     }
-    ls_snapshot_release(c.model);
+    ls_model_release(c.model);
     printf("{\"rounds\":%d,\"first_ms\":%.2f", rounds, median(open_ms, rounds));
     for (int k = 0; k < 3; k++)
         printf(",\"images_per_s_%d\":%.0f,\"cpu_s_%d\":%.4f", threads[k], median(rates[k], rounds),

@@ -79,7 +79,7 @@ static ls_replica_data make_data(ls_shape shape, int classes)
 /* Data of a network, which all its cells share. It is freed at the end of the program. */
 static struct shared {
     ls_json *doc, *recipe;
-    ls_model *model;
+    ls_network *model;
     float *weights;
     ls_replica_data data;
 } shared[2];
@@ -88,7 +88,7 @@ static int networks;
 static void free_models(void)
 {
     for (int i = 0; i < networks; i++) {
-        ls_model_destroy(shared[i].model, NULL);
+        ls_network_destroy(shared[i].model, NULL);
         ls_json_destroy(shared[i].doc);
         ls_json_destroy(shared[i].recipe);
         free(shared[i].weights);
@@ -104,13 +104,14 @@ static cell make_model(const char *config)
     const ls_shape shape = {1, 28, 28};
     const ls_init init = {LS_INIT_XAVIER, 0};
     ls_json *doc, *recipe;
-    ls_model *model;
+    ls_network *model;
     ls_error err;
     check(ls_json_read_file(&doc, config, NULL, &err), &err, NULL);
     check(ls_json_parse(&recipe, "sgd", sgd, strlen(sgd), NULL, &err), &err, NULL);
     check(ls_optimizer_parse(&optimizer, recipe, ls_json_root(recipe), &err), &err, NULL);
-    check(ls_model_parse(&model, doc, cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model"),
-                         shape, 10, NULL, &err),
+    check(ls_network_parse(&model, doc,
+                           cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model"), shape, 10,
+                           NULL, &err),
           &err, NULL);
     float *weights = calloc(model->floats, sizeof *weights);
     if (!weights)

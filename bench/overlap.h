@@ -170,7 +170,7 @@ struct cell {
     double step_s; /* time of a step, on a GPU */
     const ls_backend *backend;
     ls_replica_data data;
-    const ls_model *model;
+    const ls_network *model;
     const ls_optimizer *optimizer;
     const float *first_weights; /* canonical weights */
     ls_pool *lanes;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """api.py ROOT [--authors]: the API reference, made from the comments of the public headers, to standard output.
 
-docs/api.md is for programs that use the library. With --authors: docs/api-sys.md, for authors of back ends and engines.
+docs/api.md is for programs that use the library. With --authors: docs/api-sys.md, for authors of back ends and transports.
 
 A header is read as its authors write it: a comment at its top, sections (/* ---- name ---- */), and declarations,
 each behind its comment. Functions become entries; types, constants and their comments stay C.
@@ -13,19 +13,19 @@ import sys
 # What a user meets first; a header that is in no group is an error, so that none is forgotten.
 GROUPS = {
     "Everywhere": ["status.h", "host.h", "version.h"],
-    "The trainer": ["trainer.h", "snapshot.h", "model.h", "picture.h", "data_source.h", "cluster.h"],
+    "The trainer": ["trainer.h", "model.h", "model.h", "picture.h", "data_source.h", "cluster.h"],
     "The worker pool": ["pool.h", "device_pool.h", "device.h", "collective.h", "split.h"],
 }
 AUTHORS = {
-    "For authors of back ends and engines": ["sys/plugin.h", "sys/communicator.h", "sys/wire.h", "sys/trainer.h"],
+    "For authors of back ends and transports": ["sys/plugin.h", "sys/communicator.h", "sys/transport.h", "sys/trainer.h"],
 }
 USERS_HEAD = """# API reference
 
 This page is made from the public headers by `docs/api.py`. The rules that hold for all functions (errors, ownership,
 threads, versions) are in [using the library](../include/lockstep/README.md). The headers for authors of back ends and of
-engines between hosts are on [a page of their own](api-sys.md).
+transports between hosts are on [a page of their own](api-sys.md).
 """
-AUTHORS_HEAD = """# API reference for authors of back ends and engines
+AUTHORS_HEAD = """# API reference for authors of back ends and transports
 
 This page is made from the headers below `lockstep/sys` by `docs/api.py`. They are unstable: any version may change them.
 Programs that only use the library need [the other page](api.md).

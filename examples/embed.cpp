@@ -1,5 +1,5 @@
 // Uses Lockstep in a C++ program: learns which points of a square lie in a circle. Then it
-// predicts on another thread, with a snapshot of the weights, which outlives the trainer.
+// predicts on another thread, with a model of the weights, which outlives the trainer.
 //
 //     c++ -std=c++17 embed.cpp -pthread $(pkg-config --cflags --libs lockstep) -o embed
 #include <lockstep/lockstep.hpp>
@@ -46,7 +46,7 @@ try {
         lockstep::trainer trainer(options);
         trainer.run();
         std::printf("accuracy %.2f\n", trainer.result().test_accuracy);
-        return trainer.snapshot();
+        return trainer.model();
     };
     const lockstep::model model = train();
 

@@ -1,5 +1,5 @@
 /* Trains on examples that the program itself draws (bars at one of ten heights), and predicts on
- * another thread with a snapshot of the weights.
+ * another thread with a model of the weights.
  *
  *     embed_trainer [CHECKPOINT]    continues from that file if it exists, and saves to it
  */
@@ -26,8 +26,8 @@ static void draw(unsigned *seed, uint8_t *image, int32_t *label)
         image[i] = (uint8_t)(rand_r(seed) % 200 + (i / 28 / 3 == *label ? 55 : 0));
 }
 
-/* Thread that predicts 100 images with a snapshot and prints how many predictions are right. */
-static void *predict(void *snapshot)
+/* Thread that predicts 100 images with a model and prints how many predictions are right. */
+static void *predict(void *model)
 {
     uint8_t image[PIXELS];
     int32_t label;
@@ -36,17 +36,17 @@ static void *predict(void *snapshot)
     for (int i = 0; i < 100; i++) {
         draw(&seed, image, &label);
         int best = 0;
-        if (ls_snapshot_predict(snapshot, image, 1, scores, CLASSES, NULL) != LS_OK)
+        if (ls_snapshot_predict(model, image, 1, scores, CLASSES, NULL) != LS_OK)
             break;
         for (int k = 1; k < CLASSES; k++)
             best = scores[k] > scores[best] ? k : best;
         right += best == label;
     }
-    ls_snapshot_info about;
-    ls_snapshot_describe(snapshot, &about);
+    ls_model_info about;
+    ls_model_describe(model, &about);
     printf("after %llu steps %u of 100 predictions are right\n", (unsigned long long)about.steps,
            right);
-    ls_snapshot_release(snapshot);
+    ls_model_release(model);
     return NULL;
 }
 
@@ -68,14 +68,14 @@ int main(int argc, char **argv)
     if (status == LS_OK && argc > 1 && access(argv[1], F_OK) == 0)
         status = ls_trainer_load(trainer, argv[1], &err);
     for (int step = 1; status == LS_OK && step <= STEPS; step++) {
-        ls_snapshot *snapshot;
+        ls_model *model;
         pthread_t reader;
         for (int i = 0; i < BATCH; i++)
             draw(&seed, images + i * PIXELS, &labels[i]);
         status = ls_trainer_step(trainer, images, labels, BATCH, NULL, &err);
         if (status == LS_OK && step % 100 == 0)
-            if ((status = ls_trainer_snapshot(trainer, &snapshot, &err)) == LS_OK &&
-                pthread_create(&reader, NULL, predict, snapshot) == 0)
+            if ((status = ls_trainer_model(trainer, &model, &err)) == LS_OK &&
+                pthread_create(&reader, NULL, predict, model) == 0)
                 pthread_join(reader, NULL); /* a service can go on training instead of waiting */
     }
     if (status == LS_OK && argc > 1)

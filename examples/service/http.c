@@ -166,13 +166,13 @@ static void predict(call *k, const char *type)
         return;
     const size_t count = rows * (size_t)classes;
     ls_error err;
-    ls_snapshot_info info = {0};
+    ls_model_info info = {0};
     float *scores = malloc(count * sizeof *scores);
-    ls_snapshot *snapshot = learner_snapshot(k->s->learner);
-    ls_snapshot_describe(snapshot, &info);
-    int status = scores ? ls_snapshot_predict(snapshot, k->body, rows, scores, count, &err)
+    ls_model *model = learner_model(k->s->learner);
+    ls_model_describe(model, &info);
+    int status = scores ? ls_snapshot_predict(model, k->body, rows, scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
-    ls_snapshot_release(snapshot);
+    ls_model_release(model);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         if (!isfinite(scores[i])) /* JSON has no infinity and no NaN */
             status = fail(&err, LS_ENONFINITE, "the model's scores are not finite");

@@ -1,5 +1,5 @@
 /* The learner: the thread that owns the trainer. It takes examples (labelled images) from the
- * queue, trains, publishes a snapshot of the weights for predictions, and saves the weights.
+ * queue, trains, publishes a model of the weights for predictions, and saves the weights.
  *
  * The queue is a ring of examples. `received` counts all examples that were ever received, `seen`
  * those of them that have been trained on; the examples between the two wait. The rest of the ring
@@ -29,7 +29,7 @@ struct learner {
     int stop;
     uint8_t *ring; /* [capacity][1 + image_bytes] */
     uint64_t capacity, received, seen;
-    ls_snapshot *shown;
+    ls_model *shown;
     ls_error why; /* error that has ended training; status 0: there is none */
     /* The fields below are used only by the thread, after it was started. */
     ls_data_source source;
@@ -172,15 +172,15 @@ static int save(learner *l, ls_error *err)
 
 static int show(learner *l, ls_error *err)
 {
-    ls_snapshot *fresh, *old;
-    const int status = ls_trainer_snapshot(l->trainer, &fresh, err);
+    ls_model *fresh, *old;
+    const int status = ls_trainer_model(l->trainer, &fresh, err);
     if (status)
         return status;
     pthread_mutex_lock(&l->lock);
     old = l->shown;
     l->shown = fresh;
     pthread_mutex_unlock(&l->lock);
-    ls_snapshot_release(old); /* freed when the last thread that predicts with it has released it */
+    ls_model_release(old); /* freed when the last thread that predicts with it has released it */
     l->shown_at = seconds_now();
     l->shown_step = l->steps;
     metric_set(l->n->of[SHOWN_STEP], (double)l->steps);
@@ -285,7 +285,7 @@ static void *learn(void *arg)
 
 static void destroy(learner *l)
 {
-    ls_snapshot_release(l->shown);
+    ls_model_release(l->shown);
     ls_trainer_close(l->trainer);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
@@ -324,12 +324,12 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
     return status;
 }
 
-ls_snapshot *learner_snapshot(learner *l)
+ls_model *learner_model(learner *l)
 {
     pthread_mutex_lock(&l->lock);
-    ls_snapshot *snapshot = ls_snapshot_retain(l->shown);
+    ls_model *model = ls_model_retain(l->shown);
     pthread_mutex_unlock(&l->lock);
-    return snapshot;
+    return model;
 }
 
 uint64_t learner_look(learner *l, ls_error *why)

@@ -18,7 +18,7 @@ static const struct {
                       "Rows trained on since the start, each pass counted."},
     [LOSS] = {0, "lockstep_loss", NULL, "Training loss, a mean of about the last 50 steps."},
     [ACCURACY] = {0, "lockstep_accuracy", NULL, "Training accuracy, likewise."},
-    [SHOWN_STEP] = {0, "service_snapshot_step", NULL, "Step of the weights that predictions use."},
+    [SHOWN_STEP] = {0, "service_model_step", NULL, "Step of the weights that predictions use."},
     [SAVES] = {1, "service_saves_total", NULL, "Saves since the start."},
     [FAILED_SAVES] = {1, "service_failed_saves_total", NULL, "Saves that failed."},
     [ACCEPTED] = {1, "service_examples_accepted_total", NULL,

@@ -91,9 +91,9 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err);
  * space); if training has failed, the status of that failure. Any thread. */
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err);
 
-/* Returns a snapshot of the weights for predictions: the newest one that the learner has made. The
+/* Returns a model of the weights for predictions: the newest one that the learner has made. The
  * caller releases it. Any thread. */
-ls_snapshot *learner_snapshot(learner *l);
+ls_model *learner_model(learner *l);
 
 /* Returns the number of examples that wait for training. *why becomes the error with which training
  * has failed; its status is 0 if training has not failed. Any thread. */

@@ -2,12 +2,13 @@
  *
  *     ls_tcp_place place = {.size = sizeof place, .meet = "10.0.0.1:7070", .members = 2,
  *                           .secret = secret, .secret_bytes = sizeof secret};
- *     ls_trainer_cluster cluster = {.size = sizeof cluster, .wire = ls_wire_tcp(), .comm = &place};
- *     ls_trainer_options o = {.size = sizeof o, .config_path = "config.json", .cluster = &cluster};
+ *     ls_trainer_cluster cluster = {.size = sizeof cluster, .transport = ls_transport_tcp(), .comm
+ * = &place}; ls_trainer_options o = {.size = sizeof o, .config_path = "config.json", .cluster =
+ * &cluster};
  *
- * The processes of a run are its *members*. An *engine* is the code that carries messages between
- * the members, a table of functions (<lockstep/sys/wire.h>). The engine "tcp" is part of the
- * library, and the engine "mpi" is a plugin. A program can supply an engine of its own.
+ * The processes of a run are its *members*. A *transport* is the code that carries messages between
+ * the members, a table of functions (<lockstep/sys/transport.h>). The transport "tcp" is part of
+ * the library, and the transport "mpi" is a plugin. A program can supply a transport of its own.
  */
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
@@ -21,28 +22,28 @@ extern "C" {
 
 #define LS_MEMBERS_MAX 4096 /* largest number of members of a run */
 
-/* An engine (<lockstep/sys/wire.h>). */
-typedef struct ls_wire_type ls_wire_type;
+/* A transport (<lockstep/sys/transport.h>). */
+typedef struct ls_transport ls_transport;
 
 /* The other processes of a run, for ls_trainer_options.cluster. */
 typedef struct ls_trainer_cluster {
-    size_t size;              /* sizeof(ls_trainer_cluster) */
-    const ls_wire_type *wire; /* the engine; NULL: the engine that the config's key cluster.engine
-                               * names */
-    /* Says which processes are the members. Its type depends on the engine: for "tcp" a pointer to
-     * an ls_tcp_place, for "mpi" a pointer to an MPI_Comm. NULL, for "mpi" only: all processes that
-     * the launcher has started. The engine reads *comm while the trainer is opened. */
+    size_t size;                   /* sizeof(ls_trainer_cluster) */
+    const ls_transport *transport; /* the transport; NULL: the transport that the config's key
+                                    * cluster.transport names */
+    /* Says which processes are the members. Its type depends on the transport: for "tcp" a pointer
+     * to an ls_tcp_place, for "mpi" a pointer to an MPI_Comm. NULL, for "mpi" only: all processes
+     * that the launcher has started. The transport reads *comm while the trainer is opened. */
     const void *comm;
     /* Number of processes that a launcher (such as mpirun) has started, if the caller knows it; 0:
-     * unknown. If `wire` is NULL and the config's cluster.engine is "auto", the trainer uses the
-     * engine "mpi" if this number is at least 2 or `comm` is not NULL. Otherwise the process trains
-     * alone. */
+     * unknown. If `transport` is NULL and the config's cluster.transport is "auto", the trainer
+     * uses the transport "mpi" if this number is at least 2 or `comm` is not NULL. Otherwise the
+     * process trains alone. */
     int launched;
 } ls_trainer_cluster;
 
-/* How the members find each other with the engine "tcp". A pointer to this structure is the value
- * of ls_trainer_cluster.comm. One member is the *first* and has the number 0. The first waits for
- * the other members, which are numbered in the order of their addresses.
+/* How the members find each other with the transport "tcp". A pointer to this structure is the
+ * value of ls_trainer_cluster.comm. One member is the *first* and has the number 0. The first waits
+ * for the other members, which are numbered in the order of their addresses.
  *
  *     the first      .listen = ":7070"            or an address of this host before the port
  *     the others     .meet = "10.0.0.1:7070"      any address that leads to the first; also the
@@ -60,13 +61,13 @@ typedef struct ls_trainer_cluster {
  * members try both: the source address of its connection to the first, and the address that the
  * member itself reports. (They differ if a gateway has replaced the source address.)
  *
- * Every pair of members has LS_WIRE_CHANNELS (<lockstep/sys/wire.h>) TCP connections. Both ends of
- * a connection prove that they know the secret without sending it (HMAC-SHA-256 over random numbers
- * of both ends). Therefore a program that does not know the secret cannot join the run, and cannot
- * keep a member from joining. All data that is sent after this proof is authenticated (UMAC-128,
- * with keys that are derived from the secret for each connection) and not encrypted: data that was
- * changed on the way is never used, and the connection counts as broken. Use a tunnel on a network
- * in which somebody must not read the weights. */
+ * Every pair of members has LS_TRANSPORT_CHANNELS (<lockstep/sys/transport.h>) TCP connections.
+ * Both ends of a connection prove that they know the secret without sending it (HMAC-SHA-256 over
+ * random numbers of both ends). Therefore a program that does not know the secret cannot join the
+ * run, and cannot keep a member from joining. All data that is sent after this proof is
+ * authenticated (UMAC-128, with keys that are derived from the secret for each connection) and not
+ * encrypted: data that was changed on the way is never used, and the connection counts as broken.
+ * Use a tunnel on a network in which somebody must not read the weights. */
 typedef struct ls_tcp_place {
     size_t size; /* sizeof(ls_tcp_place) */
     /* Address of the first member, "HOST:PORT", such as "10.0.0.1:7070" or "[fd00::1]:7070". NULL:
@@ -92,9 +93,9 @@ typedef struct ls_tcp_place {
 #define LS_TCP_SECRET_LEAST 16 /* smallest length of the secret in bytes */
 
 #pragma GCC visibility push(default)
-/* Returns the engine "tcp" of this library, for ls_trainer_cluster.wire; `comm` is then an
+/* Returns the transport "tcp" of this library, for ls_trainer_cluster.transport; `comm` is then an
  * ls_tcp_place. Any thread.
- * While ls_trainer_open joins the other members, this engine can fail with
+ * While ls_trainer_open joins the other members, this transport can fail with
  *
  * - LS_EINVAL: an address cannot be parsed, or a host's name leads to a loopback address such as
  *   127.0.1.1; the secret is too short; or the first member expects another number of members
@@ -104,7 +105,7 @@ typedef struct ls_tcp_place {
  * - LS_ESYSTEM: the address is in use, a connection between two members failed, or a message was
  *   changed on the way
  * - LS_ENOMEM */
-const ls_wire_type *ls_wire_tcp(void);
+const ls_transport *ls_transport_tcp(void);
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

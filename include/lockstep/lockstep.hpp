@@ -36,16 +36,16 @@ template <class T> T *held(T *object)
 /* A trained model, from a file or a trainer. Copies of the object share one model. Any thread may
  * use it. */
 class model {
-    std::shared_ptr<ls_snapshot> owner;
+    std::shared_ptr<ls_model> owner;
 public:
-    explicit model(ls_snapshot *owned) : owner(owned, ls_snapshot_release) {}
+    explicit model(ls_model *owned) : owner(owned, ls_model_release) {}
     explicit model(const char *path, const ls_model_options *options = nullptr)
-    { ls_snapshot *s; check(ls_model_open, &s, path, options); *this = model(s); }
-    ls_snapshot *get() const { return owner.get(); }
-    ls_snapshot_info info() const
-    { ls_snapshot_info i; ls_snapshot_describe(held(get()), &i); return i; }
+    { ls_model *s; check(ls_model_open, &s, path, options); *this = model(s); }
+    ls_model *get() const { return owner.get(); }
+    ls_model_info info() const
+    { ls_model_info i; ls_model_describe(held(get()), &i); return i; }
     const char *class_name(int label) const { return ls_model_class_name(held(get()), label); }
-    void save(const char *path) const { check(ls_snapshot_save, held(get()), path); }
+    void save(const char *path) const { check(ls_model_save, held(get()), path); }
     /* Returns the model's outputs for n input rows, [n][classes]. The rows are bytes or floats as
      * info() reports. */
     std::vector<float> run(const void *rows, uint32_t n = 1,
@@ -70,8 +70,8 @@ public:
     const ls_result &result() const { return *ls_trainer_result(held(get())); }
     void run() { check(ls_trainer_run, held(get())); }
     void save(const char *path) { check(ls_trainer_save, held(get()), path); }
-    model snapshot()
-    { ls_snapshot *s; check(ls_trainer_snapshot, held(get()), &s); return model(s); }
+    lockstep::model model()
+    { ls_model *s; check(ls_trainer_model, held(get()), &s); return model(s); }
     ls_step_result step(const void *rows, const void *targets, uint32_t n)
     { ls_step_result r; check(ls_trainer_step, held(get()), rows, targets, n, &r); return r; }
 };

@@ -1,6 +1,6 @@
 /* Decoding of an image file in memory into an input row of a model.
  *
- *     ls_snapshot_describe(model, &info);
+ *     ls_model_describe(model, &info);
  *     const size_t size = (size_t)info.channels * info.height * info.width;
  *     uint8_t *row = malloc(size);
  *     // bytes, length: the contents of a PNG or JPEG file
@@ -16,7 +16,7 @@
 #define LOCKSTEP_PICTURE_H
 
 #include <lockstep/host.h>
-#include <lockstep/snapshot.h>
+#include <lockstep/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,11 +33,11 @@ typedef struct ls_picture_options {
 
 /* Decodes the image file in `bytes` and writes one row for ls_model_run.
  *
- * - model: a loaded model (snapshot.h); `row` is an input row for it
+ * - model: a loaded model (model.h); `row` is an input row for it
  * - bytes, length: the contents of a PNG, JPEG, WebP, BMP, PGM or PPM file and their size in bytes
  * - options: may be NULL
  * - row, capacity: output buffer and its size in bytes. channels × height × width bytes are needed,
- *   as ls_snapshot_describe reports them. After an error the contents of `row` are undefined.
+ *   as ls_model_describe reports them. After an error the contents of `row` are undefined.
  *
  * The image is prepared exactly as by `trainer predict` and by training on a folder of images:
  *
@@ -57,7 +57,7 @@ typedef struct ls_picture_options {
  * that decodes PNG, JPEG or WebP), LS_EINVAL (an argument is NULL, `capacity` is too small, or
  * `options` is of another version), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
-int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
+int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
                      const ls_picture_options *options, void *row, size_t capacity, ls_error *err);
 
 #pragma GCC visibility pop

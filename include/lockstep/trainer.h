@@ -14,18 +14,18 @@
  *     }
  *
  * Alternatively the program trains step by step with rows that it passes (data_source.h). Any
- * thread can predict while training continues (snapshot.h):
+ * thread can predict while training continues (model.h):
  *
  *     while (collect(images, labels, 256)) {
  *         status = ls_trainer_step(trainer, images, labels, 256, &step, &err);
  *         if (status == LS_OK && step.number % 50 == 0)
- *             status = ls_trainer_snapshot(trainer, &snapshot, &err);
+ *             status = ls_trainer_model(trainer, &model, &err);
  *     }
  *
  * Threads: one thread at a time, the *owner*, calls the functions of a trainer. Any thread and any
  * signal handler may call ls_trainer_interrupt. The callbacks run on the owner's thread. A callback
  * may call ls_trainer_interrupt, ls_trainer_summary, ls_trainer_result and the functions of
- * snapshot.h, but no other function of the same trainer. Several trainers may exist at the same
+ * model.h, but no other function of the same trainer. Several trainers may exist at the same
  * time, each with devices of its own. Trainers that share a pool (options.pool) have one owner. A
  * trainer belongs to the process that opened it: a child process made by fork cannot use or close
  * the trainer.
@@ -60,7 +60,7 @@
 #include <lockstep/cluster.h>
 #include <lockstep/data_source.h>
 #include <lockstep/device_pool.h>
-#include <lockstep/snapshot.h>
+#include <lockstep/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -145,13 +145,13 @@ typedef struct ls_trainer_callbacks {
     int (*record)(void *user, const char *json, size_t length, ls_error *err);
     /* Receives the progress while ls_trainer_run trains. */
     void (*progress)(void *user, const ls_progress *progress);
-    /* Receives a snapshot (snapshot.h) after every `snapshot_every_steps` steps while
-     * ls_trainer_run trains. The trainer releases the snapshot after the callback. A callback that
-     * needs the snapshot longer calls ls_snapshot_retain. */
-    void (*snapshot)(void *user, ls_snapshot *snapshot);
-    uint32_t snapshot_every_steps; /* number of steps between two snapshots; 0: none are taken */
-    void *user;                    /* first argument of each callback; what it points to outlives
-                                    * the trainer */
+    /* Receives a model (model.h) after every `model_every_steps` steps while
+     * ls_trainer_run trains. The trainer releases the model after the callback. A callback that
+     * needs the model longer calls ls_model_retain. */
+    void (*model)(void *user, ls_model *model);
+    uint32_t model_every_steps; /* number of steps between two models; 0: none are taken */
+    void *user;                 /* first argument of each callback; what it points to outlives
+                                 * the trainer */
 } ls_trainer_callbacks;
 
 /* Options of ls_trainer_open, which copies all that the pointers refer to, except where a field
@@ -177,7 +177,7 @@ typedef struct ls_trainer_options {
      * run that it continues. */
     const char *resume;
     /* The back ends (device_pool.h) from which devices are chosen; outlives the trainer and its
-     * snapshots. NULL: all back ends of this library. */
+     * models. NULL: all back ends of this library. */
     const ls_registry *registry;
     const ls_trainer_callbacks *callbacks; /* copied; NULL: none */
     /* File to which the trainer writes a timeline of the run, for https://ui.perfetto.dev. The file
@@ -201,7 +201,7 @@ typedef struct ls_trainer_options {
      * the trainer. Trainers that share a pool use it one after another, from one thread. NULL: the
      * trainer creates its own pool. */
     ls_pool *pool;
-    const ls_host *host; /* allocator and log (host.h); outlives the trainer and its snapshots;
+    const ls_host *host; /* allocator and log (host.h); outlives the trainer and its models;
                           * NULL: malloc, no log */
     /* How to find the other processes of the run (cluster.h); copied. NULL: as the config says. */
     const ls_trainer_cluster *cluster;
@@ -297,15 +297,15 @@ int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, 
  * LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
-/* Creates a snapshot of the current weights. Any thread can predict with the snapshot. The caller
- * releases it with ls_snapshot_release. Called by the owner. Errors: LS_EDIVERGED, LS_EDEVICE,
+/* Creates a model of the current weights. Any thread can predict with the model. The caller
+ * releases it with ls_model_release. Called by the owner. Errors: LS_EDIVERGED, LS_EDEVICE,
  * LS_ESTALLED, LS_ENOMEM. */
-int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
+int ls_trainer_model(ls_trainer *trainer, ls_model **out, ls_error *err);
 
-/* Predicts with the current weights, as ls_trainer_snapshot and ls_snapshot_predict do together.
- * The arguments are those of ls_snapshot_predict. The trainer keeps the snapshot until the weights
+/* Predicts with the current weights, as ls_trainer_model and ls_snapshot_predict do together.
+ * The arguments are those of ls_snapshot_predict. The trainer keeps the model until the weights
  * change. Called by the owner.
- * Errors: those of ls_trainer_snapshot and ls_snapshot_predict. */
+ * Errors: those of ls_trainer_model and ls_snapshot_predict. */
 int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
                        size_t capacity, ls_error *err);
 
@@ -342,7 +342,7 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* Closes the trainer and frees it. If a thread of the trainer is writing a checkpoint, the function
- * waits for its end. State that was not saved is lost. Snapshots stay valid. NULL is allowed.
+ * waits for its end. State that was not saved is lost. Models stay valid. NULL is allowed.
  * Called by the owner.
  * Returns LS_OK, or
  *

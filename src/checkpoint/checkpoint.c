@@ -26,7 +26,7 @@
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
-int ls_check_finite(const ls_model *model, const float *weights, ls_error *err)
+int ls_check_finite(const ls_network *model, const float *weights, ls_error *err)
 {
     for (int i = 0; i < model->params + model->stats; i++) {
         const ls_param *p = model->tensor[i];
@@ -50,7 +50,7 @@ static void name_slots(char prefix[LS_STATES][40], const ls_optimizer *optimizer
                  ls_optimizer_state_name(optimizer, i));
 }
 
-int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
+int ls_checkpoint_write(const char *path, const ls_network *model, const ls_optimizer *optimizer,
                         const ls_checkpoint_values *values, const char *state, const ls_host *host,
                         ls_error *err)
 {
@@ -73,8 +73,9 @@ int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimi
     return status;
 }
 
-int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
-                       const ls_optimizer *optimizer, const ls_host *host, ls_error *err)
+int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
+                       const ls_network *model, const ls_optimizer *optimizer, const ls_host *host,
+                       ls_error *err)
 {
     ls_tensors_in group[1 + LS_STATES] = {{"", values->weights}};
     char prefix[LS_STATES][40];

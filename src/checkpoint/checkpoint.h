@@ -52,21 +52,22 @@ typedef struct ls_checkpoint_values {
 /* Fails if one of the `weights` of a model is not finite. Such weights are not saved, because a new
  * checkpoint replaces an older one from which the run can go on. Errors: LS_ENONFINITE; the message
  * names the tensor. */
-int ls_check_finite(const ls_model *model, const float *weights, ls_error *err);
+int ls_check_finite(const ls_network *model, const float *weights, ls_error *err);
 
 /* Writes a checkpoint to `path`, replacing an existing file. On return the file survives a loss of
  * power. `state`: the run's state as JSON. Errors: LS_ENONFINITE (a weight is not finite), LS_EIO,
  * LS_ENOMEM. After an error an existing file is unchanged (ls_replace_commit in store/durable.h
  * names one exception). */
-int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
+int ls_checkpoint_write(const char *path, const ls_network *model, const ls_optimizer *optimizer,
                         const ls_checkpoint_values *values, const char *state, const ls_host *host,
                         ls_error *err);
 
 /* Reads the tensors of a checkpoint into `values`. Verifies the file's SHA-256 again, because the
  * file can have been damaged since its state was read. Errors: LS_EDATA with file and offset,
  * LS_EIO, LS_ENOMEM. After an error the contents of `values` are undefined. */
-int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
-                       const ls_optimizer *optimizer, const ls_host *host, ls_error *err);
+int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
+                       const ls_network *model, const ls_optimizer *optimizer, const ls_host *host,
+                       ls_error *err);
 
 /* ---- the state: data besides weights and optimizer states ----------------------------------- */
 

@@ -101,7 +101,7 @@ typedef struct ls_successor {
     const ls_config *config;
     int shards;              /* number of shards of a minibatch */
     ls_dataset *const *data; /* [LS_SUBSETS] */
-    const ls_model *model;
+    const ls_network *model;
     const ls_host *host;
 } ls_successor;
 

@@ -14,7 +14,7 @@ struct ls_saver;
 /* Description of the run whose checkpoints are saved. Everything in it must outlive the saver. */
 typedef struct ls_saver_desc {
     const ls_config *config;
-    const ls_model *model;
+    const ls_network *model;
     ls_dataset *const *data; /* [LS_SUBSETS] */
     ls_sinks *sinks;         /* sinks of the run's records, synced before each checkpoint */
     bool keeps;              /* ls_saver_keep will be called, so memory for it is allocated */

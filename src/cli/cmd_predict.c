@@ -55,11 +55,11 @@ static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t
     return LS_OK;
 }
 
-static int read_rows(ls_rows *in, const cli_trained_args *a, ls_error *err)
+static int read_rows(ls_trained_rows *in, const cli_trained_args *a, ls_error *err)
 {
     uint32_t first = 0, count = 0;
     int status = parse_rows(a->rows, ls_trained_data(in->t, a->train)->rows, &first, &count, err);
-    return status ? status : ls_rows_of_data(in, a->train, first, count, count, err);
+    return status ? status : ls_trained_rows_of_data(in, a->train, first, count, count, err);
 }
 
 enum { STDIN_MOST = 1 << 30 };
@@ -80,26 +80,26 @@ static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *
     return ls_fail(err, LS_EDATA, "standard input: expected less than %d bytes", STDIN_MOST);
 }
 
-static int read_standard_input(ls_rows *r, ls_error *err)
+static int read_standard_input(ls_trained_rows *r, ls_error *err)
 {
     char *bytes = NULL;
     size_t count;
     int status = read_stdin(&bytes, &count, r->t->host, err);
     if (status == LS_OK)
-        status = ls_rows_read(r, "standard input", bytes, count, err);
+        status = ls_trained_rows_read(r, "standard input", bytes, count, err);
     ls_free(r->t->host, bytes);
     return status;
 }
 
-static int read_inputs(ls_rows *r, const cli_trained_args *a, ls_error *err)
+static int read_inputs(ls_trained_rows *r, const cli_trained_args *a, ls_error *err)
 {
     const bool standard = strcmp(a->rest[0], "-") == 0;
     if (standard && a->rest_count > 1)
         return ls_fail(err, LS_EINVAL,
                        "-: one table or array at a time; do not know what to do with %.100s",
                        a->rest[1]);
-    const int status =
-        standard ? read_standard_input(r, err) : ls_rows_open(r, a->rest, a->rest_count, err);
+    const int status = standard ? read_standard_input(r, err)
+                                : ls_trained_rows_open(r, a->rest, a->rest_count, err);
     if (r->turned)
         cli_say("%u %s orientation says", (unsigned)r->turned,
                 ls_plural(r->turned, "picture was turned as its EXIF",
@@ -109,7 +109,7 @@ static int read_inputs(ls_rows *r, const cli_trained_args *a, ls_error *err)
 
 /* Prints the number of pictures that could not be read, if there are any, and returns the exit code
  * of the command. */
-static int end_with_broken(const ls_rows *in)
+static int end_with_broken(const ls_trained_rows *in)
 {
     ls_error err;
     const unsigned broken = in->broken, rows = in->rows;
@@ -317,7 +317,7 @@ static void put_line_row(ls_buffer *b, ls_json_writer *w, const ls_predictions *
 }
 
 /* Prints the name of the file that was written, and how many rows or pictures it predicts. */
-static void say_written(const ls_rows *in, const char *to)
+static void say_written(const ls_trained_rows *in, const char *to)
 {
     const unsigned rows = in->rows - in->broken;
     cli_say("%s: %u %s predicted with %s", to, rows,
@@ -327,7 +327,7 @@ static void say_written(const ls_rows *in, const char *to)
 
 static int write_to(ls_predictions *p, const char *to, ls_error *err)
 {
-    const ls_rows *in = p->rows;
+    const ls_trained_rows *in = p->rows;
     const bool lines = ls_path_ends_with(to, ".jsonl");
     ls_buffer text;
     ls_json_writer w;
@@ -356,7 +356,7 @@ static int write_to(ls_predictions *p, const char *to, ls_error *err)
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int predict(ls_rows *in, const cli_trained_args *a, const ls_registry *registry,
+static int predict(ls_trained_rows *in, const cli_trained_args *a, const ls_registry *registry,
                    ls_error *err)
 {
     ls_predictions p;
@@ -372,12 +372,12 @@ static int predict(ls_rows *in, const cli_trained_args *a, const ls_registry *re
 static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
-    ls_rows in = {.t = t, .skip_broken = a->skip_broken};
+    ls_trained_rows in = {.t = t, .skip_broken = a->skip_broken};
     int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
     const int code = status ? cli_fail(status, err.text) : end_with_broken(&in);
-    ls_rows_close(&in);
+    ls_trained_rows_close(&in);
     return code;
 }
 

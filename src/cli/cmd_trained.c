@@ -116,7 +116,7 @@ static const char eval_help[] =
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
-static void print_evaluation(const ls_trained *t, const ls_evaluation *e)
+static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e)
 {
     ls_json_writer w;
     ls_json_writer_init(&w, 0, t->host);
@@ -169,7 +169,7 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
     }
 }
 
-static void print_for_people(const ls_trained *t, const ls_evaluation *e)
+static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e)
 {
     const ls_dataset_info *data = e->data;
     const double *value = e->measured.value;
@@ -189,14 +189,14 @@ static void print_for_people(const ls_trained *t, const ls_evaluation *e)
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
-    ls_evaluation e;
+    ls_trained_evaluation e;
     const int status = ls_trained_evaluate(&e, t, a->train, registry, a->devices, &err);
     if (e.unweighed)
         cli_say("class_weights \"balanced\" need the run's training rows, which are not read; "
                 "the loss is computed without them");
     if (status == LS_OK)
         a->json ? print_evaluation(t, &e) : print_for_people(t, &e);
-    ls_evaluation_free(&e, t);
+    ls_trained_evaluation_free(&e, t);
     return status ? cli_fail(status, err.text) : cli_flush();
 }
 

@@ -22,7 +22,7 @@ enum { CANDIDATES = 512, CANDIDATE_BYTES = 4 << 20, SIDE = 64, VALUES = 4 };
 typedef struct samples {
     const ls_trained *t;
     const ls_dataset_info *data;
-    ls_rows rows;
+    ls_trained_rows rows;
     ls_predictions predicted;
 } samples;
 
@@ -61,7 +61,7 @@ static int predict(samples *s, int count, const ls_registry *registry, ls_error 
     const uint32_t all = s->data->rows;
     if (all == 0)
         return ls_fail(err, LS_EDATA, "the run's data has no test rows");
-    int status = ls_rows_of_data(&s->rows, false, 0, all, candidates(s->data, count), err);
+    int status = ls_trained_rows_of_data(&s->rows, false, 0, all, candidates(s->data, count), err);
     return status ? status : ls_predictions_make(&s->predicted, &s->rows, registry, NULL, err);
 }
 
@@ -263,7 +263,7 @@ int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_r
     if (status == LS_OK)
         status = write_line(out, &s, count, err);
     ls_predictions_free(&s.predicted);
-    ls_rows_close(&s.rows);
+    ls_trained_rows_close(&s.rows);
     ls_trained_close(&t);
     return status;
 }

@@ -2,8 +2,8 @@
  * done.
  *
  * Words of this file (cluster.h): an *order* is a command to join, to sum, to gather, to regroup or
- * to close. The *engine* is the transport between the members (ls_wire_type). A *part* of a gather
- * is the data of one member. A *node* is an array with the sum of some of a member's shards.
+ * to close. The *transport* is the transport between the members (ls_transport). A *part* of a
+ * gather is the data of one member. A *node* is an array with the sum of some of a member's shards.
  * `hangs` is set when the progress thread has not answered in time. */
 #include "cluster/cluster.h"
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static bool is_done(void *arg)
 
 /* Waits until the order is done. Returns false if the heartbeat of the progress thread has not
  * changed for `limit_ns`. (The progress thread beats every few milliseconds, unless a call of the
- * engine does not return.) `wait`: `beat` is called while this function waits; NULL: nothing is
+ * transport does not return.) `wait`: `beat` is called while this function waits; NULL: nothing is
  * called. */
 static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *wait)
 {
@@ -79,14 +79,14 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
         done = await_done(c, GRACE_NS, wait);
     if (!done) {
         c->hangs = true;
-        /* If the engine's call returns later, the progress thread tells this reason to the other
+        /* If the transport's call returns later, the progress thread tells this reason to the other
          * members. */
-        ls_cluster_leave(c, "its engine did not return from a call");
-        return ls_fail(err, LS_ESTALLED,
-                       "engine %s does not return from a call %s: is the network up, and did every "
-                       "process start?",
-                       c->options.type->name,
-                       order == LS_ORDER_OPEN ? "that joins the others" : "");
+        ls_cluster_leave(c, "its transport did not return from a call");
+        return ls_fail(
+            err, LS_ESTALLED,
+            "transport %s does not return from a call %s: is the network up, and did every "
+            "process start?",
+            c->options.type->name, order == LS_ORDER_OPEN ? "that joins the others" : "");
     }
     if (c->status && err)
         *err = c->error;
@@ -294,23 +294,25 @@ const ls_members_ops ls_cluster_ops = {.size = sizeof(ls_members_ops),
                                        .agreed = ls_cluster_agreed,
                                        .commit = ls_cluster_commit};
 
-/* ---- engines --------------------------------------------------------------------------------- */
+/* ---- transports ---------------------------------------------------------------------------------
+ */
 
-int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err)
+int ls_transport_load(const ls_transport **out, const char *name, ls_error *err)
 {
     char found[512];
     void *symbol = NULL;
-    ls_wire_entry_fn *entry;
-    int status = ls_plugin_symbol(&symbol, found, sizeof found, name, NULL, LS_WIRE_ENTRY, err);
+    ls_transport_entry_fn *entry;
+    int status =
+        ls_plugin_symbol(&symbol, found, sizeof found, name, NULL, LS_TRANSPORT_ENTRY, err);
     if (status)
         return status;
     memcpy(&entry, &symbol, sizeof entry);
-    const ls_wire_type *type = entry();
-    if (!type || type->abi != LS_WIRE_ABI || type->size != sizeof *type)
+    const ls_transport *type = entry();
+    if (!type || type->abi != LS_TRANSPORT_ABI || type->size != sizeof *type)
         return ls_fail(err, LS_EDEVICE,
                        "%.300s was built for another Lockstep than this one (wire ABI %d): "
                        "rebuild it",
-                       found, LS_WIRE_ABI);
+                       found, LS_TRANSPORT_ABI);
     *out = type;
     return LS_OK;
 }
@@ -430,7 +432,7 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
     if (status == LS_OK)
         status = make_bytes(c, err);
-    /* An admitted process has the names of all members from the engine (ls_wire.place). */
+    /* An admitted process has the names of all members from the transport (ls_wire.place). */
     if (status == LS_OK && !ls_cluster_was_admitted(c))
         status = ls_cluster_share(c, NULL, 0, err); /* the headers carry the hosts' names */
     if (status)

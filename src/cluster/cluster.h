@@ -7,10 +7,10 @@
  *     ls_cluster_leave(c, "the disk is full")          tells the others the reason for a failure
  *     ls_cluster_close(c)
  *
- * Words. The *engine* is the transport between the members (<lockstep/sys/wire.h>); it has nothing
- * to do with src/engine. A *sign of life* is a short message by which a member shows that it still
- * runs. The *deadline* is the longest time that a member may be silent. The *group* is the set of
- * present members; a member's number is its position in the group.
+ * Words. The *transport* is the transport between the members (<lockstep/sys/transport.h>). A *sign
+ * of life* is a short message by which a member shows that it still runs. The *deadline* is the
+ * longest time that a member may be silent. The *group* is the set of present members; a member's
+ * number is its position in the group.
  *
  * Threads. A *progress thread* owns the transport. A *caller* is the thread that calls a function
  * below. An *order* is a command of a caller to the progress thread: to join, to gather data, to
@@ -25,10 +25,10 @@
  * every order fails at once, with the same message. Memory that the transport can still access is
  * never freed. Time during which this process was stopped counts against no member (base/clock.h).
  * Every wait has a limit: when other members are silent, the progress thread ends the order. If the
- * progress thread itself hangs, for example in a call of the engine, its heartbeat stops, and the
- * caller stops waiting for it.
+ * progress thread itself hangs, for example in a call of the transport, its heartbeat stops, and
+ * the caller stops waiting for it.
  *
- * Losses. If the engine can regroup, and ls_cluster_regroups has been called, the *loss* of a
+ * Losses. If the transport can regroup, and ls_cluster_regroups has been called, the *loss* of a
  * member is not a fault. The order in progress fails. The progress threads of the surviving members
  * contact each other at once, even while their callers do something else. The progress threads
  * agree which members go on, and open a new transport, over which they send signs of life from then
@@ -49,7 +49,7 @@
  *    may read the results and reuse the order's memory. The transport has finished with this memory
  *    too, because an order succeeds only when all its transfers have ended. After a fault the
  *    memory is not used again. After a loss the memory is used again only after ls_cluster_regroup.
- *    By then P has aborted the former transport, and an engine that can regroup touches no memory
+ *    By then P has aborted the former transport, and a transport that can regroup touches no memory
  *    after the abort. The park word on which C sleeps (sync/park.h) is not part of this argument,
  *    since C checks `done` itself.
  * 3. Parts of a sum. While P works on a sum, C writes floats of this member's nodes, and then
@@ -66,15 +66,15 @@
  *    Elsewhere P loads `regroups` relaxed, because there P uses nothing but its value.
  * 6. Accesses to `joining` and options.asks are relaxed: the other thread uses nothing but their
  *    values, and no other memory is handed over by them. `joining` starts as LS_JOINING. P changes
- *    it when the engine's `open` has returned. C changes it when C gives up waiting for that. Both
- *    use a compare-and-exchange, so that exactly one of the two changes takes place. */
+ *    it when the transport's `open` has returned. C changes it when C gives up waiting for that.
+ * Both use a compare-and-exchange, so that exactly one of the two changes takes place. */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <lockstep/sys/communicator.h>
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,9 +85,9 @@ typedef struct ls_cluster ls_cluster;
 enum { LS_MEMBER_NAME = 64 };
 
 typedef struct ls_cluster_options {
-    const ls_wire_type *type;
-    /* passed to the engine as ls_wire_options.comm: describes the processes to join, in a form that
-     * each engine defines */
+    const ls_transport *type;
+    /* passed to the transport as ls_wire_options.comm: describes the processes to join, in a form
+     * that each transport defines */
     const void *comm;
     uint64_t deadline_ns; /* the deadline: a member that is silent for longer is lost */
     uint64_t open_ns;     /* longest time for joining the other members */
@@ -109,9 +109,9 @@ typedef struct ls_cluster_options {
     const ls_host *host;
 } ls_cluster_options;
 
-/* Loads the engine liblockstep-NAME.so. Errors: LS_ENOENT (there is no such library), LS_EDEVICE
+/* Loads the transport liblockstep-NAME.so. Errors: LS_ENOENT (there is no such library), LS_EDEVICE
  * (the library cannot be used). The message says what to do. */
-int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err);
+int ls_transport_load(const ls_transport **out, const char *name, ls_error *err);
 
 /* Joins the other members and receives the names of their hosts. All members must call it. The
  * caller closes *out (ls_cluster_close). Errors: those of the transport, LS_ETIMEDOUT,
@@ -136,7 +136,7 @@ int ls_cluster_members(const ls_cluster *cluster);
  * ls_cluster_regroup. */
 const char *ls_cluster_host(const ls_cluster *cluster, int member);
 
-/* Returns whether the engine can regroup and was opened for it. */
+/* Returns whether the transport can regroup and was opened for it. */
 bool ls_cluster_can_regroup(const ls_cluster *cluster);
 /* Allows regrouping: from now on the loss of a member is not a fault, and the surviving members
  * regroup. All members must call this function at the same point of their sequence of orders. */
@@ -160,7 +160,7 @@ int ls_cluster_origin(const ls_cluster *cluster, int member);
 
 /* ---- admission (admit.c) --------------------------------------------------------------------- */
 
-/* Returns whether the engine can admit processes and was opened for it. */
+/* Returns whether the transport can admit processes and was opened for it. */
 bool ls_cluster_can_admit(const ls_cluster *cluster);
 /* Returns whether this process was admitted to a run that had begun. */
 bool ls_cluster_was_admitted(const ls_cluster *cluster);
@@ -168,7 +168,7 @@ bool ls_cluster_was_admitted(const ls_cluster *cluster);
  * there is none. The result is the same on all members of the group. */
 int ls_cluster_newcomer(const ls_cluster *cluster);
 /* Reports the processes that wait at this member and may be admitted in the round `round`
- * (ls_wire_type.arrivals): sets *count to their number, and *out to the one that has waited
+ * (ls_transport.arrivals): sets *count to their number, and *out to the one that has waited
  * longest. Sets out->number even if none waits: to the origin that the next admitted process would
  * get. This order exchanges nothing with other members. Errors: those of orders. */
 int ls_cluster_arrivals(ls_cluster *cluster, uint64_t round, ls_arrival *out, int *count,

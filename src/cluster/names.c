@@ -50,7 +50,7 @@ void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin)
 {
     for (int m = 0; m < c->wire->members; m++)
         name_member(c, m, before && origin[m] >= 0 ? &before[origin[m]] : NULL);
-    /* The newcomer's own engine gives it the same name (ls_wire.place). */
+    /* The newcomer's own transport gives it the same name (ls_wire.place). */
     if (before && c->wire->admitted > 0)
         tell_apart(c, c->wire->admitted, c->peer[c->wire->admitted].origin);
 }

@@ -3,8 +3,8 @@
  * close (cluster.h). During and between orders it sends signs of life, and watches the signs of
  * life of the other members (watch.c).
  *
- * Words of this file (cluster.h, progress.h): the *engine* is the code of the transport
- * (ls_wire_type), such as TCP. The *caller* is the thread that calls the functions of cluster.h. A
+ * Words of this file (cluster.h, progress.h): the *transport* is the code of the transport
+ * (ls_transport), such as TCP. The *caller* is the thread that calls the functions of cluster.h. A
  * *loss* is the loss of another member after which the remaining members regroup; a *fault* is any
  * other failure, after which every order fails (c->fault holds either). A *part* of a gather is the
  * data of one member. */
@@ -17,7 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IDLE_NS 5000000u   /* longest wait for an order between two calls of the engine's `poll` */
+#define IDLE_NS 5000000u /* longest wait for an order between two calls of the transport's `poll`  \
+                          */
 #define ACTIVE_NS 2000000u /* longest call of `poll` during an order */
 /* longest call of `poll` while the caller still writes this member's data for a sum */
 #define OWN_NS 100000u
@@ -208,7 +209,7 @@ static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origi
     return LS_OK;
 }
 
-/* Logs a line of text for the engine, which calls this function as `say`. Logs nothing if the
+/* Logs a line of text for the transport, which calls this function as `say`. Logs nothing if the
  * caller has given up joining, because then the caller's log function might not exist any more. */
 static void log_of_engine(void *cluster, int level, const char *text)
 {
@@ -236,7 +237,7 @@ static int refuses(void *cluster, const char *host, const void *fingerprint, siz
     return c->options.refuses(c->options.user, host, fingerprint, bytes, why, size);
 }
 
-/* Opens the transport. The engine's `open` can return after the caller's time limit. Then
+/* Opens the transport. The transport's `open` can return after the caller's time limit. Then
  * ls_joining_ends returns false: the caller has given up, and its memory might be freed already.
  * Therefore this thread uses no function of ls_host and no other memory of the caller. */
 static void open_wire(ls_cluster *c)
@@ -313,7 +314,7 @@ static void begin_order(ls_cluster *c)
         return;
     }
     if (c->kind == LS_ORDER_ARRIVALS) {
-        const ls_wire_type *type = c->wire->type;
+        const ls_transport *type = c->wire->type;
         memset(&c->arrival, 0, sizeof c->arrival);
         c->arrivals = type->arrivals ? type->arrivals(c->wire, c->round, &c->arrival) : 0;
         ls_watch_end_order(c, NULL, false);
@@ -342,8 +343,9 @@ static bool last_messages_are_done(const ls_cluster *c, bool goodbyes)
     return true;
 }
 
-/* Closes the transport, or aborts it after a fault. If `abort` fails, `touched` is set: the engine
- * can still read or write memory of the cluster, so ls_cluster_close does not free that memory. */
+/* Closes the transport, or aborts it after a fault. If `abort` fails, `touched` is set: the
+ * transport can still read or write memory of the cluster, so ls_cluster_close does not free that
+ * memory. */
 static void close_wire(ls_cluster *c)
 {
     if (c->wire && c->fault.status == LS_OK)
@@ -397,8 +399,8 @@ static void end_transfer(ls_cluster *c, ls_transfer *transfer)
     post_next(c, p);
 }
 
-/* Polls the engine once and handles the transfers that have ended. A member is alone if there is no
- * other member and it owes no parts (its own data of a sum are all delivered). It then has no
+/* Polls the transport once and handles the transfers that have ended. A member is alone if there is
+ * no other member and it owes no parts (its own data of a sum are all delivered). It then has no
  * transfers. It polls only if the run admits processes, because `poll` also answers processes that
  * want to join. */
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
@@ -425,7 +427,7 @@ static void send_last_messages(ls_cluster *c)
         poll_wire(c, ACTIVE_NS);
 }
 
-/* Lets the engine regroup, and sets up the members of the new transport. `lost` and `origin`:
+/* Lets the transport regroup, and sets up the members of the new transport. `lost` and `origin`:
  * zeroed arrays for ls_regroup. */
 static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 {

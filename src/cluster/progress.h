@@ -139,7 +139,7 @@ typedef struct ls_peer {
 /* Largest number of bytes of an order in transit to all peers together. One message to each peer is
  * always allowed. There is a limit for two reasons:
  *
- * - An engine can send posted messages of different channels in any sequence, and a sign of life
+ * - A transport can send posted messages of different channels in any sequence, and a sign of life
  *   must not wait for a whole arena.
  * - The first pieces of an arena should arrive early, and not at the same time as the last ones. */
 #define LS_UNDER_WAY ((size_t)8 << 20)
@@ -217,7 +217,7 @@ struct ls_cluster {
     ls_old_sum *old_sums; /* list of the sums that ls_cluster_free_old frees */
     int agreed;           /* non-zero: a member has asked all members to stop (ls_head.asks) */
     int newcomer;         /* number of the member that was admitted with this group; 0: none */
-    uint64_t round;       /* ARRIVALS: argument of ls_wire_type.arrivals */
+    uint64_t round;       /* ARRIVALS: argument of ls_transport.arrivals */
     int arrivals;         /* ARRIVALS: number of processes that wait at this member */
     ls_arrival arrival;   /* ARRIVALS: result; ADMIT: the process to be admitted */
     /* the reason why the group lacks the arrival of the last ADMIT; "": it does not lack it, or no

@@ -34,7 +34,7 @@
  *     leaves_run       the peer's last message says that the peer leaves the run; false if that
  *                      message reports a loss, because the peer will then regroup
  *     last_posted      this member's last message to the peer has been posted
- *     last_in_transit  that message has been posted, and the engine has not sent it yet */
+ *     last_in_transit  that message has been posted, and the transport has not sent it yet */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/progress.h"

@@ -21,7 +21,7 @@ enum {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static void write_text(ls_json_writer *w, const ls_model *model, const ls_config *config,
+static void write_text(ls_json_writer *w, const ls_network *model, const ls_config *config,
                        const char *const *class_name, const cJSON *features, const ls_prep *prep)
 {
     const int sides[] = {model->input.c, model->input.h, model->input.w};
@@ -58,7 +58,7 @@ static size_t escaped_bytes(const char *text, size_t length)
     return n;
 }
 
-static int fail_length(const ls_config *config, const ls_model *model,
+static int fail_length(const ls_config *config, const ls_network *model,
                        const char *const *class_name, const ls_prep *prep, ls_error *err)
 {
     const bool table = prep && prep->kind == LS_PREP_TABLE;
@@ -76,7 +76,7 @@ static int fail_length(const ls_config *config, const ls_model *model,
                    class_name ? model->classes : 0, MOST_VALUES, MOST_BYTES, cure);
 }
 
-int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
+int ls_card_write(ls_network *model, const ls_config *config, const char *const *class_name,
                   const char *features, const ls_prep *prep, const ls_host *host, ls_error *err)
 {
     const size_t values =
@@ -274,14 +274,14 @@ void ls_card_fini(ls_card *c)
     memset(c, 0, sizeof *c);
 }
 
-int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char *path,
+int ls_card_load(ls_network **model, float **weights, const ls_card *c, const char *path,
                  ls_error *err)
 {
     const ls_host *host = c->config.host;
     ls_error why;
     *weights = NULL;
     int status =
-        ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
+        ls_network_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
     if (status) /* adds the path to messages about sizes; messages about layers have it already */
         return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
                        status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
@@ -296,7 +296,7 @@ int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char
         return LS_OK;
     ls_free(host, *weights);
     *weights = NULL;
-    ls_model_destroy(*model, host);
+    ls_network_destroy(*model, host);
     *model = NULL;
     return status;
 }

@@ -13,12 +13,12 @@
 #define CONFIG_CARD_H
 
 #include "config/config.h"
-#include "nn/model.h"
+#include "nn/network.h"
 
 /* Writes the card to model->card. Files of the model's weights that are written afterwards contain
  * it. `class_name` as in ls_dataset_about, `features` and `prep` as in ls_dataset_info. Errors:
  * LS_EDATA (two classes have the same name; the card is too long for a file), LS_ENOMEM. */
-int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
+int ls_card_write(ls_network *model, const ls_config *config, const char *const *class_name,
                   const char *features, const ls_prep *prep, const ls_host *host, ls_error *err);
 
 /* The contents of a card. */
@@ -49,7 +49,7 @@ void ls_card_fini(ls_card *card);
 
 /* Creates the model that the card describes, and loads its weights from the safetensors file
  * `path`, from which the card was read. The caller frees both. Errors: those of ls_card_read. */
-int ls_card_load(ls_model **model, float **weights, const ls_card *card, const char *path,
+int ls_card_load(ls_network **model, float **weights, const ls_card *card, const char *path,
                  ls_error *err);
 
 /* Returns the name of class `label`; NULL: it has none. */

@@ -24,7 +24,7 @@
 #include "data/dataset.h"
 #include "device/registry.h"
 #include "nn/loss.h"
-#include "nn/model.h"
+#include "nn/network.h"
 #include "nn/optimizer.h"
 #include "json/fields.h"
 
@@ -61,14 +61,14 @@ typedef struct ls_schedule {
     double steps;
 } ls_schedule;
 
-/* Value of cluster.engine: the library that connects the processes of a run. The key is not used
- * for connections by TCP, which the caller requests with ls_trainer_cluster.wire. */
-typedef enum ls_process_engine {
+/* Value of cluster.transport: the library that connects the processes of a run. The key is not used
+ * for connections by TCP, which the caller requests with ls_trainer_cluster.transport. */
+typedef enum ls_process_transport {
     /* MPI if an MPI launcher has started several processes; otherwise there is one process */
     LS_PROCESSES_AUTO,
     LS_PROCESSES_NONE,
     LS_PROCESSES_MPI
-} ls_process_engine;
+} ls_process_transport;
 
 /* Indices of ls_config.found. */
 enum { LS_FOUND_DATA, LS_FOUND_TEST, LS_FOUND_PACKED, LS_FOUND_PATHS };
@@ -115,7 +115,7 @@ typedef struct ls_config {
     int init_partial;
     ls_schedule schedule;
     /* values of the keys freeze and lr_factors: patterns of parameter names, as in
-     * ls_model_set_rates; NULL: none */
+     * ls_network_set_rates; NULL: none */
     const cJSON *freeze, *lr_factors;
     /* Non-zero: optimizer.lr is the rate for a minibatch of 256 rows, and is multiplied by
      * batch_size / 256. */
@@ -160,7 +160,7 @@ typedef struct ls_config {
         int best;  /* non-zero: the checkpoint of the best evaluation is also kept */
     } checkpoint;
     struct {
-        int engine; /* an ls_process_engine */
+        int transport; /* an ls_process_transport */
         /* another host counts as lost if no message has come from it for this time in seconds; 0:
          * 30 seconds */
         double deadline_s;
@@ -242,13 +242,13 @@ enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64, LS_SHARD_PRODUCTS = 500000 };
 int ls_shards_for(int rows, double uses, double weights);
 /* Returns the default of the key `shards` for a model: ls_shards_for, with `uses` and `weights` of
  * this model. */
-int ls_shards_of(int rows, const ls_model *model);
+int ls_shards_of(int rows, const ls_network *model);
 /* Returns how often one row uses a weight, on average over all weights (`uses` of
  * ls_shards_for). */
-double ls_uses_of_weights(const ls_model *model);
+double ls_uses_of_weights(const ls_network *model);
 /* Returns the value of the key `shards`: a number, or 0 for one shard per device. If the config
  * does not have the key, returns the default for batch_size and this model. */
-int ls_config_shards(const ls_config *config, const ls_model *model);
+int ls_config_shards(const ls_config *config, const ls_network *model);
 
 /* Returns the document to which the model's nodes belong. */
 const ls_json *ls_config_model_doc(const ls_config *config);

@@ -235,7 +235,7 @@ int ls_shards_for(int rows, double uses, double weights)
     return best;
 }
 
-double ls_uses_of_weights(const ls_model *model)
+double ls_uses_of_weights(const ls_network *model)
 {
     double uses = 0;
     for (int i = 0; i < model->layers; i++) {
@@ -246,12 +246,12 @@ double ls_uses_of_weights(const ls_model *model)
     return uses / (double)model->parameters;
 }
 
-int ls_shards_of(int rows, const ls_model *model)
+int ls_shards_of(int rows, const ls_network *model)
 {
     return ls_shards_for(rows, ls_uses_of_weights(model), (double)model->parameters);
 }
 
-int ls_config_shards(const ls_config *c, const ls_model *model)
+int ls_config_shards(const ls_config *c, const ls_network *model)
 {
     return c->shards < 0 ? ls_shards_of(c->batch_size, model) : c->shards;
 }
@@ -476,7 +476,8 @@ static const char *const decimals[] = {"auto", ".", ",", NULL};           /* ord
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 /* in the order of ls_row_layout */
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
-static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* order of ls_process_engine */
+static const char *const transports[] = {"auto", "none", "mpi",
+                                         NULL}; /* order of ls_process_transport */
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_arrival[] = {"refuse", "admit", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
@@ -743,7 +744,8 @@ const ls_config_key ls_config_keys[] = {
      .choices = at_loss,
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
              "shards and repeat the step; `\"stop\"`: the run saves a checkpoint and stops"},
-    {"cluster", "engine", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.engine), .choices = engines,
+    {"cluster", "transport", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.transport),
+     .choices = transports,
      .help = "library that connects processes: `\"mpi\"`; `\"auto\"`: MPI if a launcher has "
              "started more than one process; `\"none\"`: each process trains alone"},
     {"cluster", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(cluster.deadline_s), 0, 0, 86400,

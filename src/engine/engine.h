@@ -139,7 +139,7 @@ typedef struct ls_engine_desc {
      * sets `stop` to a hook that frees the worker's replica. */
     const ls_device_pool_options *devices;
     /* Model and training method. */
-    const ls_model *model;
+    const ls_network *model;
     const ls_optimizer *optimizer;
     const ls_gather *preprocessing;
     const ls_loss *loss;
@@ -197,7 +197,7 @@ void ls_engine_destroy(ls_engine *engine);
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-/* Weights and optimizer states in canonical layout (nn/model.h). Workers load them when they are
+/* Weights and optimizer states in canonical layout (nn/network.h). Workers load them when they are
  * opened; ls_engine_read_back overwrites them with the values of a worker. */
 typedef struct ls_engine_state {
     /* [model->floats] the weights, or the moving average of the weights if the optimizer keeps

@@ -2,14 +2,14 @@
  *
  *     evaluation in a run        all test rows, by the replicas that are trained (worker.c)
  *     trainer eval, predict      all rows, by replicas that are never trained (model/predict.c)
- *     ls_snapshot_predict        rows in the caller's memory, by a predictor (model/snapshot.c)
+ *     ls_snapshot_predict        rows in the caller's memory, by a predictor (model/model.c)
  *
  * Threads: functions with a replica are called on the thread to which its device is bound.
  */
 #ifndef ENGINE_INFER_H
 #define ENGINE_INFER_H
 
-#include "nn/model.h"
+#include "nn/network.h"
 #include "nn/replica.h"
 
 #include <lockstep/host.h>

@@ -103,6 +103,6 @@ int ls_engine_settle(ls_engine *e, uint64_t steps_done, ls_error *err)
 int ls_engine_read_back(ls_engine *e, bool exports, uint64_t steps_done, ls_error *err)
 {
     e->exchange->exporter = exports ? ls_first_live(e) : -1;
-    int status = ls_engine_run_all(e, ls_worker_snapshot, steps_done, err);
+    int status = ls_engine_run_all(e, ls_worker_copy_state, steps_done, err);
     return status ? status : compare_states(e, steps_done, err);
 }

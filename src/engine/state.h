@@ -94,7 +94,7 @@ typedef struct ls_train_worker {
     /* The sum of the last step is not in `digest` yet, because it is late
      * (ls_replica_digest_is_late); `digest` is that of the step before. */
     bool digest_due;
-    uint32_t checksum; /* checksum of its weights and optimizer states, by ls_worker_snapshot */
+    uint32_t checksum; /* checksum of its weights and optimizer states, by ls_worker_copy_state */
     void *scratch;     /* [LS_SCRATCH] buffer for computing the checksum */
     ls_ring reports;   /* reports of steps, from the worker to the coordinator */
     ls_heartbeat heartbeat; /* the coordinator reads it at any time */

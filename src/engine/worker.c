@@ -363,7 +363,7 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
     return status ? status : reset_status;
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------ */
+/* ---- models ------------------------------------------------------------------------------ */
 
 /* Computes the checksum of the weight arena and of the slots. In each arena the parameters are
  * followed by the *tail*, a few floats in which a gradient has the loss and counts. A slot has
@@ -412,7 +412,7 @@ static int export_state(ls_train_worker *w, const ls_exchange *x)
     return status ? status : export_weights(w, x->state.canonical);
 }
 
-int ls_worker_snapshot(ls_train_worker *w, const ls_exchange *x)
+int ls_worker_copy_state(ls_train_worker *w, const ls_exchange *x)
 {
     ls_beat(&w->heartbeat, LS_PLACE_EXPORT);
     int status = ls_worker_sum_state(&w->checksum, w);

@@ -47,7 +47,7 @@ ls_worker_job ls_worker_join;
 ls_worker_job ls_worker_check;
 /* Computes the checksum of the replica. If this worker is the exporter (ls_exchange.exporter), it
  * also copies its weights and optimizer states to the exchange. */
-ls_worker_job ls_worker_snapshot;
+ls_worker_job ls_worker_copy_state;
 /* Computes the checksum of the replica's whole state. Does what ls_worker_settle does too. */
 int ls_worker_sum_state(uint32_t *sum, ls_train_worker *worker);
 /* Waits for the device, so that the worker's digest contains the sum of its last step. */

@@ -57,7 +57,7 @@ enum { QUICK_STEPS = 8 };
 /* Estimates whether a step is so short that the steps of a range should be reported together. */
 static bool is_quick(const ls_engine_desc *d)
 {
-    const ls_model *model = d->model;
+    const ls_network *model = d->model;
     double products = 0;
     for (int i = 0; i < model->layers; i++) {
         const ls_layer *layer = &model->layer[i];

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Predicts the rows and computes the metrics in `metrics`. */
-static int measure(ls_evaluation *out, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
-                   float *scores, ls_error *err)
+static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_dataset *data,
+                   unsigned metrics, float *scores, ls_error *err)
 {
     ls_prediction sum;
     const ls_trained *t = d->trained;
@@ -39,7 +39,7 @@ static int measure(ls_evaluation *out, ls_predict_desc *d, const ls_dataset *dat
 
 /* Finds the class weights of the loss. The weights "balanced" are computed from the model's
  * training rows. If the training rows are not open, the weights are unknown. */
-static int find_class_weights(float **weights, ls_evaluation *out, const ls_trained *t,
+static int find_class_weights(float **weights, ls_trained_evaluation *out, const ls_trained *t,
                               ls_error *err)
 {
     const ls_dataset *train = t->is_new ? NULL : t->data[LS_TRAIN];
@@ -49,14 +49,14 @@ static int find_class_weights(float **weights, ls_evaluation *out, const ls_trai
                : ls_config_class_weights(weights, &t->config, train, t->model->classes, err);
 }
 
-int ls_trained_evaluate(ls_evaluation *out, const ls_trained *t, bool train,
+int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *t, bool train,
                         const ls_registry *registry, const char *devices, ls_error *err)
 {
     const int classes = t->model->classes;
     ls_predict_desc d = {
         .trained = t, .registry = registry, .devices = devices, .as_in_training = true};
     float *scores = NULL, *class_weight = NULL;
-    *out = (ls_evaluation){.data = ls_trained_data(t, train)};
+    *out = (ls_trained_evaluation){.data = ls_trained_data(t, train)};
     out->split = t->is_new && !train ? "test" : out->data->split;
     const unsigned metrics = ls_config_metrics_of(&t->config, out->data->rows, classes);
     int status = ls_measured_init(&out->measured, metrics, classes, t->host, err);
@@ -74,7 +74,7 @@ int ls_trained_evaluate(ls_evaluation *out, const ls_trained *t, bool train,
     return status;
 }
 
-void ls_evaluation_free(ls_evaluation *out, const ls_trained *t)
+void ls_trained_evaluation_free(ls_trained_evaluation *out, const ls_trained *t)
 {
     ls_free(t->host, out->measured.confusion);
 }

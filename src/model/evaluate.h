@@ -8,7 +8,7 @@
 
 #include <lockstep/device_pool.h>
 
-typedef struct ls_evaluation {
+typedef struct ls_trained_evaluation {
     const ls_dataset_info *data; /* the rows */
     const char *split;           /* "test", "validation" or "training"; "test" if they are new */
     ls_measured measured;        /* the metrics, those included that the run has not measured */
@@ -17,14 +17,14 @@ typedef struct ls_evaluation {
     /* The loss was computed without the config's class_weights: "balanced" weights are computed
      * from the training rows, which are not open. */
     bool unweighed;
-} ls_evaluation;
+} ls_trained_evaluation;
 
 /* Evaluates the test rows, or the training rows if `train` is true; they must be open. `devices`:
  * as in ls_device_pool_options; NULL: those of the config. Errors: those of ls_predict and of
  * ls_config_fail_scores, LS_ENOMEM. */
-int ls_trained_evaluate(ls_evaluation *out, const ls_trained *trained, bool train,
+int ls_trained_evaluate(ls_trained_evaluation *out, const ls_trained *trained, bool train,
                         const ls_registry *registry, const char *devices, ls_error *err);
 /* Frees the results; `out` may be that of a failed call. */
-void ls_evaluation_free(ls_evaluation *out, const ls_trained *trained);
+void ls_trained_evaluation_free(ls_trained_evaluation *out, const ls_trained *trained);
 
 #endif

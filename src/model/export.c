@@ -9,7 +9,7 @@
 
 #include <sys/stat.h>
 
-int ls_export_weights(const char *path, const ls_model *model, const float *weights,
+int ls_export_weights(const char *path, const ls_network *model, const float *weights,
                       const ls_host *host, ls_error *err)
 {
     char target[LS_PATH_BYTES];
@@ -17,7 +17,7 @@ int ls_export_weights(const char *path, const ls_model *model, const float *weig
     return status ? status : ls_safetensors_save(target, model, weights, host, err);
 }
 
-int ls_export_onnx(const char *path, const ls_model *model, const float *weights,
+int ls_export_onnx(const char *path, const ls_network *model, const float *weights,
                    const ls_config *config, const ls_prep *prep, const ls_host *host, ls_error *err)
 {
     const char *name = config->name ? config->name : "run";

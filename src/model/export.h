@@ -13,13 +13,13 @@ typedef struct ls_exported {
     int ir_version, opset; /* versions of the ONNX file; 0: it is a safetensors file */
 } ls_exported;
 
-/* Writes the weights, in the canonical layout (nn/model.h), and the model's card. Errors: those of
- * ls_follow_links, LS_EIO, LS_ENOMEM. */
-int ls_export_weights(const char *path, const ls_model *model, const float *weights,
+/* Writes the weights, in the canonical layout (nn/network.h), and the model's card. Errors: those
+ * of ls_follow_links, LS_EIO, LS_ENOMEM. */
+int ls_export_weights(const char *path, const ls_network *model, const float *weights,
                       const ls_host *host, ls_error *err);
 /* Writes the network. `config` has the loss, the preprocessing and the name of the graph, which the
  * model's name replaces; `prep` may be NULL. Errors: those of ls_onnx_save and ls_follow_links. */
-int ls_export_onnx(const char *path, const ls_model *model, const float *weights,
+int ls_export_onnx(const char *path, const ls_network *model, const float *weights,
                    const ls_config *config, const ls_prep *prep, const ls_host *host,
                    ls_error *err);
 

@@ -11,13 +11,13 @@
 #include <lockstep/model.h>
 #include <string.h>
 
-static int open_model(ls_snapshot **out, const char *path, const ls_model_options *o, ls_error *err)
+static int open_model(ls_model **out, const char *path, const ls_model_options *o, ls_error *err)
 {
     ls_card card;
-    ls_model *model;
+    ls_network *model;
     float *weights = NULL;
     ls_inference *inference = NULL;
-    ls_snapshot *s = NULL;
+    ls_model *s = NULL;
     int status = ls_card_read(&card, path, o->host, err);
     if (status)
         return status;
@@ -28,7 +28,7 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
     if (status == LS_OK)
         status = ls_inference_predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
-        status = ls_snapshot_create(&s, inference, weights, 0, err);
+        status = ls_model_create(&s, inference, weights, 0, err);
     /* a prediction of no rows opens the device, so errors of opening are returned here */
     if (status == LS_OK)
         status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
@@ -36,14 +36,13 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
     ls_free(o->host, weights);
     ls_card_fini(&card);
     if (status)
-        ls_snapshot_release(s);
+        ls_model_release(s);
     else
         *out = s;
     return status;
 }
 
-int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
-                  ls_error *err)
+int ls_model_open(ls_model **out, const char *path, const ls_model_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     ls_model_options o = {.size = sizeof o};
@@ -55,15 +54,14 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
     return status ? status : open_model(out, path, &o, err);
 }
 
-int ls_model_run(ls_snapshot *model, const void *rows, ls_row_type type, uint32_t n, ls_output form,
+int ls_model_run(ls_model *model, const void *rows, ls_row_type type, uint32_t n, ls_output form,
                  float *outputs, size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (form != LS_OUTPUT_PROBABILITIES && form != LS_OUTPUT_LOGITS)
         return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
                        (int)form);
-    int status =
-        ls_snapshot_predict_as(model, "ls_model_run", rows, type, n, outputs, capacity, err);
+    int status = ls_model_predict_as(model, "ls_model_run", rows, type, n, outputs, capacity, err);
     const size_t classes = (size_t)(status ? 0 : model->inference->model->classes);
     for (size_t i = 0; i < n && status == LS_OK && form == LS_OUTPUT_PROBABILITIES; i++)
         ls_outputs(outputs + i * classes, outputs + i * classes, (int)classes,
@@ -71,14 +69,14 @@ int ls_model_run(ls_snapshot *model, const void *rows, ls_row_type type, uint32_
     return status;
 }
 
-int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
-                     size_t capacity, ls_error *err)
+int ls_model_predict(ls_model *model, const void *rows, uint32_t n, float *outputs, size_t capacity,
+                     ls_error *err)
 {
     const ls_row_type type = model ? ls_inference_row_type(model->inference) : LS_ROW_U8;
     return ls_model_run(model, rows, type, n, LS_OUTPUT_PROBABILITIES, outputs, capacity, err);
 }
 
-const char *ls_model_card(const ls_snapshot *model)
+const char *ls_model_card(const ls_model *model)
 {
     return model ? model->inference->model->card : NULL;
 }
@@ -111,7 +109,7 @@ static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count,
     return status ? status : check_columns(prep, seen, err);
 }
 
-int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, double *row,
+int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, double *row,
                  size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
@@ -138,7 +136,7 @@ int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count,
     return status;
 }
 
-const char *ls_model_class_name(const ls_snapshot *model, int label)
+const char *ls_model_class_name(const ls_model *model, int label)
 {
     return !model || label < 0 ? NULL : ls_card_class_name(&model->inference->card, label);
 }

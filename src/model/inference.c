@@ -1,4 +1,4 @@
-/* The state that a trainer and all snapshots of its model share for predictions (inference.h). */
+/* The state that a trainer and all models of its model share for predictions (inference.h). */
 #include "model/inference.h"
 
 #include "base/error.h"
@@ -7,17 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *registry,
+int ls_inference_create(ls_inference **out, ls_network *model, const ls_registry *registry,
                         const ls_gather *preprocessing, const ls_host *host, ls_error *err)
 {
     ls_inference *i = ls_alloc(host, sizeof *i);
     if (!i || pthread_mutex_init(&i->lock, NULL) != 0) {
         ls_free(host, i);
-        ls_model_destroy(model, host);
+        ls_network_destroy(model, host);
         return ls_fail(err, LS_ENOMEM, "out of memory for a model");
     }
     atomic_init(&i->references, 1);
-    atomic_init(&i->snapshots, 0);
+    atomic_init(&i->models, 0);
     i->model = model;
     i->preprocessing = *preprocessing;
     i->host = host;
@@ -79,7 +79,7 @@ void ls_inference_release(ls_inference *i)
     pthread_mutex_destroy(&i->lock);
     ls_fork_mark_destroy(i->mark);
     ls_card_fini(&i->card);
-    ls_model_destroy(i->model, host);
+    ls_network_destroy(i->model, host);
     ls_registry_destroy(i->own_registry);
     ls_free(host, i);
 }

@@ -5,18 +5,18 @@
 #include "base/host.h"
 #include "config/card.h"
 #include "device/registry.h"
-#include "model/snapshot.h"
+#include "model/model.h"
 #include "pool/pool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The state that a trainer and all snapshots of its model share for predictions (snapshot.h). */
+/* The state that a trainer and all models of its model share for predictions (model.h). */
 struct ls_inference {
     atomic_uint references;
-    /* number of snapshots created so far; the id of a snapshot is this number */
-    atomic_ullong snapshots;
-    ls_model *model;
+    /* number of models created so far; the id of a model is this number */
+    atomic_ullong models;
+    ls_network *model;
     ls_registry *own_registry;   /* registry that was created here; NULL: the caller's is used */
     const ls_registry *registry; /* the list of back ends that is used */
     ls_gather preprocessing;     /* normalisation of the input rows (ls_gather) */
@@ -30,11 +30,11 @@ struct ls_inference {
     struct predictor *idle; /* list of the predictors that serve no caller at present */
 };
 
-struct ls_snapshot {
+struct ls_model {
     atomic_uint references;
     ls_inference *inference;
-    uint64_t id, steps; /* number of the snapshot, from 1; number of steps done before it */
-    float *canonical;   /* [model->floats] the weights, in canonical layout (nn/model.h) */
+    uint64_t id, steps; /* number of the model, from 1; number of steps done before it */
+    float *canonical;   /* [model->floats] the weights, in canonical layout (nn/network.h) */
 };
 
 /* ---- reference counting ------------------------------------------------------------------------
@@ -63,13 +63,13 @@ static inline bool ls_was_last(atomic_uint *references)
 const ls_backend *ls_inference_backend(const ls_registry *registry, const char *device);
 
 /* Sets the device of predictors, in the form of the config's key `devices`, such as "cuda:3". Must
- * be called before the first snapshot is created. */
+ * be called before the first model is created. */
 int ls_inference_predict_on(ls_inference *i, const char *device, ls_error *err);
 
-/* Predicts `n` rows, whose values have the type `type`, with the weights of the snapshot, on a
+/* Predicts `n` rows, whose values have the type `type`, with the weights of the model, on a
  * predictor that serves no other caller: `scores` [n][classes]. Errors: those of
  * ls_snapshot_predict. Any thread. */
-int ls_predictor_run(ls_snapshot *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
+int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
                      ls_error *err);
 /* Closes all predictors. None may serve a caller. */
 void ls_predictors_close(ls_inference *i);
@@ -79,8 +79,8 @@ ls_row_type ls_inference_row_type(const ls_inference *i);
 
 /* Does the work of ls_snapshot_predict, for rows whose values have the type `type`. Messages name
  * the function `caller`. */
-int ls_snapshot_predict_as(ls_snapshot *s, const char *caller, const void *rows, ls_row_type type,
-                           uint32_t n, float *scores, size_t capacity, ls_error *err);
+int ls_model_predict_as(ls_model *s, const char *caller, const void *rows, ls_row_type type,
+                        uint32_t n, float *scores, size_t capacity, ls_error *err);
 
 /* Fails with LS_EINVAL if a caller's buffer of `capacity` floats is too small. */
 int ls_check_capacity(size_t capacity, size_t needed, ls_error *err);

@@ -54,7 +54,7 @@ static int make_room(ls_predictions *p, ls_error *err)
     return LS_OK;
 }
 
-int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *registry,
+int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_registry *registry,
                         const char *devices, ls_error *err)
 {
     ls_prediction sum;
@@ -85,11 +85,11 @@ int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *r
 
 ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
 {
-    const ls_rows *in = p->rows;
+    const ls_trained_rows *in = p->rows;
     const size_t at = (size_t)i * (size_t)p->outputs;
     ls_predicted row = {
         .file = in->file ? in->file[i].path : NULL,
-        .number = ls_rows_number(in, i),
+        .number = ls_trained_rows_number(in, i),
         .why = in->why ? in->why[i] : NULL,
         .logits = p->logits + at,
         .output = p->output,

@@ -17,7 +17,7 @@
 #include <lockstep/device_pool.h>
 
 typedef struct ls_predictions {
-    const ls_rows *rows;
+    const ls_trained_rows *rows;
     int outputs; /* number of classes, or of values */
     int targets; /* number of numbers in a row's target, if the outputs are values */
     bool values; /* the outputs are values; false: probabilities of classes */
@@ -44,7 +44,7 @@ typedef struct ls_predicted {
 /* Predicts `rows`, which must outlive *out. Targets in `rows` become numbers in the unit of the
  * user's data. `devices`: as in ls_device_pool_options; NULL: those of the config. Errors: those of
  * ls_predict. */
-int ls_predictions_make(ls_predictions *out, ls_rows *rows, const ls_registry *registry,
+int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_registry *registry,
                         const char *devices, ls_error *err);
 /* Describes the prediction of row `i`. Its arrays are valid until the next call. */
 ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i);

@@ -1,4 +1,4 @@
-/* Predictors: compute predictions with the weights of snapshots.
+/* Predictors: compute predictions with the weights of models.
  *
  * A *predictor* has a device, a replica (a copy of the model) and a thread of the library. It
  * serves one caller at a time: a caller *borrows* the predictor from the list of idle predictors,
@@ -37,9 +37,9 @@ typedef struct predictor {
     /* number of entries of the array `sizes` for which this predictor has plans */
     int sizes;
     size_t image_bytes;
-    uint64_t loaded; /* id of the snapshot whose weights are loaded; 0: none */
+    uint64_t loaded; /* id of the model whose weights are loaded; 0: none */
     /* The current request and its result. */
-    const ls_snapshot *snapshot;
+    const ls_model *model;
     const char *rows; /* [n] input rows of the caller */
     ls_row_type type; /* type of their values */
     uint32_t n;       /* number of rows */
@@ -97,13 +97,13 @@ static uint32_t padded(const predictor *p, uint32_t n)
 
 static int load(predictor *p, ls_error *err)
 {
-    if (p->loaded == p->snapshot->id)
+    if (p->loaded == p->model->id)
         return LS_OK;
     p->loaded = 0;
     int status = ls_replica_import(p->replica, ls_replica_weight_arena(p->replica),
-                                   p->snapshot->canonical, err);
+                                   p->model->canonical, err);
     if (status == LS_OK)
-        p->loaded = p->snapshot->id;
+        p->loaded = p->model->id;
     return status;
 }
 
@@ -251,14 +251,14 @@ static void give_back(ls_inference *i, predictor *p)
     pthread_mutex_unlock(&i->lock);
 }
 
-int ls_predictor_run(ls_snapshot *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
+int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
                      ls_error *err)
 {
     predictor *p;
     int status = borrow(&p, s->inference, err);
     if (status)
         return status;
-    p->snapshot = s;
+    p->model = s;
     p->rows = rows;
     p->type = type;
     p->n = n;

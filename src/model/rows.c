@@ -13,13 +13,13 @@ static int no_memory(uint32_t rows, ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-uint32_t ls_rows_number(const ls_rows *r, uint32_t i)
+uint32_t ls_trained_rows_number(const ls_trained_rows *r, uint32_t i)
 {
     return r->span ? r->first + (uint32_t)((uint64_t)i * r->span / r->rows) : i;
 }
 
-int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t span, uint32_t count,
-                    ls_error *err)
+int ls_trained_rows_of_data(ls_trained_rows *r, bool train, uint32_t first, uint32_t span,
+                            uint32_t count, ls_error *err)
 {
     const ls_dataset *data = r->t->data[train ? LS_TRAIN : LS_TEST];
     const ls_host *host = r->t->host;
@@ -33,7 +33,7 @@ int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t span, uint3
     if (!row || !r->own || !r->labels)
         status = no_memory(r->rows, err);
     for (uint32_t i = 0; status == LS_OK && i < r->rows; i++)
-        row[i] = ls_rows_number(r, i);
+        row[i] = ls_trained_rows_number(r, i);
     if (status == LS_OK)
         status = ls_dataset_read(data, row, r->rows, r->own, r->labels, err);
     ls_free(host, row);
@@ -80,7 +80,7 @@ static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
 }
 
 /* Reports a picture that cannot be read. */
-static void report_broken(const ls_rows *r, const char *why)
+static void report_broken(const ls_trained_rows *r, const char *why)
 {
     const ls_folder_watch *watch = r->desc.watch;
     if (watch && watch->broken)
@@ -91,7 +91,7 @@ static void report_broken(const ls_rows *r, const char *why)
 
 /* Reads each picture, and scales and crops it as the packing of a folder does. If a picture cannot
  * be read, the reason is stored in r->why, and its pixels are grey. */
-static int fit_pictures(ls_rows *r, size_t bytes, ls_error *err)
+static int fit_pictures(ls_trained_rows *r, size_t bytes, ls_error *err)
 {
     const ls_input_format *format = &r->t->input_format;
     ls_image_memory kept = {0};
@@ -121,7 +121,7 @@ static int fit_pictures(ls_rows *r, size_t bytes, ls_error *err)
                                   r->desc.folder, (unsigned)r->rows);
 }
 
-static int read_pictures(ls_rows *r, char *const *path, int paths, ls_error *err)
+static int read_pictures(ls_trained_rows *r, char *const *path, int paths, ls_error *err)
 {
     const ls_input_format *format = &r->t->input_format;
     const size_t bytes = (size_t)format->channels * (size_t)format->height * (size_t)format->width;
@@ -146,7 +146,7 @@ static int read_pictures(ls_rows *r, char *const *path, int paths, ls_error *err
 /* ---- tables and arrays ----------------------------------------------------------------------- */
 
 /* Takes the rows of the table or array that was opened. */
-static int take_data(ls_rows *r, int status)
+static int take_data(ls_trained_rows *r, int status)
 {
     if (status || !r->data)
         return status;
@@ -155,7 +155,7 @@ static int take_data(ls_rows *r, int status)
     return LS_OK;
 }
 
-static int read_picture(ls_rows *r, const char *name, const char *bytes, size_t count,
+static int read_picture(ls_trained_rows *r, const char *name, const char *bytes, size_t count,
                         ls_error *err)
 {
     static const ls_folder_entry unnamed = {.path = "-"};
@@ -180,7 +180,8 @@ static int read_picture(ls_rows *r, const char *name, const char *bytes, size_t 
     return status;
 }
 
-int ls_rows_read(ls_rows *r, const char *name, const char *bytes, size_t count, ls_error *err)
+int ls_trained_rows_read(ls_trained_rows *r, const char *name, const char *bytes, size_t count,
+                         ls_error *err)
 {
     const ls_input_format *format = &r->t->input_format;
     if (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count))
@@ -190,7 +191,7 @@ int ls_rows_read(ls_rows *r, const char *name, const char *bytes, size_t count, 
     return read_picture(r, name, bytes, count, err);
 }
 
-int ls_rows_open(ls_rows *r, char *const *path, int paths, ls_error *err)
+int ls_trained_rows_open(ls_trained_rows *r, char *const *path, int paths, ls_error *err)
 {
     const ls_input_format *format = &r->t->input_format;
     const char *first = path[0];
@@ -207,7 +208,7 @@ int ls_rows_open(ls_rows *r, char *const *path, int paths, ls_error *err)
                               : ls_new_rows_open_csv(&r->data, format, first, err));
 }
 
-void ls_rows_close(ls_rows *r)
+void ls_trained_rows_close(ls_trained_rows *r)
 {
     const ls_host *host = r->t->host;
     for (uint32_t i = 0; r->why && i < r->rows; i++)

@@ -1,11 +1,11 @@
 /* Rows for a trained model: rows of its data, or new rows in a table, an array, a folder or a
  * picture.
  *
- *     ls_rows rows = {.t = &trained};
- *     status = ls_rows_open(&rows, paths, 1, &err);
+ *     ls_trained_rows rows = {.t = &trained};
+ *     status = ls_trained_rows_open(&rows, paths, 1, &err);
  *     if (status == LS_OK)
  *         … rows.images, rows.rows …
- *     ls_rows_close(&rows);          // after a failure too
+ *     ls_trained_rows_close(&rows);          // after a failure too
  */
 #ifndef MODEL_ROWS_H
 #define MODEL_ROWS_H
@@ -14,7 +14,7 @@
 #include "model/trained.h"
 
 /* The rows. The caller sets `t`, and zeroes everything else. */
-typedef struct ls_rows {
+typedef struct ls_trained_rows {
     const ls_trained *t;
     /* [rows]: the image files; NULL: the rows are in `data` or are rows of the run's data */
     const ls_folder_entry *file;
@@ -37,28 +37,29 @@ typedef struct ls_rows {
         int32_t *labels;
         float *targets; /* if the model predicts values */
     };
-} ls_rows;
+} ls_trained_rows;
 
 /* Reads `count` rows of the training or the test split of the run's data, spread evenly over the
  * `span` rows from row `first` on; span = count: all of these rows. The data must be open, and have
  * these rows. Errors: LS_ENOMEM, those of ls_dataset_read. */
-int ls_rows_of_data(ls_rows *r, bool train, uint32_t first, uint32_t span, uint32_t count,
-                    ls_error *err);
+int ls_trained_rows_of_data(ls_trained_rows *r, bool train, uint32_t first, uint32_t span,
+                            uint32_t count, ls_error *err);
 /* Returns the number of row `i` in its table, array or split. */
-uint32_t ls_rows_number(const ls_rows *r, uint32_t i);
+uint32_t ls_trained_rows_number(const ls_trained_rows *r, uint32_t i);
 
 /* Reads new rows: one table (.csv) or one array (.npy, .npz), or pictures and folders of pictures.
  * A picture that cannot be read has grey pixels; its reason is in r->why, and is reported by the
  * trained model's folder watch if there are several pictures. Errors: LS_EDATA (also if no picture
  * can be read), LS_ENOENT, LS_EIO, LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
-int ls_rows_open(ls_rows *r, char *const *path, int paths, ls_error *err);
+int ls_trained_rows_open(ls_trained_rows *r, char *const *path, int paths, ls_error *err);
 
 /* Reads new rows from memory, which messages call `name`. If the bytes begin like an .npy or .npz
  * file, they are an array. Otherwise they are a table if the model was trained on a table, and a
- * picture if not. Errors: those of ls_rows_open. */
-int ls_rows_read(ls_rows *r, const char *name, const char *bytes, size_t count, ls_error *err);
+ * picture if not. Errors: those of ls_trained_rows_open. */
+int ls_trained_rows_read(ls_trained_rows *r, const char *name, const char *bytes, size_t count,
+                         ls_error *err);
 
 /* Frees everything. */
-void ls_rows_close(ls_rows *r);
+void ls_trained_rows_close(ls_trained_rows *r);
 
 #endif

@@ -167,7 +167,7 @@ static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 
 /* For weights of another program, which have no card: determines the shape of a row and the
  * classes, from the opened data or from what is known about the dataset by its name. */
-static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
+static int infer_card(ls_trained *t, ls_network **model, ls_error *err)
 {
     const ls_dataset_about *about;
     int status = ls_config_find_data(&about, &t->config, err);
@@ -186,8 +186,8 @@ static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
     if (train)
         status = ls_config_fit_data(&t->config, train, 0, err);
     if (status == LS_OK)
-        status = ls_model_parse(model, ls_config_model_doc(&t->config), t->config.model, input,
-                                classes, t->host, err);
+        status = ls_network_parse(model, ls_config_model_doc(&t->config), t->config.model, input,
+                                  classes, t->host, err);
     if (status == LS_OK)
         status = ls_card_write(*model, &t->config, names, train ? train->features : NULL,
                                train ? train->prep : NULL, t->host, err);
@@ -200,8 +200,8 @@ static int parse_model(ls_trained *t, ls_error *err)
     const ls_dataset_info rows = rows_of(&t->card);
     int status = ls_config_fit_data(&t->config, &rows, 0, err);
     if (status == LS_OK)
-        status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model,
-                                t->card.input, t->card.classes, t->host, err);
+        status = ls_network_parse(&t->model, ls_config_model_doc(&t->config), t->config.model,
+                                  t->card.input, t->card.classes, t->host, err);
     return status ? status : ls_safetensors_card(&t->model->card, t->weights_path, t->host, err);
 }
 
@@ -213,8 +213,8 @@ static int open_model(ls_trained *t, ls_error *err)
     /* which layers are fused into one op depends on which are frozen, and with bf16 fusion changes
      * the rounding */
     if (status == LS_OK)
-        status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
-                                    err);
+        status = ls_network_set_rates(t->model, t->config.doc, t->config.freeze,
+                                      t->config.lr_factors, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);
@@ -494,7 +494,7 @@ void ls_trained_close(ls_trained *t)
     for (int s = 0; s < LS_SUBSETS; s++)
         ls_dataset_close(t->data[s]);
     ls_free(t->host, t->weights);
-    ls_model_destroy(t->model, t->host);
+    ls_network_destroy(t->model, t->host);
     if (!t->config_in_card)
         ls_config_fini(&t->config);
     ls_card_fini(&t->card);

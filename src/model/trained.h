@@ -53,8 +53,8 @@ typedef struct ls_trained {
     /* `config` was read from the card, not from a config file, and belongs to the card; it must not
      * be freed separately */
     bool config_in_card;
-    ls_model *model;
-    float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
+    ls_network *model;
+    float *weights; /* [model->floats], in the canonical layout (nn/network.h) */
     /* the training and the test split; NULL: the data was not requested, or has no such split */
     ls_dataset *data[LS_SUBSETS];
     bool is_new;                  /* `data` is that of ls_trained_options.new_data */

@@ -2,14 +2,14 @@
  * layers (plan.h). */
 #include "nn/plan.h"
 
-int ls_fuse_producer(const ls_model *model, int layer)
+int ls_fuse_producer(const ls_network *model, int layer)
 {
     while (layer != LS_INPUT && model->layer[layer].op.kind == 0)
         layer = model->layer[layer].input[0];
     return layer;
 }
 
-int ls_fuse_reader(const ls_model *model, int layer)
+int ls_fuse_reader(const ls_network *model, int layer)
 {
     for (int i = layer + 1; i < model->layers; i++)
         for (int k = 0; k < model->layer[i].inputs && model->layer[i].op.kind != 0; k++)
@@ -20,7 +20,7 @@ int ls_fuse_reader(const ls_model *model, int layer)
 
 /* Returns the layer that reads the output of `layer`, or −1 if several layers, or no layer, read
  * that output. A layer that reads the output twice counts as two layers. */
-static int only_reader(const ls_model *model, int layer)
+static int only_reader(const ls_network *model, int layer)
 {
     int reader = -1;
     for (int i = layer + 1; i < model->layers; i++) {
@@ -37,7 +37,7 @@ static int only_reader(const ls_model *model, int layer)
 
 /* Returns the only reader of `layer` if the reader's op is of the given kind, otherwise −1. A
  * flatten layer has no op, so the result is −1 if the reader is a flatten layer. */
-static int next_of_kind(const ls_model *model, int layer, ls_op_kind kind)
+static int next_of_kind(const ls_network *model, int layer, ls_op_kind kind)
 {
     int next = only_reader(model, layer);
     return next >= 0 && model->layer[next].op.kind == kind ? next : -1;
@@ -45,14 +45,14 @@ static int next_of_kind(const ls_model *model, int layer, ls_op_kind kind)
 
 /* Returns the relu that can be fused with `layer` before it, or −1. A leaky relu cannot be
  * fused. */
-static int next_relu(const ls_model *model, int layer)
+static int next_relu(const ls_network *model, int layer)
 {
     int next = next_of_kind(model, layer, LS_OP_RELU);
     return next >= 0 && model->layer[next].op.u.relu.slope == 0 ? next : -1;
 }
 
 /* Returns the other input of layer `add`, one of whose inputs is `layer`. */
-static int other_input(const ls_model *model, int add, int layer)
+static int other_input(const ls_network *model, int add, int layer)
 {
     const int *input = model->layer[add].input;
     return input[input[0] == layer ? 1 : 0];
@@ -60,7 +60,7 @@ static int other_input(const ls_model *model, int add, int layer)
 
 /* Writes the forms in which a relu follows layer `first`. If `pools` is true, also writes the form
  * in which a pool follows layer `first` or its relu. Returns the number of forms. */
-static int forms_of(ls_fuse_form *out, const ls_model *model, int first, bool pools)
+static int forms_of(ls_fuse_form *out, const ls_network *model, int first, bool pools)
 {
     int n = 0;
     int relu = next_relu(model, first);
@@ -72,7 +72,7 @@ static int forms_of(ls_fuse_form *out, const ls_model *model, int first, bool po
     return n;
 }
 
-static int forms_of_norm(ls_fuse_form *out, const ls_model *model, int first)
+static int forms_of_norm(ls_fuse_form *out, const ls_network *model, int first)
 {
     int add = next_of_kind(model, first, LS_OP_ADD);
     if (add >= 0 && other_input(model, add, first) >= first)
@@ -85,7 +85,7 @@ static int forms_of_norm(ls_fuse_form *out, const ls_model *model, int first)
     return 1;
 }
 
-int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first)
+int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_network *model, int first)
 {
     int n = 0;
     switch ((int)model->layer[first].op.kind) {
@@ -99,7 +99,7 @@ int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int fi
     return n;
 }
 
-ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form)
+ls_op_desc ls_fuse_desc(const ls_network *model, const ls_fuse_form *form)
 {
     ls_op_desc desc = model->layer[form->first].op;
     desc.fuse_relu = form->relu >= 0;
@@ -112,7 +112,7 @@ ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form)
     return desc;
 }
 
-int ls_fuse_inputs(int out[LS_INPUTS], const ls_model *model, const ls_fuse_form *form)
+int ls_fuse_inputs(int out[LS_INPUTS], const ls_network *model, const ls_fuse_form *form)
 {
     const ls_layer *layer = &model->layer[form->first];
     out[0] = layer->input[0];

@@ -4,7 +4,7 @@
 #define NN_LAYER_H
 
 #include "base/error.h"
-#include "nn/model.h"
+#include "nn/network.h"
 #include "json/fields.h"
 
 /* Largest values that layers accept in their JSON. Because of these limits and LS_MODEL_VALUES,

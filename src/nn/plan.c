@@ -35,7 +35,7 @@ static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
 
 /* Returns whether a layer before `layer` has parameters that are trained, so that the backward pass
  * must reach that layer. */
-static bool learns_before(const ls_model *model, int layer)
+static bool learns_before(const ls_network *model, int layer)
 {
     for (int i = 0; i < layer; i++)
         if (ls_layer_learns(&model->layer[i]))
@@ -210,7 +210,7 @@ static int make_node(ls_plan *plan, const ls_plan *twin, int layer, ls_error *er
 
 static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
 {
-    const ls_model *model = plan->model;
+    const ls_network *model = plan->model;
     int status = LS_OK;
     for (int i = 0; i < model->layers && status == LS_OK; i++)
         if (model->layer[i].op.kind != 0 && plan->node_of[i] == 0)

@@ -66,24 +66,24 @@ typedef struct ls_fuse_form {
 /* Writes the forms that begin with layer `first` in the order in which they are offered, and
  * returns their number. The form with the largest number of layers comes first; the form that
  * contains only layer `first` comes last. Layer `first` must have an op. */
-int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first);
+int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_network *model, int first);
 
 /* Returns the description of the form's op. The fields x, x2, y_hint, twin, training and needs_dx
  * are zero; the caller sets them. */
-ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form);
+ls_op_desc ls_fuse_desc(const ls_network *model, const ls_fuse_form *form);
 
 /* Writes the one or two layers whose outputs the form's op reads; LS_INPUT stands for the gathered
  * rows. Returns their number. */
-int ls_fuse_inputs(int out[LS_INPUTS], const ls_model *model, const ls_fuse_form *form);
+int ls_fuse_inputs(int out[LS_INPUTS], const ls_network *model, const ls_fuse_form *form);
 
 /* Returns the layer whose op writes the output of `layer`: `layer` itself if it has an op,
  * otherwise the nearest layer before it that has an op. Returns LS_INPUT if there is no such
  * layer. */
-int ls_fuse_producer(const ls_model *model, int layer);
+int ls_fuse_producer(const ls_network *model, int layer);
 
 /* Returns the first layer with an op that reads the output of `layer` (LS_INPUT: the gathered
  * rows), or −1 if only the loss reads that output. */
-int ls_fuse_reader(const ls_model *model, int layer);
+int ls_fuse_reader(const ls_network *model, int layer);
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -154,7 +154,7 @@ enum {
 
 typedef struct ls_plan {
     ls_device *device;
-    const ls_model *model;
+    const ls_network *model;
     const ls_host *host;
     int rows;                  /* number of rows that the ops compute */
     bool training;             /* the plan has a backward pass */
@@ -191,7 +191,7 @@ typedef struct ls_plan {
 
 typedef struct ls_plan_desc {
     ls_device *device;
-    const ls_model *model;
+    const ls_network *model;
     const ls_host *host;
     ls_gather normalisation; /* how the gather converts rows */
     int uses[LS_SUBSETS];    /* not 0: rows of this subset will be gathered */

@@ -114,7 +114,7 @@ const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k)
 
 int ls_plan_output(const ls_plan *plan)
 {
-    const ls_model *model = plan->model;
+    const ls_network *model = plan->model;
     if (plan->nodes > 0 && plan->node[plan->nodes - 1].form.first < 0)
         return plan->nodes - 1; /* the export: form.first, its first layer, is −1 */
     int layer = ls_fuse_producer(model, model->layers - 1);

@@ -50,7 +50,7 @@ static bool name_is_plain(const char *name)
 }
 
 /* Returns the index of the layer with this name, from index `first` on, or −1. */
-static int find_layer(const ls_model *model, int first, const char *name)
+static int find_layer(const ls_network *model, int first, const char *name)
 {
     for (int i = first; i < model->layers; i++)
         if (strcmp(model->layer[i].name, name) == 0)
@@ -220,7 +220,7 @@ static bool same_shape(const ls_shape *a, const ls_shape *b)
     return a->c == b->c && a->h == b->h && a->w == b->w;
 }
 
-static void add_tensor(ls_model *model, ls_param *p, const ls_layer *layer, const char *suffix)
+static void add_tensor(ls_network *model, ls_param *p, const ls_layer *layer, const char *suffix)
 {
     snprintf(p->name, sizeof p->name, "%s.%s", layer->name, suffix);
     p->rate = 1;
@@ -228,7 +228,7 @@ static void add_tensor(ls_model *model, ls_param *p, const ls_layer *layer, cons
     model->floats += p->count;
 }
 
-static int add_tensors(ls_model *model, ls_layer *layer, ls_error *err)
+static int add_tensors(ls_network *model, ls_layer *layer, ls_error *err)
 {
     static const char *const param[LS_OP_PARAMS] = {"weight", "bias"};
     static const char *const stat[LS_STATS] = {"running_mean", "running_var"};
@@ -247,7 +247,7 @@ static int add_tensors(ls_model *model, ls_layer *layer, ls_error *err)
                    LS_MODEL_FLOATS);
 }
 
-static const char *input_name(const ls_model *model, int input)
+static const char *input_name(const ls_network *model, int input)
 {
     return input == LS_INPUT ? "input" : model->layer[input].name;
 }
@@ -263,7 +263,7 @@ static bool have_like_shapes(const ls_layer *layer, const ls_shape *a, ls_shape 
 
 /* Checks that both inputs of the layer have the same shape, and also the same shape in memory.
  * `memory` and `memory2` are the shapes of the first and the second input in memory. */
-static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *memory,
+static int check_second(const ls_network *model, const ls_layer *layer, const ls_shape *memory,
                         const ls_shape *memory2, ls_error *err)
 {
     const ls_shape *a = &layer->in;
@@ -289,13 +289,13 @@ static int check_second(const ls_model *model, const ls_layer *layer, const ls_s
                    first, second);
 }
 
-static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape *memory)
+static void find_input(const ls_network *model, int input, ls_shape *in, ls_shape *memory)
 {
     *in = input == LS_INPUT ? model->input : model->layer[input].out;
     *memory = input == LS_INPUT ? model->input : model->layer[input].y;
 }
 
-static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
+static int shape_layer(ls_network *model, ls_layer *layer, ls_error *err)
 {
     ls_shape memory;
     ls_shape memory2 = {0};

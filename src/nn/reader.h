@@ -5,7 +5,7 @@
 #ifndef NN_READER_H
 #define NN_READER_H
 
-#include "nn/model.h"
+#include "nn/network.h"
 #include "json/fields.h"
 
 /* The list of layers that is being read: the model's own list, or one repetition of a use of a
@@ -33,7 +33,7 @@ typedef struct ls_block_name {
 } ls_block_name;
 
 typedef struct ls_reader {
-    ls_model *model; /* model->layers is the number of layers read so far */
+    ls_network *model; /* model->layers is the number of layers read so far */
     const ls_json *doc;
     const cJSON *blocks;   /* the object "blocks", or NULL */
     ls_layer_place *place; /* position of each layer */

@@ -435,7 +435,7 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
  * up to 8. With small blocks the activations stay in the caches, but all weights are read again for
  * each block. Larger blocks are faster if the weights are larger than the activations of a block,
  * as in a perceptron. The results have the same bits with blocks of any size. */
-static int block_rows(const ls_model *model, int rows)
+static int block_rows(const ls_network *model, int rows)
 {
     const int most = 8 * rows;
     size_t values = 0;

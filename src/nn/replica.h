@@ -48,7 +48,7 @@
 #define NN_REPLICA_H
 
 #include "merge/tree.h"
-#include "nn/model.h"
+#include "nn/network.h"
 #include "nn/optimizer.h"
 #include "sync/heartbeat.h"
 
@@ -84,7 +84,7 @@ typedef struct ls_replica_data {
 typedef struct ls_replica_desc {
     ls_device *device;             /* the device of the calling thread; ls_device_ops.bind was
                                     * called on this thread */
-    const ls_model *model;         /* model, optimizer and host must outlive the replica */
+    const ls_network *model;       /* model, optimizer and host must outlive the replica */
     const ls_optimizer *optimizer; /* NULL: the replica is never trained */
     /* how the gather converts rows. Its random changes of images, such as crop and flip, apply to
      * training rows only, and only if there is an optimizer */

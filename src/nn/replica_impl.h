@@ -64,7 +64,7 @@ enum { LS_ALLOCATIONS = 32 /* capacity of `allocation` */ };
 
 struct ls_replica {
     ls_device *device;
-    const ls_model *model;
+    const ls_network *model;
     const ls_optimizer *optimizer; /* NULL: never trained */
     const ls_host *host;
     ls_device_info info;

@@ -7,7 +7,7 @@
 /* Writes the tensors of the group with this prefix to *out. The prefix "" stands for the weights
  * and includes running statistics. The caller frees the entries of the group; their names belong to
  * the model. Errors: LS_ENOMEM. */
-static int list_tensors(ls_tensor_group *out, const ls_model *model, const char *prefix,
+static int list_tensors(ls_tensor_group *out, const ls_network *model, const char *prefix,
                         const ls_host *host, ls_error *err)
 {
     const bool weights = prefix[0] == '\0';
@@ -44,7 +44,7 @@ static int new_groups(ls_tensor_group **out, int count, const ls_host *host, ls_
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
+int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err)
 {
     const ls_tensor_notes notes = {.state = state, .card = model->card};
@@ -60,7 +60,7 @@ int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tens
     return status;
 }
 
-int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
+int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
                         const ls_host *host, ls_error *err)
 {
     const ls_tensors_out weights = {"", canonical};
@@ -74,7 +74,7 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
     return status;
 }
 
-void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
+void ls_weights_sha256(char out[65], const ls_network *model, const float *canonical)
 {
     ls_floats_sha256(out, canonical, model->floats);
 }
@@ -82,7 +82,7 @@ void ls_weights_sha256(char out[65], const ls_model *model, const float *canonic
 /* ---- loading -------------------------------------------------------------------------------- */
 
 int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
-                               const ls_model *model, const ls_host *host, ls_error *err)
+                               const ls_network *model, const ls_host *host, ls_error *err)
 {
     ls_tensor_group *list;
     int status = new_groups(&list, count, host, err);
@@ -96,7 +96,7 @@ int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const cha
     return status;
 }
 
-int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
+int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err)
 {
     ls_tensor_group group;
@@ -108,7 +108,7 @@ int ls_safetensors_load(float *canonical, const char *path, const ls_model *mode
     return status;
 }
 
-int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
+int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_network *model,
                                 const ls_host *host, ls_error *err)
 {
     ls_tensor_group group;

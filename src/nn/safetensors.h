@@ -5,7 +5,7 @@
 #define NN_SAFETENSORS_H
 
 #include "formats/safetensors.h"
-#include "nn/model.h"
+#include "nn/network.h"
 
 /* A *group* of tensors: an array with the layout of the canonical weights (model->floats floats),
  * and the prefix of its tensors' names in the file. The prefix "" is for the weights, running
@@ -28,7 +28,7 @@ typedef struct ls_tensors_in {
 /* Writes the canonical weights as fp32 tensors under their names. The file is written under a
  * temporary name and renamed to `path` when complete. Therefore a failure leaves the former file as
  * it is. Errors: LS_EIO, with the path and the operating system's reason; LS_ENOMEM. Any thread. */
-int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
+int ls_safetensors_save(const char *path, const ls_network *model, const float *canonical,
                         const ls_host *host, ls_error *err);
 
 /* Writes `groups`, which have different prefixes, one after another as the contents of a file that
@@ -37,7 +37,7 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
  * text and no checksum is stored. The header's metadata are then {"sha256": digest of the whole
  * file with zeros in place of these digits, "format": "pt", "lockstep": state}, and
  * "lockstep_model": model->card, if it is not NULL. Errors: LS_EIO, LS_ENOMEM. */
-int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
+int ls_safetensors_write(ls_file_writer *w, const ls_network *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err);
 
 /* ---- loading -------------------------------------------------------------------------------- */
@@ -47,23 +47,23 @@ int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tens
  * are ignored, because the file can come from another program. If the file contains a state, its
  * checksum is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA (the message names the file, the
  * offset and the expected contents); LS_ENOMEM. */
-int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
+int ls_safetensors_load(float *canonical, const char *path, const ls_network *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 
 /* Reads the tensors whose name and shape the model has. The other tensors of `canonical` keep their
  * contents. Logs a line for each tensor of the model that was not read, and for each tensor of the
  * file that was not used. Errors: those of ls_safetensors_load, and LS_EDATA if no tensor fits. */
-int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
+int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_network *model,
                                 const ls_host *host, ls_error *err);
 
 /* Reads exactly what ls_safetensors_write has written: the file must contain all tensors of the
  * groups, as F32, and no others. After a failure the contents of `values` are undefined. Errors:
  * those of ls_safetensors_load. */
 int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
-                               const ls_model *model, const ls_host *host, ls_error *err);
+                               const ls_network *model, const ls_host *host, ls_error *err);
 
 /* Computes the SHA-256 digest of the canonical weights in model order (row-major little-endian
  * fp32). `out`: 64 hexadecimal digits and a zero byte. */
-void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical);
+void ls_weights_sha256(char out[65], const ls_network *model, const float *canonical);
 
 #endif

@@ -259,7 +259,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
 
 static void add_weights(graph *g)
 {
-    const ls_model *m = g->desc->model;
+    const ls_network *m = g->desc->model;
     for (int i = 0; i < m->params + m->stats; i++) {
         const ls_param *p = m->tensor[i];
         ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset,
@@ -288,7 +288,7 @@ static void add_probabilities(graph *g)
 /* Adds the graph's output "logits": the output of the last layer, under this name. */
 static void add_output(graph *g)
 {
-    const ls_model *m = g->desc->model;
+    const ls_network *m = g->desc->model;
     const ls_layer *last = &m->layer[m->layers - 1];
     tensor y = with_rank(g, source(g, last->index), &last->out, 2, OUTPUT ":in");
     ls_onnx_give_back(&g->file, g->desc->prep, m->classes, &y);
@@ -301,7 +301,7 @@ static void add_output(graph *g)
 static int write_graph(ls_buffer *out, graph *g, ls_error *err)
 {
     const ls_onnx_desc *d = g->desc;
-    const ls_model *m = d->model;
+    const ls_network *m = d->model;
     g->input = ls_onnx_put_rows(&g->file, d);
     add_weights(g);
     int status = LS_OK;
@@ -317,7 +317,7 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
 
 int ls_onnx_write(ls_buffer *out, const ls_onnx_desc *desc, ls_error *err)
 {
-    const ls_model *m = desc->model;
+    const ls_network *m = desc->model;
     graph g = {.desc = desc};
     if (m->floats > MOST_FLOATS)
         return ls_fail(

@@ -25,14 +25,14 @@
 
 #include "base/buffer.h"
 #include "nn/loss.h"
-#include "nn/model.h"
+#include "nn/network.h"
 
 enum { LS_ONNX_IR_VERSION = 8, LS_ONNX_OPSET = 17, LS_ONNX_ML_OPSET = 3 };
 
 /* Describes the model to export. */
 typedef struct ls_onnx_desc {
-    const ls_model *model;
-    const float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
+    const ls_network *model;
+    const float *weights; /* [model->floats], in the canonical layout (nn/network.h) */
     ls_gather normalisation;
     const struct ls_prep *prep; /* how rows are prepared; NULL: only by `normalisation` */
     const char *name;           /* name of the graph */

@@ -138,7 +138,7 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
  * has a colon or is used for another tensor of the graph, it is "column:NUMBER". */
 static const char *input_name(char *text, size_t size, const ls_onnx_desc *d, int column)
 {
-    const ls_model *m = d->model;
+    const ls_network *m = d->model;
     const char *name = d->prep->column[column].name;
     bool taken = !name[0] || strchr(name, ':') || strcmp(name, LS_ONNX_LOGITS) == 0 ||
                  strcmp(name, LS_ONNX_PROBABILITIES) == 0 ||

@@ -8,7 +8,7 @@
 
 #include <lockstep/picture.h>
 
-static int check_model(const ls_snapshot_info *info, const char *name, ls_error *err)
+static int check_model(const ls_model_info *info, const char *name, ls_error *err)
 {
     if (info->floats)
         return ls_fail(err, LS_EUNSUPPORTED,
@@ -23,20 +23,20 @@ static int check_model(const ls_snapshot_info *info, const char *name, ls_error 
     return LS_OK;
 }
 
-int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
+int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
                      const ls_picture_options *options, void *row, size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     ls_picture_options o = {.size = sizeof o};
     ls_image_memory kept = {0};
-    ls_snapshot_info info;
+    ls_model_info info;
     if (!model || !bytes || !row)
         return ls_fail(err, LS_EINVAL, "ls_model_picture: no model, bytes or row");
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_picture_options", err) : LS_OK;
     if (status)
         return status;
     const char *name = o.name ? o.name : "the picture";
-    ls_snapshot_describe(model, &info);
+    ls_model_describe(model, &info);
     const size_t needed = (size_t)info.channels * (size_t)info.height * (size_t)info.width;
     status = check_model(&info, name, err);
     if (status == LS_OK && capacity < needed)

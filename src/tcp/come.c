@@ -119,7 +119,7 @@ static int take_wire(joining *j, tcp_wire *w, tcp_wire *made, ls_error *err)
         place[m].number = tcp_set_nth(&j->vote.formed.set, m);
         memcpy(place[m].host, j->entry[place[m].number].host, sizeof place[m].host);
     }
-    const ls_wire_type *type = w->base.type;
+    const ls_transport *type = w->base.type;
     tcp_free_lines(w);
     *w = *made;
     ls_free(NULL, made);

@@ -32,7 +32,7 @@
 
 #define MAGIC 0x50434c53u /* "SLCP" */
 /* version of the transport's interface, and of the handshake */
-#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 4)
+#define VERSION ((uint32_t)LS_TRANSPORT_ABI << 16 | 4)
 /* message of both ends about another version: that version, and the one of this process */
 #define OTHER_VERSION                                                                              \
     "speaks version %u.%u of the protocol between hosts where this host speaks %u.%u (all hosts "  \

@@ -128,12 +128,12 @@ static bool calls(const joining *j, int member)
 static int make_connections(joining *j, bool turned, ls_error *err)
 {
     int status = LS_OK;
-    for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS && status == LS_OK; i++) {
-        const int member = i / LS_WIRE_CHANNELS;
+    for (int i = 0; i < j->wire->base.members * LS_TRANSPORT_CHANNELS && status == LS_OK; i++) {
+        const int member = i / LS_TRANSPORT_CHANNELS;
         if (member == j->wire->base.member || is_turned(j, member) != turned || !calls(j, member) ||
             j->wire->line[i].link.fd >= 0)
             continue;
-        status = connect_to_member(j, member, i % LS_WIRE_CHANNELS, err);
+        status = connect_to_member(j, member, i % LS_TRANSPORT_CHANNELS, err);
         if (status)
             j->unreached = tcp_set_nth(&j->vote.formed.set, member);
     }
@@ -150,7 +150,7 @@ static void use_connection(joining *j, const tcp_link *link, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
     tcp_line *line = h->from != own && h->from < members && !calls(j, (int)h->from) &&
-                             h->channel < LS_WIRE_CHANNELS && h->to == (uint32_t)j->vote.own &&
+                             h->channel < LS_TRANSPORT_CHANNELS && h->to == (uint32_t)j->vote.own &&
                              h->run == j->run && h->group == j->vote.formed.number
                          ? tcp_line_of(j->wire, (int)h->from, (int)h->channel)
                          : NULL;
@@ -166,8 +166,8 @@ static void use_connection(joining *j, const tcp_link *link, const hello *h)
 static int find_missing(const joining *j, bool turned)
 {
     const int own = j->wire->base.member;
-    for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
-        const int member = i / LS_WIRE_CHANNELS;
+    for (int i = 0; i < j->wire->base.members * LS_TRANSPORT_CHANNELS; i++) {
+        const int member = i / LS_TRANSPORT_CHANNELS;
         if (member != own && is_turned(j, member) == turned && !calls(j, member) &&
             j->wire->line[i].link.fd < 0)
             return member;
@@ -199,8 +199,8 @@ static bool votes_again(const joining *j, const hello *h)
 static bool other_has_left(const joining *j)
 {
     const int own = j->wire->base.member;
-    for (int i = 0; i < j->wire->base.members * LS_WIRE_CHANNELS; i++) {
-        const int member = i / LS_WIRE_CHANNELS, fd = j->wire->line[i].link.fd;
+    for (int i = 0; i < j->wire->base.members * LS_TRANSPORT_CHANNELS; i++) {
+        const int member = i / LS_TRANSPORT_CHANNELS, fd = j->wire->line[i].link.fd;
         const bool made = calls(j, member);
         if (member != own &&
             (made

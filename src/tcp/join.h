@@ -1,4 +1,4 @@
-/* The transport over TCP: internals of ls_wire_tcp (<lockstep/sys/wire.h>).
+/* The transport over TCP: internals of ls_transport_tcp (<lockstep/sys/transport.h>).
  *
  * A *member* is one process of the run. The transport has several *channels*, independent sequences
  * of messages. Every two members have one connection for each channel (tcp_line). Data that wait on
@@ -29,7 +29,7 @@
 #include "tcp/vote.h"
 
 #include <lockstep/host.h>
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 #include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -82,8 +82,8 @@ typedef struct tcp_wire {
     char (*host)[TCP_HOST]; /* [members]: names of the members' hosts, for messages */
     ls_arrival *place;      /* the array of base.place; NULL: this process was not admitted later */
     struct joining *rendezvous;  /* listener and addresses, for a regrouping; NULL: none */
-    tcp_line *line;              /* [members][LS_WIRE_CHANNELS] all connections */
-    struct pollfd *watch;        /* [members · LS_WIRE_CHANNELS] argument of ppoll */
+    tcp_line *line;              /* [members][LS_TRANSPORT_CHANNELS] all connections */
+    struct pollfd *watch;        /* [members · LS_TRANSPORT_CHANNELS] argument of ppoll */
     uint64_t listener_ns;        /* time at which tcp_poll next serves the listener */
     ls_transfer **ended;         /* output array of the current poll() */
     int ended_count, ended_most; /* entries of `ended`: number used; capacity */
@@ -92,7 +92,7 @@ typedef struct tcp_wire {
 
 static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 {
-    return &w->line[member * LS_WIRE_CHANNELS + channel];
+    return &w->line[member * LS_TRANSPORT_CHANNELS + channel];
 }
 
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
@@ -106,9 +106,9 @@ void tcp_free_lines(tcp_wire *w);
 /* Calls tcp_free_lines and frees the structure `w`. Does not free w->rendezvous. */
 void tcp_free(tcp_wire *w);
 
-/* The function `post` of the transport (ls_wire_type.post). */
+/* The function `post` of the transport (ls_transport.post). */
 int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err);
-/* The function `poll` of the transport (ls_wire_type.poll). It also serves the listener. */
+/* The function `poll` of the transport (ls_transport.poll). It also serves the listener. */
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
 
 /* Shuts down the sending side of every connection, and waits until the other members have done the
@@ -118,7 +118,8 @@ void tcp_drain(tcp_wire *w);
 /* Runs the rendezvous: meets the other members and connects to all of them. Sets the transport's
  * member numbers and connections. Calls on their sockets never block. With options->regroups the
  * listener stays open, so that surviving members can regroup later. Errors: those of the function
- * `open` of ls_wire_tcp. After an error, the code that called tcp_join frees `w` with tcp_free. */
+ * `open` of ls_transport_tcp. After an error, the code that called tcp_join frees `w` with
+ * tcp_free. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err);
 /* Closes the listener and all pending connections, and frees the rendezvous. NULL is allowed. */
 void tcp_free_rendezvous(struct joining *j);
@@ -130,7 +131,7 @@ void tcp_free_rendezvous(struct joining *j);
  * wait. Returns whether a handshake is in progress. */
 bool tcp_answer_late(struct joining *j);
 
-/* Implements the function `regroup` of the transport (ls_wire_type.regroup), except that the caller
+/* Implements the function `regroup` of the transport (ls_transport.regroup), except that the caller
  * of tcp_regroup sets base.type of the new transport, *out. */
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err);
 
@@ -145,7 +146,7 @@ enum {
 };
 
 /* value of hello.channel for a connection over which members vote (voters.c) */
-enum { TCP_ON_VOTE = LS_WIRE_CHANNELS };
+enum { TCP_ON_VOTE = LS_TRANSPORT_CHANNELS };
 
 #define TCP_NOBODY UINT32_MAX /* hello.from of a caller that has no member number yet */
 
@@ -272,7 +273,7 @@ enum { TCP_WAITING_MAX = 16 /* most newcomers that wait at one member */ };
 typedef struct tcp_failed {
     entry at;      /* its name and addresses; the port counts for nothing, a restart changes it */
     int tries;     /* number of failed admissions; 0: this entry is unused */
-    uint64_t next; /* round (ls_wire_type.arrivals) from which on it is tried again */
+    uint64_t next; /* round (ls_transport.arrivals) from which on it is tried again */
     bool given_up; /* it is refused, and has not been told yet */
     char why[TCP_NOTE - 100]; /* the reason of the last failure */
 } tcp_failed;
@@ -521,7 +522,7 @@ bool tcp_serve_waiting(joining *j);
 /* Sends the waiting newcomers the reason why they are not admitted, and closes their connections.
  * NULL is allowed. */
 void tcp_dismiss_waiting(joining *j, const char *why);
-/* The function `arrivals` of the transport (ls_wire_type.arrivals). */
+/* The function `arrivals` of the transport (ls_transport.arrivals). */
 int tcp_arrivals(ls_wire *base, uint64_t round, ls_arrival *out);
 /* Called after a vote that has formed a group without the newcomer how->arrival: writes the reason
  * to how->why, and keeps it for the newcomer. */

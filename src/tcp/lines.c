@@ -248,7 +248,7 @@ static int move_transfers(tcp_wire *w, tcp_line *line, bool out, ls_error *err)
 
 static int lines_of(const tcp_wire *w)
 {
-    return w->base.members * LS_WIRE_CHANNELS;
+    return w->base.members * LS_TRANSPORT_CHANNELS;
 }
 
 /* Moves transfers on all connections. A broken connection does not stop the other connections,
@@ -347,7 +347,7 @@ void tcp_drain(tcp_wire *w)
 
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
 {
-    const size_t count = (size_t)members * LS_WIRE_CHANNELS;
+    const size_t count = (size_t)members * LS_TRANSPORT_CHANNELS;
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
     w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);

@@ -74,7 +74,7 @@
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
 
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 #include <stdbool.h>
 #include <stdint.h>
 

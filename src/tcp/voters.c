@@ -78,7 +78,7 @@ static bool has_hung_up(const regrouping *m, int who)
     bool hung_up = false;
     if (!m->old || !tcp_set_has(&m->before, who))
         return false;
-    for (int i = 0; i < LS_WIRE_CHANNELS; i++) {
+    for (int i = 0; i < LS_TRANSPORT_CHANNELS; i++) {
         const tcp_line *line = tcp_line_of(m->old, tcp_set_index(&m->before, who), i);
         struct pollfd watch = {.fd = line->link.fd, .events = POLLRDHUP};
         hung_up |= line->broken || poll(&watch, 1, 0) > 0;
@@ -203,7 +203,7 @@ void tcp_accept_voter(regrouping *m)
     tcp_link link;
     if (!tcp_await_caller(j, ls_now_ns() + TCP_LISTEN_NS, &link, &h))
         return;
-    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && h.group > m->vote->formed.number &&
+    if (h.run == j->run && h.channel < LS_TRANSPORT_CHANNELS && h.group > m->vote->formed.number &&
         j->earlies < PENDING_MAX) {
         j->early[j->earlies].link = link;
         j->early[j->earlies++].said = h;

@@ -34,7 +34,7 @@ void ls_agreement_note_step(struct ls_trainer *trainer, const struct ls_report *
 /* Returns whether all members compare their states after `steps` steps. false if the run has one
  * process. */
 bool ls_agreement_is_due(const struct ls_trainer *trainer, uint64_t steps);
-/* Compares checksums and digests of the states of all members, after ls_snapshot_replicas. All
+/* Compares checksums and digests of the states of all members, after ls_copy_replicas. All
  * members must call it after the same number of steps. Does nothing in a run of one process, or if
  * a levelling has compared this state. Errors: LS_EDIVERGED, LS_ENOMEM, the cluster's. */
 int ls_agreement_compare(struct ls_trainer *trainer, ls_error *err);

@@ -7,7 +7,7 @@
  * the devices hold them during the whole run, or *streamed* if they are read before each step. The
  * *feed* is the buffer for streamed rows. A *replica* is a worker's copy of the model.
  *
- * Saving a checkpoint, comparing the replicas and taking a snapshot read the replicas, so they can
+ * Saving a checkpoint, comparing the replicas and taking a model read the replicas, so they can
  * be done only while no worker has work. They are called *due work*. The coordinator submits ranges
  * as long as the engine has room for them. It stops at the next step after which work is due, and
  * at the end of the epoch. It then collects the steps in flight, does the due work (do_due_work),
@@ -87,10 +87,9 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
 
 /* ---- work between steps --------------------------------------------------------------------- */
 
-static bool snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
+static bool model_is_due(const struct ls_trainer *t, uint64_t steps)
 {
-    return t->callbacks.snapshot && steps > 0 &&
-           ls_is_multiple(steps, t->callbacks.snapshot_every_steps);
+    return t->callbacks.model && steps > 0 && ls_is_multiple(steps, t->callbacks.model_every_steps);
 }
 
 static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
@@ -106,34 +105,34 @@ static bool is_due(const ls_coordination *c, uint64_t steps)
         !t->members.cluster && ls_is_multiple(steps, t->config.verify_every_steps);
     return steps != c->due_work_done_at &&
            (save_due(t, steps) != LS_DUE_NOTHING || verifies || ls_agreement_is_due(t, steps) ||
-            snapshot_is_due(t, steps));
+            model_is_due(t, steps));
 }
 
-/* Passes a snapshot to the caller. The weights must have been read back (ls_read_back) before. */
-static int pass_snapshot(struct ls_trainer *t, ls_error *err)
+/* Passes a model to the caller. The weights must have been read back (ls_read_back) before. */
+static int pass_model(struct ls_trainer *t, ls_error *err)
 {
-    ls_snapshot *snapshot;
-    int status = ls_snapshot_create(
-        &snapshot, t->inference, ls_engine_weights(t->engine)->canonical, t->position.steps, err);
+    ls_model *model;
+    int status = ls_model_create(&model, t->inference, ls_engine_weights(t->engine)->canonical,
+                                 t->position.steps, err);
     if (status)
         return status;
-    t->callbacks.snapshot(t->callbacks.user, snapshot);
-    ls_snapshot_release(snapshot);
+    t->callbacks.model(t->callbacks.user, model);
+    ls_model_release(model);
     return LS_OK;
 }
 
-/* Compares the replicas, saves a checkpoint if one is due, and passes a snapshot to the caller if
+/* Compares the replicas, saves a checkpoint if one is due, and passes a model to the caller if
  * one is due. `all`: all members of the run do this work now, so their replicas are compared with
  * each other. */
 static int do_due_work(ls_coordination *c, ls_due due, bool all, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const bool show =
-        snapshot_is_due(t, t->position.steps) && c->due_work_done_at != t->position.steps;
+        model_is_due(t, t->position.steps) && c->due_work_done_at != t->position.steps;
     c->due_work_done_at = t->position.steps;
     int status = ls_read_back(t, due != LS_DUE_NOTHING || show, all, err);
     if (status == LS_OK && show)
-        status = pass_snapshot(t, err);
+        status = pass_model(t, err);
     return status ? status : ls_save(t, due, err);
 }
 
@@ -261,7 +260,7 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     send_from_here(c);
     c->limit = limit;
     /* ls_account_step adds the time of each step to totals->seconds. So the time for saving and
-     * snapshots after the last step is not part of the epoch's time. */
+     * models after the last step is not part of the epoch's time. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     return train_to_limit(c, err);
 }

@@ -23,7 +23,7 @@ typedef struct ls_coordination {
     uint32_t limit;
 
     /* *Due work* is the work between steps: comparing the replicas (the workers' copies of the
-     * model), saving a checkpoint, passing a snapshot to the caller. The field is the number of
+     * model), saving a checkpoint, passing a model to the caller. The field is the number of
      * steps that the run had done when due work was last done. Due work is not done again after the
      * same step. Initially the field is the number of steps with which the trainer begins.
      */

@@ -194,7 +194,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     return remember_error(t, status, &why, err);
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------ */
+/* ---- models ------------------------------------------------------------------------------ */
 
 int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
 {
@@ -206,25 +206,25 @@ int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
     return remember_error(t, status, &why, err);
 }
 
-static int take_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
+static int take_model(ls_trainer *t, ls_model **out, ls_error *err)
 {
-    int status = ls_take_weights(t, "ls_trainer_snapshot", err);
+    int status = ls_take_weights(t, "ls_trainer_model", err);
     return status ? status
-                  : ls_snapshot_create(out, t->inference, ls_engine_weights(t->engine)->canonical,
-                                       t->position.steps, err);
+                  : ls_model_create(out, t->inference, ls_engine_weights(t->engine)->canonical,
+                                    t->position.steps, err);
 }
 
-int ls_trainer_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
+int ls_trainer_model(ls_trainer *t, ls_model **out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
-    LS_TRAINER_CALL(t, "ls_trainer_snapshot", err);
-    return out ? take_snapshot(t, out, err)
-               : ls_fail(err, LS_EINVAL, "ls_trainer_snapshot: nowhere to put the snapshot");
+    LS_TRAINER_CALL(t, "ls_trainer_model", err);
+    return out ? take_model(t, out, err)
+               : ls_fail(err, LS_EINVAL, "ls_trainer_model: nowhere to put the model");
 }
 
-static void forget_snapshot(ls_trainer *t)
+static void forget_model(ls_trainer *t)
 {
-    ls_snapshot_release(t->last);
+    ls_model_release(t->last);
     t->last = NULL;
 }
 
@@ -233,13 +233,13 @@ int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *sco
 {
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_predict", err);
-    ls_snapshot_info info;
+    ls_model_info info;
     if (t->last) {
-        ls_snapshot_describe(t->last, &info);
+        ls_model_describe(t->last, &info);
         if (info.steps != t->position.steps)
-            forget_snapshot(t);
+            forget_model(t);
     }
-    int status = t->last ? LS_OK : take_snapshot(t, &t->last, err);
+    int status = t->last ? LS_OK : take_model(t, &t->last, err);
     return status ? status : ls_snapshot_predict(t->last, images, n, scores, capacity, err);
 }
 
@@ -315,7 +315,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
         status = read_from(t, path, err);
     if (status)
         return status;
-    forget_snapshot(t);
+    forget_model(t);
     ls_forget_hash(t);
     ls_saver_forget(t->dir.saver);
     c->due_work_done_at = t->position.steps;

@@ -19,25 +19,25 @@
 /* ---- joining -------------------------------------------------------------------------------- */
 
 /* Chooses the transport. Sets *out to NULL if the run has a single process. */
-static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
+static int choose_transport(const ls_transport **out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_cluster *o = &t->cluster;
-    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_process_engine */
+    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_process_transport */
     ls_error why;
-    *out = o->wire;
-    if (o->wire)
+    *out = o->transport;
+    if (o->transport)
         return LS_OK;
-    const char *name = names[t->config.cluster.engine];
-    if (t->config.cluster.engine == LS_PROCESSES_AUTO && (o->comm || o->launched > 1))
+    const char *name = names[t->config.cluster.transport];
+    if (t->config.cluster.transport == LS_PROCESSES_AUTO && (o->comm || o->launched > 1))
         name = "mpi";
     if (!name)
         return LS_OK;
-    int status = ls_wire_load(out, name, &why);
+    int status = ls_transport_load(out, name, &why);
     if (status && o->launched > 1)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "started as %d processes, which would train each for itself: %.300s (%s); "
                        "install the package lockstep-mpi or build with -D LOCKSTEP_MPI=ON, or say "
-                       "--set cluster.engine=none if that is meant",
+                       "--set cluster.transport=none if that is meant",
                        o->launched, why.text, status == LS_ENOENT ? "absent" : "broken");
     if (status && err)
         *err = why;
@@ -64,7 +64,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     ls_members *m = &t->members;
     m->count = 1;
     m->stop_after = UINT64_MAX;
-    int status = choose_engine(&o.type, t, err);
+    int status = choose_transport(&o.type, t, err);
     if (status || !o.type)
         return status;
     status = ls_cluster_open(&m->cluster, &o, err);
@@ -83,7 +83,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
             err, LS_EUNSUPPORTED,
             "started as %d processes that do not find each other, and would train each for "
             "itself: start them with the mpirun of the MPI that liblockstep-mpi.so was built "
-            "with, or with srun --mpi=pmix; or say --set cluster.engine=none if that is meant",
+            "with, or with srun --mpi=pmix; or say --set cluster.transport=none if that is meant",
             t->cluster.launched);
     return LS_OK;
 }
@@ -193,7 +193,7 @@ typedef struct beginning {
 static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
-        return ls_snapshot_replicas(t, true, err);
+        return ls_copy_replicas(t, true, err);
     return ls_saver_wait(t->dir.saver, err);
 }
 

@@ -138,13 +138,13 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
     if (t->config.cluster.admits && !ls_cluster_can_admit(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_arrival", LS_ECONFIG,
-            "\"admit\" needs an engine that can admit processes, and the engine of this run (mpi, "
+            "\"admit\" needs a transport that can admit processes, and the transport of this run (mpi, "
             "whose launcher starts all processes at once, or the caller's own) cannot: start the "
             "processes with --listen and --join, or set it to \"refuse\"");
     if (t->config.cluster.survives_loss && !ls_cluster_can_regroup(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_host_loss", LS_ECONFIG,
-            "\"continue\" needs an engine that can regroup, and the engine of this run (mpi, "
+            "\"continue\" needs a transport that can regroup, and the transport of this run (mpi, "
             "or the caller's own) cannot: start the processes with --join, or set it to "
             "\"stop\", and continue with --resume after the loss of a host");
     return compare_all(t, err);

@@ -181,7 +181,7 @@ static int check_schedule(ls_trainer *t, ls_error *err)
 /* Writes the model's *card*, the description that is saved with its weights (config/card.h). The
  * class names come from the data or, if the data has none, from the built-in data set that
  * data.name selects. */
-static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
+static int write_card(ls_network *model, const ls_trainer *t, ls_error *err)
 {
     const ls_dataset_about *about;
     const char *const *names = ls_dataset_describe(t->data[LS_TRAIN])->class_name;
@@ -195,16 +195,17 @@ static int build_model(ls_trainer *t, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
     ls_shape input = {info->channels, info->height, info->width};
-    ls_model *model;
-    int status = ls_model_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
-                                ls_config_outputs(&t->config, info), t->host, err);
+    ls_network *model;
+    int status = ls_network_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
+                                  ls_config_outputs(&t->config, info), t->host, err);
     if (status)
         return status;
-    status = ls_model_set_rates(model, t->config.doc, t->config.freeze, t->config.lr_factors, err);
+    status =
+        ls_network_set_rates(model, t->config.doc, t->config.freeze, t->config.lr_factors, err);
     if (status == LS_OK)
         status = write_card(model, t, err);
     if (status) {
-        ls_model_destroy(model, t->host);
+        ls_network_destroy(model, t->host);
         return status;
     }
     status = ls_inference_create(&t->inference, model, t->options.registry,

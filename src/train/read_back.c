@@ -1,4 +1,4 @@
-/* Reads weights and optimizer states back from the workers, for a checkpoint or a snapshot, and
+/* Reads weights and optimizer states back from the workers, for a checkpoint or a model, and
  * compares the replicas (the workers' copies of the model). Faults of workers and of other
  * processes meanwhile go to recover.c; any other error is returned as it is. */
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 /* Compares the replicas of this process and, if `all`, those of all members. */
 static int compare_replicas(struct ls_trainer *t, bool exports, bool all, ls_error *err)
 {
-    int status = ls_snapshot_replicas(t, exports, err);
+    int status = ls_copy_replicas(t, exports, err);
     return status || !all ? status : ls_agreement_compare(t, err);
 }
 

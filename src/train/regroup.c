@@ -216,7 +216,7 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     const size_t bytes = t->model->floats * sizeof(float);
     int status = LS_OK;
     if (newest == t->members.member)
-        status = ls_snapshot_replicas(t, true, err);
+        status = ls_copy_replicas(t, true, err);
     else
         status = ls_saver_wait(t->dir.saver, err);
     if (status == LS_OK)
@@ -267,7 +267,7 @@ static bool is_new_first(const struct ls_trainer *t)
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
-    int status = due == LS_DUE_NOTHING ? LS_OK : ls_snapshot_replicas(t, true, err);
+    int status = due == LS_DUE_NOTHING ? LS_OK : ls_copy_replicas(t, true, err);
     t->members.lacks_checkpoint = false;
     return status ? status : ls_save(t, due, err);
 }
@@ -314,7 +314,7 @@ static int level_members(struct ls_trainer *t, const progress *all, ls_error *er
 static int compare_states(struct ls_trainer *t, ls_error *err)
 {
     t->agreement.levelled = UINT64_MAX;
-    int status = ls_snapshot_replicas(t, false, err);
+    int status = ls_copy_replicas(t, false, err);
     if (status == LS_OK)
         status = ls_agreement_compare(t, err);
     if (status == LS_OK)

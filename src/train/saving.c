@@ -69,7 +69,7 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
+int ls_copy_replicas(struct ls_trainer *t, bool exports, ls_error *err)
 {
     int status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
     if (status == LS_OK)

@@ -62,7 +62,7 @@ ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
  * states of one replica from its device to these arrays. The workers must have no work. Errors:
  * LS_EDIVERGED, which names the checksums; those of ls_engine_read_back; LS_ESTALLED (the save does
  * not end). */
-int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
+int ls_copy_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Saves a checkpoint with the weights and states in ls_engine_weights, in the way that `due` says
  * (nothing, if it is LS_DUE_NOTHING). Errors: those of ls_saver_save and ls_saver_keep. */

@@ -3,7 +3,7 @@
 #ifndef TRAIN_SHOWN_H
 #define TRAIN_SHOWN_H
 
-#include "nn/model.h"
+#include "nn/network.h"
 #include "records/sink.h"
 
 #include <lockstep/trainer.h>

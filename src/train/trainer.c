@@ -106,7 +106,7 @@ static int close_trainer(ls_trainer *t)
     if (ls_members_close(t, status != LS_OK))
         status = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
-    ls_snapshot_release(t->last);
+    ls_model_release(t->last);
     t->last = NULL;
     if (status)
         return LS_ESTALLED;
@@ -213,7 +213,7 @@ static int compare_before_end(ls_trainer *t, int status, ls_error *err)
     while (part_status && ls_members_lost(t)) {
         part_status = ls_recover(t, "the end of the run", err);
         if (part_status == LS_OK)
-            part_status = ls_snapshot_replicas(t, true, err);
+            part_status = ls_copy_replicas(t, true, err);
     }
     return part_status;
 }
@@ -229,7 +229,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const bool apart = status == LS_ESTALLED && t->position.steps > 0;
     int save_status = apart ? ls_open_apart(t, err) : LS_OK;
     if (save_status == LS_OK)
-        save_status = ls_snapshot_replicas(t, true, err);
+        save_status = ls_copy_replicas(t, true, err);
     if (save_status == LS_OK)
         save_status = compare_before_end(t, status, err);
     if (save_status)
@@ -421,7 +421,7 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
         status = ls_config_read(&config, &o, err);
     if (status)
         return status;
-    status = ls_model_check(ls_config_model_doc(&config), config.model, o.host, err);
+    status = ls_network_check(ls_config_model_doc(&config), config.model, o.host, err);
     if (status == LS_OK)
         status = ls_config_text(&text, &config, o.host, err);
     ls_config_fini(&config);

@@ -10,7 +10,7 @@
 #include "checkpoint/run_dir.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
-#include "model/snapshot.h"
+#include "model/model.h"
 #include "records/sink.h"
 #include "records/trace.h"
 #include "train/agreement.h"
@@ -71,8 +71,8 @@ struct ls_trainer {
     uint32_t step_rows[LS_STEP_ROWS]; /* [options.step_row_count] */
     ls_config config;
     ls_dataset *data[LS_SUBSETS];
-    ls_inference *inference; /* shared with snapshots (snapshot.h) */
-    const ls_model *model;   /* owned by inference */
+    ls_inference *inference; /* shared with models (model.h) */
+    const ls_network *model; /* owned by inference */
 
     /* Used by the coordinator. */
     ls_engine *engine;  /* the workers */
@@ -87,7 +87,7 @@ struct ls_trainer {
     /* State of the public functions. */
     atomic_int stop;       /* set by ls_trainer_interrupt, from any thread */
     atomic_int in_call;    /* 1 while a public function of the trainer is running (calls.h) */
-    ls_snapshot *last;     /* newest snapshot that ls_trainer_predict has taken; NULL: none */
+    ls_model *last;        /* newest model that ls_trainer_predict has taken; NULL: none */
     ls_stage_of_life life; /* which records were written */
     bool ran;              /* ls_trainer_run was called */
     ls_error broken;       /* the error that ended the training; status LS_OK: there was none */

@@ -50,7 +50,7 @@ static void warn_of_idle(const struct ls_trainer *t)
 
 /* Returns the first batch norm with one value per channel and row (height and width 1) that has
  * trained parameters, or follows a layer with trained parameters. NULL: there is none. */
-static const ls_layer *find_norm_of_vectors(const ls_model *model)
+static const ls_layer *find_norm_of_vectors(const ls_network *model)
 {
     bool learns = false;
     for (int i = 0; i < model->layers; i++) {

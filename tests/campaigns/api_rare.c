@@ -74,7 +74,7 @@ static int train_on_table(world *w, const char *csv, const char *file)
 {
     char data[1400];
     const char *const set[] = {data, "devices=ref:1"};
-    ls_snapshot *s = NULL;
+    ls_model *s = NULL;
     ls_trainer *t;
     const ls_trainer_options o = {
         .size = sizeof o,
@@ -93,10 +93,10 @@ static int train_on_table(world *w, const char *csv, const char *file)
         return status;
     status = ls_trainer_run(t, &w->err);
     if (status == LS_OK)
-        status = ls_trainer_snapshot(t, &s, &w->err);
+        status = ls_trainer_model(t, &s, &w->err);
     if (status == LS_OK)
-        status = ls_snapshot_save(s, file, &w->err);
-    ls_snapshot_release(s);
+        status = ls_model_save(s, file, &w->err);
+    ls_model_release(s);
     ls_trainer_close(t);
     return status;
 }
@@ -110,7 +110,7 @@ static void read_a_table(world *w)
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
     float out;
     double row[8];
-    ls_snapshot *model;
+    ls_model *model;
     snprintf(csv, sizeof csv, "%s/table.csv", w->directory);
     snprintf(file, sizeof file, "%s/table.safetensors", w->directory);
     if (!w->has_table) {
@@ -131,7 +131,7 @@ static void read_a_table(world *w)
     if (status == LS_OK)
         world_note(w, "ls_model_run",
                    ls_model_run(model, row, LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
-    ls_snapshot_release(model);
+    ls_model_release(model);
 }
 
 /* ---- trainers that break down ---- */
@@ -164,12 +164,12 @@ static void ask_for_all(world *w, ls_trainer *t)
 {
     float weights[8000], scores[OWN_CLASSES];
     char path[600];
-    ls_snapshot *s;
+    ls_model *s;
     snprintf(path, sizeof path, "%s/other.safetensors", w->directory);
     world_note(w, "ls_trainer_evaluate", ls_trainer_evaluate(t, NULL, NULL, &w->err));
     world_note(w, "ls_trainer_weights", ls_trainer_weights(t, weights, 8000, &w->err));
-    if (world_note(w, "ls_trainer_snapshot", ls_trainer_snapshot(t, &s, &w->err)) == LS_OK)
-        ls_snapshot_release(s);
+    if (world_note(w, "ls_trainer_model", ls_trainer_model(t, &s, &w->err)) == LS_OK)
+        ls_model_release(s);
     world_note(w, "ls_trainer_predict",
                ls_trainer_predict(t, w->images, 1, scores, OWN_CLASSES, &w->err));
     world_note(w, "ls_trainer_save", ls_trainer_save(t, path, &w->err));

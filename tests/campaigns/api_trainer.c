@@ -66,13 +66,13 @@ static void on_progress(void *user, const ls_progress *progress)
         world_problem(user, "ls_progress: step %u of %u", progress->step, progress->steps);
 }
 
-static void on_snapshot(void *user, ls_snapshot *snapshot)
+static void on_model(void *user, ls_model *snapshot)
 {
     world *w = user;
     if (w->snapshot[0])
         return;
-    w->snapshot[0] = ls_snapshot_retain(snapshot);
-    world_did(w, "ls_snapshot_retain");
+    w->snapshot[0] = ls_model_retain(snapshot);
+    world_did(w, "ls_model_retain");
 }
 
 /* ---- opening ---- */
@@ -151,8 +151,8 @@ static void prepare(world *w, ls_trainer_options *o, const char *set[3])
     w->callbacks = (ls_trainer_callbacks){.size = sizeof w->callbacks,
                                           .record = on_record,
                                           .progress = on_progress,
-                                          .snapshot = on_snapshot,
-                                          .snapshot_every_steps = 2,
+                                          .model = on_model,
+                                          .model_every_steps = 2,
                                           .user = w};
     *o = (ls_trainer_options){.size = sizeof *o,
                               .config_text = config,
@@ -342,23 +342,22 @@ static void evaluate(world *w)
                ls_trainer_evaluate(w->trainer, &loss, &accuracy, &w->err));
 }
 
-static void take_snapshot(world *w)
+static void take_model(world *w)
 {
-    const uint32_t i = world_draw(w, WORLD_SNAPSHOTS);
-    ls_snapshot *s = NULL;
+    const uint32_t i = world_draw(w, WORLD_MODELS);
+    ls_model *s = NULL;
     if (!w->trainer)
         return;
-    w->call = "ls_trainer_snapshot";
-    if (world_note(w, "ls_trainer_snapshot",
-                   ls_trainer_snapshot(w->trainer, world_chance(w, 12) ? NULL : &s, &w->err)) !=
-        LS_OK)
+    w->call = "ls_trainer_model";
+    if (world_note(w, "ls_trainer_model",
+                   ls_trainer_model(w->trainer, world_chance(w, 12) ? NULL : &s, &w->err)) != LS_OK)
         return;
-    ls_snapshot_release(w->snapshot[i]);
-    world_did(w, "ls_snapshot_release");
+    ls_model_release(w->snapshot[i]);
+    world_did(w, "ls_model_release");
     w->snapshot[i] = s;
     pthread_mutex_lock(&w->lock);
-    ls_snapshot_release(w->published);
-    w->published = ls_snapshot_retain(s);
+    ls_model_release(w->published);
+    w->published = ls_model_retain(s);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -380,24 +379,23 @@ static void predict(world *w)
                                   world_draw(w, WORLD_BATCH + 1), scores, some_room(w), &w->err));
 }
 
-static void use_snapshot(world *w)
+static void use_shown(world *w)
 {
     float scores[WORLD_BATCH * OWN_CLASSES];
     char path[600];
-    ls_snapshot_info info;
-    ls_snapshot *s = w->snapshot[world_draw(w, WORLD_SNAPSHOTS)];
+    ls_model_info info;
+    ls_model *s = w->snapshot[world_draw(w, WORLD_MODELS)];
     if (!s)
         return;
     choose_rows(w);
-    ls_snapshot_describe(s, &info);
-    world_did(w, "ls_snapshot_describe");
+    ls_model_describe(s, &info);
+    world_did(w, "ls_model_describe");
     world_note(w, "ls_snapshot_predict",
                ls_snapshot_predict(world_chance(w, 16) ? NULL : s, w->images, WORLD_BATCH, scores,
                                    some_room(w), &w->err));
     snprintf(path, sizeof path, "%s/%s", w->directory,
              world_chance(w, 3) ? "none/weights.safetensors" : "weights.safetensors");
-    world_note(w, "ls_snapshot_save",
-               ls_snapshot_save(s, world_chance(w, 16) ? NULL : path, &w->err));
+    world_note(w, "ls_model_save", ls_model_save(s, world_chance(w, 16) ? NULL : path, &w->err));
     snprintf(path, sizeof path, "%s/%s", w->directory,
              world_chance(w, 3) ? "none/model.onnx" : "model.onnx");
     world_note(w, "ls_model_export",
@@ -496,7 +494,7 @@ static void open_model(world *w)
     ls_model_options o = {
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
     if (w->model) {
-        ls_snapshot_release(w->model);
+        ls_model_release(w->model);
         w->model = NULL;
     }
     snprintf(path, sizeof path, "%s/weights.safetensors", w->directory);
@@ -555,11 +553,11 @@ static void *read_published(void *arg)
     own_row(1, 0, image, &label);
     while (!atomic_load(&w->stop)) {
         pthread_mutex_lock(&w->lock);
-        ls_snapshot *s = w->published ? ls_snapshot_retain(w->published) : NULL;
+        ls_model *s = w->published ? ls_model_retain(w->published) : NULL;
         pthread_mutex_unlock(&w->lock);
         if (s)
             ls_snapshot_predict(s, image, 1, scores, OWN_CLASSES, &err);
-        ls_snapshot_release(s);
+        ls_model_release(s);
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     }
     return NULL;
@@ -615,14 +613,14 @@ void world_end_trainer(world *w)
 {
     stop_reader(w);
     close_trainer(w);
-    for (int i = 0; i < WORLD_SNAPSHOTS; i++)
-        ls_snapshot_release(w->snapshot[i]);
-    ls_snapshot_release(w->published);
-    ls_snapshot_release(w->model);
+    for (int i = 0; i < WORLD_MODELS; i++)
+        ls_model_release(w->snapshot[i]);
+    ls_model_release(w->published);
+    ls_model_release(w->model);
 }
 
 world_call *const trainer_calls[] = {
-    open_trainer,    open_trainer, resolve, step,     step,       step,          run,
-    interrupt,       look,         weights, weights,  evaluate,   take_snapshot, predict,
-    use_snapshot,    save,         load,    add_sink, open_model, use_model,     start_reader,
+    open_trainer,    open_trainer, resolve, step,     step,       step,       run,
+    interrupt,       look,         weights, weights,  evaluate,   take_model, predict,
+    use_shown,       save,         load,    add_sink, open_model, use_model,  start_reader,
     close_sometimes, NULL};

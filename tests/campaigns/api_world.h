@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define WORLD_SNAPSHOTS 3
+#define WORLD_MODELS 3
 #define WORLD_BATCH 16
 #define WORLD_PARAMETERS 4096
 #define WORLD_STATUSES 20 /* LS_OK and the number of different errors */
@@ -54,7 +54,7 @@ typedef struct world {
     int devices_broken; /* its owner is working, or one of its workers was abandoned */
     ls_collective *collective;
     int ranks; /* number of ranks of the collective */
-    ls_snapshot *snapshot[WORLD_SNAPSHOTS], *model;
+    ls_model *snapshot[WORLD_MODELS], *model;
     /* The trainer, and one with a single sound device that makes the same steps. */
     ls_trainer *trainer, *shadow;
     int comparable; /* the two should have the same weights */
@@ -73,7 +73,7 @@ typedef struct world {
     int reading;
     atomic_int stop;
     pthread_mutex_t lock;
-    ls_snapshot *published;
+    ls_model *published;
 } world;
 
 /* Draws a number below `below`. */

@@ -15,7 +15,7 @@ static const char model_format[] =
     " {\"type\": \"dense\", \"name\": \"d\", \"out\": %u}, {\"type\": \"relu\"},"
     " {\"type\": \"dense\", \"name\": \"e\", \"out\": 10}]}";
 
-static ls_model *model;
+static ls_network *model;
 static char folder[64];
 
 /* A new model, and weights of it that the caller frees. */
@@ -23,11 +23,11 @@ static float *make_weights(unsigned scale)
 {
     char text[512];
     ls_json *doc;
-    ls_model_destroy(model, NULL);
+    ls_network_destroy(model, NULL);
     snprintf(text, sizeof text, model_format, 2 * scale);
     must(ls_json_parse(&doc, "model", text, strlen(text), NULL, NULL) == LS_OK &&
-             ls_model_parse(&model, doc, ls_json_root(doc), (ls_shape){1, 6, 6}, 10, NULL, NULL) ==
-                 LS_OK,
+             ls_network_parse(&model, doc, ls_json_root(doc), (ls_shape){1, 6, 6}, 10, NULL,
+                              NULL) == LS_OK,
          "make a model");
     ls_json_destroy(doc);
     float *weights = malloc(model->floats * sizeof *weights);

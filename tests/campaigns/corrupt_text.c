@@ -202,16 +202,16 @@ static void make_config(family *f, unsigned scale)
 static int read_config(const family *f, blob *out, ls_error *err)
 {
     ls_config config;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_json_writer w;
     const ls_trainer_options options = {
         .size = sizeof options, .config_path = f->file[0].path, .host = &corrupt_host};
     int rc = ls_config_read(&config, &options, err);
     if (rc != LS_OK)
         return rc;
-    rc = ls_model_parse(&model, ls_config_model_doc(&config), config.model, (ls_shape){1, 28, 28},
-                        10, &corrupt_host, err);
-    ls_model_destroy(model, &corrupt_host);
+    rc = ls_network_parse(&model, ls_config_model_doc(&config), config.model, (ls_shape){1, 28, 28},
+                          10, &corrupt_host, err);
+    ls_network_destroy(model, &corrupt_host);
     if (rc != LS_OK) {
         ls_config_fini(&config);
         return rc;
@@ -258,11 +258,11 @@ static int read_model(const family *f, blob *out, ls_error *err)
 {
     const subject *s = &f->file[0];
     ls_json *doc;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     int rc = ls_json_read_file(&doc, s->path, &corrupt_host, err);
     if (rc == LS_OK)
-        rc = ls_model_parse(&model, doc, ls_json_root(doc), (ls_shape){3, 16, 16}, 10,
-                            &corrupt_host, err);
+        rc = ls_network_parse(&model, doc, ls_json_root(doc), (ls_shape){3, 16, 16}, 10,
+                              &corrupt_host, err);
     if (rc == LS_OK) {
         add_document(out, doc);
         for (int i = 0; i < model->params + model->stats; i++) {
@@ -270,7 +270,7 @@ static int read_model(const family *f, blob *out, ls_error *err)
             blob_add(out, &model->tensor[i]->count, sizeof model->tensor[i]->count);
         }
     }
-    ls_model_destroy(model, &corrupt_host);
+    ls_network_destroy(model, &corrupt_host);
     ls_json_destroy(doc);
     return rc;
 }

@@ -28,7 +28,7 @@ static const char recipe[] =
     " \"optimizer\": {\"lr\": 1, \"momentum\": 0.5}}";
 
 /* The saved model: some 20,000 floats, half of them an optimizer's. */
-static ls_model *model;
+static ls_network *model;
 static ls_optimizer optimizer;
 static float *weights, *momentum;
 
@@ -37,9 +37,9 @@ static void set_up(void)
     ls_json *doc;
     int rc = ls_json_parse(&doc, "recipe", recipe, sizeof recipe - 1, NULL, NULL);
     if (rc == LS_OK)
-        rc = ls_model_parse(&model, doc,
-                            cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model"),
-                            (ls_shape){1, 12, 12}, 10, NULL, NULL);
+        rc = ls_network_parse(&model, doc,
+                              cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model"),
+                              (ls_shape){1, 12, 12}, 10, NULL, NULL);
     if (rc == LS_OK)
         rc = ls_optimizer_parse(&optimizer, doc,
                                 cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "optimizer"),

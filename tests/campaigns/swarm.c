@@ -18,7 +18,7 @@
 #include "campaigns/remove_tree.h"
 #include "config/config.h"
 #include "nn/guarded_device.h"
-#include "nn/model.h"
+#include "nn/network.h"
 #include "records/record.h"
 #include "ref/ref.h"
 
@@ -185,8 +185,8 @@ static void run(leg *l)
 {
     const ls_data_source *const sources[] = {&l->c->data};
     char devices[32], capacity[160], directory[640], *text = text_of(l);
-    /* A case that names an engine is read as it is, and run alone. */
-    const char *set[4] = {devices, directory, "cluster.engine=none", capacity}, *inject[2];
+    /* A case that names a transport is read as it is, and run alone. */
+    const char *set[4] = {devices, directory, "cluster.transport=none", capacity}, *inject[2];
     ls_error err = {0};
     snprintf(devices, sizeof devices, "devices=%s:%d", l->backend, l->workers);
     snprintf(directory, sizeof directory, "run_dir=%s", l->run_dir ? l->run_dir : "null");
@@ -429,13 +429,13 @@ static int read_case(const swarm_case *c)
     const ls_trainer_options o = {.size = sizeof o, .config_text = text};
     const ls_shape shape = {c->data.channels, c->data.height, c->data.width};
     ls_config config;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     int status = ls_config_read(&config, &o, &err);
     if (status == LS_OK) {
-        status = ls_model_parse(&model, ls_config_model_doc(&config), config.model, shape,
-                                c->data.classes * c->parts, NULL, &err);
-        ls_model_destroy(model, NULL);
+        status = ls_network_parse(&model, ls_config_model_doc(&config), config.model, shape,
+                                  c->data.classes * c->parts, NULL, &err);
+        ls_network_destroy(model, NULL);
         ls_config_fini(&config);
     }
     if (status)

@@ -326,9 +326,9 @@ static void add_faults(swarm_case *c, draws *d, int steps)
     if (one_in(d, 4))
         cJSON_AddNumberToObject(c->config, "deadline_s", draw_from(d, 0, 1) * 60);
     if (one_in(d, 4)) { /* alone */
-        static const char *const engine[] = {"auto", "none", "mpi", NULL};
+        static const char *const transport[] = {"auto", "none", "mpi", NULL};
         cJSON *cluster = cJSON_AddObjectToObject(c->config, "cluster");
-        cJSON_AddStringToObject(cluster, "engine", draw_word(d, engine));
+        cJSON_AddStringToObject(cluster, "transport", draw_word(d, transport));
         cJSON_AddNumberToObject(cluster, "deadline_s", draw_from(d, 0, 60));
         const bool survives = one_in(d, 2);
         cJSON_AddStringToObject(cluster, "on_host_loss", survives ? "continue" : "stop");

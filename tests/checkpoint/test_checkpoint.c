@@ -23,7 +23,7 @@ static const char recipe[] = "{\"model\": {\"layers\": [{\"type\": \"flatten\"},
 
 typedef struct place {
     scratch files;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     float *values[3], *slot[2];
 } place;
@@ -35,8 +35,9 @@ static int set_up(void **state)
     scratch_begin(&p->files);
     assert_int_equal(ls_json_parse(&doc, "r", recipe, strlen(recipe), NULL, NULL), LS_OK);
     const cJSON *root = ls_json_root(doc);
-    assert_int_equal(ls_model_parse(&p->model, doc, cJSON_GetObjectItemCaseSensitive(root, "model"),
-                                    (ls_shape){1, 2, 2}, 2, NULL, NULL),
+    assert_int_equal(ls_network_parse(&p->model, doc,
+                                      cJSON_GetObjectItemCaseSensitive(root, "model"),
+                                      (ls_shape){1, 2, 2}, 2, NULL, NULL),
                      LS_OK);
     assert_int_equal(ls_optimizer_parse(&p->optimizer, doc,
                                         cJSON_GetObjectItemCaseSensitive(root, "optimizer"), NULL),
@@ -55,7 +56,7 @@ static int tear_down(void **state)
     place *p = *state;
     for (int i = 0; i < 3; i++)
         free(p->values[i]);
-    ls_model_destroy(p->model, NULL);
+    ls_network_destroy(p->model, NULL);
     scratch_end(&p->files);
     free(p);
     return 0;

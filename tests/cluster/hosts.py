@@ -7,7 +7,7 @@ stopped or disconnected, every other process must save and exit with 75, within 
 2 s. Each saved run must continue on another number of hosts, and end with the weights of a run
 without faults. A signal to one process, or to mpirun, must stop all processes after the same step.
 --grid tries 1 to 4 hosts × 1 to 3 workers × shards 7, 8, 12, 24. --cases N tries N random faults.
---tcp uses the TCP engine. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun, and
+--tcp uses the TCP transport. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun, and
 liblockstep-mpi.so in the program's folder; without these the test is skipped (77) with the reason.
 The test removes everything that it creates.
 """
@@ -649,7 +649,7 @@ def main():
     parser.add_argument("--mpich", type=pathlib.Path, help="MPICH's mpirun, where the plugin was built with MPICH")
     parser.add_argument("--bytes", action="store_true", help="what a step sends, against the formula")
     parser.add_argument("--cases", type=int, default=0, help="random faults")
-    parser.add_argument("--tcp", action="store_true", help="over the library's own engine, without mpirun")
+    parser.add_argument("--tcp", action="store_true", help="over the library's own transport, without mpirun")
     parser.add_argument("--survive", action="store_true", help="members are lost, and the others go on: with --tcp")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--relay", type=pathlib.Path, help="some of the faults over a line that is late and loses frames")

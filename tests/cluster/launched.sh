@@ -1,7 +1,7 @@
 #!/bin/sh
 # launched.sh TRAINER [OLD_MPICH]: a launcher has started the program several times. If the program
-# has no engine to reach the other processes, or the engine finds none, it must refuse to train the
-# same model in each process. An absent engine and a broken engine must have different messages. An
+# has no transport to reach the other processes, or the transport finds none, it must refuse to train the
+# same model in each process. An absent transport and a broken transport must have different messages. An
 # MPICH that would hang must be refused by its version. When the program is told to stop, it must
 # save exactly once. Exits with 1 if a check fails.
 set -eu
@@ -33,13 +33,13 @@ if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # with processes that MP
     cp -- "$(dirname -- "$1")/liblockstep-mpi.so" "$work/"
     if SLURM_STEP_NUM_TASKS=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet >"$work/out" 2>&1 ||
         ! grep -q "started as 3 processes that do not find each other" "$work/out"; then
-        echo "FAILED: with an engine that finds no others it says:"
+        echo "FAILED: with a transport that finds no others it says:"
         cat "$work/out"
         exit 1
     fi
 fi
 if [ -n "${2-}" ]; then
-    if LD_PRELOAD=$2 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.engine=mpi >"$work/out" 2>&1 ||
+    if LD_PRELOAD=$2 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.transport=mpi >"$work/out" 2>&1 ||
         ! grep -q "MPICH 4.0 hangs .*or MPICH 5" "$work/out"; then
         echo "FAILED: MPICH 4.0 is not refused:"
         cat "$work/out"
@@ -48,7 +48,7 @@ if [ -n "${2-}" ]; then
 fi
 echo "no library" >"$work/liblockstep-mpi.so"
 refuses OMPI_COMM_WORLD_SIZE broken
-OMPI_COMM_WORLD_SIZE=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.engine=none >/dev/null 2>&1
+OMPI_COMM_WORLD_SIZE=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.transport=none >/dev/null 2>&1
 rm "$work/liblockstep-mpi.so"
 
 # MPICH's launcher sends SIGUSR1 whenever a process ends. A second SIGUSR1 must not stop the program

@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- an engine like TCP whose members can be lost -------------------------------------------- */
+/* ---- a transport like TCP whose members can be lost --------------------------------------------
+ */
 
 typedef struct mortal_wire {
     ls_wire base;
@@ -22,7 +23,7 @@ typedef struct mortal_wire {
     mortal *mortal;
 } mortal_wire;
 
-static const ls_wire_type wire_mortal;
+static const ls_transport wire_mortal;
 
 static int wrap(ls_wire **out, ls_wire *inner, mortal *m)
 {
@@ -88,7 +89,7 @@ static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
     own.user = m;
     if (is_newcomer(m->process) && m->scenario->differs == DIFFERS_VERSION)
         change_version(&own, m);
-    int status = ls_wire_tcp()->open(&inner, &own, err);
+    int status = ls_transport_tcp()->open(&inner, &own, err);
     if (status)
         return status;
     /* A newcomer keeps its index in the scenario. */
@@ -194,8 +195,8 @@ static int arrivals_mortal(ls_wire *base, uint64_t round, ls_arrival *out)
     return 0;
 }
 
-static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
-                                         .size = sizeof(ls_wire_type),
+static const ls_transport wire_mortal = {.abi = LS_TRANSPORT_ABI,
+                                         .size = sizeof(ls_transport),
                                          .name = "mortal",
                                          .open = open_mortal,
                                          .post = post_mortal,
@@ -415,7 +416,7 @@ static void prepare_tcp(scenario *s, int m, int port)
     p->mortal.process = p;
     p->mortal.scenario = s;
     p->member = m;
-    p->f.cluster.wire = &wire_mortal;
+    p->f.cluster.transport = &wire_mortal;
     p->f.cluster.comm = &p->mortal;
 }
 
@@ -453,7 +454,7 @@ void run_scenario(scenario *s)
         memset(p, 0, sizeof *p);
         prepare(s, m);
         p->place = (wire_place){world, m};
-        p->f.cluster.wire = world ? &wire_double : NULL;
+        p->f.cluster.transport = world ? &wire_double : NULL;
         p->f.cluster.comm = world ? &p->place : NULL;
         if (!s->tcp)
             assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);

@@ -41,7 +41,7 @@ typedef enum newcomer_differs {
     DIFFERS_SECRET
 } newcomer_differs;
 
-/* The `comm` (ls_wire_options) of an engine that works like TCP, except that a member can be
+/* The `comm` (ls_wire_options) of a transport that works like TCP, except that a member can be
  * lost. */
 typedef struct mortal {
     ls_tcp_place place;
@@ -50,7 +50,7 @@ typedef struct mortal {
     atomic_long posts, dies_at;
     int dies_regrouping; /* number, from 1, of the regrouping in which it is lost; 0: none */
     int regroupings;
-    void (*say)(void *, int, const char *); /* the function `say` of the engine's options */
+    void (*say)(void *, int, const char *); /* the function `say` of the transport's options */
     void (*alive)(void *);
     int (*refuses)(void *, const char *, const void *, size_t, char *, size_t);
     void *user;
@@ -101,7 +101,7 @@ typedef struct scenario {
     uint64_t stop_after_step;
     int victim;
     uint64_t kill_at; /* number of the post at which member `victim` is cut off; 0: never */
-    /* number of the post at which the engine reports a broken connection; 0: never */
+    /* number of the post at which the transport reports a broken connection; 0: never */
     uint64_t break_at;
     const char *nan[MAX_MEMBERS]; /* --inject of each member */
     const char *stall;            /* a further --inject of every member with an injection */

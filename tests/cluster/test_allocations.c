@@ -111,7 +111,7 @@ static void *run_member(void *arg)
                                 .secret_bytes = sizeof key,
                                 .members = MEMBERS,
                                 .wait_ns = 20 * SECOND};
-    const ls_cluster_options o = {.type = ls_wire_tcp(),
+    const ls_cluster_options o = {.type = ls_transport_tcp(),
                                   .comm = &place,
                                   .deadline_ns = 4 * SECOND,
                                   .open_ns = 20 * SECOND,

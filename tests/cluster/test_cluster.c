@@ -62,8 +62,8 @@ typedef struct test {
     process process[WIRE_MOST];
 } test;
 
-/* Opens a cluster in which joining fails because the engine does not return. The progress thread
- * and its memory are never freed, even if the engine returns later. Therefore the leak check is
+/* Opens a cluster in which joining fails because the transport does not return. The progress thread
+ * and its memory are never freed, even if the transport returns later. Therefore the leak check is
  * off. */
 static int open_and_leave(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
 {
@@ -678,8 +678,8 @@ static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state
     wire_world_destroy(t.world);
 }
 
-/* It can be that an engine completes all data that it has received together, and signs of life only
- * after these data. */
+/* It can be that a transport completes all data that it has received together, and signs of life
+ * only after these data. */
 static void an_arena_is_not_sent_all_at_once(void **state)
 {
     (void)state;
@@ -751,7 +751,7 @@ static int gather_once(process *p)
     return ls_cluster_gather(p->cluster, all, sizeof *all, &p->err);
 }
 
-static void an_engine_that_hangs_is_left_behind(void **state)
+static void a_transport_that_hangs_is_left_behind(void **state)
 {
     (void)state;
     static test t; /* an abandoned thread can still use it */
@@ -800,7 +800,7 @@ static void count_free(void *user, void *memory)
 
 /* When the caller has been told that joining has failed, it may free all memory that it passed to
  * the cluster. */
-static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **state)
+static void a_transport_that_joins_too_late_finds_nothing_of_its_callers(void **state)
 {
     (void)state;
     wire_world *world = wire_world_create(2);
@@ -868,7 +868,7 @@ static void *regroup_without_memory(void *arg)
                                 .secret_bytes = sizeof key,
                                 .members = 3,
                                 .wait_ns = 10 * SECOND};
-    const ls_cluster_options o = {.type = ls_wire_tcp(),
+    const ls_cluster_options o = {.type = ls_transport_tcp(),
                                   .comm = &place,
                                   .deadline_ns = 4 * SECOND,
                                   .open_ns = 20 * SECOND,
@@ -952,9 +952,9 @@ LS_TESTS(cluster_orders, "integration")
         cmocka_unit_test(an_arena_is_not_sent_all_at_once),
         cmocka_unit_test(a_message_that_never_comes_is_not_waited_for_for_ever),
         cmocka_unit_test(hosts_of_one_name_are_told_apart),
-        cmocka_unit_test(an_engine_that_joins_too_late_finds_nothing_of_its_callers),
+        cmocka_unit_test(a_transport_that_joins_too_late_finds_nothing_of_its_callers),
         cmocka_unit_test(members_for_whom_memory_runs_out_are_an_error),
-        cmocka_unit_test(an_engine_that_hangs_is_left_behind),
+        cmocka_unit_test(a_transport_that_hangs_is_left_behind),
         cmocka_unit_test(a_member_that_never_comes_is_not_waited_for_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include "free_port.h"
 #include "runner.h"
 
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -70,7 +70,7 @@ static void *run_member(void *arg)
     ls_transfer *ended[1];
     const ls_wire_options o = {
         .size = sizeof o, .comm = &m->place, .alive = beat, .say = note, .user = m};
-    m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
+    m->status = ls_transport_tcp()->open(&m->wire, &o, &m->err);
     if (m->status)
         return NULL;
     m->number = m->wire->member;

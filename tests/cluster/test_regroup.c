@@ -269,7 +269,7 @@ static void who_is_left_with_other_weights_is_named(void **state)
 
 /* Each member finds the loss by itself. But a slow member can first receive the message of the
  * other member, which says why that member has left. */
-static void an_engine_that_cannot_regroup_is_refused(void **state)
+static void a_transport_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;
     other = (scenario){.members = 2, .workers = 1, .shards = 8};
@@ -286,7 +286,7 @@ static void an_engine_that_cannot_regroup_is_refused(void **state)
     }
 }
 
-static void an_engine_that_cannot_admit_is_refused(void **state)
+static void a_transport_that_cannot_admit_is_refused(void **state)
 {
     (void)state;
     static const char both[] = "cluster={\"on_host_loss\":\"continue\",\"on_arrival\":\"admit\"}";
@@ -297,7 +297,7 @@ static void an_engine_that_cannot_admit_is_refused(void **state)
         assert_true(other.process[m].status == LS_ECONFIG ||
                     other.process[m].status == LS_ESTALLED);
         if (!strstr(other.process[m].err.text, "on_arrival") ||
-            !strstr(other.process[m].err.text, "needs an engine that can admit processes"))
+            !strstr(other.process[m].err.text, "needs a transport that can admit processes"))
             fail_msg("%s", other.process[m].err.text);
     }
     other = (scenario){.members = 1, .workers = 1, .shards = 8};
@@ -321,8 +321,8 @@ LS_TESTS(cluster_regroup, "integration")
         cmocka_unit_test(of_two_the_first_goes_on),
         cmocka_unit_test(who_is_first_then_has_the_run_beside),
         cmocka_unit_test(who_is_left_with_other_weights_is_named),
-        cmocka_unit_test(an_engine_that_cannot_regroup_is_refused),
-        cmocka_unit_test(an_engine_that_cannot_admit_is_refused),
+        cmocka_unit_test(a_transport_that_cannot_regroup_is_refused),
+        cmocka_unit_test(a_transport_that_cannot_admit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static const char secret[] = "of this run and of no other";
 /* Two members, and the ends of their connections that the test has. */
 typedef struct world {
     tcp_wire *wire[2];
-    int held[2][LS_WIRE_CHANNELS];
+    int held[2][LS_TRANSPORT_CHANNELS];
     int ended[2]; /* number of transfers that have ended */
 } world;
 
@@ -38,7 +38,7 @@ static world make_world(uint8_t nonce)
         w->base.member = m;
         snprintf(w->host[0], TCP_HOST, "first");
         snprintf(w->host[1], TCP_HOST, "second");
-        for (int c = 0; c < LS_WIRE_CHANNELS; c++) {
+        for (int c = 0; c < LS_TRANSPORT_CHANNELS; c++) {
             const uint8_t claim[2] = {nonce, (uint8_t)c};
             int pair[2];
             assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
@@ -58,7 +58,7 @@ static world make_world(uint8_t nonce)
 static void end_world(world *o)
 {
     for (int m = 0; m < 2; m++) {
-        for (int c = 0; c < LS_WIRE_CHANNELS; c++)
+        for (int c = 0; c < LS_TRANSPORT_CHANNELS; c++)
             close(o->held[m][c]);
         tcp_free(o->wire[m]);
     }

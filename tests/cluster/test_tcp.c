@@ -7,7 +7,7 @@
 #include "runner.h"
 #include "tcp/regroup.h"
 
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -53,7 +53,7 @@ static void *run_member(void *arg)
     const ls_wire_options o = {
         .size = sizeof o, .comm = &m->place, .regroups = m->regroups, .admits = m->admits};
     const uint64_t start = ls_now_ns();
-    m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
+    m->status = ls_transport_tcp()->open(&m->wire, &o, &m->err);
     m->took_ns = ls_now_ns() - start;
     if (m->status == LS_OK && m->body)
         m->body(m);
@@ -130,12 +130,13 @@ static uint8_t byte_of(int from, int to, int channel, int which, size_t at)
 static void exchange_some(member *m, int most)
 {
     const int own = m->wire->member, members = m->wire->members;
-    const int each = LS_WIRE_CHANNELS * most, count = 2 * each * (members - 1);
+    const int each = LS_TRANSPORT_CHANNELS * most, count = 2 * each * (members - 1);
     ls_transfer *t = calloc((size_t)count + 1, sizeof *t);
     int used = 0;
     for (int peer = 0; peer < members; peer++)
         for (int i = 0; peer != own && i < 2 * each; i++) {
-            const int channel = i / 2 % LS_WIRE_CHANNELS, which = i / 2 / LS_WIRE_CHANNELS;
+            const int channel = i / 2 % LS_TRANSPORT_CHANNELS,
+                      which = i / 2 / LS_TRANSPORT_CHANNELS;
             uint8_t *data = malloc(lengths[which] + 1);
             t[used] = (ls_transfer){.peer = peer,
                                     .channel = channel,
@@ -148,7 +149,7 @@ static void exchange_some(member *m, int most)
         }
     m->status = await(m, used);
     for (int i = 0; i < used; i++) {
-        const int which = i % (2 * each) / 2 / LS_WIRE_CHANNELS;
+        const int which = i % (2 * each) / 2 / LS_TRANSPORT_CHANNELS;
         const uint8_t *data = t[i].data;
         for (size_t at = 0; t[i].incoming && at < t[i].bytes; at++)
             if (data[at] != byte_of(t[i].peer, own, t[i].channel, which, at))
@@ -598,7 +599,7 @@ typedef struct dying_member {
 
 static void end_lines(const tcp_wire *w)
 {
-    for (int i = 0; i < w->base.members * LS_WIRE_CHANNELS; i++)
+    for (int i = 0; i < w->base.members * LS_TRANSPORT_CHANNELS; i++)
         shutdown(w->line[i].link.fd, SHUT_RDWR);
 }
 
@@ -608,7 +609,7 @@ static void die_when_formed(void *user)
     const dying_member *d = user;
     joining *j = d->rendezvous;
     if (j->vote.formed.number == 0 || j->listen_fd < 0 ||
-        j->wire->line[d->p->after * LS_WIRE_CHANNELS].link.fd < 0)
+        j->wire->line[d->p->after * LS_TRANSPORT_CHANNELS].link.fd < 0)
         return;
     close(j->listen_fd);
     j->listen_fd = -1;

@@ -271,8 +271,8 @@ static void the_first_host_may_be_lost_again(void **state)
     scratch_end(&dir);
 }
 
-/* An error of the engine has the same effect as the silence of the host, but at once. */
-static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
+/* An error of the transport has the same effect as the silence of the host, but at once. */
+static void what_a_transport_calls_an_error_is_a_lost_host(void **state)
 {
     (void)state;
     scratch dir;
@@ -366,7 +366,7 @@ LS_TESTS(cluster_training, "integration")
         cmocka_unit_test(a_shard_that_is_not_finite_is_named_on_all_hosts),
         cmocka_unit_test(a_step_that_is_not_finite_is_skipped_on_all_hosts),
         cmocka_unit_test(the_first_host_may_be_lost_again),
-        cmocka_unit_test(what_an_engine_calls_an_error_is_a_lost_host),
+        cmocka_unit_test(what_a_transport_calls_an_error_is_a_lost_host),
         cmocka_unit_test(survivors_of_a_lost_member_save_what_goes_on),
         cmocka_unit_test(one_that_is_lost_at_the_very_end_takes_nothing_with_it),
         cmocka_unit_test(one_that_has_trained_nothing_creates_no_directory),

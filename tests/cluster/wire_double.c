@@ -40,10 +40,10 @@ struct wire_world {
     pthread_mutex_t lock;
     pthread_cond_t change;
     int members, expected, here;
-    lane lane[WIRE_MOST][WIRE_MOST][LS_WIRE_CHANNELS];
+    lane lane[WIRE_MOST][WIRE_MOST][LS_TRANSPORT_CHANNELS];
     bool cut[WIRE_MOST], hang[WIRE_MOST];
-    bool held[WIRE_MOST][LS_WIRE_CHANNELS];
-    uint64_t sent[WIRE_MOST][LS_WIRE_CHANNELS];
+    bool held[WIRE_MOST][LS_TRANSPORT_CHANNELS];
+    uint64_t sent[WIRE_MOST][LS_TRANSPORT_CHANNELS];
     uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST], break_at[WIRE_MOST];
     size_t under_way[WIRE_MOST], most_under_way[WIRE_MOST];
     uint64_t delay_ns, random, bytes_per_s;
@@ -93,7 +93,7 @@ wire_world *wire_world_create(int members)
     w->members = w->expected = members;
     for (int m = 0; m < WIRE_MOST; m++)
         w->kill_at[m] = w->break_at[m] = UINT64_MAX;
-    for (int i = 0; i < WIRE_MOST * WIRE_MOST * LS_WIRE_CHANNELS; i++) {
+    for (int i = 0; i < WIRE_MOST * WIRE_MOST * LS_TRANSPORT_CHANNELS; i++) {
         lane *l = &w->lane[0][0][0] + i;
         l->last = &l->first;
         l->last_receive = &l->receive;
@@ -103,7 +103,7 @@ wire_world *wire_world_create(int members)
 
 void wire_world_destroy(wire_world *w)
 {
-    for (int i = 0; i < WIRE_MOST * WIRE_MOST * LS_WIRE_CHANNELS; i++) {
+    for (int i = 0; i < WIRE_MOST * WIRE_MOST * LS_TRANSPORT_CHANNELS; i++) {
         lane *l = &w->lane[0][0][0] + i;
         for (message *m = l->first, *next; m; m = next) {
             next = m->next;
@@ -321,7 +321,7 @@ static int collect(double_wire *mine, ls_transfer **ended, int most, ls_error *e
         free(s);
     }
     for (int m = 0; m < w->members && !w->cut[self]; m++)
-        for (int c = 0; c < LS_WIRE_CHANNELS && !w->cut[m]; c++)
+        for (int c = 0; c < LS_TRANSPORT_CHANNELS && !w->cut[m]; c++)
             while (!w->held[m][c] && count < most &&
                    take(w, &w->lane[m][self][c], &ended[count], &status, err))
                 count++;
@@ -364,7 +364,7 @@ static void close_double(ls_wire *base)
         free(s);
     }
     for (int m = 0; m < w->members; m++)
-        for (int c = 0; c < LS_WIRE_CHANNELS; c++) {
+        for (int c = 0; c < LS_TRANSPORT_CHANNELS; c++) {
             lane *l = &w->lane[m][base->member][c];
             for (waiting *r = l->receive, *next; r; r = next) {
                 next = r->next;
@@ -383,8 +383,8 @@ static int abort_double(ls_wire *base)
     return 0;
 }
 
-const ls_wire_type wire_double = {.abi = LS_WIRE_ABI,
-                                  .size = sizeof(ls_wire_type),
+const ls_transport wire_double = {.abi = LS_TRANSPORT_ABI,
+                                  .size = sizeof(ls_transport),
                                   .name = "double",
                                   .open = open_double,
                                   .post = post_double,

@@ -1,11 +1,11 @@
-/* A test double of a transport between processes, an engine (<lockstep/sys/wire.h>). It connects
- * threads of one process, which stand for the *members* of a run. It can be slow, be cut, hang, and
- * lose members. The `comm` (ls_wire_options) of each member is a wire_place. A *post* is one call
- * of the engine's function post. */
+/* A test double of a transport between processes, a transport (<lockstep/sys/transport.h>). It
+ * connects threads of one process, which stand for the *members* of a run. It can be slow, be cut,
+ * hang, and lose members. The `comm` (ls_wire_options) of each member is a wire_place. A *post* is
+ * one call of the transport's function post. */
 #ifndef TESTS_CLUSTER_WIRE_DOUBLE_H
 #define TESTS_CLUSTER_WIRE_DOUBLE_H
 
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -19,7 +19,7 @@ typedef struct wire_place {
     int member;
 } wire_place;
 
-extern const ls_wire_type wire_double;
+extern const ls_transport wire_double;
 
 /* Clock of the calling thread, in nanoseconds; NULL: the machine's clock. */
 extern _Thread_local const _Atomic uint64_t *wire_own_clock;
@@ -35,7 +35,7 @@ void wire_world_cut(wire_world *world, int member, int cut);
 /* Cuts the member at its post number `posts`, counted from the member's start, as if the member had
  * been killed then. */
 void wire_world_kill_at(wire_world *world, int member, uint64_t posts);
-/* From its post number `posts` on, the member's engine reports a broken connection. */
+/* From its post number `posts` on, the member's transport reports a broken connection. */
 void wire_world_break_at(wire_world *world, int member, uint64_t posts);
 /* From now on messages that the member sends on this channel do not arrive. All other messages
  * arrive. */

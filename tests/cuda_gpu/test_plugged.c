@@ -150,7 +150,7 @@ static void a_label_that_is_no_class_is_reported(void **state)
 enum { ROWS = 16 };
 
 typedef struct bench {
-    ls_model *model;
+    ls_network *model;
     ls_replica_data data;
     ls_device *device;
     ls_replica *replica;

@@ -37,7 +37,7 @@ cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
 
 typedef struct world {
     ls_device *device;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
@@ -49,8 +49,8 @@ static void open_example(world *w, const char *file)
     ls_error err = {0};
     must(ls_json_read_file(&doc, file, NULL, &err), &err);
     const cJSON *root = ls_json_root(doc);
-    must(ls_model_parse(&w->model, doc, cJSON_GetObjectItemCaseSensitive(root, "model"),
-                        (ls_shape){1, 28, 28}, 10, NULL, &err),
+    must(ls_network_parse(&w->model, doc, cJSON_GetObjectItemCaseSensitive(root, "model"),
+                          (ls_shape){1, 28, 28}, 10, NULL, &err),
          &err);
     must(ls_optimizer_parse(&w->optimizer, doc, cJSON_GetObjectItemCaseSensitive(root, "optimizer"),
                             &err),

@@ -101,7 +101,7 @@ static const uint32_t set_rows[LS_SUBSETS] = {60000, 10000};
 enum { EXAMPLE_COUNT = 3, SIZES = 32 };
 
 typedef struct recipe {
-    ls_model *model;
+    ls_network *model;
     uint32_t batch;
     uint32_t size[SIZES]; /* numbers of rows that shards can have */
     int sizes;
@@ -142,7 +142,7 @@ static void open_recipe(recipe *r, const char *file)
     memset(r, 0, sizeof *r);
     must(ls_json_read_file(&doc, file, NULL, &err), &err);
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
-    must(ls_model_parse(&r->model, doc, model, image, 10, NULL, &err), &err);
+    must(ls_network_parse(&r->model, doc, model, image, 10, NULL, &err), &err);
     r->batch = (uint32_t)number_of(doc, "batch_size");
     const int shards = shards_of(doc, r);
     ls_json_destroy(doc);

@@ -42,7 +42,7 @@ static size_t bucket_floats;              /* floats in a bucket of these replica
 /* number of entries of `made_for` on which these replicas train; 0: all */
 static int trained_counts;
 
-static void open_side(side *s, ls_device *device, const ls_model *model,
+static void open_side(side *s, ls_device *device, const ls_network *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
                       int no_recording)
 {
@@ -115,7 +115,7 @@ static ls_device *open_cuda(void)
 
 /* The parameters that two sides share. */
 typedef struct recipe {
-    ls_model *model;
+    ls_network *model;
     ls_replica_data data;
     ls_json *doc;
     ls_optimizer optimizer;
@@ -147,7 +147,7 @@ static void open_with(side *s, ls_device *device, const recipe *r, int no_record
 
 /* Returns ‖Δ‖/‖reference‖, where Δ is the difference between the weights of `a` and of
  * `reference`. */
-static double distance(const ls_model *model, const side *a, const side *reference)
+static double distance(const ls_network *model, const side *a, const side *reference)
 {
     double error = 0, norm = 0;
     for (size_t i = 0; i < model->floats; i++) {
@@ -158,7 +158,7 @@ static double distance(const ls_model *model, const side *a, const side *referen
     return sqrt(error / norm);
 }
 
-static void expect_near(const ls_model *model, const side *cuda_side, const side *ref_side)
+static void expect_near(const ls_network *model, const side *cuda_side, const side *ref_side)
 {
     const side cuda = *cuda_side, ref = *ref_side;
     double error = distance(model, cuda_side, ref_side);

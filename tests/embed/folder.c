@@ -9,7 +9,7 @@ int main(int argc, char **argv)
 {
     ls_trainer_options options = {.size = sizeof options};
     ls_trainer *trainer = NULL;
-    ls_snapshot *model = NULL;
+    ls_model *model = NULL;
     ls_error err;
     if (argc != 4)
         return 64;
@@ -19,14 +19,14 @@ int main(int argc, char **argv)
     if (status == LS_OK)
         status = ls_trainer_run(trainer, &err);
     if (status == LS_OK)
-        status = ls_trainer_snapshot(trainer, &model, &err);
+        status = ls_trainer_model(trainer, &model, &err);
     if (status == LS_OK)
         status = ls_model_export(model, argv[3], &err);
     if (status == LS_OK)
         printf("%s\n", ls_trainer_result(trainer)->weights_sha256);
     else
         fprintf(stderr, "folder: %s\n", err.text);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     ls_trainer_close(trainer);
     return status != LS_OK;
 }

@@ -299,7 +299,7 @@ static void nulls_for_results_are_refused(void **state)
     begin(&s, "devices=ref:1");
     open_trainer(&s);
     assert_int_equal(ls_trainer_weights(s.trainer, NULL, MOST_PARAMETERS, &s.err), LS_EINVAL);
-    assert_int_equal(ls_trainer_snapshot(s.trainer, NULL, &s.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_model(s.trainer, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s.trainer, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_predict(s.trainer, NULL, 1, NULL, 0, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_step(NULL, s.images, s.labels, BATCH, NULL, &s.err), LS_EINVAL);
@@ -325,7 +325,7 @@ static int add_nothing(void *user, const char *json, size_t length, ls_error *er
 static int call_everything(void *user, const char *json, size_t length, ls_error *err)
 {
     story *s = user;
-    ls_snapshot *snapshot = NULL;
+    ls_model *snapshot = NULL;
     (void)json;
     (void)length;
     (void)err;
@@ -338,7 +338,7 @@ static int call_everything(void *user, const char *json, size_t length, ls_error
     assert_int_equal(ls_trainer_run(s->trainer, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_weights(s->trainer, s->weights, MOST_PARAMETERS, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_evaluate(s->trainer, NULL, NULL, NULL), LS_EINVAL);
-    assert_int_equal(ls_trainer_snapshot(s->trainer, &snapshot, NULL), LS_EINVAL);
+    assert_int_equal(ls_trainer_model(s->trainer, &snapshot, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_save(s->trainer, "nowhere", NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s->trainer, "nowhere", NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_add_sink(s->trainer, add_nothing, NULL, NULL), LS_EINVAL);
@@ -386,7 +386,7 @@ static void a_callback_has_an_error_to_fill_in_whenever_it_is_called(void **stat
 /* ---- a forked child ---- */
 
 /* 0: all as promised; else the number of what was not. */
-static int be_the_child(story *s, ls_snapshot *snapshot)
+static int be_the_child(story *s, ls_model *snapshot)
 {
     float scores[OWN_CLASSES];
     if (step(s) != LS_EINVAL || !strstr(s->err.text, "forked"))
@@ -403,13 +403,13 @@ static int be_the_child(story *s, ls_snapshot *snapshot)
 static void a_forked_child_is_told_so(void **state)
 {
     story s;
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     int status = -1;
     (void)state;
     begin(&s, "devices=ref:2");
     open_trainer(&s);
     assert_int_equal(step(&s), LS_OK);
-    assert_int_equal(ls_trainer_snapshot(s.trainer, &snapshot, &s.err), LS_OK);
+    assert_int_equal(ls_trainer_model(s.trainer, &snapshot, &s.err), LS_OK);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
@@ -418,7 +418,7 @@ static void a_forked_child_is_told_so(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(step(&s), LS_OK);
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     end(&s);
 }
 

@@ -3,7 +3,7 @@
  * less it must fail instead of overrunning the stack. */
 #include "data/scratch.h"
 #include "embed/scene.h"
-#include "model/snapshot.h"
+#include "model/model.h"
 #include "runner.h"
 #include "train/calls.h"
 #include "train/faulty_backend.h"
@@ -42,7 +42,7 @@ typedef struct stage {
     char run_dir[600], saved[600], weights_file[600];
     ls_trainer_options options;
     ls_trainer *trainer;
-    ls_snapshot *snapshot, *model;
+    ls_model *snapshot, *model;
     uint8_t images[BATCH * OWN_PIXELS];
     int32_t labels[BATCH];
     float scores[BATCH * OWN_CLASSES], *weights;
@@ -77,8 +77,8 @@ static void begin(stage *g, const char *devices, int streamed)
 
 static void end(stage *g)
 {
-    ls_snapshot_release(g->snapshot);
-    ls_snapshot_release(g->model);
+    ls_model_release(g->snapshot);
+    ls_model_release(g->model);
     assert_int_equal(ls_trainer_close(g->trainer), LS_OK);
     ls_registry_destroy(g->registry);
     scratch_end(&g->files);
@@ -188,9 +188,9 @@ static void load(stage *g)
     g->status = ls_trainer_load(g->trainer, g->saved, &g->err);
 }
 
-static void take_snapshot(stage *g)
+static void take_model(stage *g)
 {
-    g->status = ls_trainer_snapshot(g->trainer, &g->snapshot, &g->err);
+    g->status = ls_trainer_model(g->trainer, &g->snapshot, &g->err);
 }
 
 static void predict(stage *g)
@@ -205,9 +205,9 @@ static void predict_few(stage *g)
         ls_snapshot_predict(g->snapshot, g->images, 3, g->scores, BATCH * OWN_CLASSES, &g->err);
 }
 
-static void save_snapshot(stage *g)
+static void save_model(stage *g)
 {
-    g->status = ls_snapshot_save(g->snapshot, g->weights_file, &g->err);
+    g->status = ls_model_save(g->snapshot, g->weights_file, &g->err);
 }
 
 static void export_model(stage *g)
@@ -248,11 +248,11 @@ static const struct {
     {"ls_trainer_weights", weights, LS_CALL_STACK_BYTES},
     {"ls_trainer_save", save, LS_CALL_STACK_BYTES},
     {"ls_trainer_load", load, LS_CALL_STACK_BYTES},
-    {"ls_trainer_snapshot", take_snapshot, LS_CALL_STACK_BYTES},
+    {"ls_trainer_model", take_model, LS_CALL_STACK_BYTES},
     {"ls_trainer_predict", predict, LS_PREDICT_STACK_BYTES},
     {"ls_snapshot_predict", predict_few, LS_PREDICT_STACK_BYTES},
     {"ls_model_export", export_model, LS_CALL_STACK_BYTES},
-    {"ls_snapshot_save", save_snapshot, LS_CALL_STACK_BYTES},
+    {"ls_model_save", save_model, LS_CALL_STACK_BYTES},
     {"ls_model_open", open_model, LS_OPEN_STACK_BYTES},
     {"ls_model_run", run_model, LS_PREDICT_STACK_BYTES},
     {"ls_trainer_close", close_trainer, LS_CALL_STACK_BYTES},

@@ -32,7 +32,7 @@ BEGIN {
     room("device", "base sync pool")
     room("cpu", "base sync device", "pool")
     room("cuda", "base sync merge", "device")
-    room("tcp", "base hash", "cluster") # an engine, in the library
+    room("tcp", "base hash", "cluster") # a transport, in the library
     room("cluster", "base sync merge pool device")
     room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")
@@ -76,10 +76,10 @@ BEGIN {
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
     floor["sys/plugin"] = floor["sys/communicator"] = floor["device"] = floor["device_pool"] = "device"
-    floor["cluster"] = floor["sys/wire"] = "cluster"
+    floor["cluster"] = floor["sys/transport"] = "cluster"
     floor["collective"] = "comm"
     floor["data_source"] = "data"
-    floor["sys/trainer"] = floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["sys/trainer"] = floor["trainer"] = floor["model"] = "train"
     floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its

@@ -57,16 +57,16 @@ caught src/json/planted.c '#include "hash/hash.h"' 'json must not include hash/'
 caught src/json/planted.c '#include "device/device.h"' 'json must not include device/'
 caught src/store/planted.c '#include "pool/pool.h"' 'store must not include pool/'
 caught src/hash/planted.c '#include "store/durable.h"' 'hash must not include store/'
-caught src/formats/planted.c '#include "nn/model.h"' 'formats must not include nn/'
+caught src/formats/planted.c '#include "nn/network.h"' 'formats must not include nn/'
 caught src/device/planted.c '#include "json/json.h"' 'device must not include json/'
-caught src/cpu/planted.c '#include "nn/model.h"' 'cpu must not include nn/'
+caught src/cpu/planted.c '#include "nn/network.h"' 'cpu must not include nn/'
 caught src/cpu/planted.c '#include "pool/pool.h"' 'cpu must not include pool/'
 caught src/cuda/planted.cu '#include "device/device.h"' 'cuda must not include device/'
 caught src/cuda/planted.c '#include "comm/comm.h"' 'cuda must not include comm/'
 caught src/cuda/comm/planted.c '#include "comm/comm.h"' 'cuda must not include comm/'
 caught src/nn/planted.c '#include "data/dataset.h"' 'nn must not include data/'
 caught src/data/planted.c '#include "comm/comm.h"' 'data must not include comm/'
-caught src/comm/planted.c '#include "nn/model.h"' 'comm must not include nn/'
+caught src/comm/planted.c '#include "nn/network.h"' 'comm must not include nn/'
 caught src/nn/planted.def '#include "cpu/cpu_device.h"' 'nn must not include cpu/'
 caught src/config/planted.c '#include "records/record.h"' 'config must not include records/'
 caught src/records/planted.c '#include "train/trainer.h"' 'records must not include train/'
@@ -78,7 +78,7 @@ caught src/train/planted.c '#include "cli/main.h"' 'train must not include cli/'
 caught src/train/planted.c '#include "cuda/cuda_device.h"' 'train must not include cuda/'
 
 # Verbs call what does their whole work, and nothing below it: neither by an include nor without one.
-for header in nn/model.h data/dataset.h data/image.h data/folder.h onnx/onnx.h config/config.h; do
+for header in nn/network.h data/dataset.h data/image.h data/folder.h onnx/onnx.h config/config.h; do
     caught src/cli/planted.c "#include \"$header\"" "a verb must not include \"$header\""
 done
 caught src/cli/planted.c 'void f(void) { ls_dataset_read(0, 0, 0, 0, 0, 0); }' \
@@ -131,7 +131,7 @@ passes src/cuda/planted.cu '#ifdef __CUDA_ARCH__'
 passes src/cuda/planted.cu '#include <lockstep/sys/plugin.h>'
 passes src/cuda/planted.c '#include "merge/group.h"'
 passes src/nn/planted.c '#include <cjson/cJSON.h>'
-passes src/train/planted.c '#include "nn/model.h"'
+passes src/train/planted.c '#include "nn/network.h"'
 passes src/engine/planted.c '#include "engine/state.h"'
 passes src/cuda/comm/planted.c '#include "merge/group.h"'
 passes src/cpu/kernels/planted.inc '#include "cpu/wino.h"'

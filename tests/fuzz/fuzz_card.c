@@ -33,10 +33,10 @@ static void check_card(const ls_card *c)
 
 static void check_model(const ls_card *c)
 {
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     int status =
-        ls_model_parse(&model, c->config.doc, c->config.model, c->input, c->classes, NULL, &err);
+        ls_network_parse(&model, c->config.doc, c->config.model, c->input, c->classes, NULL, &err);
     if (status != LS_OK) {
         fuzz_check(model == NULL, "a refusal leaves nothing behind");
         if (status != LS_EINVAL) /* an error about sizes does not name the file */
@@ -46,7 +46,7 @@ static void check_model(const ls_card *c)
     fuzz_check(memcmp(&model->input, &c->input, sizeof c->input) == 0 &&
                    model->classes == c->classes,
                "the model is of the card's sizes");
-    ls_model_destroy(model, NULL);
+    ls_network_destroy(model, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* Model files: an accepted model is a graph in order, with shapes and tensors that fit. Each text
  * is read for a small grey input and for a coloured one. */
 #include "fuzz/fuzz.h"
-#include "nn/model.h"
+#include "nn/network.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void check_shape(const ls_shape *s)
                "shapes are bounded");
 }
 
-static void check_layer(const ls_model *m, int index)
+static void check_layer(const ls_network *m, int index)
 {
     const ls_layer *layer = &m->layer[index];
     fuzz_check(layer->index == index && layer->type != NULL, "layers know their place");
@@ -32,7 +32,7 @@ static void check_layer(const ls_model *m, int index)
     }
 }
 
-static void check_model(const ls_model *m)
+static void check_model(const ls_network *m)
 {
     size_t at = 0;
     fuzz_check(m->layers >= 1 && m->layers <= LS_MODEL_LAYERS, "the number of layers is bounded");
@@ -61,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (ls_json_parse(&doc, name, (const char *)data, size, NULL, &err) != LS_OK)
         return 0;
     for (int i = 0; i < 2; i++) {
-        ls_model *model = NULL;
-        int rc = ls_model_parse(&model, doc, ls_json_root(doc), inputs[i], 10, NULL, &err);
+        ls_network *model = NULL;
+        int rc = ls_network_parse(&model, doc, ls_json_root(doc), inputs[i], 10, NULL, &err);
         if (rc != LS_OK) {
             fuzz_check(model == NULL, "a refusal leaves nothing behind");
             fuzz_check_refusal(rc, &err, name);
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         } else {
             check_model(model);
         }
-        ls_model_destroy(model, NULL);
+        ls_network_destroy(model, NULL);
     }
     ls_json_destroy(doc);
     return 0;

@@ -13,7 +13,7 @@ enum { WIDTH = 5, HEIGHT = 4, PIXELS = WIDTH * HEIGHT };
 static const char name[] = "picture.bin";
 
 /* Twice over different memory, which ends where the row does. */
-static void read_as(int channels, const ls_snapshot *model, const uint8_t *data, size_t size)
+static void read_as(int channels, const ls_model *model, const uint8_t *data, size_t size)
 {
     const ls_picture_options o = {.size = sizeof o, .name = name};
     const size_t bytes = (size_t)channels * PIXELS;
@@ -46,7 +46,7 @@ static void read_as(int channels, const ls_snapshot *model, const uint8_t *data,
 
 static void read_both(const uint8_t *data, size_t size)
 {
-    static ls_snapshot *grey, *colours;
+    static ls_model *grey, *colours;
     ls_error err;
     if (!grey) {
         grey = new_model(1, HEIGHT, WIDTH, 0, &err);

@@ -14,7 +14,7 @@ static const char model_text[] =
     "{\"type\":\"dense\",\"name\":\"d\",\"out\":3}]}";
 
 static fuzz_file file;
-static ls_model *model;
+static ls_network *model;
 static ls_json *doc; /* kept: reachable until the process ends */
 
 static void set_up(void)
@@ -22,7 +22,7 @@ static void set_up(void)
     fuzz_file_open(&file);
     int rc = ls_json_parse(&doc, "model", model_text, strlen(model_text), NULL, NULL);
     if (rc == LS_OK)
-        rc = ls_model_parse(&model, doc, ls_json_root(doc), (ls_shape){1, 3, 3}, 3, NULL, NULL);
+        rc = ls_network_parse(&model, doc, ls_json_root(doc), (ls_shape){1, 3, 3}, 3, NULL, NULL);
     fuzz_check(rc == LS_OK, "the model of this target is a model");
 }
 

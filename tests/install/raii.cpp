@@ -83,9 +83,9 @@ static void use(const ls_host *host)
     expect(status == LS_EINVAL, "a step of another number of rows throws LS_EINVAL");
 
     trainer.save("trainer.safetensors");
-    lockstep::model model = trainer.snapshot(), copy = model;
+    lockstep::model model = trainer.model(), copy = model;
     { lockstep::trainer gone(std::move(trainer)); }
-    expect(copy.get() == model.get() && copy.info().steps == 20, "copies share a snapshot");
+    expect(copy.get() == model.get() && copy.info().steps == 20, "copies share a model");
     model.save("model.safetensors");
     auto about = lockstep::sized<ls_model_options>();
     about.host = host;
@@ -96,7 +96,7 @@ static void use(const ls_host *host)
     expect(std::fabs(sum - 1) < 1e-5f, "probabilities sum to one");
     expect(p[0] > 0.5 && p[11] > 0.5 && logits[0] > logits[1], "both rows are recognised");
     expect(model.class_name(0) == nullptr, "the classes have no names");
-    lockstep::check(ls_snapshot_save, copy.get(), "trainer.safetensors");
+    lockstep::check(ls_model_save, copy.get(), "trainer.safetensors");
 }
 
 template <class F> static void expect_empty(F call, const char *what)
@@ -128,13 +128,13 @@ static void move()
     options.source_count = 1;
 
     lockstep::trainer from(options);
-    lockstep::model shown = from.snapshot();
+    lockstep::model shown = from.model();
     lockstep::trainer to(std::move(from));
     expect(from.get() == nullptr, "a trainer that was moved from is empty");
     expect_empty([&] { (void)from.result(); }, "result() throws");
     expect_empty([&] { from.run(); }, "run() throws");
     expect_empty([&] { from.save("file"); }, "save() throws");
-    expect_empty([&] { (void)from.snapshot(); }, "snapshot() throws");
+    expect_empty([&] { (void)from.model(); }, "model() throws");
     expect_empty([&] { (void)from.step(rows, labels, ROWS); }, "step() throws");
     to.step(rows, labels, ROWS);
     expect(std::strlen(to.result().weights_sha256) == 64, "a step has a hash");

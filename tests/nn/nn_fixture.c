@@ -44,27 +44,27 @@ void must(int rc, const ls_error *err)
         fail_msg("%s: %s", ls_status_name(rc), err->text);
 }
 
-ls_model *make_model(const char *json, ls_shape input, int classes)
+ls_network *make_model(const char *json, ls_shape input, int classes)
 {
     char text[4096];
     ls_json *doc = NULL;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     snprintf(text, sizeof text, json[0] == '[' ? "{\"layers\": %s}" : "%s", json);
     must(ls_json_parse(&doc, "model.json", text, strlen(text), NULL, &err), &err);
-    must(ls_model_parse(&model, doc, ls_json_root(doc), input, classes, NULL, &err), &err);
+    must(ls_network_parse(&model, doc, ls_json_root(doc), input, classes, NULL, &err), &err);
     ls_json_destroy(doc); /* a model does not refer to its JSON text */
     return model;
 }
 
-ls_model *model_of_config(const char *path, ls_shape input, int classes)
+ls_network *model_of_config(const char *path, ls_shape input, int classes)
 {
     ls_json *doc = NULL;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     must(ls_json_read_file(&doc, path, NULL, &err), &err);
     const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
-    must(ls_model_parse(&model, doc, node, input, classes, NULL, &err), &err);
+    must(ls_network_parse(&model, doc, node, input, classes, NULL, &err), &err);
     ls_json_destroy(doc);
     return model;
 }
@@ -80,9 +80,9 @@ ls_optimizer make_optimizer(const char *json)
     return optimizer;
 }
 
-void free_model(ls_model *model)
+void free_model(ls_network *model)
 {
-    ls_model_destroy(model, NULL);
+    ls_network_destroy(model, NULL);
 }
 
 void fill_uniform(float *out, size_t floats, float scale, uint64_t seed)
@@ -91,7 +91,7 @@ void fill_uniform(float *out, size_t floats, float scale, uint64_t seed)
         out[i] = (2 * ls_rng_uniform(seed, 7, 0, i) - 1) * scale;
 }
 
-void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed)
+void fill_weights(float *out, const ls_network *model, float scale, uint64_t seed)
 {
     fill_uniform(out, model->floats, scale, seed);
     for (int i = 0; i < model->stats; i++) {

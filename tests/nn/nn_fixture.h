@@ -29,11 +29,11 @@ void counting_host_init(counting_host *h);
 extern const char lenet_json[];
 
 /* Parses `json`, which is a model or a list of layers; fails the test if it is invalid. */
-ls_model *make_model(const char *json, ls_shape input, int classes);
-void free_model(ls_model *model);
+ls_network *make_model(const char *json, ls_shape input, int classes);
+void free_model(ls_network *model);
 
 /* Returns the model of a config file (its key "model"). */
-ls_model *model_of_config(const char *path, ls_shape input, int classes);
+ls_network *model_of_config(const char *path, ls_shape input, int classes);
 
 /* Parses the "optimizer" of a config. */
 ls_optimizer make_optimizer(const char *json);
@@ -43,7 +43,7 @@ void fill_uniform(float *out, size_t floats, float scale, uint64_t seed);
 
 /* Fills the canonical weights of a model with numbers as fill_uniform does, and running variances
  * with numbers from 0.5 to 1.5. */
-void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed);
+void fill_weights(float *out, const ls_network *model, float scale, uint64_t seed);
 
 /* ---- data ---- */
 

@@ -23,7 +23,7 @@ enum { ROWS = 20, SLOPE_ROWS = 4, MANY_ROWS = 70 };
 
 /* A model and its replica on one device. */
 typedef struct probe {
-    ls_model *model;
+    ls_network *model;
     ls_device *device;
     ls_replica *replica;
     float *weights, *gradient;   /* canonical */
@@ -89,7 +89,7 @@ static void compute_gradient(probe *p)
 }
 
 /* Returns whether the loss differs between training and evaluation, as with dropout. */
-static int trains_differently(const ls_model *m)
+static int trains_differently(const ls_network *m)
 {
     for (int i = 0; i < m->layers; i++)
         if (m->layer[i].op.kind == LS_OP_BATCHNORM || m->layer[i].op.kind == LS_OP_DROPOUT)
@@ -185,7 +185,7 @@ static void check_slopes(const struct ls_layer_sample *sample)
 
 static int occurs(const char *type, const struct ls_layer_sample *sample)
 {
-    ls_model *m = make_model(sample->layers, sample->input, LS_SAMPLE_CLASSES);
+    ls_network *m = make_model(sample->layers, sample->input, LS_SAMPLE_CLASSES);
     int found = 0;
     for (int i = 0; i < m->layers; i++)
         found = found || strcmp(m->layer[i].type->name, type) == 0;

@@ -11,7 +11,7 @@
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
-static int layer_called(const ls_model *m, const char *name)
+static int layer_called(const ls_network *m, const char *name)
 {
     for (int i = 0; i < m->layers; i++)
         if (strcmp(m->layer[i].name, name) == 0)
@@ -20,7 +20,7 @@ static int layer_called(const ls_model *m, const char *name)
     return -1;
 }
 
-static void assert_reads(const ls_model *m, const char *layer, const char *first,
+static void assert_reads(const ls_network *m, const char *layer, const char *first,
                          const char *second)
 {
     const ls_layer *l = &m->layer[layer_called(m, layer)];
@@ -49,7 +49,7 @@ static const char blocks_json[] =
 static void blocks_are_written_out(void **state)
 {
     (void)state;
-    ls_model *m = make_model(blocks_json, (ls_shape){2, 3, 3}, 3);
+    ls_network *m = make_model(blocks_json, (ls_shape){2, 3, 3}, 3);
     assert_int_equal(m->layers, 1 + 3 * 4 + 6);
     assert_string_equal(m->layer[0].name, "first");
     assert_reads(m, "b.0.conv", "first", NULL);
@@ -83,10 +83,10 @@ static void a_batch_norm_has_four_tensors_in_pytorchs_order(void **state)
     static const ls_start starts[] = {LS_START_DRAWN, LS_START_ZEROS, LS_START_ONES,
                                       LS_START_ZEROS, LS_START_ZEROS, LS_START_ONES,
                                       LS_START_DRAWN, LS_START_ZEROS};
-    ls_model *m = make_model("[{\"type\":\"conv2d\",\"name\":\"c\",\"out\":5,\"kernel\":2},"
-                             "{\"type\":\"batch_norm\",\"name\":\"n\",\"momentum\":0.25},"
-                             "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]",
-                             (ls_shape){1, 2, 4}, 3);
+    ls_network *m = make_model("[{\"type\":\"conv2d\",\"name\":\"c\",\"out\":5,\"kernel\":2},"
+                               "{\"type\":\"batch_norm\",\"name\":\"n\",\"momentum\":0.25},"
+                               "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]",
+                               (ls_shape){1, 2, 4}, 3);
     size_t offset = 0;
     assert_int_equal(m->params, 6);
     assert_int_equal(m->stats, 2);
@@ -113,9 +113,9 @@ static void a_batch_norm_has_four_tensors_in_pytorchs_order(void **state)
 static void each_dropout_draws_from_a_stream_of_its_own(void **state)
 {
     (void)state;
-    ls_model *m = make_model("[{\"type\":\"dropout\"},{\"type\":\"dropout\",\"p\":0.25},"
-                             "{\"type\":\"dense\",\"out\":3}]",
-                             (ls_shape){4, 1, 1}, 3);
+    ls_network *m = make_model("[{\"type\":\"dropout\"},{\"type\":\"dropout\",\"p\":0.25},"
+                               "{\"type\":\"dense\",\"out\":3}]",
+                               (ls_shape){4, 1, 1}, 3);
     const ls_dropout *a = &m->layer[0].op.u.dropout;
     const ls_dropout *b = &m->layer[1].op.u.dropout;
     assert_true(a->p == 0.5f && b->p == 0.25f);
@@ -125,7 +125,7 @@ static void each_dropout_draws_from_a_stream_of_its_own(void **state)
 
 /* ---- fusion --------------------------------------------------------------------------------- */
 
-static void assert_fused(const ls_model *m, const char *first, const char *last, int forms)
+static void assert_fused(const ls_network *m, const char *first, const char *last, int forms)
 {
     ls_fuse_form f[LS_FUSE_FORMS];
     assert_int_equal(ls_fuse_forms(f, m, layer_called(m, first)), forms);
@@ -136,7 +136,7 @@ static void assert_fused(const ls_model *m, const char *first, const char *last,
 static void what_may_be_fused_is_offered(void **state)
 {
     (void)state;
-    ls_model *m = make_model(
+    ls_network *m = make_model(
         "[{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":2,\"kernel\":1},"
         "{\"type\":\"batch_norm\",\"name\":\"n1\"},{\"type\":\"relu\",\"name\":\"r1\"},"
         "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":2,\"kernel\":1},"
@@ -228,7 +228,7 @@ static void impossible_sizes_do_not_wrap_around(void **state)
 static void resnet_has_the_books_parameters(void **state)
 {
     (void)state;
-    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
+    ls_network *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     int projections = 0;
     int norms = 0;
     assert_int_equal(m->parameters, 11175818);
@@ -253,7 +253,7 @@ static void resnet_has_the_books_parameters(void **state)
 static void resnets_blocks_are_fused(void **state)
 {
     (void)state;
-    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
+    ls_network *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     assert_fused(m, "bn", "2", 2);
     assert_fused(m, "b1.1.bn1", "b1.1.2", 2);
     assert_fused(m, "b1.1.bn2", "b1.1.6", 2);

@@ -30,7 +30,7 @@ enum { CLASSES = 3, ROWS = 40 };
 
 typedef struct bench {
     wrapped_device wrap;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
@@ -417,7 +417,7 @@ static void resnets_first_logits_are_next_to_nothing(void **state)
     static const uint32_t shards[] = {N};
     static const uint32_t rows[N] = {0, 1};
     ls_error err = {0};
-    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
+    ls_network *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     ls_replica *r = NULL;
     ls_replica_data data = make_data(N, m->input, 10, 5);
     wrapped_device wrap;
@@ -458,7 +458,7 @@ static void resnets_memory_is_planned_well(void **state)
 {
     (void)state;
     ls_error err = {0};
-    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
+    ls_network *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     ls_device *device = open_ref64(NULL);
     for (int training = 0; training < 2; training++) {
         ls_plan *plan = NULL;

@@ -44,7 +44,7 @@ static back_end_fn *const back_ends[] = {
 };
 
 typedef struct bench {
-    ls_model *model;
+    ls_network *model;
     ls_replica_data data;
     ls_json *doc;
     ls_optimizer optimizer;

@@ -12,7 +12,7 @@
 
 static const ls_shape gray28 = {1, 28, 28};
 
-static float *drawn(const ls_model *m, ls_init_rule rule, float std, uint64_t seed)
+static float *drawn(const ls_network *m, ls_init_rule rule, float std, uint64_t seed)
 {
     const ls_init init = {rule, std};
     float *w = malloc(m->floats * sizeof *w);
@@ -56,7 +56,7 @@ static void assert_moments(const float *x, size_t count, double std)
 static void normal_has_the_deviation_asked_for(void **state)
 {
     (void)state;
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     float *w = drawn(m, LS_INIT_NORMAL, 0.01f, 3);
     for (int i = 0; i < m->params; i += 2)
         assert_moments(w + m->param[i]->offset, m->param[i]->count, 0.01);
@@ -67,7 +67,7 @@ static void normal_has_the_deviation_asked_for(void **state)
 static void kaiming_follows_fan_in(void **state)
 {
     (void)state;
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     float *w = drawn(m, LS_INIT_KAIMING, 0, 3);
     const double fan_in[4] = {9, 500, 800, 128};
     for (int i = 0; i < 4; i++)
@@ -79,7 +79,7 @@ static void kaiming_follows_fan_in(void **state)
 static void xavier_is_uniform_within_its_limit(void **state)
 {
     (void)state;
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     float *w = drawn(m, LS_INIT_XAVIER, 0, 3);
     const double fans[4] = {9 + 180, 500 + 1250, 800 + 128, 128 + 10};
     for (int i = 0; i < 4; i++) {
@@ -97,7 +97,7 @@ static void xavier_is_uniform_within_its_limit(void **state)
 static void biases_start_at_zero(void **state)
 {
     (void)state;
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     for (int rule = LS_INIT_NORMAL; rule <= LS_INIT_KAIMING; rule++) {
         float *w = drawn(m, (ls_init_rule)rule, 0.01f, 1);
         for (int i = 1; i < m->params; i += 2)
@@ -108,7 +108,7 @@ static void biases_start_at_zero(void **state)
     free_model(m);
 }
 
-static void hash_of(char out[65], const ls_model *m, ls_init_rule rule, uint64_t seed)
+static void hash_of(char out[65], const ls_network *m, ls_init_rule rule, uint64_t seed)
 {
     float *w = drawn(m, rule, 0.01f, seed);
     ls_weights_sha256(out, m, w);
@@ -120,7 +120,7 @@ static void a_seed_always_gives_the_same_weights(void **state)
     (void)state;
     char a[65];
     char b[65];
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     hash_of(a, m, LS_INIT_NORMAL, 5);
     hash_of(b, m, LS_INIT_NORMAL, 5);
     assert_string_equal(a, b);
@@ -143,7 +143,7 @@ static void seed_zero_gives_known_weights(void **state)
         "f314697059e14ab6a342c1e57f3360725704344e9bca4fd2814d47a9b256511f",
     };
     char got[65];
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     for (int rule = LS_INIT_NORMAL; rule <= LS_INIT_KAIMING; rule++) {
         hash_of(got, m, (ls_init_rule)rule, 0);
         assert_string_equal(got, want[rule]);
@@ -154,9 +154,9 @@ static void seed_zero_gives_known_weights(void **state)
 static void a_parameters_draws_do_not_depend_on_its_neighbours(void **state)
 {
     (void)state;
-    ls_model *small = make_model("[{\"type\":\"dense\",\"out\":3}]", (ls_shape){4, 1, 1}, 3);
-    ls_model *large = make_model("[{\"type\":\"dense\",\"out\":9},{\"type\":\"dense\",\"out\":3}]",
-                                 (ls_shape){4, 1, 1}, 3);
+    ls_network *small = make_model("[{\"type\":\"dense\",\"out\":3}]", (ls_shape){4, 1, 1}, 3);
+    ls_network *large = make_model(
+        "[{\"type\":\"dense\",\"out\":9},{\"type\":\"dense\",\"out\":3}]", (ls_shape){4, 1, 1}, 3);
     float *a = drawn(small, LS_INIT_NORMAL, 1, 2);
     float *b = drawn(large, LS_INIT_NORMAL, 1, 2);
     assert_memory_equal(a, b, 12 * sizeof *a); /* parameter 0 of both models */

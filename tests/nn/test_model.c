@@ -29,7 +29,7 @@ static void assert_dims(const ls_param *p, const char *name, int rank, int a, in
 static void lenet_has_the_seeds_parameters(void **state)
 {
     (void)state;
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     assert_string_equal(m->name, "lenet");
     assert_int_equal(m->floats, 129068);
     assert_int_equal(m->floats * sizeof(float), 516272);
@@ -58,7 +58,7 @@ static void lenet_has_the_seeds_parameters(void **state)
 static void lenet_has_the_seeds_shapes(void **state)
 {
     (void)state;
-    ls_model *m = make_model(lenet_json, gray28, 10);
+    ls_network *m = make_model(lenet_json, gray28, 10);
     assert_int_equal(m->layers, 10);
     assert_shape(m->layer[0].out, 20, 26, 26);
     assert_shape(m->layer[2].out, 20, 13, 13);
@@ -78,9 +78,9 @@ static void lenet_has_the_seeds_shapes(void **state)
 static void a_last_layer_gives_what_the_data_has(void **state)
 {
     (void)state;
-    ls_model *m = make_model("[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":\"classes\"},"
-                             "{\"type\":\"relu\"},{\"type\":\"dense\"}]",
-                             gray28, 7);
+    ls_network *m = make_model("[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":\"classes\"},"
+                               "{\"type\":\"relu\"},{\"type\":\"dense\"}]",
+                               gray28, 7);
     assert_shape(m->layer[1].out, 7, 1, 1);
     assert_shape(m->layer[3].out, 7, 1, 1);
     free_model(m);
@@ -96,7 +96,7 @@ static void a_last_layer_gives_what_the_data_has(void **state)
 static void groups_and_dilation_have_pytorchs_shapes_and_fans(void **state)
 {
     (void)state;
-    ls_model *m = make_model(
+    ls_network *m = make_model(
         "[{\"type\":\"conv2d\",\"name\":\"c\",\"out\":12,\"kernel\":[3,5],\"groups\":4,"
         "\"dilation\":[2,1],\"padding\":[3,0]},"
         "{\"type\":\"conv2d\",\"name\":\"d\",\"out\":12,\"kernel\":3,\"groups\":12,\"bias\":false},"
@@ -117,7 +117,7 @@ static void groups_and_dilation_have_pytorchs_shapes_and_fans(void **state)
 static void keys_are_read_as_documented(void **state)
 {
     (void)state;
-    ls_model *m = make_model(
+    ls_network *m = make_model(
         "[{\"type\":\"conv2d\",\"name\":\"a\",\"out\":4,\"kernel\":[3,5],\"stride\":[2,1],"
         "\"padding\":[0,2],\"bias\":false},"
         "{\"type\":\"max_pool\",\"kernel\":[3,2],\"padding\":1,\"from\":\"a\"},"
@@ -163,18 +163,18 @@ static void check_bad(const bad *b)
 {
     char text[4096];
     ls_json *doc = NULL;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     snprintf(text, sizeof text, b->layers[0] == '{' ? "%s" : "{\"layers\":%s}", b->layers);
     must(ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err), &err);
-    int rc = ls_model_parse(&model, doc, ls_json_root(doc), gray28, 10, NULL, &err);
+    int rc = ls_network_parse(&model, doc, ls_json_root(doc), gray28, 10, NULL, &err);
     assert_null(model);
     assert_string_equal(err.text, b->message);
     assert_int_equal(rc, LS_ECONFIG);
     assert_int_equal(err.status, LS_ECONFIG);
     /* without the data, the same keys are refused, with the same message */
     err = (ls_error){0};
-    rc = ls_model_check(doc, ls_json_root(doc), NULL, &err);
+    rc = ls_network_check(doc, ls_json_root(doc), NULL, &err);
     if (strstr(b->message, "unknown ")) {
         assert_int_equal(rc, LS_ECONFIG);
         assert_string_equal(err.text, b->message);
@@ -189,7 +189,7 @@ static void every_bad_model_is_refused_with_its_message(void **state)
         check_bad(&bads[i]);
 }
 
-/* A model whose keys are right passes ls_model_check, even if its shapes fit no data. */
+/* A model whose keys are right passes ls_network_check, even if its shapes fit no data. */
 static void a_check_without_data_computes_no_shapes(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void a_check_without_data_computes_no_shapes(void **state)
     ls_error err = {0};
     must(ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err), &err);
     counting_host_init(&h);
-    must(ls_model_check(doc, ls_json_root(doc), &h.host, &err), &err);
+    must(ls_network_check(doc, ls_json_root(doc), &h.host, &err), &err);
     assert_int_equal(h.live, 0);
     ls_json_destroy(doc);
 }
@@ -218,10 +218,10 @@ static void a_model_of_too_many_layers_is_refused(void **state)
         n += (size_t)sprintf(text + n, "%s{\"type\":\"relu\"}", i ? "," : "");
     strcpy(text + n, "]}");
     ls_json *doc = NULL;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     must(ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err), &err);
-    assert_int_equal(ls_model_parse(&model, doc, ls_json_root(doc), gray28, 10, NULL, &err),
+    assert_int_equal(ls_network_parse(&model, doc, ls_json_root(doc), gray28, 10, NULL, &err),
                      LS_ECONFIG);
     assert_string_equal(err.text, "m.json:1:11: model: expected at most 1000 layers, found 1001");
     ls_json_destroy(doc);
@@ -237,13 +237,13 @@ static void an_impossible_input_is_refused(void **state)
                                       {1, 1 << 15, 1 << 15}};
     static const char text[] = "{\"layers\":[" DENSE10 "]}";
     ls_json *doc = NULL;
-    ls_model *model = NULL;
+    ls_network *model = NULL;
     ls_error err = {0};
     must(ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err), &err);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        assert_int_equal(ls_model_parse(&model, doc, ls_json_root(doc), inputs[i], 10, NULL, &err),
-                         LS_EINVAL);
-    assert_int_equal(ls_model_parse(&model, doc, ls_json_root(doc), gray28, 0, NULL, &err),
+        assert_int_equal(
+            ls_network_parse(&model, doc, ls_json_root(doc), inputs[i], 10, NULL, &err), LS_EINVAL);
+    assert_int_equal(ls_network_parse(&model, doc, ls_json_root(doc), gray28, 0, NULL, &err),
                      LS_EINVAL);
     ls_json_destroy(doc);
 }
@@ -258,12 +258,12 @@ static void a_failed_allocation_leaks_nothing(void **state)
     long n = 0;
     int rc;
     do {
-        ls_model *model = NULL;
+        ls_network *model = NULL;
         counting_host_init(&h);
         h.fail_at = ++n;
-        rc = ls_model_parse(&model, doc, ls_json_root(doc), gray28, 10, &h.host, &err);
+        rc = ls_network_parse(&model, doc, ls_json_root(doc), gray28, 10, &h.host, &err);
         if (rc == LS_OK)
-            ls_model_destroy(model, &h.host);
+            ls_network_destroy(model, &h.host);
         else
             assert_int_equal(rc, LS_ENOMEM);
         assert_int_equal(h.live, 0);
@@ -388,14 +388,14 @@ static int print_messages(void)
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
         char text[4096];
         ls_json *doc = NULL;
-        ls_model *model = NULL;
+        ls_network *model = NULL;
         ls_error err = {0};
         snprintf(text, sizeof text, bads[i].layers[0] == '{' ? "%s" : "{\"layers\":%s}",
                  bads[i].layers);
         if (ls_json_parse(&doc, "m.json", text, strlen(text), NULL, &err) == LS_OK)
-            ls_model_parse(&model, doc, ls_json_root(doc), gray28, 10, NULL, &err);
+            ls_network_parse(&model, doc, ls_json_root(doc), gray28, 10, NULL, &err);
         printf("%s\n    %s\n", text, err.text);
-        ls_model_destroy(model, NULL);
+        ls_network_destroy(model, NULL);
         ls_json_destroy(doc);
     }
     return 0;

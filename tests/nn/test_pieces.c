@@ -31,7 +31,7 @@ enum { CLASSES = 4, ROWS = 24, SHARD = 12, AFTER_F2 = 1824, AFTER_F1 = 4272, LEA
 
 typedef struct bench {
     wrapped_device wrap;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;

@@ -29,7 +29,7 @@ enum { CLASSES = 4, ROWS = 64 };
 typedef struct bench {
     counting_host host;
     wrapped_device wrap;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
@@ -210,7 +210,7 @@ static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 {
     (void)state;
     float tail[2][LS_TAIL];
-    ls_model *model = make_model(small_json, small, CLASSES);
+    ls_network *model = make_model(small_json, small, CLASSES);
     for (uint32_t n = 33; n < 64; n += 15) {
         float *plain = mixed_gradient(-1, n, tail[0]), *whole = mixed_gradient(0, n, tail[0]);
         assert_true(distance(plain, whole, model->floats) > 1e-2);
@@ -588,7 +588,7 @@ static void fused_forms_are_offered_richest_first(void **state)
 {
     (void)state;
     ls_fuse_form f[LS_FUSE_FORMS];
-    ls_model *m = make_model(small_json, small, CLASSES);
+    ls_network *m = make_model(small_json, small, CLASSES);
     /* the forms of the first layer: conv + relu + pool, conv + relu, conv */
     assert_int_equal(ls_fuse_forms(f, m, 0), 3);
     assert_form(f[0], 0, 2, 1, 2);

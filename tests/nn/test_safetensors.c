@@ -38,7 +38,7 @@ static void what_is_saved_is_loaded_bit_for_bit(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(
+    ls_network *m = make_model(
         "[{\"type\":\"conv2d\",\"name\":\"c\",\"out\":7,\"kernel\":[3,2]},{\"type\":\"flatten\"},"
         "{\"type\":\"dense\",\"out\":400},{\"type\":\"dense\",\"out\":3,\"bias\":false}]",
         (ls_shape){2, 6, 6}, 3);
@@ -67,7 +67,7 @@ static void the_file_is_what_the_format_says(void **state)
     size_t size;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w.safetensors");
     must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
     char *bytes = read_whole(path, &size);
@@ -88,7 +88,7 @@ static void the_hash_covers_the_weights_in_model_order(void **state)
     (void)state;
     char hex[65];
     float w[9];
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     memset(w, 0, sizeof w);
     ls_weights_sha256(hex, m, w); /* SHA-256 of 36 zero bytes */
     assert_string_equal(hex, "6db65fd59fd356f6729140571b5bcd6bb3b83492a16e1bf0a3884442fc3c8a0e");
@@ -111,9 +111,9 @@ static void running_statistics_belong_to_the_weights(void **state)
     ls_error err = {0};
     size_t size;
     scratch_begin(&s);
-    ls_model *m = make_model("[{\"type\":\"batch_norm\",\"name\":\"n\"},"
-                             "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]",
-                             (ls_shape){2, 2, 2}, 3);
+    ls_network *m = make_model("[{\"type\":\"batch_norm\",\"name\":\"n\"},"
+                               "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]",
+                               (ls_shape){2, 2, 2}, 3);
     float *w = calloc(m->floats, sizeof *w);
     float *got = calloc(m->floats, sizeof *got);
     fill_weights(w, m, 1, 3);
@@ -170,7 +170,7 @@ static void halves_are_widened_and_prefixes_obeyed(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     memcpy(data, bias, 12);
     memcpy(data + 12, half, 12);
     const char *path = write_file(&s, header, data, sizeof data);
@@ -192,7 +192,7 @@ static void load_halves(float got[9], const char *dtype, const uint16_t half[6])
              "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",
              dtype);
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     memcpy(data, half, 12);
     must(ls_safetensors_load(got, write_file(&s, header, data, 24), m, "", NULL, &err), &err);
     free_model(m);
@@ -235,9 +235,9 @@ static void what_fits_is_taken_and_the_rest_listed(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model("[{\"type\":\"dense\",\"name\":\"a\",\"out\":3},"
-                             "{\"type\":\"dense\",\"name\":\"b\",\"out\":3}]",
-                             small_input, 3);
+    ls_network *m = make_model("[{\"type\":\"dense\",\"name\":\"a\",\"out\":3},"
+                               "{\"type\":\"dense\",\"name\":\"b\",\"out\":3}]",
+                               small_input, 3);
     fill_uniform(taken, 15, 1, 2);
     memcpy(data, taken, sizeof data);
     fill_uniform(got, 21, 5, 6);
@@ -281,7 +281,7 @@ static void a_prefix_of_all_names_is_taken_off(void **state)
                  {"xfc.weight", "xfc.bias", 0}};
     scratch s;
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         for (int partial = 0; partial < 2; partial++) {
             char header[400], text[2000] = "";
@@ -321,9 +321,9 @@ static void gradients_need_no_running_statistics(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model("[{\"type\":\"dense\",\"name\":\"fc\",\"out\":3},"
-                             "{\"type\":\"batch_norm\",\"name\":\"n\"}]",
-                             small_input, 3);
+    ls_network *m = make_model("[{\"type\":\"dense\",\"name\":\"fc\",\"out\":3},"
+                               "{\"type\":\"batch_norm\",\"name\":\"n\"}]",
+                               small_input, 3);
     fill_uniform(data, 15, 1, 2);
     const char *path = write_file(&s, header, data, sizeof data);
     must(ls_safetensors_load(got, path, m, "grad.", NULL, &err), &err);
@@ -346,7 +346,7 @@ static void numbers_that_are_not_finite_are_refused_with_their_place(void **stat
                  {"F16", 0x7C00, 2, "found inf"},     {"F16", 0xFC00, 2, "found -inf"},
                  {"F16", 0x7E00, 2, "found nan"},     {"BF16", 0x7F80, 2, "found inf"},
                  {"BF16", 0x7FC0, 2, "found nan"}};
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int at = 0; at < 6; at++) {
             char header[300], place[40];
@@ -407,7 +407,7 @@ static void a_wrong_header_is_refused_with_its_message(void **state)
     static const char data[36] = {0};
     scratch s;
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float got[9];
         ls_error err = {0};
@@ -429,7 +429,7 @@ static void what_is_no_file_is_refused(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     assert_int_equal(ls_safetensors_load(got, scratch_path(&s, "absent"), m, "", NULL, &err),
                      LS_ENOENT);
     assert_non_null(strstr(err.text, "absent: no such file"));
@@ -451,7 +451,7 @@ static void every_truncation_is_refused(void **state)
     size_t size;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w.safetensors");
     must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
     char *bytes = read_whole(path, &size);
@@ -481,7 +481,7 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
     size_t size;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w.safetensors");
     must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
     char *bytes = read_whole(path, &size);
@@ -507,7 +507,7 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
 
 /* Runs in a process of its own, because a limit on file sizes also sends a signal. Returns 0 if the
  * test succeeds. */
-static int save_beyond_a_limit(const char *path, const ls_model *m)
+static int save_beyond_a_limit(const char *path, const ls_network *m)
 {
     ls_error err = {0};
     struct rlimit limit = {200, 200}; /* larger than the header, smaller than the file */
@@ -527,7 +527,7 @@ static void a_failed_save_leaves_the_old_file(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w");
     must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
     pid_t child = fork();
@@ -556,8 +556,8 @@ static void a_failed_save_leaves_the_old_file(void **state)
 static const char norm_json[] = "[{\"type\":\"batch_norm\",\"name\":\"n\"},"
                                 "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]";
 
-static int write_whole(const char *path, const ls_model *m, const ls_tensors_out *groups, int count,
-                       const char *about, const ls_host *host, ls_error *err)
+static int write_whole(const char *path, const ls_network *m, const ls_tensors_out *groups,
+                       int count, const char *about, const ls_host *host, ls_error *err)
 {
     ls_file_writer w;
     int rc = ls_replace_begin(&w, path, host, err);
@@ -569,7 +569,7 @@ static int write_whole(const char *path, const ls_model *m, const ls_tensors_out
     return rc;
 }
 
-static int write_groups(const char *path, const ls_model *m, const ls_tensors_out *groups,
+static int write_groups(const char *path, const ls_network *m, const ls_tensors_out *groups,
                         int count, const ls_host *host, ls_error *err)
 {
     return write_whole(path, m, groups, count, NULL, host, err);
@@ -581,7 +581,7 @@ static void groups_are_read_back_bit_for_bit(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(norm_json, (ls_shape){2, 2, 2}, 3);
+    ls_network *m = make_model(norm_json, (ls_shape){2, 2, 2}, 3);
     size_t bytes = m->floats * sizeof(float);
     float *saved[3], *got[3];
     for (int i = 0; i < 3; i++) {
@@ -626,7 +626,7 @@ static void a_group_has_the_names_of_its_parameters(void **state)
     size_t size;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const ls_tensors_out out = {"momentum.", small_weights};
     must(write_groups(scratch_path(&s, "g"), m, &out, 1, NULL, &err), &err);
     char *bytes = read_whole(scratch_path(&s, "g"), &size);
@@ -643,7 +643,7 @@ static void groups_must_be_there_and_nothing_else(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "g");
     const ls_tensors_out out[] = {{"a.", small_weights}, {"b.", small_weights}};
     const ls_tensors_in in[] = {{"a.", a}, {"b.", b}, {"c.", b}};
@@ -672,7 +672,7 @@ static void groups_must_be_there_and_nothing_else(void **state)
 
 static const char about[] = "{\"steps\": 7, \"text\": \"\\n é\"}";
 
-static const char *save_whole(scratch *s, ls_model *m)
+static const char *save_whole(scratch *s, ls_network *m)
 {
     ls_error err = {0};
     const char *path = scratch_path(s, "g");
@@ -689,7 +689,7 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const ls_tensors_in in[] = {{"", a}, {"optimizer/momentum/", b}};
     const char *path = save_whole(&s, m);
     must(ls_safetensors_state(&text, path, NULL, &err), &err);
@@ -715,7 +715,7 @@ static void a_header_that_is_too_long_is_refused_with_the_name_of_the_file(void 
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const ls_tensors_out out = {"", small_weights};
     const char *path = scratch_path(&s, "w.safetensors");
     char *text = malloc(length + 1);
@@ -739,7 +739,7 @@ static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
     scratch s;
     size_t size;
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     char *bytes = read_whole(save_whole(&s, m), &size);
     for (size_t i = 0; i < size * 9; i++) {
         char *text = NULL;
@@ -768,7 +768,7 @@ static void failed_allocations_leak_nothing(void **state)
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
+    ls_network *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w");
     int rc = LS_ENOMEM;
     for (long n = 1; rc != LS_OK; n++) {

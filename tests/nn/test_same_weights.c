@@ -57,7 +57,7 @@ static void counted_free(void *user, void *memory)
 }
 
 typedef struct bench {
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     byte_counter counter; /* allocator of the device */
     ls_device *device;

@@ -19,7 +19,7 @@ enum { CLASSES = 4, ROWS = 6, FLOATS = 112 * 77 + 77 + 77 * 4 + 4 };
 typedef struct bench {
     counting_host host;
     wrapped_device wrap;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;

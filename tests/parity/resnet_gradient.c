@@ -22,7 +22,7 @@ enum { ROWS = 32 }; /* a power of two: dividing by it rounds nothing */
 
 typedef struct job {
     ls_json *config;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer sgd;
     ls_dataset *train, *test;
     ls_device *device;
@@ -51,7 +51,7 @@ static int read_inputs(job *j, const char *config, const char *data, ls_error *e
     const cJSON *root = ls_json_root(j->config);
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
     const cJSON *sgd = cJSON_GetObjectItemCaseSensitive(root, "optimizer");
-    rc = ls_model_parse(&j->model, j->config, model, (ls_shape){1, 28, 28}, 10, NULL, err);
+    rc = ls_network_parse(&j->model, j->config, model, (ls_shape){1, 28, 28}, 10, NULL, err);
     if (!rc)
         rc = ls_optimizer_parse(&j->sgd, j->config, sgd, err);
     return rc ? rc : ls_dataset_open(&j->train, &j->test, &spec, NULL, err);
@@ -133,7 +133,7 @@ static void clean_up(job *j)
         j->device->ops->close(j->device);
     ls_dataset_close(j->train);
     ls_dataset_close(j->test);
-    ls_model_destroy(j->model, NULL);
+    ls_network_destroy(j->model, NULL);
     ls_json_destroy(j->config);
     free(j->gradient);
     free(j->weights);

@@ -24,7 +24,7 @@ enum { BATCH = 256, SHARDS = 8, STEPS = 10 };
 static struct {
     ls_dataset *train, *test;
     ls_json *config, *reference;
-    ls_model *model;
+    ls_network *model;
     ls_optimizer sgd;
     ls_error err;
 } shared;
@@ -60,15 +60,15 @@ static int set_up(void **state)
         ls_json_read_file(&shared.reference, PARITY_FOLDER "/lenet_reference.json", NULL, err))
         return -1;
     const cJSON *root = ls_json_root(shared.config);
-    return ls_model_parse(&shared.model, shared.config, member(root, "model"),
-                          (ls_shape){1, 28, 28}, 10, NULL, err) ||
+    return ls_network_parse(&shared.model, shared.config, member(root, "model"),
+                            (ls_shape){1, 28, 28}, 10, NULL, err) ||
            ls_optimizer_parse(&shared.sgd, shared.config, member(root, "optimizer"), err);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    ls_model_destroy(shared.model, NULL);
+    ls_network_destroy(shared.model, NULL);
     ls_json_destroy(shared.reference);
     ls_json_destroy(shared.config);
     ls_dataset_close(shared.test);

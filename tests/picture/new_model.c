@@ -21,7 +21,7 @@ static const ls_registry *reference(void)
     return registry;
 }
 
-ls_snapshot *new_model(int channels, int height, int width, int floats, ls_error *err)
+ls_model *new_model(int channels, int height, int width, int floats, ls_error *err)
 {
     const ls_data_source source = {.size = sizeof source,
                                    .name = "none",
@@ -38,10 +38,10 @@ ls_snapshot *new_model(int channels, int height, int width, int floats, ls_error
                                   .source_count = 1,
                                   .registry = reference()};
     ls_trainer *trainer;
-    ls_snapshot *model = NULL;
+    ls_model *model = NULL;
     if (ls_trainer_open(&trainer, &o, err) != LS_OK)
         return NULL;
-    if (ls_trainer_snapshot(trainer, &model, err) != LS_OK)
+    if (ls_trainer_model(trainer, &model, err) != LS_OK)
         model = NULL;
     ls_trainer_close(trainer);
     return model;

@@ -2,9 +2,9 @@
 #ifndef TESTS_PICTURE_NEW_MODEL_H
 #define TESTS_PICTURE_NEW_MODEL_H
 
-#include <lockstep/snapshot.h>
+#include <lockstep/model.h>
 
 /* Returns a model, which the caller releases, or NULL with the reason in `err`. */
-ls_snapshot *new_model(int channels, int height, int width, int floats, ls_error *err);
+ls_model *new_model(int channels, int height, int width, int floats, ls_error *err);
 
 #endif

@@ -139,7 +139,7 @@ static void pictures_from_memory_are_those_of_the_program(void **state)
     uint8_t row[PICTURES][ROW], packed[PICTURES][ROW];
     float logits[PICTURES][CLASSES], said[PICTURES][CLASSES];
     ls_error err;
-    ls_snapshot *model;
+    ls_model *model;
     make_pictures();
     run("config.json --quiet >said.txt");
     run("pack photos --to packed.safetensors --size 6 --quiet >said.txt");
@@ -160,7 +160,7 @@ static void pictures_from_memory_are_those_of_the_program(void **state)
                      LS_OK);
     predicted(said);
     assert_memory_equal(logits, said, sizeof logits);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     scratch_end(&dir);
 }
 

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 enum { GREY, COLOURS, MODELS };
-static ls_snapshot *model[MODELS]; /* both of 2×3 pixels */
+static ls_model *model[MODELS]; /* both of 2×3 pixels */
 
 static int enter(void **state)
 {
@@ -32,8 +32,8 @@ static int enter(void **state)
 static int leave(void **state)
 {
     (void)state;
-    ls_snapshot_release(model[GREY]);
-    ls_snapshot_release(model[COLOURS]);
+    ls_model_release(model[GREY]);
+    ls_model_release(model[COLOURS]);
     return 0;
 }
 
@@ -280,7 +280,7 @@ static void models_of_other_rows_and_missing_arguments_are_refused(void **state)
     ls_error err = {0};
     static const char file[] = "P5 3 2 255\nabcdef";
     const size_t n = sizeof file - 1;
-    ls_snapshot *floats = new_model(4, 1, 1, 1, &err), *two = new_model(2, 2, 3, 0, &err);
+    ls_model *floats = new_model(4, 1, 1, 1, &err), *two = new_model(2, 2, 3, 0, &err);
     const ls_picture_options older = {.size = sizeof older.size - 1};
     const struct {
         ls_picture_options known;
@@ -305,8 +305,8 @@ static void models_of_other_rows_and_missing_arguments_are_refused(void **state)
     assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, row, 5, &err), LS_EINVAL);
     assert_non_null(strstr(err.text, "the picture: room for 5 bytes, 6 are needed"));
     assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, row, 6, NULL), LS_OK);
-    ls_snapshot_release(floats);
-    ls_snapshot_release(two);
+    ls_model_release(floats);
+    ls_model_release(two);
 }
 
 LS_TESTS(picture, "unit")

@@ -64,7 +64,7 @@ def test_structures_are_those_of_the_headers(tmp_path):
         written, size, *offsets = line.split()
         assert written == name
         assert offsets == [str(getattr(structure, f[0]).offset) for f in members(structure)]
-        if name in ("ls_error", "ls_step_result", "ls_snapshot_info"):
+        if name in ("ls_error", "ls_step_result", "ls_model_info"):
             assert ctypes.sizeof(structure) >= int(size)  # the library writes into ours
         else:
             assert ctypes.sizeof(structure) <= int(size)
@@ -403,7 +403,7 @@ def test_pictures_come_as_paths_folders_and_bytes_and_give_one_number(tmp_path):
         path.write_bytes(contents)
     (folder / ".hidden.png").write_bytes(b"")
     (folder / "notes.txt").write_bytes(b"")
-    with trainer() as t, t.snapshot() as model:
+    with trainer() as t, t.model() as model:
         want = model.predict(x[:3])
         assert lockstep.pictures(folder) == [str(path) for path in files]
         for form in (folder, str(folder), [folder], list(files), [str(path) for path in files], list(files.values()),
@@ -420,7 +420,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "cut.png").write_bytes(png(stripes(1)[0][0])[:-20])
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with trainer() as t, t.snapshot() as model:
+    with trainer() as t, t.model() as model:
         with pytest.raises(lockstep.Error, match="cut.png: before offset") as error:
             model.predict([JPEG, tmp_path / "cut.png"])
         assert error.value.status == "LS_EDATA"
@@ -433,7 +433,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
         with pytest.raises(ValueError, match="pipe: expected a file"):
             model.predict(tmp_path / "pipe")
     config = {**CONFIG, "data": {}, "model": {"layers": [{"type": "dense", "out": 2}]}}
-    with lockstep.Trainer(config, shape=(4,), classes=2, dtype="f4") as t, t.snapshot() as model:
+    with lockstep.Trainer(config, shape=(4,), classes=2, dtype="f4") as t, t.model() as model:
         with pytest.raises(lockstep.Error, match="picture 0: the model reads rows of 4×1×1 floats, not pictures"):
             model.predict(JPEG)
         with pytest.raises(ValueError, match="photo.png: expected an array"):
@@ -444,7 +444,7 @@ def test_without_the_library_of_pictures_its_lack_is_said(monkeypatch):
     def load(name, functions):
         raise OSError(f"{name}.so.0.2: cannot open shared object file")
 
-    with trainer() as t, t.snapshot() as model:
+    with trainer() as t, t.model() as model:
         monkeypatch.setattr(_library, "_picture_library", None)
         monkeypatch.setattr(_library, "_load", load)
         with pytest.raises(lockstep.Error, match="liblockstep_picture, .* libspng-dev, libjpeg-dev") as error:
@@ -684,7 +684,7 @@ def test_a_model_is_asked_once_what_it_is(tmp_path, monkeypatch):
     with lockstep.Model.open(tmp_path / "small.safetensors") as model:
         first = model.predict(x)
         asked = []
-        for name in ("ls_model_card", "ls_snapshot_describe"):
+        for name in ("ls_model_card", "ls_model_describe"):
             monkeypatch.setattr(_library.lib(), name, lambda *_, name=name: asked.append(name))
         assert (model.predict(x) == first).all()
         assert (model.predict(x[:1]) == first[:1]).all()

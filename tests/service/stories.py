@@ -145,8 +145,8 @@ def learns(place):
         curl(service.url + "/examples", *BYTES, "@-", data=examples(i * 320, 320))
     learnt = service.wait(lambda m: m["lockstep_accuracy"] > 0.97 and
                           m["service_queue_examples"] == 0, "it learns", 100)
-    service.wait(lambda m: m["service_snapshot_step"] >= learnt["lockstep_steps_total"],
-                 "predictions use what it learnt")  # snapshots come a while behind the steps
+    service.wait(lambda m: m["service_model_step"] >= learnt["lockstep_steps_total"],
+                 "predictions use what it learnt")  # models come a while behind the steps
     fresh = range(5000, 5100)
     answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(map(image, fresh))).json()
     hits = sum(p["class"] == i % 10 for p, i in zip(answer["predictions"], fresh))
@@ -173,7 +173,7 @@ def has_rested(values, steps):
     """After that many steps, which predictions use."""
     return values["lockstep_steps_total"] >= steps and \
         values["service_queue_examples"] == 0 and \
-        values["service_snapshot_step"] == values["lockstep_steps_total"]
+        values["service_model_step"] == values["lockstep_steps_total"]
 
 
 def resumes(place):

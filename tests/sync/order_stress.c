@@ -360,7 +360,7 @@ static void close_lone(ls_wire *wire)
     (void)wire;
 }
 
-static const ls_wire_type lone = {
+static const ls_transport lone = {
     .name = "lone", .open = open_lone, .poll = poll_lone, .close = close_lone};
 
 static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err)
@@ -421,7 +421,7 @@ static int abort_mirror(ls_wire *wire)
 }
 
 static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *err);
-static const ls_wire_type mirrored = {.name = "mirror",
+static const ls_transport mirrored = {.name = "mirror",
                                       .open = open_mirror,
                                       .post = post_mirror,
                                       .poll = poll_mirror,

@@ -18,11 +18,11 @@ static void stop(const char *what, const ls_error *err)
     exit(1);
 }
 
-static void print(ls_snapshot *model, const void *rows, ls_row_type type, uint32_t n)
+static void print(ls_model *model, const void *rows, ls_row_type type, uint32_t n)
 {
     ls_error err;
-    ls_snapshot_info info;
-    ls_snapshot_describe(model, &info);
+    ls_model_info info;
+    ls_model_describe(model, &info);
     float *out = calloc(n * (size_t)info.classes, sizeof *out);
     if (!out || ls_model_run(model, rows, type, n, LS_OUTPUT_PROBABILITIES, out,
                              n * (size_t)info.classes, &err) != LS_OK)
@@ -47,7 +47,7 @@ static size_t split(char *line, char **field)
     return n;
 }
 
-static void print_table(ls_snapshot *model, size_t bytes, const char *path)
+static void print_table(ls_model *model, size_t bytes, const char *path)
 {
     static char names[MOST_LINE], line[MOST_LINE];
     char *name[MOST_FIELDS], *text[MOST_FIELDS];
@@ -71,7 +71,7 @@ static void print_table(ls_snapshot *model, size_t bytes, const char *path)
     free(row);
 }
 
-static void print_rows(ls_snapshot *model, ls_row_type type, size_t bytes, const char *path,
+static void print_rows(ls_model *model, ls_row_type type, size_t bytes, const char *path,
                        uint32_t n)
 {
     void *rows = malloc(n * bytes);
@@ -86,13 +86,13 @@ static void print_rows(ls_snapshot *model, ls_row_type type, size_t bytes, const
 int main(int argc, char **argv)
 {
     ls_error err;
-    ls_snapshot *model;
-    ls_snapshot_info info;
+    ls_model *model;
+    ls_model_info info;
     if (argc < 4)
         return 64;
     if (ls_model_open(&model, argv[1], NULL, &err) != LS_OK)
         stop("ls_model_open", &err);
-    ls_snapshot_describe(model, &info);
+    ls_model_describe(model, &info);
     const size_t bytes = (size_t)info.channels * (size_t)info.height * (size_t)info.width *
                          (info.floats ? sizeof(float) : 1);
     if (strcmp(argv[2], "table") == 0)
@@ -100,6 +100,6 @@ int main(int argc, char **argv)
     else
         print_rows(model, info.floats ? LS_ROW_F32 : LS_ROW_U8, bytes, argv[3],
                    (uint32_t)strtoul(argc > 4 ? argv[4] : "1", NULL, 10));
-    ls_snapshot_release(model);
+    ls_model_release(model);
     return 0;
 }

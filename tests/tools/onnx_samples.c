@@ -33,7 +33,7 @@ static void write_values(const char *dir, const char *name, const char *end, con
     }
 }
 
-static void write_sample(const char *dir, const char *name, ls_model *model, float *weights,
+static void write_sample(const char *dir, const char *name, ls_network *model, float *weights,
                          ls_gather normalisation, uint32_t rows, const char *devices)
 {
     char path[4096];
@@ -79,7 +79,7 @@ static void write_types(const char *dir)
     for (const ls_layer_type *const *type = ls_layer_types(); *type; type++) {
         for (int i = 0; (*type)->samples[i].layers; i++) {
             const struct ls_layer_sample *s = &(*type)->samples[i];
-            ls_model *model = make_model(s->layers, s->input, LS_SAMPLE_CLASSES);
+            ls_network *model = make_model(s->layers, s->input, LS_SAMPLE_CLASSES);
             float *weights = calloc(model->floats, sizeof *weights);
             fill_weights(weights, model, 0.5f, (uint64_t)i + 1);
             if (model->params ==
@@ -106,11 +106,11 @@ static void write_example(const char *dir, const char *path)
 {
     ls_json *doc;
     ls_error err;
-    ls_model *model;
+    ls_network *model;
     if (ls_json_read_file(&doc, path, NULL, &err) != LS_OK)
         stop(path, &err);
     const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
-    if (ls_model_parse(&model, doc, node, (ls_shape){1, 28, 28}, 10, NULL, &err) != LS_OK)
+    if (ls_network_parse(&model, doc, node, (ls_shape){1, 28, 28}, 10, NULL, &err) != LS_OK)
         stop(path, &err);
     float *weights = calloc(model->floats, sizeof *weights);
     const ls_init init = {LS_INIT_KAIMING, 0};
@@ -122,7 +122,7 @@ static void write_example(const char *dir, const char *path)
             weights[model->stat[i]->offset + k] += 1;
     write_sample(dir, model->name, model, weights, plain_pixels, MANY, "auto");
     free(weights);
-    ls_model_destroy(model, NULL);
+    ls_network_destroy(model, NULL);
     ls_json_destroy(doc);
 }
 

@@ -18,7 +18,7 @@ enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
 enum { DIMS = 1, ELEMENT = 2, TENSOR_NAME = 8, RAW = 9, FLOATS = 1, INT64S = 7 };
 
 typedef struct written {
-    ls_model *model;
+    ls_network *model;
     float *weights;
     ls_buffer file;
     pb_reader whole, graph;
@@ -380,7 +380,7 @@ static void texts_go_in_as_strings_by_the_names_of_their_columns(void **state)
 static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
 {
     (void)state;
-    ls_model *model = make_model(lenet_json, (ls_shape){1, 28, 28}, 10);
+    ls_network *model = make_model(lenet_json, (ls_shape){1, 28, 28}, 10);
     float *weights = calloc(model->floats, sizeof *weights);
     int status = LS_ENOMEM;
     long at = 1;

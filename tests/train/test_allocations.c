@@ -131,7 +131,7 @@ static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
     static uint8_t images[8 * OWN_PIXELS];
     static float scores[8 * OWN_CLASSES];
     fixture f;
-    ls_snapshot *net;
+    ls_model *net;
     long first = 0;
     (void)state;
     if (!has_backend("cpu") || NETS < 2)
@@ -140,7 +140,7 @@ static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
     use_resnet(&f);
     fixture_set(&f, "devices=cpu:1");
     ls_trainer *t = fixture_open(&f);
-    assert_int_equal(ls_trainer_snapshot(t, &net, &f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, &net, &f.err), LS_OK);
     for (int i = 0; i < 2; i++) {
         first = count_malloc_calls();
         for (uint32_t n = 1; n <= 8; n++)
@@ -149,7 +149,7 @@ static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
                 LS_OK);
     }
     assert_int_equal(count_malloc_calls() - first, 0);
-    ls_snapshot_release(net);
+    ls_model_release(net);
     ls_trainer_close(t);
     fixture_end(&f);
 }

@@ -106,15 +106,15 @@ static ls_trainer *opened(scenario *s, const char *model)
     return fixture_open(&s->f);
 }
 
-static ls_snapshot *snapshot_of(ls_trainer *t, scenario *s)
+static ls_model *model_of(ls_trainer *t, scenario *s)
 {
-    ls_snapshot *now;
-    if (ls_trainer_snapshot(t, &now, &s->f.err) != LS_OK)
+    ls_model *now;
+    if (ls_trainer_model(t, &now, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     return now;
 }
 
-static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *scores,
+static void predict(ls_model *net, const uint8_t *images, uint32_t n, float *scores,
                     const char *model)
 {
     ls_error err;
@@ -124,7 +124,7 @@ static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *
 
 /* Checks that the predictions of 1 to `most` rows have the bits of `all`, the predictions of all
  * rows. */
-static void compare(ls_snapshot *net, const uint8_t *images, const float *all, uint32_t most,
+static void compare(ls_model *net, const uint8_t *images, const float *all, uint32_t most,
                     const char *model)
 {
     static float some[MOST * OWN_CLASSES];
@@ -148,18 +148,18 @@ static void check(const char *model, const uint8_t *images)
     static float before[ROWS * OWN_CLASSES], after[ROWS * OWN_CLASSES];
     static scenario s;
     ls_trainer *t = opened(&s, model);
-    ls_snapshot *initial = snapshot_of(t, &s);
+    ls_model *initial = model_of(t, &s);
     predict(initial, images, ROWS, before, model); /* three groups of sixteen */
     compare(initial, images, before, 2, model);
     if (ls_trainer_run(t, &s.f.err) != LS_OK)
         fail_msg("%s\n%s", s.f.err.text, model);
-    ls_snapshot *trained = snapshot_of(t, &s);
+    ls_model *trained = model_of(t, &s);
     predict(trained, images, ROWS, after, model);
     assert_true(memcmp(before, after, sizeof before) != 0);
     compare(trained, images, after, MOST, model);
     compare(initial, images, before, 1, model);
-    ls_snapshot_release(trained);
-    ls_snapshot_release(initial);
+    ls_model_release(trained);
+    ls_model_release(initial);
     ls_trainer_close(t);
     fixture_end(&s.f);
 }

@@ -100,7 +100,7 @@ static float *weights_of(ls_trainer *t)
 /* Parameters before and after one step of plain gradient descent with a learning rate of 1. */
 typedef struct one_step {
     float *before, *after;
-    const ls_model *model;
+    const ls_network *model;
     ls_trainer *trainer;
 } one_step;
 

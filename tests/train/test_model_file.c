@@ -44,10 +44,10 @@ static void begin(scenario *s)
         own_row(1, i, s->images + (size_t)i * OWN_PIXELS, &label);
     assert_int_equal(ls_trainer_predict(t, s->images, ROWS, s->scores, ROOM(s->scores), &s->f.err),
                      LS_OK);
-    ls_snapshot *snapshot;
-    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s->f.err), LS_OK);
-    assert_int_equal(ls_snapshot_save(snapshot, s->path, &s->f.err), LS_OK);
-    ls_snapshot_release(snapshot);
+    ls_model *snapshot;
+    assert_int_equal(ls_trainer_model(t, &snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_model_save(snapshot, s->path, &s->f.err), LS_OK);
+    ls_model_release(snapshot);
     ls_trainer_close(t);
     s->options =
         (ls_model_options){.size = sizeof s->options, .device = "ref:1", .registry = s->f.registry};
@@ -59,9 +59,9 @@ static void end(scenario *s)
     fixture_end(&s->f);
 }
 
-static ls_snapshot *must_open(scenario *s)
+static ls_model *must_open(scenario *s)
 {
-    ls_snapshot *model;
+    ls_model *model;
     if (ls_model_open(&model, s->path, &s->options, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     return model;
@@ -72,10 +72,10 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
     (void)state;
     scenario s;
     float scores[ROWS * OWN_CLASSES], p[ROWS * OWN_CLASSES];
-    ls_snapshot_info info;
+    ls_model_info info;
     begin(&s);
-    ls_snapshot *model = must_open(&s);
-    ls_snapshot_describe(model, &info);
+    ls_model *model = must_open(&s);
+    ls_model_describe(model, &info);
     assert_int_equal(info.classes, OWN_CLASSES);
     assert_int_equal(info.height, 28);
     assert_int_equal(ls_snapshot_predict(model, s.images, ROWS, scores, ROOM(scores), &s.f.err),
@@ -95,7 +95,7 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
     }
     assert_null(ls_model_class_name(model, 0)); /* the caller's data has no class names */
     assert_null(ls_model_class_name(model, -1));
-    ls_snapshot_release(model);
+    ls_model_release(model);
     end(&s);
 }
 
@@ -105,7 +105,7 @@ static void classes_have_the_names_of_the_data(void **state)
     scenario s;
     const char *path;
     ls_trainer *t;
-    ls_snapshot *model;
+    ls_model *model;
     fixture_begin(&s.f);
     scratch_begin(&s.dir);
     path = scratch_path(&s.dir, "named.safetensors");
@@ -128,7 +128,7 @@ static void classes_have_the_names_of_the_data(void **state)
     assert_string_equal(ls_model_class_name(model, 0), "t-shirt");
     assert_string_equal(ls_model_class_name(model, 9), "ankle boot");
     assert_null(ls_model_class_name(model, 10));
-    ls_snapshot_release(model);
+    ls_model_release(model);
     scratch_end(&s.dir);
     fixture_end(&s.f);
 }
@@ -167,8 +167,8 @@ static void a_table_predicts(const char *loss)
     fixture f;
     scratch dir;
     const ls_data_source *sources[1];
-    ls_snapshot *model;
-    ls_snapshot_info info;
+    ls_model *model;
+    ls_model_info info;
     fixture_begin(&f);
     scratch_begin(&dir);
     fixture_use_source(&f, &table, sources);
@@ -193,9 +193,9 @@ static void a_table_predicts(const char *loss)
                                                                           : z;
         assert_true(fabs((double)outputs[i] - p) < 1e-6 * (1 + fabs(p)));
     }
-    ls_snapshot_describe(model, &info);
+    ls_model_describe(model, &info);
     assert_true(info.floats && info.targets == 2);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     scratch_end(&dir);
     fixture_end(&f);
 }
@@ -213,7 +213,7 @@ static void a_model_of_floats_gives_numbers_or_bits(void **state)
 
 typedef struct reader {
     scenario *s;
-    ls_snapshot *model;
+    ls_model *model;
     int right;
 } reader;
 
@@ -225,7 +225,7 @@ static void *read_on(void *arg)
     for (int i = 0; i < 20; i++)
         if (ls_snapshot_predict(r->model, r->s->images, ROWS, scores, ROOM(scores), &err) == LS_OK)
             r->right += memcmp(scores, r->s->scores, sizeof scores) == 0;
-    ls_snapshot_release(r->model);
+    ls_model_release(r->model);
     return NULL;
 }
 
@@ -236,12 +236,12 @@ static void any_number_of_threads_predict_at_the_same_time(void **state)
     pthread_t thread[READERS];
     reader r[READERS];
     begin(&s);
-    ls_snapshot *model = must_open(&s);
+    ls_model *model = must_open(&s);
     for (int i = 0; i < READERS; i++) {
-        r[i] = (reader){&s, ls_snapshot_retain(model), 0};
+        r[i] = (reader){&s, ls_model_retain(model), 0};
         assert_int_equal(pthread_create(&thread[i], NULL, read_on, &r[i]), 0);
     }
-    ls_snapshot_release(model); /* the release of the last reference frees it */
+    ls_model_release(model); /* the release of the last reference frees it */
     for (int i = 0; i < READERS; i++) {
         pthread_join(thread[i], NULL);
         assert_int_equal(r[i].right, 20);
@@ -270,7 +270,7 @@ static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **
     begin(&s);
     s.options.device = "cpu:1";
     const int threads = threads_now();
-    ls_snapshot *model = must_open(&s);
+    ls_model *model = must_open(&s);
     fesetround(FE_UPWARD);
     const int status = ls_model_predict(model, s.images, ROWS, up, ROOM(up), &s.f.err);
     const int rounding = fegetround();
@@ -281,7 +281,7 @@ static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **
     assert_int_equal(ls_model_predict(model, s.images, ROWS, nearest, ROOM(nearest), &s.f.err),
                      LS_OK);
     assert_memory_equal(up, nearest, sizeof up);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     end(&s);
 }
 
@@ -302,7 +302,7 @@ static char *contents(const char *path, size_t *size)
 
 static void refuses(scenario *s, const char *name, const char *says)
 {
-    ls_snapshot *model = (ls_snapshot *)s;
+    ls_model *model = (ls_model *)s;
     const char *path = scratch_path(&s->dir, name);
     ls_error err = {0};
     int status = ls_model_open(&model, path, &s->options, &err);
@@ -401,11 +401,11 @@ static void flipped_bytes_never_crash(void **state)
     char *bytes = contents(s.path, &size);
     const size_t head = 8 + (size_t)(unsigned char)bytes[0] + 256 * (size_t)(unsigned char)bytes[1];
     for (size_t i = 0; i < head; i += SLOW_BUILD ? 31 : 5) {
-        ls_snapshot *model;
+        ls_model *model;
         bytes[i] ^= 0x15;
         scratch_file(&s.dir, "flipped", bytes, size);
         if (ls_model_open(&model, scratch_path(&s.dir, "flipped"), &s.options, &s.f.err) == LS_OK)
-            ls_snapshot_release(model); /* for example, a changed digit of a learning rate */
+            ls_model_release(model); /* for example, a changed digit of a learning rate */
         bytes[i] ^= 0x15;
     }
     free(bytes);
@@ -447,11 +447,11 @@ static void each_allocation_may_fail_and_nothing_stays(void **state)
     begin(&s);
     s.options.host = &host;
     for (; status != LS_OK && attempts < 5000; attempts++) {
-        ls_snapshot *model = NULL;
+        ls_model *model = NULL;
         atomic_store(&t.left, attempts);
         status = ls_model_open(&model, s.path, &s.options, &s.f.err);
         assert_true(status == LS_OK || status == LS_ENOMEM);
-        ls_snapshot_release(model);
+        ls_model_release(model);
         assert_int_equal(atomic_load(&t.held), 0);
     }
     assert_int_equal(status, LS_OK);

@@ -38,13 +38,13 @@ typedef struct scenario {
     char data[2048];
     const char *path;
     double test_loss;
-    ls_snapshot *model;
+    ls_model *model;
 } scenario;
 
 /* Saves the trainer's model to `path`, closes the trainer, and opens the file. */
-static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
+static ls_model *save_and_open(fixture *f, ls_trainer *t, const char *path)
 {
-    ls_snapshot *model;
+    ls_model *model;
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f->registry};
     if (ls_trainer_save(t, path, &f->err) != LS_OK)
         fail_msg("%s", f->err.text);
@@ -81,7 +81,7 @@ static void begin(scenario *s, const char *more)
 
 static void end(scenario *s)
 {
-    ls_snapshot_release(s->model);
+    ls_model_release(s->model);
     scratch_end(&s->dir);
     fixture_end(&s->f);
 }
@@ -285,14 +285,14 @@ static void a_wide_table_is_standardised_too(void **state)
     const double loss = t->reported.result.test_loss; /* loss on the table of the run */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
-    ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
+    ls_model *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
     assert_int_equal(ls_model_predict(model, rows, 2, values, ROOM(values), &f.err), LS_OK);
     const double found =
         ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
     /* a model that has learnt nothing has a loss of 0.5 */
     if (!(loss < 0.4 && fabs(found - loss) < 1e-5))
         fail_msg("loss %g in the training, %g of the file", loss, found);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     scratch_end(&dir);
     fixture_end(&f);
     free(rows);
@@ -345,10 +345,10 @@ static void a_standardised_target_is_given_back_in_its_unit(void **state)
     assert_int_equal(ls_trainer_evaluate(t, &loss, &accuracy, &f.err), LS_OK);
     if (!(fabs(loss - squares) <= 0.05 * squares + 0.1))
         fail_msg("loss %g, of the predictions %g", loss, squares);
-    ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
+    ls_model *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
     assert_int_equal(ls_model_predict(model, rows, 20, again, 20, &f.err), LS_OK);
     assert_memory_equal(values, again, sizeof values);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     scratch_end(&dir);
     fixture_end(&f);
 }

@@ -333,7 +333,7 @@ static void reach(ls_trainer *t, uint64_t steps, uint64_t best)
                                  .epoch = (uint32_t)best / 3,
                                  .steps = best,
                                  .kept = t->position.best.kept};
-    assert_int_equal(ls_snapshot_replicas(t, true, &err), LS_OK);
+    assert_int_equal(ls_copy_replicas(t, true, &err), LS_OK);
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = true};
     if (ls_save(t, ls_checkpoint_due(t, &done), &err))
         fail_msg("%s", err.text);

@@ -123,7 +123,7 @@ static void see_progress(void *user, const ls_progress *progress)
     assert_string_equal(progress->metric, "accuracy");
 }
 
-static void see_snapshot(void *user, ls_snapshot *snapshot)
+static void see_model(void *user, ls_model *snapshot)
 {
     (void)user;
     (void)snapshot;
@@ -172,8 +172,8 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
     const ls_trainer_callbacks callbacks = {.size = sizeof callbacks,
                                             .record = count_record,
                                             .progress = see_progress,
-                                            .snapshot = see_snapshot,
-                                            .snapshot_every_steps = 1,
+                                            .model = see_model,
+                                            .model_every_steps = 1,
                                             .user = s};
     const ls_trainer_sys sys = {.size = sizeof sys,
                                 .inject = lend(inject, sizeof inject),
@@ -187,8 +187,9 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
                                 .secret = lend_text("sixteen letters."),
                                 .secret_bytes = 16,
                                 .members = 1};
-    const ls_trainer_cluster cluster = {
-        .size = sizeof cluster, .wire = ls_wire_tcp(), .comm = lend(&place, sizeof place)};
+    const ls_trainer_cluster cluster = {.size = sizeof cluster,
+                                        .transport = ls_transport_tcp(),
+                                        .comm = lend(&place, sizeof place)};
     ls_trainer_options o = {
         .size = sizeof o,
         .set = lend(set, sizeof set),
@@ -262,7 +263,7 @@ static void a_trainer_that_is_driven(void **state)
         story s;
         uint8_t image[OWN_PIXELS] = {0};
         float scores[OWN_CLASSES];
-        ls_snapshot *snapshot;
+        ls_model *snapshot;
         begin(&s);
         if (how == RESUMED) {
             ls_trainer *first = open_lent(&s, BY_TEXT, true);
@@ -283,7 +284,7 @@ static void a_trainer_that_is_driven(void **state)
         assert_int_equal(ls_trainer_save(t, path, &s.err), LS_OK);
         assert_int_equal(ls_trainer_load(t, path, &s.err), LS_OK);
         take_back();
-        assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.err), LS_OK);
+        assert_int_equal(ls_trainer_model(t, &snapshot, &s.err), LS_OK);
         step(&s, t, 7);
         assert_int_equal(ls_trainer_predict(t, image, 1, scores, OWN_CLASSES, &s.err), LS_OK);
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
@@ -291,7 +292,7 @@ static void a_trainer_that_is_driven(void **state)
         assert_int_equal(ls_trainer_close(t), LS_OK);
         assert_int_equal(ls_snapshot_predict(snapshot, image, 1, scores, OWN_CLASSES, &s.err),
                          LS_OK);
-        ls_snapshot_release(snapshot);
+        ls_model_release(snapshot);
         assert_true(s.records > 3);
         end(&s);
     }
@@ -332,7 +333,7 @@ static void a_model(void **state)
 {
     (void)state;
     story s;
-    ls_snapshot *model;
+    ls_model *model;
     float scores[OWN_CLASSES];
     uint8_t image[OWN_PIXELS] = {0};
     char path[600];
@@ -351,10 +352,10 @@ static void a_model(void **state)
         fail_msg("%s", s.err.text);
     assert_int_equal(ls_model_predict(model, image, 1, scores, OWN_CLASSES, &s.err), LS_OK);
     const char *again = lend_text(scratch_path(&s.files, "again"));
-    assert_int_equal(ls_snapshot_save(model, again, &s.err), LS_OK);
+    assert_int_equal(ls_model_save(model, again, &s.err), LS_OK);
     take_back();
     assert_non_null(ls_model_card(model));
-    ls_snapshot_release(model);
+    ls_model_release(model);
     end(&s);
 }
 

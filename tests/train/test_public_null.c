@@ -140,7 +140,7 @@ static void parts_and_names(void)
     note("ls_allowed_cpus(");
     note("ls_allowed_cores(");
     note("ls_status_name(");
-    note("ls_wire_tcp(");
+    note("ls_transport_tcp(");
 }
 
 static int record(void *user, const char *json, size_t length, ls_error *err)
@@ -159,7 +159,7 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     static float out[1 << 16];
     char *text;
     ls_trainer *none;
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     REFUSED(ls_config_resolve(NULL, options, e));
     REFUSED(ls_config_resolve(&text, NULL, e));
     REFUSED(ls_trainer_open(NULL, options, e));
@@ -174,8 +174,8 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     REFUSED(ls_trainer_step(t, NULL, labels, BATCH, NULL, e));
     REFUSED(ls_trainer_step(t, images, NULL, BATCH, NULL, e));
     REFUSED(ls_trainer_evaluate(NULL, NULL, NULL, e));
-    REFUSED(ls_trainer_snapshot(NULL, &snapshot, e));
-    REFUSED(ls_trainer_snapshot(t, NULL, e));
+    REFUSED(ls_trainer_model(NULL, &snapshot, e));
+    REFUSED(ls_trainer_model(t, NULL, e));
     REFUSED(ls_trainer_predict(NULL, images, 1, out, ROOM(out), e));
     REFUSED(ls_trainer_predict(t, NULL, 1, out, ROOM(out), e));
     REFUSED(ls_trainer_predict(t, images, 1, NULL, ROOM(out), e));
@@ -187,25 +187,25 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     NOTHING(ls_trainer_close(NULL));
 }
 
-static void snapshots(ls_snapshot *s)
+static void snapshots(ls_model *s)
 {
     static uint8_t image[OWN_PIXELS];
     float out[OWN_CLASSES];
     double row[OWN_CLASSES];
     const ls_field field = {.column = "x", .number = 1};
-    ls_snapshot *none;
-    ls_snapshot_info info;
+    ls_model *none;
+    ls_model_info info;
     memset(&info, 1, sizeof info);
-    RETURNS(ls_snapshot_describe(NULL, &info));
+    RETURNS(ls_model_describe(NULL, &info));
     assert_true(info.steps == 0 && info.classes == 0 && info.targets == 0);
-    RETURNS(ls_snapshot_describe(s, NULL));
-    NOTHING(ls_snapshot_retain(NULL));
-    RETURNS(ls_snapshot_release(NULL));
+    RETURNS(ls_model_describe(s, NULL));
+    NOTHING(ls_model_retain(NULL));
+    RETURNS(ls_model_release(NULL));
     REFUSED(ls_snapshot_predict(NULL, image, 1, out, OWN_CLASSES, e));
     REFUSED(ls_snapshot_predict(s, NULL, 1, out, OWN_CLASSES, e));
     REFUSED(ls_snapshot_predict(s, image, 1, NULL, OWN_CLASSES, e));
-    REFUSED(ls_snapshot_save(NULL, "file", e));
-    REFUSED(ls_snapshot_save(s, NULL, e));
+    REFUSED(ls_model_save(NULL, "file", e));
+    REFUSED(ls_model_save(s, NULL, e));
     REFUSED(ls_model_export(NULL, "file", e));
     REFUSED(ls_model_export(s, NULL, e));
     REFUSED(ls_model_open(NULL, "file", NULL, e));
@@ -247,20 +247,20 @@ static void every_function_refuses_null(void **state)
 {
     (void)state;
     fixture f;
-    ls_snapshot *s;
+    ls_model *s;
     const ls_data_source *pointers[1];
     ls_data_source data = own_data(1);
     fixture_begin(&f);
     fixture_use_source(&f, &data, pointers);
     ls_trainer *t = fixture_open(&f);
-    assert_int_equal(ls_trainer_snapshot(t, &s, &f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, &s, &f.err), LS_OK);
     the_pool();
     devices_and_groups(f.registry);
     parts_and_names();
     the_trainer(t, &f.options);
     snapshots(s);
     assert_all_called();
-    ls_snapshot_release(s);
+    ls_model_release(s);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }

@@ -80,11 +80,11 @@ static void save(scenario *s, const char *name)
 
 static void save_weights(scenario *s, const char *name)
 {
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     const char *path = scratch_path(&s->files, name);
-    assert_int_equal(ls_trainer_snapshot(s->t, &snapshot, &s->f.err), LS_OK);
-    assert_int_equal(ls_snapshot_save(snapshot, path, &s->f.err), LS_OK);
-    ls_snapshot_release(snapshot);
+    assert_int_equal(ls_trainer_model(s->t, &snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_model_save(snapshot, path, &s->f.err), LS_OK);
+    ls_model_release(snapshot);
 }
 
 /* Runs a step and reads the weights back. (While they are read, the replicas have the moving

@@ -250,17 +250,17 @@ static void no_function_replaces(const char *path)
 {
     fixture f;
     ls_error err;
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     ls_trainer *t;
     struct stat before, after;
     assert_int_equal(lstat(path, &before), 0);
     fixture_begin(&f);
     t = fixture_open(&f);
     is_refused(ls_trainer_save(t, path, &err), path, &err);
-    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
-    is_refused(ls_snapshot_save(snapshot, path, &err), path, &err);
+    assert_int_equal(ls_trainer_model(t, &snapshot, &err), LS_OK);
+    is_refused(ls_model_save(snapshot, path, &err), path, &err);
     is_refused(ls_model_export(snapshot, path, &err), path, &err);
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     f.options.trace_path = path;
     is_refused(ls_trainer_open(&t, &f.options, &err), path, &err);
@@ -301,7 +301,7 @@ static void links_lead_every_function_to_their_target(void **state)
     scratch files;
     fixture f;
     ls_error err;
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     char link[600], file[600];
     off_t size = 0;
     scratch_begin(&files);
@@ -313,12 +313,12 @@ static void links_lead_every_function_to_their_target(void **state)
     ls_trainer *t = fixture_open(&f);
     assert_int_equal(ls_trainer_save(t, link, &err), LS_OK);
     was_written_through(link, file, &size);
-    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &err), LS_OK);
-    assert_int_equal(ls_snapshot_save(snapshot, link, &err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, &snapshot, &err), LS_OK);
+    assert_int_equal(ls_model_save(snapshot, link, &err), LS_OK);
     was_written_through(link, file, &size);
     assert_int_equal(ls_model_export(snapshot, link, &err), LS_OK);
     was_written_through(link, file, &size);
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     f.options.trace_path = link;
     ls_trainer_close(fixture_run(&f));
@@ -464,7 +464,7 @@ static void each_call_of_a_driven_trainer_asks_for_the_disk(void **state)
     scratch files;
     char set[600];
     ls_error err;
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     begin_on_disk(&f, &files, set);
     fixture_use_source(&f, &data, sources);
     fixture_set(&f, "batch_size=96");
@@ -476,7 +476,7 @@ static void each_call_of_a_driven_trainer_asks_for_the_disk(void **state)
     train_one_step(t);
     is_the_disk_there(ls_trainer_load(t, "none.safetensors", &err), &err);
     is_the_disk_there(ls_trainer_weights(t, weights, ROOM(weights), &err), &err);
-    is_the_disk_there(ls_trainer_snapshot(t, &snapshot, &err), &err);
+    is_the_disk_there(ls_trainer_model(t, &snapshot, &err), &err);
     is_the_disk_there(ls_trainer_save(t, NULL, &err), &err);
     assert_int_equal(ls_trainer_close(t), LS_ESTALLED);
     leave_hanging(&f);

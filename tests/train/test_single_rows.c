@@ -52,11 +52,11 @@ static void begin(scenario *s, int streamed, const char *devices, const char *sh
 
 static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
 {
-    ls_snapshot *now;
-    if (ls_trainer_snapshot(t, &now, &s->f.err) != LS_OK ||
+    ls_model *now;
+    if (ls_trainer_model(t, &now, &s->f.err) != LS_OK ||
         ls_snapshot_predict(now, s->images, 8, out, 8 * OWN_CLASSES, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
-    ls_snapshot_release(now);
+    ls_model_release(now);
 }
 
 /* Returns by how much a step on `rows` rows changes the predictions. The learning rate is so small

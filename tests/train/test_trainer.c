@@ -528,7 +528,7 @@ static void progress_counts_steps_and_epochs(void **state)
     fixture_end(&f);
 }
 
-static void nap(void *user, ls_snapshot *snapshot)
+static void nap(void *user, ls_model *snapshot)
 {
     const struct timespec moment = {.tv_nsec = 100000000};
     (void)user;
@@ -544,8 +544,8 @@ static void an_epoch_takes_as_long_as_its_steps(void **state)
     double seconds = 0;
     (void)state;
     fixture_begin(&f);
-    f.callbacks.snapshot = nap;
-    f.callbacks.snapshot_every_steps = 3;
+    f.callbacks.model = nap;
+    f.callbacks.model_every_steps = 3;
     ls_trainer_close(fixture_run(&f));
     for (int i = 0; i < 3; i++) {
         const char *step = fixture_record(&f, "step", i);

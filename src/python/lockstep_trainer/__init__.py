@@ -193,11 +193,11 @@ class Result:
 
 
 class Model(_l.Handle):
-    """A trained model for predictions, from a file (Model.open) or a trainer (Trainer.snapshot). Any thread may use
+    """A trained model for predictions, from a file (Model.open) or a trainer (Trainer.model). Any thread may use
     it."""
 
     def __init__(self):
-        super().__init__("ls_snapshot_release")
+        super().__init__("ls_model_release")
         self._kept = {}
 
     def _once(self, what, look):
@@ -225,8 +225,8 @@ class Model(_l.Handle):
         return self._once("preparation", lambda: self.card.get("preparation") or {})
 
     def _look_info(self):
-        info = _l.snapshot_info()
-        _l.lib().ls_snapshot_describe(self.handle, _c.byref(info))
+        info = _l.model_info()
+        _l.lib().ls_model_describe(self.handle, _c.byref(info))
         return info
 
     @property
@@ -361,7 +361,7 @@ class Model(_l.Handle):
 
     def save(self, path):
         """Writes the weights as a safetensors file, under PyTorch's names."""
-        _l.call("ls_snapshot_save", self.handle, _bytes(path))
+        _l.call("ls_model_save", self.handle, _bytes(path))
 
     def export(self, path):
         """Writes the whole network as an ONNX file, as `trainer export` does."""
@@ -621,7 +621,7 @@ class Trainer(_l.Handle):
         """The handle of the trainer. During a run only `close` may be called, from another thread or from the loop over
         `records`; all other functions raise an error here."""
         if not self._latest.done.is_set():
-            raise RuntimeError("a run is under way; snapshots, steps and results are for before or after it")
+            raise RuntimeError("a run is under way; models, steps and results are for before or after it")
         return super().handle
 
     @property
@@ -649,15 +649,15 @@ class Trainer(_l.Handle):
         _l.call("ls_trainer_evaluate", self.handle, _c.byref(loss), _c.byref(accuracy))
         return loss.value, accuracy.value
 
-    def snapshot(self):
+    def model(self):
         """Returns a Model with a copy of the current weights."""
         model = Model()
-        _l.call("ls_trainer_snapshot", self.handle, _c.byref(model._handle))
+        _l.call("ls_trainer_model", self.handle, _c.byref(model._handle))
         return model
 
     def predict(self, x, logits=False):
         """Does the same as Model.predict, with the current weights."""
-        with self.snapshot() as model:
+        with self.model() as model:
             return model.predict(x, logits)
 
     def save(self, path):
@@ -677,5 +677,5 @@ class Trainer(_l.Handle):
 
     def weights(self):
         """Does the same as Model.weights, with the current weights."""
-        with self.snapshot() as model:
+        with self.model() as model:
             return model.weights()

@@ -67,7 +67,7 @@ class step_result(c.Structure):
                 ("lr", c.c_double), ("skipped", c.c_int), ("_room", c.c_char * 256)]
 
 
-class snapshot_info(c.Structure):
+class model_info(c.Structure):
     _fields_ = [("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
                 ("width", c.c_int), ("classes", c.c_int), ("parameters", c.c_size_t),
                 ("floats", c.c_int), ("targets", c.c_int), ("_room", c.c_char * 256)]
@@ -88,7 +88,7 @@ class picture_options(c.Structure):
 
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
               "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_result": step_result,
-              "ls_snapshot_info": snapshot_info, "ls_model_options": model_options, "ls_field": field,
+              "ls_model_info": model_info, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
 
 _P, _E = c.c_void_p, c.POINTER(c_error)
@@ -100,15 +100,15 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_trainer_result": (c.POINTER(result), [_P]),
     "ls_trainer_step": (c.c_int, [_P, _P, _P, c.c_uint32, c.POINTER(step_result), _E]),
     "ls_trainer_evaluate": (c.c_int, [_P, c.POINTER(c.c_double), c.POINTER(c.c_double), _E]),
-    "ls_trainer_snapshot": (c.c_int, [_P, c.POINTER(_P), _E]),
+    "ls_trainer_model": (c.c_int, [_P, c.POINTER(_P), _E]),
     "ls_trainer_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_load": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_add_sink": (c.c_int, [_P, RECORD, _P, _E]),
     "ls_trainer_close": (c.c_int, [_P]),
-    "ls_snapshot_describe": (None, [_P, c.POINTER(snapshot_info)]),
+    "ls_model_describe": (None, [_P, c.POINTER(model_info)]),
     "ls_snapshot_predict": (c.c_int, [_P, _P, c.c_uint32, _P, c.c_size_t, _E]),
-    "ls_snapshot_release": (None, [_P]),
-    "ls_snapshot_save": (c.c_int, [_P, c.c_char_p, _E]),
+    "ls_model_release": (None, [_P]),
+    "ls_model_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_export": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
     "ls_model_run": (c.c_int, [_P, _P, c.c_int, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),

@@ -13,7 +13,7 @@ static const char config[] =
     " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
     " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
 
-static int predict(ls_snapshot *model, const void *bytes, size_t length, ls_error *err)
+static int predict(ls_model *model, const void *bytes, size_t length, ls_error *err)
 {
     unsigned char row[3 * 32 * 32];
     float p[10];
@@ -33,11 +33,11 @@ int main(void)
     options.size = sizeof options;
     options.config_text = config;
     ls_trainer *trainer;
-    ls_snapshot *model = 0;
+    ls_model *model = 0;
     ls_error err;
     int status = ls_trainer_open(&trainer, &options, &err);
     if (status == LS_OK) {
-        status = ls_trainer_snapshot(trainer, &model, &err);
+        status = ls_trainer_model(trainer, &model, &err);
         ls_trainer_close(trainer);
     }
     if (status == LS_OK)
@@ -46,6 +46,6 @@ int main(void)
         status = LS_EINVAL;
     else if (status != LS_OK)
         fprintf(stderr, "%s\n", err.text);
-    ls_snapshot_release(model);
+    ls_model_release(model);
     return status != LS_OK;
 }

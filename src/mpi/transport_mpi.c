@@ -1,5 +1,5 @@
 /* liblockstep-mpi.so: the transport between the processes (*members*) of a run over MPI's
- * point-to-point messages. <lockstep/sys/wire.h> describes the functions of a transport. A
+ * point-to-point messages. <lockstep/sys/transport.h> describes the functions of a transport. A
  * *transfer* is one message that is sent or received.
  *
  * Only open and close can block in a function of MPI. poll tests transfers with MPI_Testsome and
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
-#include <lockstep/sys/wire.h>
+#include <lockstep/sys/transport.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -36,7 +36,7 @@ typedef struct mpi_wire {
     int count, ended_count, room;
 } mpi_wire;
 
-extern ls_wire_entry_fn ls_wire_entry; /* entry point of the plugin */
+extern ls_transport_entry_fn ls_transport_entry; /* entry point of the plugin */
 
 static int fail_mpi(ls_error *err, int status, int code, const char *what)
 {
@@ -140,7 +140,7 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
         ls_free(NULL, w);
         return status;
     }
-    w->base.type = ls_wire_entry();
+    w->base.type = ls_transport_entry();
     *out = &w->base;
     return LS_OK;
 }
@@ -300,10 +300,10 @@ static int abort_mpi(ls_wire *base)
     return 1;
 }
 
-const ls_wire_type *ls_wire_entry(void)
+const ls_transport *ls_transport_entry(void)
 {
-    static const ls_wire_type wire_mpi = {.abi = LS_WIRE_ABI,
-                                          .size = sizeof(ls_wire_type),
+    static const ls_transport wire_mpi = {.abi = LS_TRANSPORT_ABI,
+                                          .size = sizeof(ls_transport),
                                           .name = "mpi",
                                           .open = open_mpi,
                                           .post = post_mpi,

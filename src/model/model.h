@@ -1,14 +1,14 @@
-/* Snapshots (unchanging copies of a trainer's weights), and the state for predictions that a
- * trainer and its snapshots share. */
-#ifndef MODEL_SNAPSHOT_H
-#define MODEL_SNAPSHOT_H
+/* Models (unchanging copies of a trainer's weights), and the state for predictions that a
+ * trainer and its models share. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
 
-#include "nn/model.h"
+#include "nn/network.h"
 
 #include <lockstep/device_pool.h>
-#include <lockstep/snapshot.h>
+#include <lockstep/model.h>
 
-/* State that a trainer and its snapshots share: the model and the *predictors*. A predictor is a
+/* State that a trainer and its models share: the model and the *predictors*. A predictor is a
  * device with a replica (a copy of the model) for predictions, and serves one caller at a time. The
  * state is reference counted; the last release frees the state. */
 typedef struct ls_inference ls_inference;
@@ -17,7 +17,7 @@ typedef struct ls_inference ls_inference;
  * fails. `host` and `registry` (the list of back ends) must outlive the shared state. `registry`
  * NULL: the shared state creates a registry of its own. Errors: LS_ENOMEM, those of the registry
  * and of the model's card (config/card.h). */
-int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *registry,
+int ls_inference_create(ls_inference **out, ls_network *model, const ls_registry *registry,
                         const ls_gather *preprocessing, const ls_host *host, ls_error *err);
 /* Drops a reference. NULL is allowed. */
 void ls_inference_release(ls_inference *inference);
@@ -30,16 +30,16 @@ const ls_registry *ls_inference_registry(const ls_inference *inference);
 bool ls_inference_is_inherited(const ls_inference *inference);
 
 /* Sets the kind of device for predictions to that of `device`, such as "cuda(3)". Must be called
- * before the first snapshot. */
+ * before the first model. */
 void ls_inference_use_kind_of(ls_inference *inference, const char *device);
 
 /* Free stack in bytes that the calling thread needs for a prediction. (See train/calls.h for other
  * calls.) */
 #define LS_PREDICT_STACK_BYTES ((size_t)96 << 10)
 
-/* Creates a snapshot. `canonical`: the weights after `steps` steps, in canonical layout
- * (nn/model.h), which the function copies. Errors: LS_ENOMEM. */
-int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,
-                       uint64_t steps, ls_error *err);
+/* Creates a model. `canonical`: the weights after `steps` steps, in canonical layout
+ * (nn/network.h), which the function copies. Errors: LS_ENOMEM. */
+int ls_model_create(ls_model **out, ls_inference *inference, const float *canonical, uint64_t steps,
+                    ls_error *err);
 
 #endif

@@ -106,37 +106,37 @@ static void the_cpu_predicts_what_it_evaluates(void **state)
     predictions_are_those_of_the_evaluation("devices=cpu:2");
 }
 
-static void a_snapshot_does_not_change_and_outlives_its_trainer(void **state)
+static void a_model_does_not_change_and_outlives_its_trainer(void **state)
 {
     (void)state;
     scenario s;
     uint8_t image[OWN_PIXELS], rows[BATCH * OWN_PIXELS];
     int32_t label, labels[BATCH];
     float before[OWN_CLASSES], after[OWN_CLASSES], newer[OWN_CLASSES];
-    ls_snapshot *first, *second;
-    ls_snapshot_info info;
+    ls_model *first, *second;
+    ls_model_info info;
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     test_images(image, &label, 1);
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, i, rows + (size_t)i * OWN_PIXELS, &labels[i]);
-    assert_int_equal(ls_trainer_snapshot(t, &first, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, &first, &s.f.err), LS_OK);
     assert_int_equal(ls_snapshot_predict(first, image, 1, before, ROOM(before), &s.f.err), LS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(ls_trainer_step(t, rows, labels, BATCH, NULL, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_snapshot(t, &second, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, &second, &s.f.err), LS_OK);
     ls_trainer_close(t);
     assert_int_equal(ls_snapshot_predict(second, image, 1, newer, ROOM(newer), &s.f.err), LS_OK);
     assert_int_equal(ls_snapshot_predict(first, image, 1, after, ROOM(after), &s.f.err), LS_OK);
     assert_memory_equal(before, after, sizeof before);
     assert_memory_not_equal(before, newer, sizeof before);
-    ls_snapshot_describe(second, &info);
+    ls_model_describe(second, &info);
     assert_int_equal(info.steps, 3);
     assert_int_equal(info.classes, OWN_CLASSES);
     assert_int_equal(info.height, 28);
-    ls_snapshot_release(first);
-    ls_snapshot_release(second);
-    ls_snapshot_release(NULL);
+    ls_model_release(first);
+    ls_model_release(second);
+    ls_model_release(NULL);
     fixture_end(&s.f);
 }
 
@@ -146,7 +146,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     enum { MOST = 150 };
     static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 33, 48, 49, 63, 64, 65, 81, 128, MOST};
     scenario s;
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     uint8_t *images = malloc(MOST * OWN_PIXELS);
     int32_t labels[MOST];
     float *whole = malloc(MOST * OWN_CLASSES * sizeof *whole);
@@ -154,7 +154,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     begin(&s, 1, "devices=ref:1");
     ls_trainer *t = fixture_open(&s.f);
     test_images(images, labels, MOST);
-    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, &snapshot, &s.f.err), LS_OK);
     assert_int_equal(
         ls_snapshot_predict(snapshot, images, MOST, whole, MOST * OWN_CLASSES, &s.f.err), LS_OK);
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -165,7 +165,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
         assert_true(scores[end] == 1234.0f); /* no value is written after the scores */
         assert_memory_equal(scores, whole, end * sizeof *scores);
     }
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     ls_trainer_close(t);
     fixture_end(&s.f);
     free(images);
@@ -179,26 +179,26 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
  * and other threads use the newest. */
 typedef struct board {
     pthread_mutex_t lock;
-    ls_snapshot *current;
+    ls_model *current;
     atomic_int stop;
     atomic_uint predicted;
 } board;
 
-static ls_snapshot *take(board *b)
+static ls_model *take(board *b)
 {
     pthread_mutex_lock(&b->lock);
-    ls_snapshot *s = b->current ? ls_snapshot_retain(b->current) : NULL;
+    ls_model *s = b->current ? ls_model_retain(b->current) : NULL;
     pthread_mutex_unlock(&b->lock);
     return s;
 }
 
-static void publish(board *b, ls_snapshot *s)
+static void publish(board *b, ls_model *s)
 {
     pthread_mutex_lock(&b->lock);
-    ls_snapshot *old = b->current;
+    ls_model *old = b->current;
     b->current = s;
     pthread_mutex_unlock(&b->lock);
-    ls_snapshot_release(old);
+    ls_model_release(old);
 }
 
 /* Predicts the same rows twice. Different results would mean that weights of another thread's
@@ -212,22 +212,22 @@ static void *read_for_ever(void *arg)
     ls_error err;
     test_images(images, labels, 3);
     while (!atomic_load(&b->stop)) {
-        ls_snapshot *s = take(b);
+        ls_model *s = take(b);
         if (!s)
             continue;
         if (ls_snapshot_predict(s, images, 3, once, ROOM(once), &err) != LS_OK ||
             ls_snapshot_predict(s, images, 3, again, ROOM(again), &err) != LS_OK ||
             memcmp(once, again, sizeof once) != 0)
             return b; /* the results differ */
-        ls_snapshot_release(s);
+        ls_model_release(s);
         atomic_fetch_add(&b->predicted, 1);
     }
     return NULL;
 }
 
-static void on_snapshot(void *user, ls_snapshot *snapshot)
+static void on_model(void *user, ls_model *snapshot)
 {
-    publish(user, ls_snapshot_retain(snapshot));
+    publish(user, ls_model_retain(snapshot));
 }
 
 static void threads_predict_while_a_run_trains(void **state)
@@ -241,16 +241,16 @@ static void threads_predict_while_a_run_trains(void **state)
     fixture_set(&s.f, SLOW_BUILD ? "epochs=5" : "epochs=30");
     memcpy(undisturbed, fixture_hash(&s.f), 65);
     s.f.callbacks.record = NULL;
-    s.f.callbacks.snapshot = on_snapshot;
-    s.f.callbacks.snapshot_every_steps = 2;
+    s.f.callbacks.model = on_model;
+    s.f.callbacks.model_every_steps = 2;
     s.f.callbacks.user = &b;
     ls_trainer *t = fixture_open(&s.f);
     for (int i = 0; i < READERS; i++)
         assert_int_equal(pthread_create(&reader[i], NULL, read_for_ever, &b), 0);
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     assert_string_equal(ls_trainer_result(t)->weights_sha256, undisturbed);
-    ls_snapshot_info info;
-    ls_snapshot_describe(b.current, &info);
+    ls_model_info info;
+    ls_model_describe(b.current, &info);
     assert_true(info.steps % 2 == 0 && info.steps > 0);
     while (atomic_load(&b.predicted) < READERS)
         continue;
@@ -392,7 +392,7 @@ static const ls_backend strict = {.abi = LS_PLUGIN_ABI,
                                   .open = open_strict};
 
 typedef struct caller {
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     const uint8_t *image;
     float *scores;
 } caller;
@@ -404,7 +404,7 @@ static void *predict_and_leave(void *arg)
     return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, OWN_CLASSES, &err) ? c : NULL;
 }
 
-static ls_trainer *begin_strict(scenario *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])
+static ls_trainer *begin_strict(scenario *s, ls_model **snapshot, uint8_t image[OWN_PIXELS])
 {
     int32_t label;
     trainers = NULL;
@@ -412,7 +412,7 @@ static ls_trainer *begin_strict(scenario *s, ls_snapshot **snapshot, uint8_t ima
     assert_int_equal(ls_registry_add(s->f.registry, &strict, &s->f.err), LS_OK);
     test_images(image, &label, 1);
     ls_trainer *t = fixture_open(&s->f);
-    assert_int_equal(ls_trainer_snapshot(t, snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_trainer_model(t, snapshot, &s->f.err), LS_OK);
     return t;
 }
 
@@ -430,7 +430,7 @@ static void a_prediction_that_does_not_end_holds_up_no_step(void **state)
     scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[OWN_CLASSES];
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     pthread_t thread;
     void *failed;
     ls_trainer *t = begin_strict(&s, &snapshot, image);
@@ -443,7 +443,7 @@ static void a_prediction_that_does_not_end_holds_up_no_step(void **state)
     atomic_store(&holds, NOBODY);
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     ls_trainer_close(t);
     fixture_end(&s.f);
 }
@@ -464,7 +464,7 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[OWN_CLASSES];
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     pthread_t thread;
     void *failed;
     ls_trainer *t = begin_strict(&s, &snapshot, image);
@@ -474,7 +474,7 @@ static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     ls_trainer_close(t);
     fixture_end(&s.f);
 }
@@ -486,7 +486,7 @@ static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **st
     scenario s;
     uint8_t image[OWN_PIXELS];
     float scores[2][OWN_CLASSES];
-    ls_snapshot *snapshot;
+    ls_model *snapshot;
     (void)state;
     ls_trainer *t = begin_strict(&s, &snapshot, image);
     const int trained = atomic_load(&bound);
@@ -500,18 +500,18 @@ static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **st
         assert_null(failed);
     }
     assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
-    ls_snapshot_release(snapshot);
+    ls_model_release(snapshot);
     assert_true(atomic_load(&bound) > trained);
     assert_int_equal(atomic_load(&strangers), 0);
     fixture_end(&s.f);
 }
 
-LS_TESTS(train_snapshot, "unit")
+LS_TESTS(train_model, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_back_end_predicts_what_it_evaluates),
         cmocka_unit_test(the_cpu_predicts_what_it_evaluates),
-        cmocka_unit_test(a_snapshot_does_not_change_and_outlives_its_trainer),
+        cmocka_unit_test(a_model_does_not_change_and_outlives_its_trainer),
         cmocka_unit_test(any_number_of_images_gives_as_many_rows_of_scores),
         cmocka_unit_test(a_device_that_predicts_is_used_by_the_thread_that_bound_it),
         cmocka_unit_test(a_prediction_that_does_not_end_holds_up_no_step),

@@ -1,4 +1,4 @@
-/* The function table of the transport over TCP, which ls_wire_tcp returns. */
+/* The function table of the transport over TCP, which ls_transport_tcp returns. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -39,7 +39,7 @@ static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_er
     tcp_wire *w = NULL;
     int status = tcp_regroup(&w, (tcp_wire *)old, how, err);
     if (status == LS_OK)
-        w->base.type = ls_wire_tcp();
+        w->base.type = ls_transport_tcp();
     *out = status ? NULL : &w->base;
     return status;
 }
@@ -50,14 +50,14 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     ls_wire_options known = {0};
     *out = NULL;
     int status = ls_sized_take(&place, sizeof place, options->comm,
-                               "the ls_tcp_place that the engine tcp needs as `comm`", err);
+                               "the ls_tcp_place that the transport tcp needs as `comm`", err);
     if (status)
         return status;
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
-    w->base.type = ls_wire_tcp();
+    w->base.type = ls_transport_tcp();
     status = tcp_join(w, &place, &known, err);
     if (status)
         tcp_free(w);
@@ -66,10 +66,10 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     return status;
 }
 
-const ls_wire_type *ls_wire_tcp(void)
+const ls_transport *ls_transport_tcp(void)
 {
-    static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
-                                          .size = sizeof(ls_wire_type),
+    static const ls_transport wire_tcp = {.abi = LS_TRANSPORT_ABI,
+                                          .size = sizeof(ls_transport),
                                           .name = "tcp",
                                           .open = open_tcp,
                                           .post = tcp_post,

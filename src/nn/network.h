@@ -9,8 +9,8 @@
  * optimizer changes, or a *running statistic*, which batch norm collects. The *canonical* weights
  * are an array of floats with all tensors one after another: layer by layer, and in each layer
  * weight, bias, running_mean, running_var. Each tensor is row-major, as PyTorch stores it. */
-#ifndef NN_MODEL_H
-#define NN_MODEL_H
+#ifndef NN_NETWORK_H
+#define NN_NETWORK_H
 
 #include "json/json.h"
 
@@ -114,7 +114,7 @@ struct ls_layer_type {
 #define LS_MODEL_FLOATS 2147483647u /* number of floats in the canonical weights */
 #define LS_MODEL_VALUES (1 << 28)   /* number of values in one layer's output for one row */
 
-typedef struct ls_model {
+typedef struct ls_network {
     char name[64];
     ls_shape input;         /* shape of a row */
     int classes;            /* number of classes or targets of the data */
@@ -132,31 +132,31 @@ typedef struct ls_model {
     /* description of the model for its weight files, JSON text (config/card.h), which the model
      * owns; NULL: none */
     char *card;
-} ls_model;
+} ls_network;
 
 /* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset.
  * The last layer must output a vector of `classes` features; its "out" may be omitted. The
  * caller destroys *out. Errors: LS_ECONFIG, with file, position and layer (for a layer of a
  * block also the position where the block is used); LS_EINVAL for an impossible `input` or
  * `classes`; LS_ENOMEM. */
-int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
-                   int classes, const ls_host *host, ls_error *err);
+int ls_network_parse(ls_network **out, const ls_json *doc, const cJSON *node, ls_shape input,
+                     int classes, const ls_host *host, ls_error *err);
 /* Checks a model whose data is not known: the keys of its layers, and the names by which layers
- * refer to each other, as ls_model_parse does and with the same messages. Shapes are not checked.
+ * refer to each other, as ls_network_parse does and with the same messages. Shapes are not checked.
  * Errors: LS_ECONFIG, LS_ENOMEM. */
-int ls_model_check(const ls_json *doc, const cJSON *node, const ls_host *host, ls_error *err);
+int ls_network_check(const ls_json *doc, const cJSON *node, const ls_host *host, ls_error *err);
 /* Sets the learning-rate factors of parameters by patterns of names, in which '*' stands for any
  * characters. Must be called before other threads use the model. `freeze`: a pattern or an array of
  * patterns; `factors`: an object that maps patterns to numbers; both may be NULL. If several
  * patterns match a parameter, the last pattern counts; the patterns of `freeze` come after the
  * patterns of `factors`. Errors: LS_ECONFIG if a pattern matches no parameter or if all parameters
  * are frozen. */
-int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
-                       const cJSON *factors, ls_error *err);
+int ls_network_set_rates(ls_network *model, const ls_json *doc, const cJSON *freeze,
+                         const cJSON *factors, ls_error *err);
 /* Returns whether the layer has a parameter that is trained (whose rate is not 0). */
 bool ls_layer_learns(const ls_layer *layer);
 /* Frees the model. NULL is allowed. No thread may use it any more. */
-void ls_model_destroy(ls_model *model, const ls_host *host);
+void ls_network_destroy(ls_network *model, const ls_host *host);
 
 /* Returns the layer types in the order of layers.def, NULL-terminated. */
 const ls_layer_type *const *ls_layer_types(void);
@@ -184,6 +184,6 @@ const char *ls_init_name(ls_init_rule rule);
  * only on (seed, stream LS_STREAM_INIT + index of the parameter, index of the element). All other
  * tensors are set to zeros or ones.
  * Normal: N(0, σ²). Xavier: uniform ±√(6/(fan_in + fan_out)). Kaiming: N(0, 2/fan_in). */
-void ls_init_weights(float *canonical, const ls_model *model, const ls_init *init, uint64_t seed);
+void ls_init_weights(float *canonical, const ls_network *model, const ls_init *init, uint64_t seed);
 
 #endif

@@ -1,4 +1,4 @@
-/* Snapshots: unchanging copies of a model's weights (snapshot.h). */
+/* Models: unchanging copies of a model's weights (model.h). */
 #include "model/inference.h"
 
 #include "base/error.h"
@@ -9,36 +9,36 @@
 #include <lockstep/model.h>
 #include <string.h>
 
-int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,
-                       uint64_t steps, ls_error *err)
+int ls_model_create(ls_model **out, ls_inference *inference, const float *canonical, uint64_t steps,
+                    ls_error *err)
 {
     const ls_host *host = inference->host;
-    ls_snapshot *s = ls_alloc(host, sizeof *s);
+    ls_model *s = ls_alloc(host, sizeof *s);
     if (s)
         s->canonical = ls_alloc_array(host, inference->model->floats, sizeof *s->canonical);
     if (!s || !s->canonical) {
         ls_free(host, s);
-        return ls_fail(err, LS_ENOMEM, "out of memory for a snapshot of %zu weights",
+        return ls_fail(err, LS_ENOMEM, "out of memory for a model of %zu weights",
                        inference->model->floats);
     }
     memcpy(s->canonical, canonical, inference->model->floats * sizeof *canonical);
     ls_retain(&inference->references);
     atomic_init(&s->references, 1);
     s->inference = inference;
-    s->id = atomic_fetch_add_explicit(&inference->snapshots, 1, memory_order_relaxed) + 1;
+    s->id = atomic_fetch_add_explicit(&inference->models, 1, memory_order_relaxed) + 1;
     s->steps = steps;
     *out = s;
     return LS_OK;
 }
 
-ls_snapshot *ls_snapshot_retain(ls_snapshot *s)
+ls_model *ls_model_retain(ls_model *s)
 {
     if (s)
         ls_retain(&s->references);
     return s;
 }
 
-void ls_snapshot_release(ls_snapshot *s)
+void ls_model_release(ls_model *s)
 {
     if (!s || !ls_was_last(&s->references))
         return;
@@ -48,21 +48,21 @@ void ls_snapshot_release(ls_snapshot *s)
     ls_inference_release(inference);
 }
 
-void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
+void ls_model_describe(const ls_model *s, ls_model_info *out)
 {
     if (!s && out)
-        *out = (ls_snapshot_info){0};
+        *out = (ls_model_info){0};
     if (!s || !out)
         return;
-    const ls_model *model = s->inference->model;
-    *out = (ls_snapshot_info){.steps = s->steps,
-                              .channels = model->input.c,
-                              .height = model->input.h,
-                              .width = model->input.w,
-                              .classes = model->classes,
-                              .parameters = model->parameters,
-                              .floats = s->inference->preprocessing.floats,
-                              .targets = s->inference->preprocessing.targets};
+    const ls_network *model = s->inference->model;
+    *out = (ls_model_info){.steps = s->steps,
+                           .channels = model->input.c,
+                           .height = model->input.h,
+                           .width = model->input.w,
+                           .classes = model->classes,
+                           .parameters = model->parameters,
+                           .floats = s->inference->preprocessing.floats,
+                           .targets = s->inference->preprocessing.targets};
 }
 
 int ls_check_capacity(size_t capacity, size_t needed, ls_error *err)
@@ -77,8 +77,8 @@ ls_row_type ls_inference_row_type(const ls_inference *i)
     return i->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8;
 }
 
-int ls_snapshot_predict_as(ls_snapshot *s, const char *caller, const void *rows, ls_row_type type,
-                           uint32_t n, float *scores, size_t capacity, ls_error *err)
+int ls_model_predict_as(ls_model *s, const char *caller, const void *rows, ls_row_type type,
+                        uint32_t n, float *scores, size_t capacity, ls_error *err)
 {
     /* sets Lockstep's floating-point mode until the function returns (base/thread_state.h) */
     LS_OWN_ARITHMETIC;
@@ -100,21 +100,21 @@ int ls_snapshot_predict_as(ls_snapshot *s, const char *caller, const void *rows,
     return status ? status : ls_predictor_run(s, rows, type, n, scores, err);
 }
 
-int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
-                        size_t capacity, ls_error *err)
+int ls_snapshot_predict(ls_model *s, const void *images, uint32_t n, float *scores, size_t capacity,
+                        ls_error *err)
 {
     const ls_row_type type = s ? ls_inference_row_type(s->inference) : LS_ROW_U8;
-    return ls_snapshot_predict_as(s, "ls_snapshot_predict", images, type, n, scores, capacity, err);
+    return ls_model_predict_as(s, "ls_snapshot_predict", images, type, n, scores, capacity, err);
 }
 
-int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
+int ls_model_save(const ls_model *s, const char *path, ls_error *err)
 {
     if (!s || !path)
-        return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
+        return ls_fail(err, LS_EINVAL, "ls_model_save: no model, or no path");
     return ls_export_weights(path, s->inference->model, s->canonical, s->inference->host, err);
 }
 
-int ls_model_export(const ls_snapshot *s, const char *path, ls_error *err)
+int ls_model_export(const ls_model *s, const char *path, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (!s || !path)

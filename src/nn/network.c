@@ -1,5 +1,5 @@
 /* Parses a model from its JSON and draws its initial weights. */
-#include "nn/model.h"
+#include "nn/network.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -52,7 +52,7 @@ static int fail_layer(const ls_reader *r, int layer, const char *message)
     return ls_fail_at_layer(r, r->place[layer], LS_ECONFIG, text);
 }
 
-static bool is_read(const ls_model *model, int layer)
+static bool is_read(const ls_network *model, int layer)
 {
     for (int i = layer + 1; i < model->layers; i++)
         for (int k = 0; k < model->layer[i].inputs; k++)
@@ -73,7 +73,7 @@ static int check_readers(const ls_reader *r)
 
 static int check_output(const ls_reader *r)
 {
-    const ls_model *model = r->model;
+    const ls_network *model = r->model;
     const ls_layer *last = &model->layer[model->layers - 1];
     char text[192];
     if (last->out.h != 1 || last->out.w != 1)
@@ -93,7 +93,7 @@ static int check_output(const ls_reader *r)
     return fail_layer(r, model->layers - 1, text);
 }
 
-static int list_tensors(ls_model *model, const ls_host *host, ls_error *err)
+static int list_tensors(ls_network *model, const ls_host *host, ls_error *err)
 {
     const int all = model->params + model->stats;
     int n = 0;
@@ -127,7 +127,7 @@ static void check_list(ls_fields *f, const cJSON *list)
 static int read_head(ls_reader *r, const cJSON *node, const cJSON **list)
 {
     static const char *const unnamed = "model";
-    ls_model *model = r->model;
+    ls_network *model = r->model;
     const char *name;
     ls_fields f;
     ls_fields_begin(&f, r->doc, node, "model", r->err);
@@ -196,13 +196,13 @@ static int parse_model(ls_reader *r, const cJSON *node, const ls_host *host)
     return list_tensors(r->model, host, r->err);
 }
 
-int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
-                   int classes, const ls_host *host, ls_error *err)
+int ls_network_parse(ls_network **out, const ls_json *doc, const cJSON *node, ls_shape input,
+                     int classes, const ls_host *host, ls_error *err)
 {
     int status = check_input(&input, classes, err);
     if (status != LS_OK)
         return status;
-    ls_model *model = ls_alloc(host, sizeof *model);
+    ls_network *model = ls_alloc(host, sizeof *model);
     if (!model)
         return ls_fail(err, LS_ENOMEM, "model: no memory");
     model->input = input;
@@ -212,23 +212,23 @@ int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_sha
     if (status == LS_OK)
         *out = model;
     else
-        ls_model_destroy(model, host);
+        ls_network_destroy(model, host);
     return status;
 }
 
-int ls_model_check(const ls_json *doc, const cJSON *node, const ls_host *host, ls_error *err)
+int ls_network_check(const ls_json *doc, const cJSON *node, const ls_host *host, ls_error *err)
 {
-    ls_model *model = ls_alloc(host, sizeof *model);
+    ls_network *model = ls_alloc(host, sizeof *model);
     if (!model)
         return ls_fail(err, LS_ENOMEM, "model: no memory");
     model->classes = 1; /* not known; only the size of the last layer depends on the number */
     ls_reader r = {.model = model, .doc = doc, .keys_only = true, .err = err};
     const int status = parse_model(&r, node, host);
-    ls_model_destroy(model, host);
+    ls_network_destroy(model, host);
     return status;
 }
 
-void ls_model_destroy(ls_model *model, const ls_host *host)
+void ls_network_destroy(ls_network *model, const ls_host *host)
 {
     if (!model)
         return;
@@ -256,7 +256,7 @@ static bool matches(const char *pattern, const char *name)
     }
 }
 
-static int set_rate(ls_model *model, const char *pattern, float rate, const char *key,
+static int set_rate(ls_network *model, const char *pattern, float rate, const char *key,
                     const ls_json *doc, const cJSON *node, ls_error *err)
 {
     int found = 0;
@@ -276,7 +276,7 @@ static int set_rate(ls_model *model, const char *pattern, float rate, const char
                               model->param[model->params - 1]->name);
 }
 
-static int freeze_some(ls_model *model, const ls_json *doc, const cJSON *node, ls_error *err)
+static int freeze_some(ls_network *model, const ls_json *doc, const cJSON *node, ls_error *err)
 {
     const cJSON *first = cJSON_IsArray(node) ? node->child : node;
     int status = LS_OK;
@@ -298,8 +298,8 @@ bool ls_layer_learns(const ls_layer *layer)
     return false;
 }
 
-int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
-                       const cJSON *factors, ls_error *err)
+int ls_network_set_rates(ls_network *model, const ls_json *doc, const cJSON *freeze,
+                         const cJSON *factors, ls_error *err)
 {
     int status = LS_OK;
     if (factors && !cJSON_IsObject(factors))
@@ -412,7 +412,7 @@ static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_
     return (float)(std * ls_rng_normal(seed, stream, 0, element));
 }
 
-void ls_init_weights(float *canonical, const ls_model *model, const ls_init *init, uint64_t seed)
+void ls_init_weights(float *canonical, const ls_network *model, const ls_init *init, uint64_t seed)
 {
     for (int i = 0; i < model->params; i++) {
         const ls_param *p = model->param[i];
