@@ -33,7 +33,8 @@ static double median_us(ls_model *model, const void *rows, uint32_t n, float *ou
     int count = 0;
     for (double begun = now(); count < LEAST || (now() - begun < 0.1 && count < MOST);) {
         const double at = now();
-        if (ls_model_predict(model, rows, n, out, capacity, &err) != LS_OK) {
+        if (ls_model_predict(model, rows, LS_ROW_U8, n, LS_OUTPUT_PROBABILITIES, out, capacity,
+                             &err) != LS_OK) {
             fprintf(stderr, "bench_rows: %s\n", err.text);
             exit(1);
         }
@@ -46,21 +47,21 @@ static double median_us(ls_model *model, const void *rows, uint32_t n, float *ou
 int main(int argc, char **argv)
 {
     ls_model *model;
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     ls_error err;
     char line[32];
     if (argc != 2 || ls_model_open(&model, argv[1], NULL, &err) != LS_OK) {
         fprintf(stderr, "bench_rows: %s\n", argc == 2 ? err.text : "a model's file is missing");
         return 1;
     }
-    ls_model_describe(model, &info);
+    ls_model_describe(model, &info, NULL);
     const size_t values =
         (size_t)info.channels * (size_t)info.height * (size_t)info.width * MOST_ROWS;
     void *rows = malloc(values * sizeof(float));
-    const size_t outputs = MOST_ROWS * (size_t)info.classes;
+    const size_t outputs = MOST_ROWS * (size_t)info.outputs;
     float *out = malloc(outputs * sizeof *out);
     for (size_t i = 0; rows && i < values; i++)
-        if (info.floats)
+        if (info.row_type != LS_ROW_U8)
             ((float *)rows)[i] = (float)(i * 2654435761u >> 16 & 1023) / 512 - 1;
         else
             ((uint8_t *)rows)[i] = (uint8_t)(i * 2654435761u >> 16);

@@ -50,7 +50,7 @@ static int merge(bench *b, double *seconds, ls_error *err)
 {
     MPI_Comm world = MPI_COMM_WORLD;
     const ls_cluster_options o = {
-        .comm = &world, .deadline_ns = 60000000000u, .open_ns = 60000000000u};
+        .place = &world, .deadline_ns = 60000000000u, .open_ns = 60000000000u};
     ls_cluster_options options = o;
     ls_cluster *c = NULL;
     int status = ls_transport_load(&options.type, "mpi", err);

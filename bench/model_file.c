@@ -63,8 +63,8 @@ static void *ask(void *arg)
     crew *c = m->crew;
     ls_error err;
     while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
-        if (ls_model_predict(c->model, c->row, 1, c->outputs + m->index * c->width, c->width,
-                             &err) != LS_OK)
+        if (ls_model_predict(c->model, c->row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES,
+                             c->outputs + m->index * c->width, c->width, &err) != LS_OK)
             die(err.text);
         atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
     }
@@ -102,7 +102,8 @@ static double first(const char *path, const void *row, float *outputs, size_t wi
     ls_error err;
     const double begin = now(CLOCK_MONOTONIC);
     if (ls_model_open(&model, path, NULL, &err) != LS_OK ||
-        ls_model_predict(model, row, 1, outputs, width, &err) != LS_OK)
+        ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, outputs, width, &err) !=
+            LS_OK)
         die(err.text);
     const double ms = 1e3 * (now(CLOCK_MONOTONIC) - begin);
     ls_model_release(model);
@@ -115,15 +116,15 @@ int main(int argc, char **argv)
     double open_ms[MOST_ROUNDS], rates[3][MOST_ROUNDS], cpu[3][MOST_ROUNDS];
     const int wanted = argc > 2 ? atoi(argv[2]) : 11;
     const int rounds = wanted < 1 ? 1 : wanted > MOST_ROUNDS ? MOST_ROUNDS : wanted;
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     ls_error err;
     crew c = {0};
     if (argc < 2)
         die("usage: bench_model weights.safetensors [ROUNDS]");
     if (ls_model_open(&c.model, argv[1], NULL, &err) != LS_OK)
         die(err.text);
-    ls_model_describe(c.model, &info);
-    c.width = info.classes;
+    ls_model_describe(c.model, &info, NULL);
+    c.width = info.outputs;
     c.row = calloc((size_t)info.channels * (size_t)info.height * (size_t)info.width, sizeof(float));
     c.outputs = calloc(MOST_THREADS * (size_t)c.width, sizeof(float));
     if (!c.row || !c.outputs)

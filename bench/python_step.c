@@ -32,7 +32,7 @@ static int round_of(ls_trainer *trainer, uint32_t n, int steps, ls_error *err)
 {
     uint8_t *rows = malloc((size_t)n * PIXELS);
     int32_t *labels = malloc(n * sizeof *labels);
-    ls_step_result result;
+    ls_step_result result = {.size = sizeof result};
     int status = rows && labels ? LS_OK : LS_ENOMEM;
     for (uint32_t i = 0; status == LS_OK && i < n * PIXELS; i++)
         rows[i] = (uint8_t)(i * 7);

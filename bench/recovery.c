@@ -73,8 +73,7 @@ static int run(const char *config, arguments *a)
     ls_trainer *trainer;
     ls_error err;
     const ls_trainer_callbacks callbacks = {.size = sizeof callbacks, .record = print_record};
-    const ls_trainer_cluster cluster = {
-        .size = sizeof cluster, .transport = ls_transport_tcp(), .comm = &a->place};
+    const ls_trainer_cluster cluster = {.size = sizeof cluster, .tcp = &a->place};
     const ls_trainer_sys sys = {
         .size = sizeof sys, .inject = a->inject, .inject_count = a->injects};
     const ls_trainer_options options = {.size = sizeof options,

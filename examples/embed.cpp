@@ -1,5 +1,5 @@
 // Uses Lockstep in a C++ program: learns which points of a square lie in a circle. Then it
-// predicts on another thread, with a model of the weights, which outlives the trainer.
+// predicts on another thread, with a copy of the model, which outlives the trainer.
 //
 //     c++ -std=c++17 embed.cpp -pthread $(pkg-config --cflags --libs lockstep) -o embed
 #include <lockstep/lockstep.hpp>
@@ -52,7 +52,7 @@ try {
 
     std::thread([model] {
         const float points[] = {0.1f, 0.2f, 0.9f, -0.8f};
-        const auto p = model.run(points, 2);
+        const auto p = model.predict(points, LS_ROW_F32, 2);
         std::printf("in the circle: %.2f and %.2f\n", p[1], p[3]);
     }).join();
 } catch (const lockstep::error &e) {

@@ -1,5 +1,5 @@
 /* Trains on examples that the program itself draws (bars at one of ten heights), and predicts on
- * another thread with a model of the weights.
+ * another thread with a copy of the model.
  *
  *     embed_trainer [CHECKPOINT]    continues from that file if it exists, and saves to it
  */
@@ -36,14 +36,15 @@ static void *predict(void *model)
     for (int i = 0; i < 100; i++) {
         draw(&seed, image, &label);
         int best = 0;
-        if (ls_snapshot_predict(model, image, 1, scores, CLASSES, NULL) != LS_OK)
+        if (ls_model_predict(model, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, scores, CLASSES, NULL) !=
+            LS_OK)
             break;
         for (int k = 1; k < CLASSES; k++)
             best = scores[k] > scores[best] ? k : best;
         right += best == label;
     }
-    ls_model_info about;
-    ls_model_describe(model, &about);
+    ls_model_info about = {.size = sizeof about};
+    ls_model_describe(model, &about, NULL);
     printf("after %llu steps %u of 100 predictions are right\n", (unsigned long long)about.steps,
            right);
     ls_model_release(model);

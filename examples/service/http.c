@@ -6,6 +6,7 @@
 #include "http/guard.h"
 
 #include <errno.h>
+#include <lockstep/model.h>
 #include <math.h>
 #include <netdb.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@ enum {
 struct server {
     const options *o;
     learner *learner;
+    ls_model *model; /* model of table rows; NULL: none */
     numbers *n;
     http_guard *guard;
 };
@@ -166,11 +168,12 @@ static void predict(call *k, const char *type)
         return;
     const size_t count = rows * (size_t)classes;
     ls_error err;
-    ls_model_info info = {0};
+    ls_model_info info = {.size = sizeof info};
     float *scores = malloc(count * sizeof *scores);
     ls_model *model = learner_model(k->s->learner);
-    ls_model_describe(model, &info);
-    int status = scores ? ls_snapshot_predict(model, k->body, rows, scores, count, &err)
+    ls_model_describe(model, &info, NULL);
+    int status = scores ? ls_model_predict(model, k->body, LS_ROW_U8, rows, LS_OUTPUT_LOGITS,
+                                           scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
     ls_model_release(model);
     for (size_t i = 0; i < count && status == LS_OK; i++)
@@ -182,6 +185,27 @@ static void predict(call *k, const char *type)
         put_predictions(k, info.steps, scores, rows, classes);
     metric_add(k->s->n->of[PREDICTED], status ? 0 : rows);
     free(scores);
+}
+
+static void predict_rows(call *k, const char *type)
+{
+    uint32_t predicted;
+    ls_error err;
+    if (!k->s->model) {
+        refuse(k, 404, "no model of a table; start the service with --model FILE");
+        return;
+    }
+    if (!http_is_type(type, "application/json")) {
+        refuse(k, 415, "Content-Type: expected application/json");
+        return;
+    }
+    const int status =
+        rows_predict(k->s->model, (const char *)k->body, k->length, &k->text, &predicted, &err);
+    metric_add(k->s->n->of[PREDICTED], predicted);
+    if (status)
+        refuse(k, status == LS_EDATA ? 400 : 503, "%s", err.text);
+    else
+        k->text_length = strlen(k->text);
 }
 
 static void tell_health(call *k, const char *type)
@@ -216,6 +240,7 @@ static const struct route {
     void (*answer)(call *k, const char *type);
 } routes[] = {{"/examples", "POST", take_examples},
               {"/predict", "POST", predict},
+              {"/rows", "POST", predict_rows},
               {"/metrics", "GET", tell_metrics},
               {"/healthz", "GET", tell_health}};
 
@@ -227,9 +252,10 @@ static void find_route(call *k, const char *path, const char *method)
         if (strcmp(routes[i].path, path) == 0)
             k->route = &routes[i];
     if (!k->route) {
-        refuse(k, 404,
-               "no such path; there are POST /examples, POST /predict, GET /metrics and "
-               "GET /healthz");
+        refuse(
+            k, 404,
+            "no such path; there are POST /examples, POST /predict, POST /rows, GET /metrics and "
+            "GET /healthz");
         return;
     }
     const char *wanted = k->route->method;
@@ -400,10 +426,15 @@ int server_start(server **out, const options *o, learner *l, numbers *n, int *po
     int status = s ? LS_OK : fail(err, LS_ENOMEM, "out of memory for the server");
     if (status == LS_OK) {
         *s = (server){.o = o, .learner = l, .n = n};
-        status = start_guard(s, where->ai_addr, err);
+        if (o->model)
+            status = ls_model_open(&s->model, o->model, NULL, err);
+        if (status == LS_OK)
+            status = start_guard(s, where->ai_addr, err);
     }
     freeaddrinfo(where);
     if (status) {
+        if (s)
+            ls_model_release(s->model);
         free(s);
         return status;
     }
@@ -415,5 +446,6 @@ int server_start(server **out, const options *o, learner *l, numbers *n, int *po
 void server_stop(server *s)
 {
     http_guard_stop(s->guard);
+    ls_model_release(s->model);
     free(s);
 }

@@ -1,5 +1,5 @@
 /* The learner: the thread that owns the trainer. It takes examples (labelled images) from the
- * queue, trains, publishes a model of the weights for predictions, and saves the weights.
+ * queue, trains, publishes a copy of the model for predictions, and saves the weights.
  *
  * The queue is a ring of examples. `received` counts all examples that were ever received, `seen`
  * those of them that have been trained on; the examples between the two wait. The rest of the ring
@@ -234,7 +234,7 @@ static int begin(learner *l, ls_error *err)
 
 static int train(learner *l, ls_error *err)
 {
-    ls_step_result step;
+    ls_step_result step = {.size = sizeof step};
     const int status = ls_trainer_step(l->trainer, l->images, l->labels, l->batch, &step, err);
     if (status)
         return status;

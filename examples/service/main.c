@@ -21,6 +21,7 @@ static const char help[] =
     "Learns from labelled images that are sent to it, and predicts meanwhile: see README.md.\n"
     "CONFIG is Lockstep's; its data.name is \"examples\".\n"
     "\n"
+    "  --model FILE     a trained model of a table, whose rows POST /rows predicts\n"
     "  --state DIR      where the model is saved (state)\n"
     "  --address A      where to listen (127.0.0.1)\n"
     "  --port N         0: any that is free; the log tells (8080)\n"
@@ -103,6 +104,7 @@ static const struct row {
     {"connections", offsetof(options, connections), 0, 1, 10000},
     {"request-s", offsetof(options, request_s), 0, 1, 3600},
     {"save-s", offsetof(options, save_s), 0, 1, 1000000},
+    {"model", 0, offsetof(options, model), 0, 0},
     {"state", 0, offsetof(options, state), 0, 0},
     {"address", 0, offsetof(options, address), 0, 0},
     {"shape", 0, 0, 0, 0},

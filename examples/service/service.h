@@ -3,7 +3,8 @@
  *
  *   main.c     reads the options, starts and stops the other parts
  *   learner.c  the thread that owns the trainer, and the queue of examples before it
- *   http.c     the server: bodies, limits, the four routes
+ *   rows.c     predictions of rows of a table, with a model file
+ *   http.c     the server: bodies, limits, the routes
  *   metrics.c  the numbers at /metrics, and the log
  */
 #ifndef SERVICE_H
@@ -19,6 +20,7 @@ enum { SETS_MOST = 34, HOSTS_MOST = 16 };
 
 typedef struct options {
     const char *config;           /* Lockstep's config file; its data.name must be "examples" */
+    const char *model;            /* file of a model whose table rows are predicted; NULL: none */
     const char *state;            /* directory in which the weights are saved */
     const char *address;          /* address on which the server listens */
     const char *host[HOSTS_MOST]; /* host names by which clients may address the server */
@@ -91,7 +93,7 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err);
  * space); if training has failed, the status of that failure. Any thread. */
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err);
 
-/* Returns a model of the weights for predictions: the newest one that the learner has made. The
+/* Returns a model for predictions: the newest one that the learner has made. The
  * caller releases it. Any thread. */
 ls_model *learner_model(learner *l);
 
@@ -102,6 +104,15 @@ uint64_t learner_look(learner *l, ls_error *why);
 /* Stops the thread after the current step, saves the weights and frees the learner. Errors: the
  * status with which training or the last save failed. */
 int learner_stop(learner *l, ls_error *err);
+
+/* ---- rows.c --------------------------------------------------------------------------------- */
+
+/* Predicts rows of a table: `body` is a JSON object of column names and values, or an array of
+ * such. *text becomes the answer, which the caller frees; an error in a row is part of it.
+ * *predicted: number of rows without an error. Errors: LS_EDATA (the body is no such JSON),
+ * LS_ENOMEM. Any thread. */
+int rows_predict(ls_model *model, const char *body, size_t length, char **text, uint32_t *predicted,
+                 ls_error *err);
 
 /* ---- http.c --------------------------------------------------------------------------------- */
 

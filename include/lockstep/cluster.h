@@ -2,9 +2,8 @@
  *
  *     ls_tcp_place place = {.size = sizeof place, .meet = "10.0.0.1:7070", .members = 2,
  *                           .secret = secret, .secret_bytes = sizeof secret};
- *     ls_trainer_cluster cluster = {.size = sizeof cluster, .transport = ls_transport_tcp(), .comm
- * = &place}; ls_trainer_options o = {.size = sizeof o, .config_path = "config.json", .cluster =
- * &cluster};
+ *     ls_trainer_cluster cluster = {.size = sizeof cluster, .tcp = &place};
+ *     ls_trainer_options o = {..., .config_path = "config.json", .cluster = &cluster};
  *
  * The processes of a run are its *members*. A *transport* is the code that carries messages between
  * the members, a table of functions (<lockstep/sys/transport.h>). The transport "tcp" is part of
@@ -25,25 +24,9 @@ extern "C" {
 /* A transport (<lockstep/sys/transport.h>). */
 typedef struct ls_transport ls_transport;
 
-/* The other processes of a run, for ls_trainer_options.cluster. */
-typedef struct ls_trainer_cluster {
-    size_t size;                   /* sizeof(ls_trainer_cluster) */
-    const ls_transport *transport; /* the transport; NULL: the transport that the config's key
-                                    * cluster.transport names */
-    /* Says which processes are the members. Its type depends on the transport: for "tcp" a pointer
-     * to an ls_tcp_place, for "mpi" a pointer to an MPI_Comm. NULL, for "mpi" only: all processes
-     * that the launcher has started. The transport reads *comm while the trainer is opened. */
-    const void *comm;
-    /* Number of processes that a launcher (such as mpirun) has started, if the caller knows it; 0:
-     * unknown. If `transport` is NULL and the config's cluster.transport is "auto", the trainer
-     * uses the transport "mpi" if this number is at least 2 or `comm` is not NULL. Otherwise the
-     * process trains alone. */
-    int launched;
-} ls_trainer_cluster;
-
-/* How the members find each other with the transport "tcp". A pointer to this structure is the
- * value of ls_trainer_cluster.comm. One member is the *first* and has the number 0. The first waits
- * for the other members, which are numbered in the order of their addresses.
+/* How the members find each other with the transport "tcp" (ls_trainer_cluster.tcp). One member is
+ * the *first* and has the number 0. The first waits for the other members, which are numbered in
+ * the order of their addresses.
  *
  *     the first      .listen = ":7070"            or an address of this host before the port
  *     the others     .meet = "10.0.0.1:7070"      any address that leads to the first; also the
@@ -90,12 +73,29 @@ typedef struct ls_tcp_place {
     const char *advertise;
 } ls_tcp_place;
 
+/* The other processes of a run, for ls_trainer_options.cluster. At most one of `tcp`, `mpi_comm`
+ * and `transport` is set: it is the transport. If none is set, the config's key cluster.transport
+ * names it. What the pointers refer to is read while the trainer is opened. */
+typedef struct ls_trainer_cluster {
+    size_t size;             /* sizeof(ls_trainer_cluster) */
+    const ls_tcp_place *tcp; /* how the members find each other by TCP */
+    const void *mpi_comm; /* a pointer to an MPI_Comm with all members; without it, the members of
+                           * the transport "mpi" are all processes that the launcher has started */
+    /* Number of processes that a launcher (such as mpirun) has started, if the caller knows it; 0:
+     * unknown. If the config's cluster.transport is "auto", no transport is set and this number is
+     * at least 2, the trainer uses the transport "mpi". With "auto" and a smaller number the
+     * process trains alone. */
+    int launched;
+    const ls_transport *transport; /* a transport of the program's own */
+    const void *place;             /* what that transport gets as ls_wire_options.place */
+} ls_trainer_cluster;
+
 #define LS_TCP_SECRET_LEAST 16 /* smallest length of the secret in bytes */
 
 #pragma GCC visibility push(default)
-/* Returns the transport "tcp" of this library, for ls_trainer_cluster.transport; `comm` is then an
- * ls_tcp_place. Any thread.
- * While ls_trainer_open joins the other members, this transport can fail with
+/* Returns the transport "tcp" of this library, for transports that pass calls on to it; the place
+ * is an ls_tcp_place. Any thread. While ls_trainer_open joins the other members, this transport can
+ * fail with
  *
  * - LS_EINVAL: an address cannot be parsed, or a host's name leads to a loopback address such as
  *   127.0.1.1; the secret is too short; or the first member expects another number of members

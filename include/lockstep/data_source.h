@@ -12,8 +12,10 @@
  *
  * A row is [channels][height][width], bytes (0 … 255) or floats. The *target* of a row is what the
  * model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a vector of
- * floats (the field `targets` says how many). The config's keys data.mean and data.std say how the
- * values of a row are scaled.
+ * floats (the field `targets` says how many). Values and targets are in their own units: the
+ * config's keys data.mean, data.std and data.standardize say how the values of a row are scaled,
+ * and with the losses mse, mae, huber and quantile the network learns scaled targets
+ * (data.standardize_target).
  *
  * *Resident* data (the default) is read once, while the trainer is opened. *Streamed* training data
  * is read minibatch by minibatch, and can therefore be larger than memory. A *minibatch* is the
@@ -35,7 +37,8 @@ extern "C" {
 typedef enum ls_row_type {
     LS_ROW_U8 = 0,  /* uint8_t */
     LS_ROW_F32 = 1, /* float; every value is finite */
-    LS_ROW_F64 = 2  /* double; only for the rows of a model (model.h), not for a data source */
+    LS_ROW_F64 = 2  /* double, for numbers that a float does not hold closely; every value of a data
+                     * source is finite. In a data source, targets are then doubles too */
 } ls_row_type;
 
 /* A custom dataset. */
@@ -56,9 +59,10 @@ typedef struct ls_data_source {
      * - test: non-zero for test rows, zero for training rows
      * - rows: [count] row numbers, each below test_rows or train_rows. The rows in `values` and
      *   `targets` have the order of `rows`
-     * - values: output buffer [count][channels][height][width], uint8_t or float as `dtype` says
-     * - targets: output buffer for the targets, int32_t [count]; or float [count][k] if the field
-     *   `targets` is k > 0
+     * - values: output buffer [count][channels][height][width], uint8_t, float or double as `dtype`
+     *   says
+     * - targets: output buffer for the targets, int32_t [count]; or [count][k] if the field
+     *   `targets` is k > 0, double if `dtype` is LS_ROW_F64, else float
      *
      * Returns LS_OK, or a negative status with a message in `err` (status.h, "Callbacks"). The
      * function of the trainer that needed the rows, such as ls_trainer_run, then fails with that

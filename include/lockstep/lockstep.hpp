@@ -9,6 +9,7 @@
 #include <lockstep/trainer.h>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 namespace lockstep {
 /* The exception for a failed call. what() is the message, `status` the ls_status, `reason` the
@@ -43,20 +44,20 @@ public:
     { ls_model *s; check(ls_model_open, &s, path, options); *this = model(s); }
     ls_model *get() const { return owner.get(); }
     ls_model_info info() const
-    { ls_model_info i; ls_model_describe(held(get()), &i); return i; }
-    const char *class_name(int label) const { return ls_model_class_name(held(get()), label); }
+    { auto i = sized<ls_model_info>(); check(ls_model_describe, held(get()), &i); return i; }
+    const char *class_name(int index) const { return ls_model_class_name(held(get()), index); }
     void save(const char *path) const { check(ls_model_save, held(get()), path); }
-    /* Returns the model's outputs for n input rows, [n][classes]. The rows are bytes or floats as
-     * info() reports. */
-    std::vector<float> run(const void *rows, uint32_t n = 1,
-                           ls_output form = LS_OUTPUT_PROBABILITIES) const
-    { return run(rows, info().floats ? LS_ROW_F32 : LS_ROW_U8, n, form); }
-    /* Does the same for rows whose values have the type `type`. */
-    std::vector<float> run(const void *rows, ls_row_type type, uint32_t n,
+    /* Returns the model's outputs for n input rows, [n][outputs]. The values of the rows have the
+     * type `type`; T is float or double. */
+    template <class T = float>
+    std::vector<T> predict(const void *rows, ls_row_type type, uint32_t n = 1,
                            ls_output form = LS_OUTPUT_PROBABILITIES) const
     {
-        std::vector<float> out(size_t{n} * info().classes);
-        check(ls_model_run, get(), rows, type, n, form, out.data(), out.size());
+        static_assert(std::is_same<T, float>::value || std::is_same<T, double>::value, "T");
+        std::vector<T> out(size_t{n} * info().outputs);
+        const int f64 = std::is_same<T, double>::value ? int{LS_OUTPUT_F64} : 0;
+        check(ls_model_predict, get(), rows, type, n, form | f64, static_cast<void *>(out.data()),
+              out.size());
         return out;
     }
 };
@@ -70,10 +71,17 @@ public:
     const ls_result &result() const { return *ls_trainer_result(held(get())); }
     void run() { check(ls_trainer_run, held(get())); }
     void save(const char *path) { check(ls_trainer_save, held(get()), path); }
+    void load(const char *path) { check(ls_trainer_load, held(get()), path); }
     lockstep::model model()
-    { ls_model *s; check(ls_trainer_model, held(get()), &s); return model(s); }
+    { ls_model *m; check(ls_trainer_model, held(get()), &m); return lockstep::model(m); }
     ls_step_result step(const void *rows, const void *targets, uint32_t n)
-    { ls_step_result r; check(ls_trainer_step, held(get()), rows, targets, n, &r); return r; }
+    {
+        auto r = sized<ls_step_result>();
+        check(ls_trainer_step, held(get()), rows, targets, n, &r);
+        return r;
+    }
+    ls_evaluation evaluate()
+    { auto e = sized<ls_evaluation>(); check(ls_trainer_evaluate, held(get()), &e); return e; }
 };
 } // namespace lockstep
 #endif

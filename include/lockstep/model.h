@@ -1,36 +1,32 @@
-/* Prediction with a trained model from its weights file, without a trainer or data.
+/* A trained model: prediction, from a file or from a run that still trains.
  *
  *     ls_model *model;
  *     float p[10];
  *     if (ls_model_open(&model, "runs/…/weights.safetensors", NULL, &err) == LS_OK) {
- *         status = ls_model_predict(model, image, 1, p, 10, &err);    // any thread
+ *         status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10,
+ *                                   &err);                        // any thread
  *         printf("%s\n", ls_model_class_name(model, 3));
  *         ls_model_release(model);
  *     }
  *
- * The file must be one that Lockstep has written: the weights or a checkpoint of a run, or a file
- * of ls_trainer_save or ls_model_save. Its metadata describe the model's layers, the shape of an
- * input row (one example, such as an image), the preprocessing and the class names. An open model
- * is a model, so all functions of model.h accept it.
+ * A model comes from a file (ls_model_open), from a trainer between two steps (ls_trainer_model),
+ * or from the callback ls_trainer_callbacks.model. A file must be one that Lockstep has written:
+ * the weights or a checkpoint of a run, or a file of ls_trainer_save or ls_model_save. Its metadata
+ * describe the model's layers, the shape of an input row (one example, such as an image), the
+ * preprocessing and the class names.
  *
- * Models: copies of a model's weights after some training step, for prediction on any thread.
+ * Lifetime: a model never changes, and is reference-counted. It begins with one reference. A model
+ * of a trainer has a copy of the weights after some training step: training continues without
+ * affecting it, and it stays valid after the trainer is closed. A thread that gives a model to
+ * other threads calls ls_model_retain for them before they can see it.
+ * Threads: any thread, and any number of threads at the same time, may call every function of this
+ * header with the same model, also while a trainer from which the model came trains.
  *
- *     ls_model *model;
- *     ls_trainer_model(trainer, &model, &err);         // the trainer's owner, between steps
- *     …
- *     // any thread, while training continues:
- *     ls_snapshot_predict(model, images, n, scores, capacity, &err);
- *     ls_model_release(model);
- *
- * A model never changes, and is reference-counted. It begins with one reference and stays valid
- * after its trainer is closed. A thread that gives a model to other threads calls
- * ls_model_retain for them before they can see it.
- *
- * A prediction runs on a device of the kind that the trainer uses. Each of the threads that predict
- * at the same time gets an ls_device of its own; several of them can use the same GPU. The library
- * opens these devices, and allocates their memory, when a prediction first needs them. All
- * models of a trainer share the devices, and later callers reuse them. They are freed together
- * with the last model.
+ * Devices: a model of a trainer predicts on a device of the kind that the trainer uses, an opened
+ * file on ls_model_options.device. Each of the threads that predict at the same time gets an
+ * ls_device of its own; several of them can use the same GPU. The library opens these devices, and
+ * allocates their memory, when a prediction first needs them. All models of a trainer share the
+ * devices, and later callers reuse them. They are freed together with the last model.
  *
  * On the library's own CPU back end (the code for CPUs) a prediction runs on the calling thread,
  * which needs a stack of 256 KiB. With any other back end a prediction runs on a thread of the
@@ -52,57 +48,29 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* A trained model. */
 typedef struct ls_model ls_model;
 
-/* Description of a model's model. */
+/* What the outputs of a model are. */
+typedef enum ls_task {
+    LS_TASK_CLASSES = 0, /* one output for each class, of which a row has one (softmax) */
+    LS_TASK_LABELS = 1,  /* yes/no answers that are independent of each other (the loss "bce") */
+    LS_TASK_VALUES = 2   /* quantities, in the unit of the training data (the losses "mse", "mae",
+                          * "huber" and "quantile"), or expected counts ("poisson") */
+} ls_task;
+
+/* Description of a model. */
 typedef struct ls_model_info {
-    uint64_t steps;              /* number of training steps before the model */
+    size_t size;                 /* sizeof(ls_model_info), set by the caller */
+    uint64_t steps;              /* number of training steps before the model was made; 0: the model
+                                  * was opened from a file */
     int channels, height, width; /* shape of an input row */
-    int classes;                 /* number of the model's outputs for each row */
+    int outputs;                 /* number of outputs for each row */
     size_t parameters;           /* number of learned floats (weights and biases) */
-    int floats;                  /* flag. Non-zero: the values of an input row are floats; zero:
-                                  * bytes */
-    int targets;                 /* flag. Zero: the outputs of a row are the scores of classes, one
-                                  * for each class. Non-zero: they are independent values, such as
-                                  * predicted quantities or yes/no labels */
+    ls_row_type row_type;        /* type of a row's values: LS_ROW_U8; or LS_ROW_F32, and the model
+                                  * reads LS_ROW_F64 as well */
+    ls_task task;                /* what the outputs are */
 } ls_model_info;
-
-/* Describes the model of the model in `out`, which is zeroed if `model` is NULL. Any
- * thread. */
-void ls_model_describe(const ls_model *model, ls_model_info *out);
-/* Adds a reference and returns its argument. NULL is allowed. Any thread. */
-ls_model *ls_model_retain(ls_model *model);
-/* Drops a reference; the last one frees the model. NULL is allowed. Any thread. */
-void ls_model_release(ls_model *model);
-
-/* Predicts `n` rows.
- *
- * - images: [n][channels][height][width], floats if ls_model_info.floats is set, else bytes,
- *   with the values of the user's data. The function preprocesses them as in training, but does not
- *   augment them.
- * - scores, capacity: output buffer [n][classes], and its size in floats. If the model predicts
- *   classes, a row's scores are the logits of the classes: the class with the largest score is the
- *   prediction, and the softmax of the scores gives the probabilities. With the loss "bce" each
- *   score is the logit of one yes/no label. With the loss "poisson" each
- *   score is the logarithm of a count. With the other losses each score is a predicted value; with
- *   the loss "quantile" score q·T + k is that of quantile number q of target k of T.
- *
- * On the CPU, the other rows of the call do not influence a row's scores in any bit. On a GPU the
- * scores can differ by rounding if n differs. The function allocates memory only when more threads
- * predict at the same time than ever before.
- * Errors: LS_EINVAL (for example if `capacity` is too small), LS_EDATA (NaN in a table column that
- * had a value in every training row), LS_ENOMEM, LS_ESYSTEM (no thread could be started),
- * LS_EDEVICE, LS_EUNSUPPORTED.
- * Threads: any thread, and any number of threads at the same time. */
-int ls_snapshot_predict(ls_model *model, const void *images, uint32_t n, float *scores,
-                        size_t capacity, ls_error *err);
-
-/* Writes the weights to `path` as a safetensors file with PyTorch's names of parameters. The file
- * appears completely or not at all. If `path` is a symbolic link, the file to which it leads is
- * created or replaced, and the link stays. Any thread. Errors: LS_EINVAL (no model or no path,
- * or the path leads to a device, a pipe, a socket or a directory, which is not replaced), LS_EIO,
- * LS_ENOMEM. */
-int ls_model_save(const ls_model *model, const char *path, ls_error *err);
 
 /* Options of ls_model_open. */
 typedef struct ls_model_options {
@@ -125,79 +93,159 @@ typedef struct ls_model_options {
  * LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM. After an error nothing stays open. */
 int ls_model_open(ls_model **out, const char *path, const ls_model_options *options, ls_error *err);
 
-/* Form of the outputs of ls_model_run. */
+/* Adds a reference and returns its argument. NULL is allowed. Any thread. */
+ls_model *ls_model_retain(ls_model *model);
+/* Drops a reference; the last one frees the model. NULL is allowed. Any thread. */
+void ls_model_release(ls_model *model);
+
+/* Describes the model in *out, whose field `size` the caller has set. Any thread. Errors:
+ * LS_EINVAL. */
+int ls_model_describe(const ls_model *model, ls_model_info *out, ls_error *err);
+
+/* Form of predicted outputs: one of the first two values, and optionally `| LS_OUTPUT_F64`. */
 typedef enum ls_output {
-    /* The probability of each class; with the loss "bce" the probability of each yes/no label; with
-     * the loss "poisson" the expected counts; with the other losses the predicted values. */
+    /* LS_TASK_CLASSES: the probability of each class; LS_TASK_LABELS: the probability of each yes;
+     * LS_TASK_VALUES: the predicted values, with the loss "poisson" the expected counts. */
     LS_OUTPUT_PROBABILITIES = 0,
-    /* The outputs of the last layer. If the model predicts classes, the softmax of these outputs
-     * gives the probabilities. */
-    LS_OUTPUT_LOGITS = 1
+    /* The outputs of the last layer: their softmax (LS_TASK_CLASSES) or logistic function
+     * (LS_TASK_LABELS) are the probabilities. LS_TASK_VALUES: the predicted values, with the loss
+     * "poisson" the logarithms of the expected counts. */
+    LS_OUTPUT_LOGITS = 1,
+    /* The outputs are an array of double instead of float. Needed for large predicted values: near
+     * 1.7e9 neighbouring floats differ by 128. */
+    LS_OUTPUT_F64 = 16
 } ls_output;
 
-/* Predicts `n` rows and writes the outputs in the requested form.
+/* Predicts `n` rows. A model has an output for each class or for each number of a row's target;
+ * with the loss "quantile" and T targets, output q·T + k is that of quantile number q of target k.
  *
  * - rows: [n][channels][height][width], with the values of the user's data. The function
- *   preprocesses each row as in training: it standardises the numbers of a table in double, and
- *   replaces missing numbers by the value that training used for them. In rows of a table NaN, inf
- *   and −inf are missing numbers; in other rows NaN is, if training replaced missing numbers.
- * - type: type of the values. If the model reads bytes, as ls_model_describe reports, it is
- *   LS_ROW_U8; else LS_ROW_F32 or LS_ROW_F64. Long numbers of a table, such as times in
- *   milliseconds, need doubles.
- * - form: probabilities or logits
- * - outputs, capacity: output buffer [n][classes], and its size in floats
+ *   preprocesses each row as in training, but does not augment it: it standardises the numbers of a
+ *   table in double, and replaces missing numbers by the value that training used for them. In rows
+ *   of a table NaN, inf and −inf are missing numbers; in other rows NaN is, if training replaced
+ *   missing numbers. All outputs of a row of a table with a value that the model does not know are
+ *   NaN (ls_model_row).
+ * - type: type of the values. If ls_model_info.row_type is LS_ROW_U8, it is LS_ROW_U8; else
+ *   LS_ROW_F32 or LS_ROW_F64. Long numbers of a table, such as times in milliseconds, need doubles.
+ * - form: an ls_output, such as LS_OUTPUT_PROBABILITIES | LS_OUTPUT_F64
+ * - outputs, capacity: output buffer [n][ls_model_info.outputs] of float, or of double with
+ *   LS_OUTPUT_F64; and its size in values
  *
- * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form, or for a type that the
- * model does not read.
+ * On the CPU, the other rows of the call do not influence a row's outputs in any bit. On a GPU the
+ * outputs can differ by rounding if n differs. The function allocates memory only when more threads
+ * predict at the same time than ever before.
+ * Errors: LS_EINVAL (for example if `capacity` is too small, the form is unknown or the model does
+ * not read the type), LS_EDATA (NaN in a table column that had a value in every training row),
+ * LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE, LS_EUNSUPPORTED.
  * Threads: any thread, and any number of threads at the same time. */
-int ls_model_run(ls_model *model, const void *rows, ls_row_type type, uint32_t n, ls_output form,
-                 float *outputs, size_t capacity, ls_error *err);
-
-/* Does the same as ls_model_run with the form LS_OUTPUT_PROBABILITIES, for bytes or floats as
- * ls_model_describe reports. Any thread. Errors: those of
- * ls_model_run. */
-int ls_model_predict(ls_model *model, const void *rows, uint32_t n, float *outputs, size_t capacity,
-                     ls_error *err);
+int ls_model_predict(ls_model *model, const void *rows, ls_row_type type, uint32_t n, int form,
+                     void *outputs, size_t capacity, ls_error *err);
 
 /* One value of a table row, identified by the name of its column. */
 typedef struct ls_field {
+    size_t size;        /* sizeof(ls_field), the same in all fields of an array */
     const char *column; /* name of the column */
     const char *text;   /* the value as text, as in a CSV file; NULL: `number` is the value */
     double number;      /* the value as a number, if `text` is NULL; NaN, and in a column of
                          * numbers inf: the value is missing */
 } ls_field;
 
-/* Converts the fields of a table row into one row for ls_model_run.
+/* Converts the fields of a table row into one row for ls_model_predict.
  *
  * - fields, count: the values in any order, and their number. Fields whose column the model does
  *   not read are ignored.
  * - row, capacity: output buffer, and its size in doubles. channels × height × width doubles are
  *   needed, as ls_model_describe reports them. The type of the row is LS_ROW_F64.
  *
+ * A value that the model does not know (docs/data.md, "Unknown values") is marked in the row, for
+ * example by NaN, and all outputs that ls_model_predict computes for the row are then NaN. A model
+ * that was trained with data.unknown "zeros" or "error" encodes unknown texts as zeros, or refuses
+ * them.
+ *
  * Errors: messages name the column. LS_EDATA (no field has the name of a column that the model
- * reads, a text did not occur in training, or a value is missing and training defined no
- * replacement), LS_EINVAL (two fields name the same column, or `capacity` is too small),
- * LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
+ * reads, a text is not a number, or data.unknown is "error" and a value is unknown), LS_EINVAL (two
+ * fields name the same column, `size` of a field is not set or differs, or `capacity` is too
+ * small), LS_EUNSUPPORTED (the model was not trained on a table), LS_ENOMEM.
  * Threads: any thread, and any number of threads at the same time. */
 int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, double *row,
                  size_t capacity, ls_error *err);
 
+/* Result of an evaluation. */
+typedef struct ls_evaluation {
+    size_t size;        /* sizeof(ls_evaluation), set by the caller */
+    uint64_t rows;      /* number of evaluated rows */
+    double loss;        /* mean loss over the rows */
+    double accuracy;    /* share of correct predictions; NaN if the loss function does not define
+                         * when a prediction is correct */
+    const char *metric; /* name of the main metric: "accuracy", "r2", "mae", "huber", "pinball",
+                         * "deviance" or "loss"; static */
+    double value;       /* value of that metric */
+} ls_evaluation;
+
+/* Rows in a file, for one model. */
+typedef struct ls_rows ls_rows;
+
+/* Options of ls_rows_open. */
+typedef struct ls_rows_options {
+    size_t size;    /* sizeof(ls_rows_options) */
+    uint32_t limit; /* largest number of rows that are read from a table or an array; 0: all */
+} ls_rows_options;
+
+/* Reads rows for `model`, as `trainer predict` does: a table, an .npy or .npz file, an image file
+ * or a folder of images. The rows keep a reference to the model until the caller closes them with
+ * ls_rows_close. Images need liblockstep_picture, which is loaded. `options` may be NULL. Any
+ * thread. Errors: messages name the file, and the line and column if there are any. LS_ENOENT,
+ * LS_EIO, LS_EDATA, LS_EUNSUPPORTED (the model reads no such rows, or was made without a
+ * description), LS_EINVAL, LS_ENOMEM. */
+int ls_rows_open(ls_rows **out, ls_model *model, const char *path, const ls_rows_options *options,
+                 ls_error *err);
+/* Returns the number of rows. Any thread. */
+uint32_t ls_rows_count(const ls_rows *rows);
+/* Returns the file of an image, or NULL if the rows are not images. The text lives as long as the
+ * rows. Any thread. */
+const char *ls_rows_name(const ls_rows *rows, uint32_t row);
+/* Returns why an image cannot be read, or NULL if it was read. The text lives as long as the rows.
+ * Any thread. */
+const char *ls_rows_why(const ls_rows *rows, uint32_t row);
+
+/* Predicts `n` rows from number `first` on. `form`, `outputs` and `capacity` as in
+ * ls_model_predict. The outputs of an image that cannot be read are NaN.
+ * Errors: those of ls_model_predict; LS_EINVAL if there are no such rows.
+ * Threads: any thread, and any number of threads at the same time. */
+int ls_rows_predict(const ls_rows *rows, uint32_t first, uint32_t n, int form, void *outputs,
+                    size_t capacity, ls_error *err);
+
+/* Evaluates the model on the file, which has the targets too, as `trainer eval --data` does: it
+ * reads the file again. The caller sets out->size. Any thread, while no other thread closes the
+ * rows. Errors: those of ls_rows_open (the targets are missing, for example), LS_EDEVICE,
+ * LS_ESYSTEM. */
+int ls_rows_evaluate(const ls_rows *rows, ls_evaluation *out, ls_error *err);
+/* Frees the rows. NULL is allowed. Any thread, while no other thread uses them. */
+void ls_rows_close(ls_rows *rows);
+
+/* Writes the weights to `path` as a safetensors file with PyTorch's names of parameters. The file
+ * appears completely or not at all. If `path` is a symbolic link, the file to which it leads is
+ * created or replaced, and the link stays. Any thread. Errors: LS_EINVAL (no model or no path, or
+ * the path leads to a device, a pipe, a socket or a directory, which is not replaced), LS_EIO,
+ * LS_ENOMEM. */
+int ls_model_save(const ls_model *model, const char *path, ls_error *err);
+
 /* Writes the whole network to `path` as an ONNX file, as `trainer export` does: its inputs are rows
  * as they are in the user's data, its outputs logits and, if the model predicts classes,
- * probabilities (docs/data.md). The file appears completely or not at all. If `path` is a symbolic
- * link, the file to which it leads is created or replaced, and the link stays. Any thread.
- * Errors: LS_EINVAL (no model or no path, or the path leads to a device, a pipe, a socket or a
- * directory, which is not replaced), LS_EUNSUPPORTED (the file would have 2 GB or more, or a layer
- * has no operator in ONNX), LS_EIO, LS_ENOMEM. */
+ * probabilities, or with the loss "poisson" counts (docs/data.md). The file appears completely or
+ * not at all. If `path` is a symbolic link, the file to which it leads is created or replaced, and
+ * the link stays. Any thread. Errors: LS_EINVAL (no model or no path, or the path leads to a
+ * device, a pipe, a socket or a directory, which is not replaced), LS_EUNSUPPORTED (the file would
+ * have 2 GB or more, or a layer has no operator in ONNX), LS_EIO, LS_ENOMEM. */
 int ls_model_export(const ls_model *model, const char *path, ls_error *err);
 
 /* Returns the description of the model that its file contains, a JSON text (see docs/data.md), or
  * NULL if the file contains none. The text lives as long as the model. Any thread. */
 const char *ls_model_card(const ls_model *model);
 
-/* Returns the name of class number `label`, or NULL if the class has no name. The text lives as
+/* Returns the name of class number `index`, or NULL if the class has no name. The text lives as
  * long as the model. Any thread. */
-const char *ls_model_class_name(const ls_model *model, int label);
+const char *ls_model_class_name(const ls_model *model, int index);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -1,11 +1,13 @@
 /* Decoding of an image file in memory into an input row of a model.
  *
- *     ls_model_describe(model, &info);
+ *     ls_model_info info = {.size = sizeof info};
+ *     ls_model_describe(model, &info, &err);
  *     const size_t size = (size_t)info.channels * info.height * info.width;
  *     uint8_t *row = malloc(size);
  *     // bytes, length: the contents of a PNG or JPEG file
  *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)
- *         status = ls_model_run(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
+ *         status = ls_model_predict(model, row, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, p, 10,
+ * &err);
  *
  * This header belongs to a library of its own, liblockstep_picture. The library is built if libspng
  * or libjpeg is found. It links those of libspng, libjpeg and libwebp that are found. liblockstep
@@ -31,7 +33,7 @@ typedef struct ls_picture_options {
     const ls_host *host; /* allocator and log, used during the call only; NULL: malloc, no log */
 } ls_picture_options;
 
-/* Decodes the image file in `bytes` and writes one row for ls_model_run.
+/* Decodes the image file in `bytes` and writes one row for ls_model_predict.
  *
  * - model: a loaded model (model.h); `row` is an input row for it
  * - bytes, length: the contents of a PNG, JPEG, WebP, BMP, PGM or PPM file and their size in bytes
@@ -46,7 +48,7 @@ typedef struct ls_picture_options {
  *   width. The part of its longer side that sticks out is then cut off, equally at both ends.
  * - Colour becomes grey if the model reads one channel. Grey becomes three equal channels if the
  *   model reads three.
- * - Alpha is ignored, and 16-bit samples are reduced to their upper 8 bits.
+ * - Transparent pixels are laid on white, and 16-bit samples are reduced to their upper 8 bits.
  *
  * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
  * may have at most 16384 pixels per side and 2^26 pixels in total. A JPEG may have 65500 pixels per

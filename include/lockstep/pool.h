@@ -198,7 +198,7 @@ int ls_pool_clear(ls_pool *pool, ls_error *err);
 /* Writes the counters of `worker` to *out; if `worker` is −1, their sums over all workers. The
  * caller sets out->size. While workers run, a counter can be slightly out of date, and the counters
  * need not belong to one moment. Any thread. Errors: LS_EINVAL. */
-int ls_pool_get_stats(ls_pool_stats *out, const ls_pool *pool, int worker, ls_error *err);
+int ls_pool_get_stats(const ls_pool *pool, int worker, ls_pool_stats *out, ls_error *err);
 
 /* Lends the calling thread to the pool as `worker`, which must be a borrowed one: runs the start
  * hook, the worker's jobs and the stop hook, and returns when the pool is destroyed. Jobs that were

@@ -15,7 +15,7 @@
  *
  * - a function that returns a status returns LS_EINVAL, with a message
  * - a function that returns a number or a pointer returns 0 or NULL
- * - a function without a result returns; ls_model_describe zeroes its output
+ * - a function without a result returns
  *
  * Callbacks: a function of the program that returns a status (a job of a pool, a start hook, a
  * receiver of records, a reader of data) returns LS_OK, or a negative ls_status after it has

@@ -16,8 +16,8 @@
  * Alternatively the program trains step by step with rows that it passes (data_source.h). Any
  * thread can predict while training continues (model.h):
  *
- *     while (collect(images, labels, 256)) {
- *         status = ls_trainer_step(trainer, images, labels, 256, &step, &err);
+ *     while (collect(rows, classes, 256)) {
+ *         status = ls_trainer_step(trainer, rows, classes, 256, &step, &err);
  *         if (status == LS_OK && step.number % 50 == 0)
  *             status = ls_trainer_model(trainer, &model, &err);
  *     }
@@ -145,9 +145,9 @@ typedef struct ls_trainer_callbacks {
     int (*record)(void *user, const char *json, size_t length, ls_error *err);
     /* Receives the progress while ls_trainer_run trains. */
     void (*progress)(void *user, const ls_progress *progress);
-    /* Receives a model (model.h) after every `model_every_steps` steps while
-     * ls_trainer_run trains. The trainer releases the model after the callback. A callback that
-     * needs the model longer calls ls_model_retain. */
+    /* Receives a model (model.h) with the current weights after every `model_every_steps` steps
+     * while ls_trainer_run trains. The trainer releases the model after the callback. A callback
+     * that needs the model longer calls ls_model_retain. */
     void (*model)(void *user, ls_model *model);
     uint32_t model_every_steps; /* number of steps between two models; 0: none are taken */
     void *user;                 /* first argument of each callback; what it points to outlives
@@ -264,6 +264,7 @@ int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_erro
 
 /* Result of one step. */
 typedef struct ls_step_result {
+    size_t size;     /* sizeof(ls_step_result), set by the caller */
     uint64_t number; /* number of the step, from 1 */
     double loss;     /* mean loss over the step's rows */
     double accuracy; /* share of correct predictions among the step's rows */
@@ -275,10 +276,11 @@ typedef struct ls_step_result {
 /* Trains one step on rows that the caller passes, and waits for the end of the step. The config's
  * data must be a streamed data source (data_source.h).
  *
- * - rows: [n][channels][height][width], uint8_t or float as the data source says
- * - targets: int32_t [n] (classes), or float [n][k] if the data source's `targets` is k > 0
+ * - rows: [n][channels][height][width], uint8_t, float or double as the data source says
+ * - targets: int32_t [n] (classes), or [n][k] if the data source's `targets` is k > 0, float, or
+ *   double if the rows are doubles
  * - n: number of rows, either the config's batch_size or one of options.step_rows
- * - out: receives the result of the step; may be NULL
+ * - out: receives the result of the step; may be NULL; the caller sets out->size
  *
  * The library does not read `rows` and `targets` after the function has returned. Learning rate,
  * checkpoints and records are as in ls_trainer_run. An epoch has train_rows / batch_size steps,
@@ -289,25 +291,19 @@ typedef struct ls_step_result {
 int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
-/* Evaluates the model on the test rows, on all devices. `loss` receives the mean loss and
- * `accuracy` the share of correct predictions; each may be NULL. Called by the owner.
+/* Evaluates the model on the test rows, on all devices. `out` receives the result; it may be NULL;
+ * the caller sets out->size. Called by the owner.
  * Errors: LS_EINVAL (there are no test rows), LS_EINTERRUPTED (ls_trainer_interrupt was called
  * before or during the evaluation), LS_ECONFIG (the config stops early or keeps the best
  * checkpoint by the metric `monitor`, which has no value on these test rows), LS_ENONFINITE,
  * LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
-int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
+int ls_trainer_evaluate(ls_trainer *trainer, ls_evaluation *out, ls_error *err);
 
-/* Creates a model of the current weights. Any thread can predict with the model. The caller
- * releases it with ls_model_release. Called by the owner. Errors: LS_EDIVERGED, LS_EDEVICE,
+/* Creates a model (model.h) with a copy of the current weights. Any thread can predict with it,
+ * also while training continues and after the trainer is closed. The caller releases it with
+ * ls_model_release. Called by the owner, between two steps. Errors: LS_EDIVERGED, LS_EDEVICE,
  * LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_model(ls_trainer *trainer, ls_model **out, ls_error *err);
-
-/* Predicts with the current weights, as ls_trainer_model and ls_snapshot_predict do together.
- * The arguments are those of ls_snapshot_predict. The trainer keeps the model until the weights
- * change. Called by the owner.
- * Errors: those of ls_trainer_model and ls_snapshot_predict. */
-int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
-                       size_t capacity, ls_error *err);
 
 /* Saves a checkpoint: one safetensors file with all state that training needs to continue with
  * bit-identical results. The file is on the disk when the function returns. The file `path` is

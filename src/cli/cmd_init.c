@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "cli/cli.h"
+#include "config/given.h"
 #include "data/columns.h"
 #include "data/inspect.h"
 #include "json/json.h"
@@ -16,6 +17,9 @@
  * needed because such a value by itself decides the prediction of its row, and changes all weights
  * in training. */
 enum { CLIP = 10 };
+
+/* A folder with fewer training pictures than this is one of few pictures. */
+enum { FEW_PICTURES = 1000 };
 
 static const char help[] =
     "usage: {} init PATH [options]\n"
@@ -33,7 +37,8 @@ static const char help[] =
     "  --separator NAME separator of a table's fields, if several are possible: \",\", \";\", tab,\n"
     "                   bar or space\n"
     "  --encoding NAME  encoding of a table that is not UTF-8: latin-1\n"
-    "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20\n"
+    "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20. The data\n"
+    "                   are looked at with the keys of data: --set data.labels=values\n"
     "  --to FILE        writes the config to FILE and the description of the data to stdout;\n"
     "                   without --to, the config goes to stdout and the description to stderr\n"
     "  --train          trains with the config at once, as `{} FILE` does; needs --to\n"
@@ -49,7 +54,50 @@ static void print_column(const ls_column_summary *c, FILE *stream)
     fprintf(stream, "%s%s\n", line, target ? "  to be learnt" : "");
 }
 
-static void print_table(const ls_inspection *l, FILE *stream)
+/* Returns whether a key of `data` is true in the config. */
+static bool is_true(const cJSON *data, const char *key)
+{
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(data, key));
+}
+
+static double number_of(const cJSON *data, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(data, key);
+    return cJSON_IsNumber(value) ? value->valuedouble : 0;
+}
+
+static const char *text_of(const cJSON *data, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(data, key));
+    return text ? text : "";
+}
+
+/* Prints what becomes of missing numbers, as `data` says, the object of the config. */
+static void print_missing(const ls_inspection *l, const cJSON *data, FILE *stream)
+{
+    const char *missing = text_of(data, "missing");
+    if (l->fills && strcmp(missing, "refuse") != 0)
+        fprintf(stream, "  missing numbers become %s (data.missing)\n",
+                strcmp(missing, "zero") == 0 ? "0" : "their column's mean");
+}
+
+/* Prints how the numbers of a table are scaled. */
+static void print_scaling(const ls_inspection *l, const cJSON *data, FILE *stream)
+{
+    const double clip = number_of(data, "clip");
+    fprintf(stream, "  numbers are %sstandardised (data.standardize)",
+            is_true(data, "standardize") ? "" : "not ");
+    if (clip > 0)
+        fprintf(stream, ", and limited to %g deviations (data.clip)", clip);
+    fputc('\n', stream);
+    if (l->targets)
+        fprintf(stream, "  %s is %s (data.standardize_target)\n", l->target,
+                is_true(data, "standardize_target")
+                    ? "standardised for training; results are in its own unit"
+                    : "not standardised");
+}
+
+static void print_table(const ls_inspection *l, const cJSON *data, FILE *stream)
 {
     const ls_dataset_info *info = l->table;
     char head[LS_COLUMN_LINE];
@@ -60,29 +108,21 @@ static void print_table(const ls_inspection *l, FILE *stream)
     fprintf(stream, "%s\n", head);
     for (int i = 0; i < info->columns; i++)
         print_column(&info->column[i], stream);
-    if (l->why.text)
-        fputs(l->why.text, stream);
+    if (l->left_out_why.text)
+        fputs(l->left_out_why.text, stream);
     if (l->values_why)
         fprintf(
             stream,
             "  %s has many different numbers or fractions, so it is learnt as a value, not a class "
             "(data.labels)\n",
             l->target);
-    if (l->fills)
-        fputs("  missing numbers become their column's mean (data.missing)\n", stream);
-    fprintf(stream,
-            "  numbers are standardised (data.standardize), and limited to %d deviations "
-            "(data.clip)\n",
-            CLIP);
-    if (l->targets)
-        fprintf(stream,
-                "  %s is standardised for training; results are in its own unit "
-                "(data.standardize_target)\n",
-                l->target);
+    print_missing(l, data, stream);
+    print_scaling(l, data, stream);
 }
 
-static void print_folder(const ls_inspection *l, FILE *stream)
+static void print_folder(const ls_inspection *l, const cJSON *config, FILE *stream)
 {
+    const cJSON *augment = cJSON_GetObjectItemCaseSensitive(config, "augment");
     const ls_folder *k = &l->listed;
     fprintf(stream, "%s: pictures, %s\n  %-24s %10s %10s\n", l->path,
             l->grey ? "grey" : "in colour", "class", "training", "test");
@@ -96,38 +136,74 @@ static void print_folder(const ls_inspection *l, FILE *stream)
     }
     fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,
             l->width);
+    if (number_of(augment, "crop") > 0 || is_true(augment, "flip"))
+        fprintf(stream, "  training pictures are %s%s%s (augment)\n",
+                number_of(augment, "crop") > 0 ? "shifted" : "",
+                number_of(augment, "crop") > 0 && is_true(augment, "flip") ? " and " : "",
+                is_true(augment, "flip") ? "mirrored at random" : " at random");
+    if (l->rows < FEW_PICTURES)
+        fprintf(stream,
+                "  %u training pictures are few: more of them help, or the weights of a network "
+                "that has learnt from others (init.weights)\n",
+                (unsigned)l->rows);
 }
 
-static void print_arrays(const ls_inspection *l, FILE *stream)
+/* Prints mean and deviation, by which the values are standardised. In the config each is a number,
+ * or a list with one for each channel. */
+static void print_moment(const cJSON *data, const char *key, FILE *stream)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(data, key), *item;
+    if (cJSON_IsNumber(value))
+        fprintf(stream, "%.4g", value->valuedouble);
+    cJSON_ArrayForEach(item, value)
+    {
+        fprintf(stream, "%s%.4g", item == value->child ? "" : ", ", item->valuedouble);
+    }
+}
+
+static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream)
 {
     if (l->known)
         fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
-    fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
-            l->path, (unsigned)l->rows, l->channels, l->height, l->width,
-            l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
+    fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean ", l->path, (unsigned)l->rows, l->channels,
+            l->height, l->width, l->floats ? "floats" : "bytes / 255");
+    print_moment(data, "mean", stream);
+    fputs(", deviation ", stream);
+    print_moment(data, "std", stream);
+    fputs(" (data.mean, data.std)\n", stream);
     if (l->last)
         fputs("  the last dimension is taken for the channels (data.layout)\n", stream);
+    print_missing(l, data, stream);
     if (l->classes)
         fprintf(stream, "  targets: %d classes%s\n", l->classes, l->known ? "" : " (data.labels)");
     else
         fprintf(stream, "  targets: %d value%s (data.labels)%s\n", l->targets,
                 l->targets > 1 ? "s" : "",
-                l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
+                l->targets == 1 && is_true(data, "standardize_target")
+                    ? ", standardised for training (data.standardize_target)"
+                    : "");
 }
 
-static void print_data(const ls_inspection *l, FILE *stream)
+/* Prints what the data is, and what happens to it as the config says. */
+static void print_data(const ls_inspection *l, const cJSON *config, FILE *stream)
 {
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(config, "data");
+    const double held = number_of(data, "validation");
     if (l->kind->form == LS_DATA_TABLE)
-        print_table(l, stream);
+        print_table(l, data, stream);
     else if (l->kind->form == LS_DATA_FOLDER)
-        print_folder(l, stream);
+        print_folder(l, config, stream);
     else
-        print_arrays(l, stream);
+        print_arrays(l, data, stream);
     if (l->test_rows)
         fprintf(stream, "  %u test %s\n", (unsigned)l->test_rows,
                 ls_plural(l->test_rows, "row", "rows"));
-    else
+    if (held == 0.2)
         fputs("  a fifth of the rows is held out for validation (data.validation)\n", stream);
+    else if (held > 0)
+        fprintf(stream, "  %g of the rows are held out for validation (data.validation)\n", held);
+    else if (!l->test_rows)
+        fputs("  no rows are held out for validation (data.validation)\n", stream);
 }
 
 /* ---- the network ----------------------------------------------------------------------------- */
@@ -153,11 +229,19 @@ static double dropout_for(uint32_t rows)
     return rows < 2000 ? 0.5 : rows < 20000 ? 0.2 : 0;
 }
 
+static void put_dropout(ls_json_writer *w, double p)
+{
+    if (p == 0)
+        return;
+    begin_layer(w, "dropout");
+    ls_json_put_double(w, "p", p);
+    ls_json_close(w);
+}
+
 /* Writes a network with one hidden layer. The last layer also reads the input directly, so that the
  * network learns linear relations as fast as a linear model does. */
 static void put_dense_layers(ls_json_writer *w, const ls_inspection *l)
 {
-    const double dropout = dropout_for(l->rows);
     if (l->height * l->width > 1)
         put_layer(w, "flatten", NULL, 0);
     begin_layer(w, "dense");
@@ -165,11 +249,7 @@ static void put_dense_layers(ls_json_writer *w, const ls_inspection *l)
     ls_json_put_int(w, "out", 64);
     ls_json_close(w);
     put_layer(w, "relu", NULL, 0);
-    if (dropout > 0) {
-        begin_layer(w, "dropout");
-        ls_json_put_double(w, "p", dropout);
-        ls_json_close(w);
-    }
+    put_dropout(w, dropout_for(l->rows));
     if (l->height * l->width == 1) {
         begin_layer(w, "concat");
         ls_json_put_string(w, "with", "input");
@@ -178,20 +258,35 @@ static void put_dense_layers(ls_json_writer *w, const ls_inspection *l)
     put_layer(w, "dense", NULL, 0);
 }
 
+static void put_convolution(ls_json_writer *w, int out)
+{
+    begin_layer(w, "conv2d");
+    ls_json_put_int(w, "out", out);
+    ls_json_put_int(w, "kernel", 3);
+    ls_json_put_int(w, "padding", 1);
+    ls_json_close(w);
+    put_layer(w, "batch_norm", NULL, 0);
+    put_layer(w, "relu", NULL, 0);
+}
+
+/* Writes a network of convolutions. A side of 12 and more is halved at least twice, and what is
+ * left is averaged. A smaller side is halved once: what is left of it is not averaged, because a
+ * mean over so few convolutions would not tell where in the image something is. */
 static void put_convolutions(ls_json_writer *w, const ls_inspection *l)
 {
     int side = l->height < l->width ? l->height : l->width, out = 32;
+    const bool small = side < 12;
+    if (small)
+        put_convolution(w, 32);
     for (; side >= 6 && out <= 128; side /= 2, out *= 2) {
-        begin_layer(w, "conv2d");
-        ls_json_put_int(w, "out", out);
-        ls_json_put_int(w, "kernel", 3);
-        ls_json_put_int(w, "padding", 1);
-        ls_json_close(w);
-        put_layer(w, "batch_norm", NULL, 0);
-        put_layer(w, "relu", NULL, 0);
+        put_convolution(w, out);
         put_layer(w, "max_pool", "kernel", 2);
     }
-    put_layer(w, "global_avg_pool", NULL, 0);
+    if (small) {
+        put_layer(w, "flatten", NULL, 0);
+        put_dropout(w, dropout_for(l->rows));
+    } else
+        put_layer(w, "global_avg_pool", NULL, 0);
     put_layer(w, "dense", NULL, 0);
 }
 
@@ -252,6 +347,8 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_string(w, "test_y", l->test_y);
     if (l->last)
         ls_json_put_string(w, "layout", "channels_last");
+    if (l->fills)
+        ls_json_put_string(w, "missing", "mean");
     if (l->targets == 1)
         ls_json_put_bool(w, "standardize_target", true);
 }
@@ -273,8 +370,8 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }
-    if (!l->test_rows)
-        ls_json_put_double(w, "validation", 0.2);
+    if (l->validation > 0)
+        ls_json_put_double(w, "validation", l->validation);
     ls_json_close(w);
 }
 
@@ -314,6 +411,24 @@ static void put_name(ls_json_writer *w, const char *path)
     ls_json_put_string(w, "name", name[0] ? name : "run");
 }
 
+/* Writes how training images are changed. Images in colour are shifted and mirrored. Grey pictures
+ * of a folder are shifted if there are few of them, but not mirrored: they may show letters. A
+ * shift is a sixteenth of the side, so very small pictures are not shifted. */
+static void put_augmentation(ls_json_writer *w, const ls_inspection *l)
+{
+    const bool folder = l->kind->form == LS_DATA_FOLDER;
+    const int side = l->height < l->width ? l->height : l->width, crop = folder ? side / 16 : 4;
+    const bool colours = folder ? !l->grey : l->known && l->channels == 3;
+    if (!colours && !(folder && crop > 0 && l->rows < FEW_PICTURES))
+        return;
+    ls_json_open_object(w, "augment");
+    if (crop > 0)
+        ls_json_put_int(w, "crop", crop);
+    if (colours)
+        ls_json_put_bool(w, "flip", true);
+    ls_json_close(w);
+}
+
 static void put_config(ls_json_writer *w, const ls_inspection *l)
 {
     const bool images = l->height >= 6 && l->width >= 6;
@@ -328,13 +443,8 @@ static void put_config(ls_json_writer *w, const ls_inspection *l)
         put_dense_layers(w, l);
     ls_json_close(w);
     ls_json_close(w);
-    if (l->kind->form == LS_DATA_FOLDER ? !l->grey : l->known && l->channels == 3) {
-        ls_json_open_object(w, "augment");
-        ls_json_put_int(w, "crop", 4);
-        ls_json_put_bool(w, "flip", true);
-        ls_json_close(w);
-    }
-    put_schedule(w, l->test_rows ? l->rows : l->rows - l->rows / 5, images);
+    put_augmentation(w, l);
+    put_schedule(w, l->rows - (uint32_t)(l->rows * l->validation), images);
     ls_json_close(w);
 }
 
@@ -369,22 +479,22 @@ static int check_config(const char *text, const cli_list *set, const ls_host *ho
     return status;
 }
 
-/* Applies the assignments of --set to the config in `w`. */
-static int apply_set(ls_json_writer *w, const cli_list *set, const ls_host *host, ls_error *err)
+/* Applies the assignments of --set to the config in `w`, and stores the result in *doc, which the
+ * caller destroys, also after a failure. */
+static int apply_set(ls_json **doc, ls_json_writer *w, const cli_list *set, const ls_host *host,
+                     ls_error *err)
 {
-    ls_json *doc = NULL;
     size_t length;
     const char *text = ls_json_writer_text(w, &length, err);
-    int status = text ? check_config(text, set, host, err) : LS_ENOMEM;
+    int status = !text ? LS_ENOMEM : set->count ? check_config(text, set, host, err) : LS_OK;
     if (status == LS_OK)
-        status = ls_json_parse(&doc, "the config", text, length, host, err);
+        status = ls_json_parse(doc, "the config", text, length, host, err);
     for (int i = 0; i < set->count && status == LS_OK; i++)
-        status = ls_json_set(doc, set->item[i], err);
-    if (status == LS_OK) {
+        status = ls_json_set(*doc, set->item[i], err);
+    if (status == LS_OK && set->count) {
         ls_json_writer_reset(w);
-        ls_json_put_node(w, NULL, ls_json_root(doc));
+        ls_json_put_node(w, NULL, ls_json_root(*doc));
     }
-    ls_json_destroy(doc);
     return status;
 }
 
@@ -398,22 +508,38 @@ static void print_how_to_train(const char *config)
     ls_buffer_fini(&command);
 }
 
-static int run(ls_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
+/* Writes the config for the data that was found, and prints what the data is. */
+static int write_config(const ls_inspection *l, const cli_list *set, const char *to, ls_error *err)
 {
     ls_json_writer w;
-    int status = ls_inspect(l, err);
-    if (status)
-        return fail_look(status, err);
+    ls_json *doc = NULL;
     ls_json_writer_init(&w, 2, l->host);
     put_config(&w, l);
-    if (set->count > 0 && (status = apply_set(&w, set, l->host, err)) != LS_OK) {
+    int status = apply_set(&doc, &w, set, l->host, err), code = 0;
+    if (status == LS_OK)
+        print_data(l, ls_json_root(doc), to ? stdout : stderr);
+    ls_json_destroy(doc);
+    if (status == LS_OK)
+        code = cli_write_json("--to", to ? to : "-", &w);
+    else
         ls_json_writer_fini(&w);
-        return cli_fail(status, err->text);
-    }
-    print_data(l, to ? stdout : stderr);
-    int code = cli_write_json("--to", to ? to : "-", &w);
+    return status ? cli_fail(status, err->text) : code;
+}
+
+static int run(ls_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
+{
+    ls_given_data *given;
+    int code = 0, status = ls_given_data_read(&given, l, set->item, set->count, err);
+    if (status)
+        code = cli_fail(status, err->text);
+    else if ((status = ls_inspect(l, err)) != LS_OK)
+        code = fail_look(status, err);
+    else
+        code = write_config(l, set, to, err);
     if (to && code == 0 && !trains)
         print_how_to_train(to);
+    ls_inspect_end(l);
+    ls_given_data_free(given);
     return code ? code : cli_flush();
 }
 
@@ -448,6 +574,5 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
     code = run(&look, &set, to, trains, &err);
-    ls_inspect_end(&look);
     return code || !trains ? code : cli_train(to, registry);
 }

@@ -7,6 +7,7 @@
 #include "store/durable.h"
 #include "json/writer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +22,13 @@ static const char help[] =
     "  INPUT            a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of any size, or a folder\n"
     "                   of them; a .csv file, whose columns may be in any order and may\n"
     "                   include others; an .npy file; - for a table, an array or a picture on\n"
-    "                   standard input. If a picture cannot be read, it is named and has no\n"
-    "                   prediction, and the exit status is 65\n"
+    "                   standard input. A picture that cannot be read, and a row of a table\n"
+    "                   with a value that the model does not know, has no prediction; it is\n"
+    "                   named, and the exit status is 65\n"
     "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
-    "  --skip-broken    leaves out and counts pictures that cannot be read; the exit status\n"
-    "                   is 0. It is the default if the run's config has data.skip_broken\n"
+    "  --skip-broken    leaves out and counts what has no prediction; the exit status is 0. For\n"
+    "                   pictures it is the default if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          with --rows: takes them from the training rows\n"
     "  --data WHERE     with --rows: takes them from other data, as `{} eval` does\n"
@@ -107,33 +109,56 @@ static int read_inputs(ls_trained_rows *r, const cli_trained_args *a, ls_error *
     return status;
 }
 
-/* Prints the number of pictures that could not be read, if there are any, and returns the exit code
- * of the command. */
+/* Writes the message about the pictures that could not be read. */
+static void tell_broken(const ls_trained_rows *in, ls_error *err)
+{
+    const unsigned broken = in->broken;
+    ls_fail(err, LS_EDATA,
+            "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
+            "%s out: --skip-broken",
+            in->desc.folder, broken, (unsigned)in->rows, ls_plural(broken, "is", "are"),
+            ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
+            ls_plural(broken, "it", "them"));
+}
+
+/* Writes the message about the rows with values that the model does not know. */
+static void tell_unknown(const ls_trained_rows *in, ls_error *err)
+{
+    const unsigned rows = in->broken;
+    ls_fail(err, LS_EDATA,
+            "%.100s: %u of %u rows %s no prediction, because no training row has a value of "
+            "theirs: %s",
+            in->source, rows, (unsigned)in->rows, ls_plural(rows, "has", "have"), in->places);
+}
+
+/* Prints the number of rows without a prediction, if there are any, and returns the exit code of
+ * the command. */
 static int end_with_broken(const ls_trained_rows *in)
 {
     ls_error err;
-    const unsigned broken = in->broken, rows = in->rows;
+    const unsigned broken = in->broken;
     if (broken && in->skip_broken)
-        cli_say("%u of %u pictures %s broken and %s left out", broken, rows,
-                ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
+        cli_say("%u of %u %s and %s left out", broken, (unsigned)in->rows,
+                in->data ? ls_plural(broken, "rows has a value that no training row has",
+                                     "rows have values that no training row has")
+                         : ls_plural(broken, "pictures is broken", "pictures are broken"),
+                ls_plural(broken, "was", "were"));
     if (!broken || in->skip_broken)
         return cli_flush();
     const int code = cli_flush();
-    ls_fail(&err, LS_EDATA,
-            "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
-            "%s out: --skip-broken",
-            in->desc.folder, broken, rows, ls_plural(broken, "is", "are"),
-            ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
-            ls_plural(broken, "it", "them"));
+    in->data ? tell_unknown(in, &err) : tell_broken(in, &err);
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-static void print_values(const char *before, const float *value, int count)
+/* Prints values, each after its name. `name` NULL: they have none. */
+static void print_values(const char *before, const char *const *name, const double *value,
+                         int count)
 {
     for (int k = 0; k < count; k++)
-        printf("%s%g", k ? ", " : before, (double)value[k]);
+        printf("%s%s%s%.*g", k ? ", " : before, name ? name[k] : "", name ? " " : "",
+               cli_digits(value[k], 6), value[k]);
 }
 
 static void print_line(const ls_predictions *p, const ls_predicted *r)
@@ -143,12 +168,12 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
         printf("%s", r->file);
     else
         printf("row %u", (unsigned)r->number);
-    if (p->values) {
-        for (int k = 0; k < p->outputs; k++)
-            printf("%s%s%s%g", k ? ", " : ": ", p->named ? p->name[k] : "", p->named ? " " : "",
-                   (double)r->output[k]);
+    if (r->why) {
+        printf(": no prediction: %s", r->why);
+    } else if (p->values) {
+        print_values(": ", p->named ? p->name : NULL, r->output, p->outputs);
         if (r->target)
-            print_values("; its targets are ", r->target, p->targets);
+            print_values("; its targets are ", NULL, r->target, p->targets);
     } else {
         cli_class_print(": ", t, r->best);
         printf(" (%.3f)", r->probability);
@@ -160,11 +185,26 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void put_floats(ls_json_writer *w, const char *key, const float *value, int count)
+/* Whether the value of an output is that of a float, which then is written with a float's digits.
+ */
+static bool is_float(double value)
+{
+    return (double)(float)value == value;
+}
+
+static void put_number(ls_json_writer *w, const char *key, double value)
+{
+    if (is_float(value))
+        ls_json_put_float(w, key, (float)value);
+    else
+        ls_json_put_double(w, key, value);
+}
+
+static void put_numbers(ls_json_writer *w, const char *key, const double *value, int count)
 {
     ls_json_open_array(w, key);
     for (int i = 0; i < count; i++)
-        ls_json_put_float(w, NULL, value[i]);
+        put_number(w, NULL, value[i]);
     ls_json_close(w);
 }
 
@@ -185,9 +225,9 @@ static bool begin_object(ls_json_writer *w, const ls_predicted *r)
 static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
     if (p->values) {
-        put_floats(w, "outputs", r->output, p->outputs);
+        put_numbers(w, "outputs", r->output, p->outputs);
         if (r->target)
-            put_floats(w, "targets", r->target, p->targets);
+            put_numbers(w, "targets", r->target, p->targets);
     } else {
         const char *name = ls_class_name(p->rows->t, r->best);
         ls_json_put_int(w, "class", r->best);
@@ -197,7 +237,7 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
         if (r->label >= 0)
             ls_json_put_int(w, "label", r->label);
     }
-    put_floats(w, "logits", r->logits, p->outputs);
+    put_numbers(w, "logits", r->logits, p->outputs);
 }
 
 static void print_json(const ls_predictions *p, const ls_predicted *r)
@@ -214,7 +254,8 @@ static void print_all(ls_predictions *p, bool json)
 {
     for (uint32_t i = 0; i < p->rows->rows; i++) {
         const ls_predicted r = ls_predictions_at(p, i);
-        if (r.why && (!json || p->rows->skip_broken))
+        /* a picture that cannot be read was named before */
+        if (r.why && (p->rows->skip_broken || (!json && r.file)))
             continue;
         if (json)
             print_json(p, &r);
@@ -260,6 +301,13 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
     ls_buffer_put(b, "\n");
 }
 
+/* Appends an output: a probability with the digits of a float, a value with all that it has. */
+static void put_value(ls_buffer *b, const char *before, const ls_predictions *p, double value)
+{
+    const bool is_long = p->values && !is_float(value);
+    ls_buffer_format(b, "%s%.*g", before, is_long ? 17 : 9, is_long ? value : (double)(float)value);
+}
+
 static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predicted *r)
 {
     if (r->file)
@@ -271,21 +319,23 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     else if (!p->values)
         put_field(b, ",", p->name[r->best]);
     for (int k = 0; k < p->outputs && p->values && !r->why; k++)
-        ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)r->output[k]);
+        put_value(b, k ? " " : ",", p, r->output[k]);
     for (int k = 0; k < further_columns(p); k++) {
-        ls_buffer_put(b, ","); /* a picture that cannot be read has empty fields */
+        ls_buffer_put(b, ","); /* a row without a prediction has empty fields */
         if (!r->why)
-            ls_buffer_format(b, "%.9g", (double)r->output[k]);
+            put_value(b, "", p, r->output[k]);
     }
     ls_buffer_put(b, "\n");
 }
 
+/* Writes the outputs with their names: probabilities with the digits of floats, values with all
+ * that they have. */
 static void put_named(ls_json_writer *w, const char *key, const ls_predictions *p,
                       const ls_predicted *r)
 {
     ls_json_open_object(w, key);
     for (int k = 0; k < p->outputs; k++)
-        ls_json_put_float(w, p->name[k], r->output[k]);
+        put_number(w, p->name[k], p->values ? r->output[k] : (double)(float)r->output[k]);
     ls_json_close(w);
 }
 
@@ -297,9 +347,9 @@ static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_
     } else if (p->named) {
         put_named(w, "prediction", p, r);
     } else if (further_columns(p)) {
-        put_floats(w, "prediction", r->output, p->outputs);
+        put_numbers(w, "prediction", r->output, p->outputs);
     } else {
-        ls_json_put_float(w, "prediction", r->output[0]);
+        put_number(w, "prediction", r->output[0]);
     }
 }
 

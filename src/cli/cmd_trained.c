@@ -98,6 +98,14 @@ void cli_class_print(const char *before, const ls_trained *t, int label)
     printf("%s%s%s%s", before, number, named ? " " : "", named ? name : "");
 }
 
+int cli_digits(double value, int least)
+{
+    int digits = least;
+    for (double whole = fabs(value); whole >= pow(10, least) && digits < 17; whole /= 10)
+        digits++;
+    return digits;
+}
+
 /* ---- trainer eval RUN ------------------------------------------------------------------------ */
 
 static const char eval_help[] =
@@ -127,6 +135,8 @@ static void print_evaluation(const ls_trained *t, const ls_trained_evaluation *e
     ls_json_put_string(&w, "source", e->data->source);
     ls_json_put_bool(&w, "synthetic", e->data->synthetic);
     ls_json_put_uint(&w, "rows", e->data->rows);
+    if (e->data->left_out)
+        ls_json_put_uint(&w, "rows_left_out", e->data->left_out);
     for (int m = 0; m < LS_METRICS; m++)
         if (m <= LS_METRIC_ACCURACY || !isnan(e->measured.value[m]))
             ls_json_put_double(&w, ls_metric_names[m], e->measured.value[m]);
@@ -180,9 +190,12 @@ static void print_for_people(const ls_trained *t, const ls_trained_evaluation *e
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         if (!isnan(value[m]))
             printf(", %s %.4f", ls_metric_names[m], value[m]);
-    printf("; %u %s of %s%s on %s, %.1f s\n", (unsigned)data->rows,
-           data->dtype == LS_ROW_U8 ? "images" : "rows", t->is_new ? data->source : data->name,
-           data->synthetic ? " (synthetic data)" : "", e->devices, e->seconds);
+    printf("; %u ", (unsigned)data->rows);
+    if (data->left_out)
+        printf("of %u ", (unsigned)(data->rows + data->left_out));
+    printf("%s of %s%s on %s, %.1f s\n", data->dtype == LS_ROW_U8 ? "images" : "rows",
+           t->is_new ? data->source : data->name, data->synthetic ? " (synthetic data)" : "",
+           e->devices, e->seconds);
     print_classes(t, &e->measured);
 }
 

@@ -95,7 +95,6 @@ int cli_set_rendezvous(cli_rendezvous *m, ls_trainer_cluster *o, const cli_argum
                               .members = a->members,
                               .wait_ns = (uint64_t)(a->wait_s * 1e9),
                               .secret = m->secret};
-    o->transport = ls_transport_tcp();
-    o->comm = &m->place;
+    o->tcp = &m->place;
     return a->secret ? read_file(m, a->secret, host, err) : read_descriptor(m, a->secret_fd, err);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/cli.h"
+#include "cli/verbs.h"
 #include "model/predictions.h"
 #include "json/writer.h"
 
@@ -138,12 +139,13 @@ static void put_base64(ls_json_writer *w, const char *key, const uint8_t *bytes,
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-static void put_values(ls_json_writer *w, const char *key, const float *value, int count)
+static void put_values(ls_json_writer *w, const char *key, const double *value, int count)
 {
     char text[160] = "";
     for (int k = 0; k < count && k < VALUES; k++) {
         const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.4g", k ? ", " : "", (double)value[k]);
+        snprintf(text + used, sizeof text - used, "%s%.*g", k ? ", " : "", cli_digits(value[k], 4),
+                 value[k]);
     }
     if (count > VALUES)
         strncat(text, ", …", sizeof text - strlen(text) - 1);
@@ -162,7 +164,7 @@ static void put_sample(ls_json_writer *w, samples *s, uint32_t i, const frame *f
         ls_json_put_bool(w, "right", r.best == r.label);
         ls_json_put_double(w, "probability", r.probability);
     } else {
-        put_values(w, "true", r.target, p->outputs);
+        put_values(w, "true", r.target, p->targets);
         put_values(w, "predicted", r.output, p->outputs);
     }
     if (f->height) {

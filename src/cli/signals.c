@@ -23,7 +23,7 @@ static void on_signal(int number)
 
 int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *err)
 {
-    joining = options->cluster && options->cluster->transport && signals == 0;
+    joining = options->cluster && options->cluster->tcp && signals == 0;
     int status = ls_trainer_open(trainer, options, err);
     joining = 0;
     return status;

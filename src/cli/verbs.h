@@ -51,6 +51,9 @@ typedef struct cli_trained_verb {
 /* Prints `before` and a class: its number and its name, or the number alone if the class has no
  * name or is called as its number is. */
 void cli_class_print(const char *before, const ls_trained *trained, int label);
+/* Returns the number of digits with which a person is shown a number: `least`, or more for a number
+ * with a longer whole part. */
+int cli_digits(double value, int least);
 
 extern const cli_trained_verb cli_eval, cli_predict, cli_export;
 

@@ -2,7 +2,7 @@
  * done.
  *
  * Words of this file (cluster.h): an *order* is a command to join, to sum, to gather, to regroup or
- * to close. The *transport* is the transport between the members (ls_transport). A *part* of a
+ * to close. The *transport* carries messages between the members (ls_transport). A *part* of a
  * gather is the data of one member. A *node* is an array with the sum of some of a member's shards.
  * `hangs` is set when the progress thread has not answered in time. */
 #include "cluster/cluster.h"
@@ -294,8 +294,7 @@ const ls_members_ops ls_cluster_ops = {.size = sizeof(ls_members_ops),
                                        .agreed = ls_cluster_agreed,
                                        .commit = ls_cluster_commit};
 
-/* ---- transports ---------------------------------------------------------------------------------
- */
+/* ---- transports ------------------------------------------------------------------------------ */
 
 int ls_transport_load(const ls_transport **out, const char *name, ls_error *err)
 {

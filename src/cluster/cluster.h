@@ -7,7 +7,7 @@
  *     ls_cluster_leave(c, "the disk is full")          tells the others the reason for a failure
  *     ls_cluster_close(c)
  *
- * Words. The *transport* is the transport between the members (<lockstep/sys/transport.h>). A *sign
+ * Words. The *transport* carries messages between the members (<lockstep/sys/transport.h>). A *sign
  * of life* is a short message by which a member shows that it still runs. The *deadline* is the
  * longest time that a member may be silent. The *group* is the set of present members; a member's
  * number is its position in the group.
@@ -86,9 +86,9 @@ enum { LS_MEMBER_NAME = 64 };
 
 typedef struct ls_cluster_options {
     const ls_transport *type;
-    /* passed to the transport as ls_wire_options.comm: describes the processes to join, in a form
+    /* passed to the transport as ls_wire_options.place: describes the processes to join, in a form
      * that each transport defines */
-    const void *comm;
+    const void *place;
     uint64_t deadline_ns; /* the deadline: a member that is silent for longer is lost */
     uint64_t open_ns;     /* longest time for joining the other members */
     /* non-zero: this member asks all members to stop; the header of its next sum or gather tells

@@ -3,11 +3,11 @@
  * close (cluster.h). During and between orders it sends signs of life, and watches the signs of
  * life of the other members (watch.c).
  *
- * Words of this file (cluster.h, progress.h): the *transport* is the code of the transport
- * (ls_transport), such as TCP. The *caller* is the thread that calls the functions of cluster.h. A
- * *loss* is the loss of another member after which the remaining members regroup; a *fault* is any
- * other failure, after which every order fails (c->fault holds either). A *part* of a gather is the
- * data of one member. */
+ * Words of this file (cluster.h, progress.h): the *transport* is the code that carries
+ * messages (ls_transport), such as TCP. The *caller* is the thread that calls the functions of
+ * cluster.h. A *loss* is the loss of another member after which the remaining members regroup; a
+ * *fault* is any other failure, after which every order fails (c->fault holds either). A *part* of
+ * a gather is the data of one member. */
 #include "cluster/progress.h"
 #include "base/clock.h"
 #include "base/digest.h"
@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IDLE_NS 5000000u /* longest wait for an order between two calls of the transport's `poll`  \
-                          */
+/* longest wait for an order between two calls of the transport's `poll` */
+#define IDLE_NS 5000000u
 #define ACTIVE_NS 2000000u /* longest call of `poll` during an order */
 /* longest call of `poll` while the caller still writes this member's data for a sum */
 #define OWN_NS 100000u
@@ -243,7 +243,7 @@ static int refuses(void *cluster, const char *host, const void *fingerprint, siz
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
-                               .comm = c->options.comm,
+                               .place = c->options.place,
                                .regroups = c->options.regroups,
                                .admits = c->options.admits,
                                .fingerprint = c->options.fingerprint,

@@ -80,6 +80,8 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
     int status = out ? ls_sized_take(&o, sizeof o, options, "ls_collective_options", err)
                      : ls_fail(err, LS_EINVAL, "ls_collective_create: nowhere to put the group");
     if (status == LS_OK)
+        status = ls_host_check(o.host, err);
+    if (status == LS_OK)
         status = check_options(&o, err);
     if (status)
         return status;

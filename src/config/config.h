@@ -62,7 +62,7 @@ typedef struct ls_schedule {
 } ls_schedule;
 
 /* Value of cluster.transport: the library that connects the processes of a run. The key is not used
- * for connections by TCP, which the caller requests with ls_trainer_cluster.transport. */
+ * for connections by TCP, which the caller requests with ls_trainer_cluster.tcp. */
 typedef enum ls_process_transport {
     /* MPI if an MPI launcher has started several processes; otherwise there is one process */
     LS_PROCESSES_AUTO,

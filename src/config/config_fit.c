@@ -183,6 +183,22 @@ static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_err
                           info->height + info->width, info->height, info->width, g->crop);
 }
 
+/* Fails if the config has a fixed scale of targets that is not used. */
+static int check_scale(const ls_config *c, bool vectors, ls_error *err)
+{
+    const ls_data_keys *k = &c->data_keys;
+    const char *key = k->target_mean ? "data.target_mean" : "data.target_std";
+    if (!k->target_mean && !k->target_std)
+        return LS_OK;
+    if (vectors && c->loss->scales &&
+        ls_config_standardizes(c, "standardize_target", k->standardize_target))
+        return LS_OK;
+    return ls_config_fail(err, c, key, LS_ECONFIG,
+                          "%s: scales targets that are values, with one of the losses mse, mae, "
+                          "huber and quantile and with data.standardize_target; remove it",
+                          key);
+}
+
 int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
 {
     const bool vectors = info->targets > 0;
@@ -209,6 +225,8 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
             "label_smoothing: applies to classes only, but the targets of this data are vectors; "
             "remove it");
     status = fit_loss(c, err);
+    if (status == LS_OK)
+        status = check_scale(c, vectors, err);
     if (status == LS_OK)
         status = choose_metrics(c, outputs, err);
     if (status)

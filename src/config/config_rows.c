@@ -100,33 +100,68 @@ static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row, cons
                        "name: expected a word without '/', which becomes part of a file name");
 }
 
+/* Returns where a list of more than four numbers of data.mean or data.std is stored. */
+static const cJSON **list_of(ls_config *c, const ls_config_key *row)
+{
+    return strcmp(row->key, "mean") == 0 ? &c->data_keys.mean : &c->data_keys.std;
+}
+
+/* Fails unless `node` is a number, or an array of numbers, in the range of the key. `unit` ends the
+ * message. */
+static void check_numbers(ls_fields *f, const ls_config_key *row, const cJSON *node,
+                          const char *unit)
+{
+    const cJSON *item = cJSON_IsArray(node) ? node->child : node;
+    if (cJSON_IsArray(node) && !item)
+        ls_fields_fail(f, node, "%s: expected numbers, found none", row->key);
+    for (; item; item = cJSON_IsArray(node) ? item->next : NULL)
+        if (!cJSON_IsNumber(item) || item->valuedouble < row->min || item->valuedouble > row->max)
+            ls_fields_fail(f, item, "%s: expected numbers from %g to %g%s", row->key, row->min,
+                           row->max, unit);
+}
+
 /* Reads one number for all channels, or an array with a number for each channel. If the array is
- * shorter than the number of channels, its last number is used for the remaining ones. */
+ * shorter than the number of channels, its last number is used for the remaining ones. An array of
+ * more than four numbers is stored as it is; the rows must then have as many channels. */
 static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     float *out = value_of(c, row);
     const int count = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
     for (int i = 0; i < 4; i++)
         out[i] = (float)row->fallback;
-    if (node && (count < 1 || count > 4))
-        ls_fields_fail(f, node, "%s: expected 1 to 4 numbers, found %d", row->key, count);
-    for (int i = 0; i < 4 && node && f->status == LS_OK; i++) {
+    if (node)
+        check_numbers(f, row, node, ", in units of the full pixel range");
+    *list_of(c, row) = count > 4 ? node : NULL;
+    for (int i = 0; i < 4 && node && count <= 4 && f->status == LS_OK; i++) {
         const cJSON *value =
             cJSON_IsArray(node) ? cJSON_GetArrayItem(node, i < count ? i : count - 1) : node;
-        if (!cJSON_IsNumber(value) || value->valuedouble < row->min ||
-            value->valuedouble > row->max)
-            ls_fields_fail(f, value,
-                           "%s: expected numbers from %g to 1e6, in units of the full "
-                           "pixel range",
-                           row->key, row->min);
-        else
-            out[i] = (float)value->valuedouble;
+        out[i] = (float)value->valuedouble;
     }
+}
+
+/* Reads the fixed scale of targets: a number, or a list of numbers. */
+static void read_scale(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    if (node)
+        check_numbers(f, row, node, "");
+    *(const cJSON **)value_of(c, row) = node;
+}
+
+static void write_scale(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const cJSON *node = *(const cJSON *const *)value_in(c, row);
+    if (node)
+        ls_json_put_node(w, row->key, node);
 }
 
 static void write_channels(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
     const float *values = value_in(c, row);
+    const cJSON *list = strcmp(row->key, "mean") == 0 ? c->data_keys.mean : c->data_keys.std;
+    if (list) {
+        ls_json_put_node(w, row->key, list);
+        return;
+    }
     ls_json_open_array(w, row->key);
     for (int i = 0; i < 4; i++)
         ls_json_put_float(w, NULL, values[i]);
@@ -425,10 +460,15 @@ static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *ro
 bool ls_config_standardizes(const ls_config *c, const char *key, int set)
 {
     ls_error unused;
-    const ls_dataset_about *about;
     const ls_dataset_spec spec = {.name = c->data_name};
-    return set > 0 || (set < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
-                       ls_dataset_check_key(&spec, key, &unused) == LS_OK);
+    const ls_dataset_form form = ls_dataset_form_of(c->data_name);
+    if (set >= 0)
+        return set > 0;
+    if (strcmp(key, "standardize") == 0)
+        return form == LS_DATA_TABLE;
+    /* `loss` is known when the data is */
+    return form == LS_DATA_OF_CALLER ? !c->loss || c->loss->vectors
+                                     : ls_dataset_check_key(&spec, key, &unused) == LS_OK;
 }
 
 static void write_standardize(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
@@ -457,6 +497,8 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
     case LS_KEY_CUSTOM:
         if (row->read == read_standardize)
             return !c->written && *(const int *)value > 0;
+        if (row->read == read_scale)
+            return *(const cJSON *const *)value != NULL;
         return row->read == read_names &&
                (((const ls_names *)value)->text || ((const ls_names *)value)->list);
     default: return *(const int *)value != (int)row->fallback;
@@ -525,18 +567,31 @@ const ls_config_key ls_config_keys[] = {
              "detected by its byte order mark"},
     {"data", "standardize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(standardize),
-     .help = "`csv`: numbers become (value − mean) / deviation, with mean and standard deviation "
-             "of their column over the training rows"},
+     .help = "numbers become (value − mean) / deviation, with mean and standard deviation of "
+             "their column (`csv`), or of their channel (`npy`, `safetensors` and a program's own "
+             "rows, if they are floats) over the training rows; the default is `true` for a "
+             "`csv` and `false` for others ([scaling](data.md#scaling))"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
      .help =
          "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
          "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
-     .help = "`csv`, `npy`, `safetensors`: with the losses `mse`, `mae`, `huber` and `quantile` "
-             "the network learns (target − mean) "
-             "/ deviation, computed over the training rows for each target of a row; losses, "
-             "metrics and predictions are in the unit of the target ([scaling](data.md#scaling))"},
+     .help = "`csv`, `npy`, `safetensors`, a program's own rows: with the losses `mse`, `mae`, "
+             "`huber` and `quantile` the network learns (target − mean) / deviation, computed over "
+             "the training rows for each target of a row; losses, metrics and predictions are in "
+             "the unit of the target ([scaling](data.md#scaling))"},
+    {"data", "target_mean", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target_mean), 0, -1e300, 1e300,
+     FORM(scale),
+     .help = "fixed mean for `data.standardize_target`: one number, or one for each target of a "
+             "row; absent: computed from the training rows, or 0 beside `data.target_std`"},
+    {"data", "target_std", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target_std), 1, 1e-300, 1e300,
+     FORM(scale),
+     .help = "fixed deviation, as `data.target_mean`; absent: computed, or 1 beside "
+             "`data.target_mean`"},
+    {"data", "scale_rows", LS_KEY_INT, LS_RECIPE, AT(data_keys.scale_rows), 1000, 1, INT_MAX,
+     .help = "a program's own streamed rows: number of rows, from the first on, from which means "
+             "and deviations are computed; they then stay as they are"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
      .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as classes "
              "in a `csv`, and elsewhere if there is one whole number for each row; otherwise as "
@@ -548,6 +603,12 @@ const ls_config_key ls_config_keys[] = {
      .help = "what happens to a missing value (an empty field or NaN): `\"refuse\"`: it is an "
              "error; `\"zero\"`: it becomes 0; `\"mean\"`: it becomes the mean of its column over "
              "the training rows"},
+    {"data", "unknown", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(data_keys.unknown),
+     .choices = ls_prep_unknown_names,
+     .help = "`csv`: what becomes of a new row, or a row of the test table, with a text that no "
+             "training row has, or with another value that the model does not know: `\"empty\"`: "
+             "it has no prediction, and evaluations leave it out; `\"zeros\"`: the text becomes "
+             "zeros; `\"error\"`: it is an error ([unknown values](data.md#unknown-values))"},
     {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
      .help = "`folder`: file that contains the packed images; the program sets it"},
     {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
@@ -567,7 +628,8 @@ const ls_config_key ls_config_keys[] = {
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
-             "one number, or one for each channel"},
+             "one number, or one for each channel; floats may have any number of channels (the "
+             "features of rows without height and width)"},
     {"data", "std", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
      .text = "1", FORM(channels), .help = "see `data.mean`"},
     {"", "model", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
@@ -745,7 +807,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
              "shards and repeat the step; `\"stop\"`: the run saves a checkpoint and stops"},
     {"cluster", "transport", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.transport),
-     .choices = transports,
+     .choices = transports, .former = "engine",
      .help = "library that connects processes: `\"mpi\"`; `\"auto\"`: MPI if a launcher has "
              "started more than one process; `\"none\"`: each process trains alone"},
     {"cluster", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(cluster.deadline_s), 0, 0, 86400,

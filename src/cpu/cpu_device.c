@@ -220,7 +220,9 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
     int status = check_tensor(x2, "a second input", false, err);
     if (status)
         return status;
-    if (x->rows != x2->rows || (x->c != x2->c && !joins) || x->h != x2->h || x->w != x2->w)
+    const bool factors = desc->kind == LS_OP_MULTIPLY && x2->h == 1 && x2->w == 1;
+    const bool pixels = (x->h == x2->h && x->w == x2->w) || factors;
+    if (x->rows != x2->rows || (x->c != x2->c && !joins) || !pixels)
         return ls_fail(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d and %d rows of %d×%d×%d",
                        x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
     if (joins && (double)x->rows * x->h * x->w * ((double)x->c + x2->c) >= 2e9)

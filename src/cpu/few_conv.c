@@ -68,6 +68,11 @@ int ls_few_conv_strip(const ls_conv_op *op, int first)
     return smaller(strip, (int)ls_few_sixteens(op->few.conv.oc) * LS_LANES - first);
 }
 
+int ls_few_conv_half(const ls_conv_op *op, int end)
+{
+    return end - op->few.conv.oc >= LS_LANES / 2;
+}
+
 /* Packs the weights of the direct form: [strip][input][tap][outputs of the strip]. */
 static void pack_direct(const ls_conv_op *op, float *pack)
 {
@@ -237,6 +242,7 @@ static void direct(ls_lanes_op *base)
             .w_input = taps * width,
             .w_row = (ptrdiff_t)c->kw * width,
             .outs = width / LS_LANES,
+            .half = ls_few_conv_half(op, first + width),
             .out_step = is_pooled(c) ? (ptrdiff_t)pixels_of(op) * LS_LANES : plane,
             .bias = bias ? bias + first : NULL,
         };

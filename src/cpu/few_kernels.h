@@ -44,9 +44,10 @@ typedef struct ls_few_product {
     const float *w;
     ptrdiff_t w_input, w_row; /* steps of w from one input, and from one row of taps, to the next */
     int outs;                 /* number of sixteens of the strip */
-    ptrdiff_t out_step;       /* step in `out` from one sixteen to the next */
-    const float *bias;        /* [outs][16], with which the sums begin; NULL: 0 */
-    int add;                  /* non-zero: the sums are added to `out` instead of overwriting it */
+    int half; /* 1: the last sixteen has at most eight outputs; the other sums are zeros */
+    ptrdiff_t out_step; /* step in `out` from one sixteen to the next */
+    const float *bias;  /* [outs][16], with which the sums begin; NULL: 0 */
+    int add;            /* non-zero: the sums are added to `out` instead of overwriting it */
     const ls_few_finish *finish; /* NULL: no further operations */
 } ls_few_product;
 

@@ -80,6 +80,7 @@ static void multiply(const ls_conv_op *op, int count, const float *w, const floa
                     .w = w,
                     .w_input = width,
                     .outs = width / LS_LANES,
+                    .half = ls_few_conv_half(op, first + width),
                     .out_step = (ptrdiff_t)sixteen,
                     .add = i > 0,
                 };

@@ -89,7 +89,7 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 static bool pool_fits(const ls_pool2d *p, int oh, int ow)
 {
     return !p->max && p->kh >= 1 && p->kw >= 1 && p->kh == p->sh && p->kw == p->sw && p->ph == 0 &&
-           p->pw == 0 && oh >= p->kh && ow >= p->kw;
+           p->pw == 0 && p->eh == 0 && p->ew == 0 && !p->ceil && oh >= p->kh && ow >= p->kw;
 }
 
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)

@@ -130,11 +130,20 @@ typedef enum ls_lanes_curve {
     LS_LANES_TANH,
     LS_LANES_GELU,
     LS_LANES_SILU,
+    LS_LANES_RELU6,
+    LS_LANES_HARD_SIGMOID,
+    LS_LANES_HARD_SWISH,
     LS_LANES_SLOPES,
     LS_LANES_EXP = LS_LANES_SLOPES,
     LS_LANES_LOG,
     LS_LANES_CURVES
 } ls_lanes_curve;
+
+/* Numbers of a curve. The curves that do not use them ignore them. */
+typedef struct ls_lanes_shape {
+    float slope;  /* leaky relu: slope below zero; hard sigmoid: slope */
+    float offset; /* hard sigmoid */
+} ls_lanes_shape;
 
 /* y = scale·(x − mean) + shift, for one channel */
 typedef struct ls_lanes_norm {
@@ -236,11 +245,11 @@ typedef struct ls_lanes_kernels {
     void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
                           float *dx);
 
-    /* y ← the function of x, over n vectors. `slope`: slope of a leaky relu below zero. */
-    void (*curve[LS_LANES_CURVES])(size_t n, float slope, const float *x, float *y);
-    /* dx ← dy times the derivative. The derivative is computed from v: x for gelu and silu, y for
-     * the other functions. */
-    void (*slope[LS_LANES_SLOPES])(size_t n, float slope, const float *v, const float *dy,
+    /* y ← the function of x, over n vectors. */
+    void (*curve[LS_LANES_CURVES])(size_t n, ls_lanes_shape shape, const float *x, float *y);
+    /* dx ← dy times the derivative. The derivative is computed from v: x for gelu, silu and hard
+     * swish, y for the other functions. */
+    void (*slope[LS_LANES_SLOPES])(size_t n, ls_lanes_shape shape, const float *v, const float *dy,
                                    float *dx);
 
     /* y ← a + b, then a relu if `relu` is non-zero, over n vectors. */

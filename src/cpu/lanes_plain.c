@@ -109,7 +109,8 @@ const ls_op *ls_lanes_inner(const ls_op *op)
 
 bool ls_lanes_has_x2(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->fuse_add;
+    return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->kind == LS_OP_MULTIPLY ||
+           desc->fuse_add;
 }
 
 bool ls_lanes_are_plain(const ls_op_desc *desc)

@@ -1,6 +1,7 @@
-/* Ops that compute element by element: relu, sigmoid, tanh, gelu, silu, addition and dropout. Also
- * export, which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of
- * its positions; a row is an example of the batch (lanes_op.h). */
+/* Ops that compute element by element: the activation functions, addition, products and dropout.
+ * Also export,
+ * which copies to row-major order. A vector is sixteen adjacent floats; a lane is one of its
+ * positions; a row is an example of the batch (lanes_op.h). */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/few.h"
@@ -36,19 +37,19 @@ static size_t few_sixteens(const ls_lanes_op *op)
     return (size_t)y->rows * ls_few_row(y) / LS_LANES;
 }
 
-/* ---- curves (activation functions); gradients are computed from y, for gelu and silu from x -- */
+/* ---- curves (activation functions); gradients are computed from y, some from x --------------- */
 
 typedef struct curve_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_curve curve;
-    float slope;
+    ls_lanes_shape shape;
 } curve_op;
 
 static void some_forward(void *arg, uint32_t item)
 {
     const curve_op *op = arg;
     const size_t at = (size_t)item * SOME * LS_LANES;
-    op->base.kernels->curve[op->curve](length_of(&op->base, item), op->slope,
+    op->base.kernels->curve[op->curve](length_of(&op->base, item), op->shape,
                                        (const float *)op->base.b.x + at,
                                        (float *)op->base.b.y + at);
 }
@@ -58,15 +59,17 @@ static void some_backward(void *arg, uint32_t item)
     const curve_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const size_t at = (size_t)item * SOME * LS_LANES;
-    const float *v = op->curve == LS_LANES_GELU || op->curve == LS_LANES_SILU ? b->x : b->y;
-    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->slope, v + at,
+    const bool by_x = op->curve == LS_LANES_GELU || op->curve == LS_LANES_SILU ||
+                      op->curve == LS_LANES_HARD_SWISH;
+    const float *v = by_x ? b->x : b->y;
+    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->shape, v + at,
                                        (const float *)b->dy + at, (float *)b->dx + at);
 }
 
 static void curve_few(ls_lanes_op *op)
 {
     const curve_op *self = (const curve_op *)op;
-    op->kernels->curve[self->curve](few_sixteens(op), self->slope, op->b.x, op->b.y);
+    op->kernels->curve[self->curve](few_sixteens(op), self->shape, op->b.x, op->b.y);
 }
 
 static ls_lanes_curve curve_of(const ls_op_desc *desc)
@@ -76,7 +79,20 @@ static ls_lanes_curve curve_of(const ls_op_desc *desc)
     case LS_OP_TANH: return LS_LANES_TANH;
     case LS_OP_GELU: return LS_LANES_GELU;
     case LS_OP_SILU: return LS_LANES_SILU;
+    case LS_OP_RELU6: return LS_LANES_RELU6;
+    case LS_OP_HARD_SIGMOID: return LS_LANES_HARD_SIGMOID;
+    case LS_OP_HARD_SWISH: return LS_LANES_HARD_SWISH;
     default: return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
+    }
+}
+
+static ls_lanes_shape shape_of(const ls_op_desc *desc)
+{
+    const ls_hard_sigmoid *hard = &desc->u.hard_sigmoid;
+    switch ((int)desc->kind) {
+    case LS_OP_RELU: return (ls_lanes_shape){.slope = desc->u.relu.slope};
+    case LS_OP_HARD_SIGMOID: return (ls_lanes_shape){hard->slope, hard->offset};
+    default: return (ls_lanes_shape){0};
     }
 }
 
@@ -87,7 +103,7 @@ int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     if (status)
         return status;
     ((curve_op *)op)->curve = curve_of(desc);
-    ((curve_op *)op)->slope = desc->kind == LS_OP_RELU ? desc->u.relu.slope : 0;
+    ((curve_op *)op)->shape = shape_of(desc);
     ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
     op->few = curve_few;
     op->forward = (ls_lanes_pass){some_forward, items(op)};
@@ -137,6 +153,122 @@ int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
     op->few = add_few;
     op->forward = (ls_lanes_pass){add_some, items(op)};
     op->dx = (ls_lanes_pass){add_some_back, items(op)};
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- products: y = x·x2; x2 has the shape of x, or one value for each channel ------------------
+ */
+
+typedef struct multiply_op {
+    ls_lanes_op base; /* base; must be first */
+    size_t pixels;    /* vectors of x for each vector of x2 */
+} multiply_op;
+
+/* Writes x·x2 to `y`, over `count` floats. */
+static void multiply(size_t count, const float *x, const float *x2, float *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = x[i] * x2[i];
+}
+
+/* Sets the lanes that hold no row to 0, in `count` vectors from number `first` on of a tensor that
+ * has `pixels` pixels and the channels of y. Such lanes of x, x2 and dy hold any finite numbers,
+ * whose products can overflow. */
+static void clear_empty(const ls_lanes_op *op, void *lanes, int pixels, size_t first, size_t count)
+{
+    float *y = lanes;
+    const size_t full = (size_t)op->groups - 1, used = (size_t)op->op.y.rows - full * LS_LANES,
+                 begin = full * (size_t)op->op.y.c * (size_t)pixels;
+    for (size_t v = first < begin ? begin : first; v < first + count; v++)
+        for (size_t l = used; l < LS_LANES; l++)
+            y[v * LS_LANES + l] = 0;
+}
+
+static void multiply_some(void *arg, uint32_t item)
+{
+    const ls_lanes_op *op = arg;
+    const size_t first = (size_t)item * SOME, at = first * LS_LANES, n = length_of(op, item);
+    multiply(n * LS_LANES, (const float *)op->b.x + at, (const float *)op->b.x2 + at,
+             (float *)op->b.y + at);
+    clear_empty(op, op->b.y, op->op.y.h * op->op.y.w, first, n);
+}
+
+static void multiply_some_back(void *arg, uint32_t item)
+{
+    const ls_lanes_op *op = arg;
+    const size_t first = (size_t)item * SOME, at = first * LS_LANES, n = length_of(op, item);
+    const float *dy = (const float *)op->b.dy + at;
+    multiply(n * LS_LANES, dy, (const float *)op->b.x2 + at, (float *)op->b.dx + at);
+    multiply(n * LS_LANES, dy, (const float *)op->b.x + at, (float *)op->b.dx2 + at);
+    clear_empty(op, op->b.dx, op->op.y.h * op->op.y.w, first, n);
+    clear_empty(op, op->b.dx2, op->op.y.h * op->op.y.w, first, n);
+}
+
+/* Multiplies the pixels of a channel of a group by the channel's vector of x2. In the layout `few`
+ * a plane is sixteen channels of a row instead. */
+static void scale_plane(const multiply_op *op, size_t plane)
+{
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = plane * op->pixels * LS_LANES;
+    for (size_t i = 0; i < op->pixels * LS_LANES; i += LS_LANES)
+        multiply(LS_LANES, (const float *)b->x + at + i,
+                 (const float *)b->x2 + plane * LS_LANES, (float *)b->y + at + i);
+}
+
+static void scale_lanes(void *arg, uint32_t plane)
+{
+    const multiply_op *op = arg;
+    scale_plane(op, plane);
+    clear_empty(&op->base, op->base.b.y, (int)op->pixels, plane * op->pixels, op->pixels);
+}
+
+/* Computes dx, and dx2: the sum of dy·x over the pixels, lane by lane. The products are exact in
+ * double. */
+static void scale_lanes_back(void *arg, uint32_t plane)
+{
+    const multiply_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = plane * op->pixels * LS_LANES, factor = (size_t)plane * LS_LANES;
+    const float *x = (const float *)b->x + at, *dy = (const float *)b->dy + at;
+    double sum[LS_LANES] = {0};
+    for (size_t i = 0; i < op->pixels * LS_LANES; i += LS_LANES) {
+        multiply(LS_LANES, dy + i, (const float *)b->x2 + factor, (float *)b->dx + at + i);
+        for (size_t l = 0; l < LS_LANES; l++)
+            sum[l] += (double)dy[i + l] * (double)x[i + l];
+    }
+    for (size_t l = 0; l < LS_LANES; l++)
+        ((float *)b->dx2)[factor + l] = (float)sum[l];
+    clear_empty(&op->base, b->dx, (int)op->pixels, plane * op->pixels, op->pixels);
+    clear_empty(&op->base, b->dx2, 1, plane, 1);
+}
+
+static void multiply_few(ls_lanes_op *op)
+{
+    const size_t pixels = ((const multiply_op *)op)->pixels;
+    if (pixels == 1)
+        multiply(few_sixteens(op) * LS_LANES, op->b.x, op->b.x2, op->b.y);
+    for (size_t plane = 0; pixels > 1 && plane < few_sixteens(op) / pixels; plane++)
+        scale_plane((const multiply_op *)op, plane);
+}
+
+int ls_cpu_multiply_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                           ls_error *err)
+{
+    const ls_tensor *x = &desc->x, *x2 = &desc->x2;
+    ls_lanes_op *op;
+    int status = ls_lanes_op_new(&op, sizeof(multiply_op), &ls_lanes_passes, device, desc, err);
+    if (status)
+        return status;
+    const size_t pixels = (size_t)(x->h * x->w) / (size_t)(x2->h * x2->w);
+    ((multiply_op *)op)->pixels = pixels;
+    ls_lanes_op_set_y(op, x->c, x->h, x->w);
+    op->few = multiply_few;
+    op->forward = (ls_lanes_pass){multiply_some, items(op)};
+    op->dx = (ls_lanes_pass){multiply_some_back, items(op)};
+    if (pixels > 1) {
+        op->forward = (ls_lanes_pass){scale_lanes, (uint32_t)(op->groups * x->c)};
+        op->dx = (ls_lanes_pass){scale_lanes_back, (uint32_t)(op->groups * x->c)};
+    }
     return ls_lanes_op_finish(out, op, desc, err);
 }
 

@@ -45,20 +45,24 @@ static void forward_few(ls_lanes_op *base)
 static int pool_geometry(ls_lanes_pool *p, const ls_op_desc *desc, ls_error *err)
 {
     const ls_pool2d *k = &desc->pool;
-    if (k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
-        desc->x.h + 2 * k->ph < k->kh || desc->x.w + 2 * k->pw < k->kw)
+    const bool fits = k->kh >= 1 && k->kw >= 1 && k->sh >= 1 && k->sw >= 1 && k->ph >= 0 &&
+                      k->pw >= 0 && k->ph + k->eh >= 0 && k->pw + k->ew >= 0;
+    const int oh = fits ? ls_windows(desc->x.h, k->kh, k->sh, k->ph, k->ph + k->eh, k->ceil) : 0;
+    const int ow = fits ? ls_windows(desc->x.w, k->kw, k->sw, k->pw, k->pw + k->ew, k->ceil) : 0;
+    if (oh < 1 || ow < 1)
         return ls_fail(err, LS_EINVAL,
-                       "pool: a window of %d×%d, stride %d×%d, padding %d×%d on "
+                       "pool: a window of %d×%d, stride %d×%d, padding %d×%d and %d×%d on "
                        "%d×%d",
-                       k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, desc->x.h, desc->x.w);
+                       k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->ph + k->eh, k->pw + k->ew,
+                       desc->x.h, desc->x.w);
     if (k->max && k->kh * k->kw > UINT16_MAX)
         return ls_fail(err, LS_EUNSUPPORTED, "lanes: a maximum over %d×%d pixels", k->kh, k->kw);
     *p = (ls_lanes_pool){
         .c = desc->x.c,
         .ih = desc->x.h,
         .iw = desc->x.w,
-        .oh = (desc->x.h + 2 * k->ph - k->kh) / k->sh + 1,
-        .ow = (desc->x.w + 2 * k->pw - k->kw) / k->sw + 1,
+        .oh = oh,
+        .ow = ow,
         .p = *k,
     };
     return LS_OK;

@@ -101,7 +101,7 @@ static void reserve(ls_cuda_op *op)
     const size_t c = (size_t)d->x.c;
     ls_cuda_use_x(op, form_of(d), 1);
     if (d->fuse_add)
-        ls_cuda_use_x2(op, form_of(d));
+        ls_cuda_use_x2(op, form_of(d), 0);
     op->mean = ls_cuda_saved(op, d->training ? 2 * c * sizeof(float) : 0);
     op->kept = ls_cuda_saved(op, d->training && d->fuse_relu
                                      ? ls_k_mask_bytes(op->m, d->x.c, op->x_form == LS_FORM_HALF)

@@ -105,14 +105,15 @@ void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again)
         op->between = ls_cuda_scratch(op, bytes_in(&d->x, LS_FORM_LAST));
 }
 
-void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form)
+void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form, int again)
 {
     const ls_op_desc *d = &op->desc;
     op->x2_form = effective(&d->x2, form);
     if (op->x2_form == ls_cuda_form_of(&d->x2))
         return;
-    op->x2 = ls_cuda_scratch(op, bytes_in(&d->x2, op->x2_form));
-    op->dx2 = ls_cuda_scratch(op, d->training && d->needs_dx ? bytes_in(&d->x2, op->x2_form) : 0);
+    const size_t bytes = bytes_in(&d->x2, op->x2_form);
+    op->x2 = again && d->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
+    op->dx2 = ls_cuda_scratch(op, d->training && d->needs_dx ? bytes : 0);
 }
 
 /* Converts between fp32 channels last and one of the other two forms. */

@@ -126,7 +126,7 @@ typedef int ls_cuda_setup(ls_cuda_op *op, ls_error *err);
 ls_cuda_setup ls_cuda_gather_setup, ls_cuda_conv_setup, ls_cuda_dense_setup;
 ls_cuda_setup ls_cuda_pool_setup, ls_cuda_loss_setup, ls_cuda_vector_loss_setup;
 ls_cuda_setup ls_cuda_norm_setup, ls_cuda_layer_norm_setup, ls_cuda_upsample_setup;
-/* activation functions, add, concat, dropout, and export (a copy in row-major order) */
+/* activation functions, add, multiply, concat, dropout, and export (a copy in row-major order) */
 ls_cuda_setup ls_cuda_pointwise_setup;
 /* the optimizers sgd and adamw, the update of running statistics, gradient clipping */
 ls_cuda_setup ls_cuda_update_setup;
@@ -150,13 +150,14 @@ ls_cuda_room ls_cuda_scratch(ls_cuda_op *op, size_t bytes);
 void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);
 
 /* Set the forms in which the op uses x (ls_cuda_use_x) and x2 (ls_cuda_use_x2), and reserve the
- * memory for conversions. `again` is non-zero if backward reads x too. */
+ * memory for conversions. `again` is non-zero if backward reads the
+ * tensor too. */
 void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again);
-void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form);
+void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form, int again);
 
 /* ls_cuda_x and ls_cuda_x2 return the inputs in the op's form; ls_cuda_dx and ls_cuda_dx2 return
- * the memory for their gradients in that form. In backward, x is valid only if ls_cuda_use_x was
- * called with `again`; x2 is not valid. */
+ * the memory for their gradients in that form. In backward, an input is valid only if it was
+ * set with `again`. */
 const void *ls_cuda_x(const ls_cuda_op *op);
 const void *ls_cuda_x2(const ls_cuda_op *op);
 void *ls_cuda_dx(const ls_cuda_op *op);

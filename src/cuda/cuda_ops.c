@@ -26,7 +26,8 @@ static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls
 
 static bool has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->kind == LS_OP_MULTIPLY ||
+           d->fuse_add;
 }
 
 static int check_x2(const ls_op_desc *d, ls_error *err)
@@ -39,8 +40,9 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
         (double)x->rows * x->h * x->w * ((double)x->c + x2->c) > LS_CUDA_MOST_ELEMENTS)
         return ls_fail(err, LS_EUNSUPPORTED, "op_create: %d rows of (%d + %d)×%d×%d are too large",
                        x->rows, x->c, x2->c, x->h, x->w);
-    if (x->rows == x2->rows && (x->c == x2->c || d->kind == LS_OP_CONCAT) && x->h == x2->h &&
-        x->w == x2->w)
+    const bool factors = d->kind == LS_OP_MULTIPLY && x2->h == 1 && x2->w == 1;
+    if (x->rows == x2->rows && (x->c == x2->c || d->kind == LS_OP_CONCAT) &&
+        ((x->h == x2->h && x->w == x2->w) || factors))
         return LS_OK;
     return ls_fail(
         err, LS_EINVAL,
@@ -95,8 +97,12 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
         [LS_OP_LAYERNORM] = {"layernorm", ls_cuda_layer_norm_setup},
         [LS_OP_UPSAMPLE] = {"upsample", ls_cuda_upsample_setup},
         [LS_OP_CONCAT] = {"concat", ls_cuda_pointwise_setup},
+        [LS_OP_MULTIPLY] = {"multiply", ls_cuda_pointwise_setup},
         [LS_OP_GELU] = {"gelu", ls_cuda_pointwise_setup},
         [LS_OP_SILU] = {"silu", ls_cuda_pointwise_setup},
+        [LS_OP_RELU6] = {"relu6", ls_cuda_pointwise_setup},
+        [LS_OP_HARD_SIGMOID] = {"hard_sigmoid", ls_cuda_pointwise_setup},
+        [LS_OP_HARD_SWISH] = {"hard_swish", ls_cuda_pointwise_setup},
         [LS_OP_DROPOUT] = {"dropout", ls_cuda_pointwise_setup},
         [LS_OP_ADAMW] = {"adamw", ls_cuda_update_setup},
         [LS_OP_RUNNING] = {"running", ls_cuda_update_setup},

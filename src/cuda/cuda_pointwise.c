@@ -1,6 +1,6 @@
 /* Ops that compute element by element, in fp32 and in the order of x: activation functions
- * (*curves*), add and dropout. Add also computes in bf16. Also concat, which joins channels, and
- * export, which copies to row-major order. */
+ * (*curves*), add, multiply and dropout. Add also computes in bf16. Also concat, which joins
+ * channels, and export, which copies to row-major order. */
 #include "cuda/cuda_op.h"
 
 static size_t count_of(const ls_cuda_op *op)
@@ -8,7 +8,7 @@ static size_t count_of(const ls_cuda_op *op)
     return ls_cuda_elements(&op->desc.x);
 }
 
-/* ---- relu, sigmoid, tanh, gelu, silu --------------------------------------------------------- */
+/* ---- curves ---------------------------------------------------------------------------------- */
 
 static ls_k_curve curve_of(const ls_cuda_op *op)
 {
@@ -17,6 +17,9 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
     case LS_OP_GELU: return LS_K_GELU;
     case LS_OP_SILU: return LS_K_SILU;
     case LS_OP_SIGMOID: return LS_K_SIGMOID;
+    case LS_OP_RELU6: return LS_K_RELU6;
+    case LS_OP_HARD_SIGMOID: return LS_K_HARD_SIGMOID;
+    case LS_OP_HARD_SWISH: return LS_K_HARD_SWISH;
     default: return LS_K_RELU;
     }
 }
@@ -24,19 +27,29 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
 /* Returns true if the derivative is computed from x, false if it is computed from y. */
 static bool goes_by_x(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
+    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU || desc->kind == LS_OP_HARD_SWISH;
+}
+
+static ls_k_shape shape_of(const ls_op_desc *desc)
+{
+    const ls_hard_sigmoid *hard = &desc->u.hard_sigmoid;
+    switch ((int)desc->kind) {
+    case LS_OP_RELU: return (ls_k_shape){.slope = desc->u.relu.slope};
+    case LS_OP_HARD_SIGMOID: return (ls_k_shape){hard->slope, hard->offset};
+    default: return (ls_k_shape){0};
+    }
 }
 
 static cudaError_t curve_forward(ls_cuda_op *op, cudaStream_t on)
 {
-    return ls_k_curve_of(op->b.y, ls_cuda_x(op), curve_of(op), op->desc.u.relu.slope, count_of(op),
+    return ls_k_curve_of(op->b.y, ls_cuda_x(op), curve_of(op), shape_of(&op->desc), count_of(op),
                          on);
 }
 
 static cudaError_t curve_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const float *v = goes_by_x(&op->desc) ? ls_cuda_x(op) : op->b.y;
-    return ls_k_curve_back(ls_cuda_dx(op), op->b.dy, v, curve_of(op), op->desc.u.relu.slope,
+    return ls_k_curve_back(ls_cuda_dx(op), op->b.dy, v, curve_of(op), shape_of(&op->desc),
                            count_of(op), on);
 }
 
@@ -73,6 +86,33 @@ static cudaError_t concat_backward(ls_cuda_op *op, cudaStream_t on)
 {
     return ls_k_concat_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy, op->m, op->desc.x.c,
                             op->desc.x2.c, on);
+}
+
+/* ---- multiply ------------------------------------------------------------------------------- */
+
+/* Returns the shape of a product with one factor for each channel; `rows` is 0 if x2 has the shape
+ * of x. */
+static ls_k_scale scale_of(const ls_op_desc *d)
+{
+    const ls_tensor *x = &d->x, *x2 = &d->x2;
+    const int pixels = x->h * x->w, has_shape_of_x = x->h == x2->h && x->w == x2->w;
+    return (ls_k_scale){has_shape_of_x ? 0 : x->rows, pixels, x->c};
+}
+
+static cudaError_t multiply_forward(ls_cuda_op *op, cudaStream_t on)
+{
+    const ls_k_scale k = scale_of(&op->desc);
+    return k.rows ? ls_k_scale_by(op->b.y, ls_cuda_x(op), ls_cuda_x2(op), &k, on)
+                  : ls_k_multiply(op->b.y, ls_cuda_x(op), ls_cuda_x2(op), count_of(op), on);
+}
+
+static cudaError_t multiply_backward(ls_cuda_op *op, cudaStream_t on)
+{
+    const ls_k_scale k = scale_of(&op->desc);
+    const float *x = ls_cuda_x(op), *x2 = ls_cuda_x2(op), *dy = op->b.dy;
+    float *dx = ls_cuda_dx(op), *dx2 = ls_cuda_dx2(op);
+    return k.rows ? ls_k_scale_back(dx, dx2, dy, x, x2, &k, on)
+                  : ls_k_multiply_back(dx, dx2, dy, x, x2, count_of(op), on);
 }
 
 /* ---- dropout -------------------------------------------------------------------------------- */
@@ -140,14 +180,15 @@ static int set_dropout(ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* Returns the form in which an op uses x: the form of x, except that concat uses channels last, and
- * that only add uses bf16. */
+/* Returns the form in which an op uses x: the form of x, except that concat and products with one
+ * factor for each channel use channels last, and that only add uses bf16. */
 static ls_cuda_form form_of(const ls_op_desc *d)
 {
     const ls_cuda_form x = ls_cuda_form_of(&d->x);
     if (d->kind == LS_OP_ADD)
         return form_of_add(d);
-    return x == LS_FORM_HALF || d->kind == LS_OP_CONCAT ? LS_FORM_LAST : x;
+    const bool last = d->kind == LS_OP_CONCAT || (d->kind == LS_OP_MULTIPLY && scale_of(d).rows);
+    return x == LS_FORM_HALF || last ? LS_FORM_LAST : x;
 }
 
 int ls_cuda_pointwise_setup(ls_cuda_op *op, ls_error *err)
@@ -160,7 +201,11 @@ int ls_cuda_pointwise_setup(ls_cuda_op *op, ls_error *err)
         [LS_OP_TANH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_GELU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_SILU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_RELU6] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_HARD_SIGMOID] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_HARD_SWISH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_ADD] = {{.kernels = add_forward}, {.kernels = add_backward}},
+        [LS_OP_MULTIPLY] = {{.kernels = multiply_forward}, {.kernels = multiply_backward}},
         [LS_OP_CONCAT] = {{.kernels = concat_forward}, {.kernels = concat_backward}},
         [LS_OP_DROPOUT] = {{.pass = dropout_forward}, {.kernels = dropout_backward}},
         [LS_OP_EXPORT] = {{.kernels = export_forward}, {.kernels = export_backward}},
@@ -169,9 +214,10 @@ int ls_cuda_pointwise_setup(ls_cuda_op *op, ls_error *err)
     const ls_tensor *x = &d->x;
     const ls_cuda_form form = form_of(d);
     const int both = d->kind == LS_OP_CONCAT ? d->x2.c : 0;
-    if (d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT)
-        ls_cuda_use_x2(op, form);
-    ls_cuda_use_x(op, form, goes_by_x(d));
+    const int multiplies = d->kind == LS_OP_MULTIPLY;
+    if (d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || multiplies)
+        ls_cuda_use_x2(op, form, multiplies);
+    ls_cuda_use_x(op, form, multiplies || goes_by_x(d));
     op->op.y = ls_cuda_tensor(x->rows, x->c + both, x->h, x->w,
                               d->kind == LS_OP_EXPORT ? LS_FORM_PLAIN : form);
     op->forward = kinds[d->kind].forward;

@@ -9,13 +9,28 @@ static ls_k_pool shape_of(const ls_cuda_op *op)
 {
     const ls_pool2d *k = &op->desc.pool;
     const ls_tensor *x = &op->desc.x, *y = &op->op.y;
-    return (ls_k_pool){x->rows, x->c,  x->h,  x->w,  y->h,  y->w,  k->kh,
-                       k->kw,   k->sh, k->sw, k->ph, k->pw, k->max};
+    return (ls_k_pool){.rows = x->rows,
+                       .c = x->c,
+                       .h = x->h,
+                       .w = x->w,
+                       .y_h = y->h,
+                       .y_w = y->w,
+                       .kh = k->kh,
+                       .kw = k->kw,
+                       .sh = k->sh,
+                       .sw = k->sw,
+                       .ph = k->ph,
+                       .pw = k->pw,
+                       .max = k->max,
+                       .end_h = x->h + k->ph + k->eh,
+                       .end_w = x->w + k->pw + k->ew,
+                       .count_padding = k->count_padding};
 }
 
 bool ls_cuda_pools_quads(const ls_pool2d *k)
 {
-    return k->kh == 2 && k->kw == 2 && k->sh == 2 && k->sw == 2 && k->ph == 0 && k->pw == 0;
+    return k->kh == 2 && k->kw == 2 && k->sh == 2 && k->sw == 2 && k->ph == 0 && k->pw == 0 &&
+           k->eh == 0 && k->ew == 0 && !k->ceil;
 }
 
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half)
@@ -45,20 +60,32 @@ static cudaError_t pool_backward(ls_cuda_op *op, cudaStream_t on)
     return ls_k_pool_back(dx, op->b.dy, kept, &shape, on);
 }
 
+static int lines_of(const ls_tensor *x, const ls_pool2d *k)
+{
+    return ls_windows(x->h, k->kh, k->sh, k->ph, k->ph + k->eh, k->ceil);
+}
+
+static int columns_of(const ls_tensor *x, const ls_pool2d *k)
+{
+    return ls_windows(x->w, k->kw, k->sw, k->pw, k->pw + k->ew, k->ceil);
+}
+
 static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)
 {
+    const long long below = (long long)k->ph + k->eh, right = (long long)k->pw + k->ew;
     if (k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
         k->kh > LIMIT || k->kw > LIMIT || k->sh > LIMIT || k->sw > LIMIT)
         return ls_fail(err, LS_EINVAL,
                        "pool: window %d×%d, stride %d×%d, padding %d×%d: window and stride "
                        "must be at least 1, padding at least 0",
                        k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
-    if (k->ph >= k->kh || k->pw >= k->kw)
+    if (k->ph >= k->kh || k->pw >= k->kw || below >= k->kh || right >= k->kw || below < 0 ||
+        right < 0)
         return ls_fail(err, LS_EINVAL,
-                       "pool: padding %d×%d must be smaller than the window %d×%d, which "
-                       "would hold no pixel else",
-                       k->ph, k->pw, k->kh, k->kw);
-    if (x->h + 2 * k->ph < k->kh || x->w + 2 * k->pw < k->kw)
+                       "pool: padding %d×%d and %lld×%lld must be at least 0 and smaller than the "
+                       "window %d×%d, which would hold no pixel else",
+                       k->ph, k->pw, below, right, k->kh, k->kw);
+    if (lines_of(x, k) < 1 || columns_of(x, k) < 1)
         return ls_fail(err, LS_EINVAL,
                        "pool: a window of %d×%d does not fit an input of %d×%d with padding "
                        "%d×%d",
@@ -73,8 +100,7 @@ int ls_cuda_pool_setup(ls_cuda_op *op, ls_error *err)
     int status = check(x, k, err);
     if (status)
         return status;
-    op->op.y = ls_cuda_tensor(x->rows, x->c, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
-                              (x->w + 2 * k->pw - k->kw) / k->sw + 1, LS_FORM_LAST);
+    op->op.y = ls_cuda_tensor(x->rows, x->c, lines_of(x, k), columns_of(x, k), LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 0);
     if (op->desc.training && (k->max || ls_cuda_pools_quads(k)))
         op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) *

@@ -45,7 +45,7 @@ typedef struct ls_csv_column {
     size_t word_line;
 } ls_csv_column;
 
-/* State of reading the training table and then the test table. */
+/* State of reading the training table. */
 typedef struct ls_csv {
     const ls_opening *o;
     ls_table *t; /* the table that is being read */
@@ -54,7 +54,6 @@ typedef struct ls_csv {
     int slots;           /* number of floats in a row of `cells` */
     int features;        /* number of floats in a row */
     ls_prep *prep;       /* the preparation that is computed from the training table */
-    bool learning;       /* the training table is being read; false: the test table */
     /* the table must be read once more, because a number may have been misread before the decimal
      * separator of its column was known, a text before its column was known to have codes, or
      * numbers were rounded before it was known that their column needs doubles */
@@ -82,8 +81,7 @@ int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expe
 /* Reads the training table's header and creates the columns. Errors: LS_EDATA; LS_ECONFIG for a key
  * that names no column. */
 int ls_csv_read_header(ls_csv *c);
-/* Reads the header of the test table. Errors: LS_EDATA (it differs from that of the training
- * table). */
+/* Reads the header once more. Errors: LS_EDATA (it has changed meanwhile). */
 int ls_csv_check_header(ls_csv *c);
 
 /* Reads the rows into c->cells: all of them, or, of the training table, as many as data.limit

@@ -67,13 +67,13 @@ static void become_codes(ls_csv *c, ls_csv_column *col)
     c->must_reread = true;
 }
 
-/* Sets *cell to the index of the text among the levels of its column. In the training table a new
- * text becomes a new level. The column cannot be used if the text is too long or the column has too
+/* Sets *cell to the index of the text among the levels of its column. A new text becomes a new
+ * level. The column cannot be used if the text is too long or the column has too
  * many levels: it is dropped (drop_column), or the function fails. */
 static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     const char *text;
-    if (c->learning && c->t->length >= LS_FIELD_BYTES)
+    if (c->t->length >= LS_FIELD_BYTES)
         return drop_column(c, col, "a long text")
                    ? LS_OK
                    : ls_csv_fail_field(
@@ -83,7 +83,7 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
     int status = ls_table_text(c->t, true, &text);
     if (status)
         return status;
-    if (c->learning && !col->levels.codes && ls_level_is_code(text))
+    if (!col->levels.codes && ls_level_is_code(text))
         become_codes(c, col);
     const int nth = ls_levels_find(&col->levels, text);
     *cell = (float)(nth >= 0 ? nth : col->levels.count);
@@ -91,8 +91,6 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
         col->merged |= strcmp(text, col->levels.level[nth].text) != 0;
     if (nth >= 0)
         return LS_OK;
-    if (!c->learning)
-        return ls_csv_fail_field(c, col, "a text that also occurs in the training rows");
     if (col->levels.count == (col == &c->column[c->target] ? CLASSES : LEVELS))
         return drop_column(c, col, NULL) ? LS_OK : fail_levels(c, col);
     return ls_levels_add(&col->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
@@ -202,13 +200,9 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
         snprintf(col->either, sizeof col->either, "%.*s",
                  (int)(c->t->length < 31 ? c->t->length : 31), c->t->field);
     }
-    if (form & LS_FORM_COMMA_OR_GROUP && !known && !c->learning)
-        return blame_decimal(
-            c, ls_csv_fail_field(c, col,
-                                 "a number that can be read in only one way; set data.decimal"));
     if (form & LS_FORM_COMMA && !known) {
         col->decimal = ',';
-        c->must_reread |= c->learning && (col->forms & either) != 0;
+        c->must_reread |= (col->forms & either) != 0;
     }
     col->forms |= form;
     return LS_OK;
@@ -361,7 +355,7 @@ static int find_wide(ls_csv *c)
 
 int ls_csv_read_rows(ls_csv *c)
 {
-    const uint32_t limit = c->learning ? c->o->spec->limit : 0;
+    const uint32_t limit = c->o->spec->limit;
     const uint32_t most = limit ? limit : UINT32_MAX - 1;
     bool more = false;
     place_cells(c);
@@ -377,7 +371,7 @@ int ls_csv_read_rows(ls_csv *c)
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_UNKNOWN)
             c->column[i].kind = c->column[i].levels.count ? LS_CSV_TEXT : LS_CSV_NUMBER;
-    if (status || c->must_reread || !c->learning)
+    if (status || c->must_reread)
         return status;
     status = check_forms(c);
     return status ? status : find_wide(c);

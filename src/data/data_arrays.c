@@ -14,6 +14,7 @@
 #include "base/host.h"
 #include "data/kinds.h"
 #include "data/new_rows.h"
+#include "data/scales.h"
 #include "data/targets.h"
 #include "formats/arrays.h"
 
@@ -43,6 +44,10 @@ typedef struct arrays {
     ls_target_form targets;
     /* [numbers of a row]: mean of each number over the training rows; NULL: not needed */
     double *mean;
+    ls_prep *prep; /* of the training rows; the training split owns it when that is open */
+    /* the preparation by which values are scaled: that above, or that of the trained model whose
+     * rows are opened; NULL: values are not scaled */
+    const ls_prep *scale;
 } arrays;
 
 static int splits_of(const arrays *a)
@@ -61,7 +66,7 @@ static bool is_last(const arrays *a, const pair *p)
 /* Returns whether the numbers can be used in the mapping of the file, without conversion. */
 static bool is_in_place(const arrays *a, const pair *p)
 {
-    return ls_array_in_place(&p->x) && !is_last(a, p);
+    return ls_array_in_place(&p->x) && !is_last(a, p) && !a->scale;
 }
 
 static bool may_be_channels(uint64_t n)
@@ -206,6 +211,9 @@ static int number_of(const arrays *a, const pair *p, size_t i, float *out)
     const double v = ls_array_number(&p->x, place_of(a, p, i));
     const bool filled = isnan(v) && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     *out = !filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
+    if (a->scale)
+        *out = ls_prep_value(a->scale, filled ? (double)*out : v, i % ls_array_row(&p->x),
+                             ls_array_row(&p->x));
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
 }
 
@@ -375,24 +383,22 @@ static void log_remarks(const arrays *a)
     ls_json_destroy(doc);
 }
 
-/* Creates the preparation of the training rows. If the file has class names in its metadata,
- * Lockstep has packed it from a folder of images, and the preparation is that of images. */
-static int prepare(const arrays *a, ls_resident *r)
+/* Creates the preparation of the training rows, whose description is `info`. If the file has class
+ * names in its metadata, Lockstep has packed it from a folder of images, and the preparation is
+ * that of images. */
+static int prepare(arrays *a, const ls_dataset_info *info)
 {
     const ls_array *x = &a->split[0].x;
-    const int channels = r->base.info.channels;
     const bool packed = a->tensors && ls_tensors_note(&a->all, "class_names") &&
                         x->type == LS_ARRAY_U8 && x->rank == LS_ARRAY_RANK &&
-                        (channels == 1 || channels == 3);
-    const bool fills =
-        r->base.info.dtype == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
+                        (info->channels == 1 || info->channels == 3);
+    const bool fills = info->dtype == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     int status =
-        ls_prep_create(&r->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
+        ls_prep_create(&a->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
     if (status)
         return status;
-    ls_prep *p = r->prep;
-    r->base.info.prep = p;
-    p->divisor = r->base.info.dtype == LS_ROW_U8 ? 255 : 1;
+    ls_prep *p = a->prep;
+    p->divisor = info->dtype == LS_ROW_U8 ? 255 : 1;
     p->channels_last = is_last(a, a->split);
     snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
     if (!fills)
@@ -404,6 +410,30 @@ static int prepare(const arrays *a, ls_resident *r)
     return p->fill ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %d means", p->fills);
 }
 
+static double training_number(const void *of, size_t i)
+{
+    const arrays *a = of;
+    return ls_array_number(&a->split[0].x, place_of(a, a->split, i));
+}
+
+/* Finds the scale of the values: that of the trained model whose rows these are, or that of the
+ * training rows. */
+static int find_scale(arrays *a, const ls_dataset_info *info)
+{
+    const ls_data_keys *k = &a->o->spec->keys;
+    const ls_measured_numbers all = {training_number, a, info->rows, ls_array_row(&a->split[0].x),
+                                     info->channels};
+    if (k->input_format) {
+        a->scale = k->input_format->prep->scales ? k->input_format->prep : NULL;
+        return LS_OK;
+    }
+    int status = ls_scale_check(info, a->o);
+    if (status == LS_OK)
+        status = ls_scale_values(a->prep, &all, a->o);
+    a->scale = a->prep->scales ? a->prep : NULL;
+    return status;
+}
+
 static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_dataset **out)
 {
     ls_resident *r = NULL;
@@ -412,6 +442,11 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     if (status)
         return status;
     *out = &r->base;
+    if (!test) {
+        r->prep = a->prep;
+        r->base.info.prep = a->prep;
+        a->prep = NULL;
+    }
     if (info->targets > 0)
         status = ls_resident_take_exact(r, a->o->err);
     if (status == LS_OK)
@@ -422,8 +457,6 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
         status = name_numbers(a, r);
     if (status == LS_OK && !test)
         log_remarks(a);
-    if (status == LS_OK && !test)
-        status = prepare(a, r);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)
         memcpy(r->base.info.images_sha256, hash, LS_SHA256_HEX);
     return status;
@@ -445,6 +478,10 @@ static int open_both(arrays *a, ls_dataset *split[2])
         status = check_same(a, &info[0], &info[1]);
     if (status == LS_OK)
         status = find_means(a);
+    if (status == LS_OK)
+        status = prepare(a, &info[0]);
+    if (status == LS_OK)
+        status = find_scale(a, &info[0]);
     for (int s = 0; status == LS_OK && s < splits_of(a); s++)
         status = open_split(a, &info[s], s, &split[s]);
     if (status == LS_OK && !a->has_test)
@@ -462,6 +499,7 @@ static int finish(arrays *a, int status)
     for (int i = 0; i < 4; i++)
         ls_free(a->o->host, a->path[i]);
     ls_free(a->o->host, a->mean);
+    ls_prep_free(a->prep);
     return status;
 }
 
@@ -552,7 +590,9 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     return open_tensors(split, o->spec->keys.packed, o);
 }
 
-#define KEYS "x y test_x test_y labels classes missing layout standardize_target"
+#define KEYS                                                                                       \
+    "x y test_x test_y labels classes missing layout standardize standardize_target target_mean "  \
+    "target_std"
 
 const ls_dataset_kind ls_dataset_npy = {
     {"npy", 0, 0, 0, 0, NULL, KEYS, LS_DATA_ARRAYS}, open_npy, NULL};

@@ -5,7 +5,10 @@
  * A column whose first value is a number is a column of numbers: all its values must be numbers,
  * and it becomes one float. Any other column, and one named in data.categorical, is a column of
  * texts. A column of texts becomes one float for each different text: 1 for the text of the row, 0
- * for the others. prep/number.h defines missing values and the forms of numbers. */
+ * for the others. prep/number.h defines missing values and the forms of numbers.
+ *
+ * The test table is read like new rows of a trained model (new_rows.c), by the preparation that was
+ * computed from the training table. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -81,8 +84,8 @@ static const char *level_text(const ls_csv_column *at, int place)
  * separated thousands; 0: not known. */
 static char known_decimal(const ls_csv_column *at)
 {
-    if (at->decimal == ',')
-        return ',';
+    if (at->decimal)
+        return at->decimal;
     return at->forms & (LS_FORM_COMMA_GROUPS | LS_FORM_COMMA_OR_GROUP) ? '.' : '\0';
 }
 
@@ -136,6 +139,7 @@ static int prepare(ls_csv *c)
         return status;
     const ls_csv_column *target = &c->column[c->target];
     c->prep->latin1 = c->o->spec->keys.latin1 != 0;
+    c->prep->unknown = (ls_prep_unknown)c->o->spec->keys.unknown;
     c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? known_decimal(target) : '\0';
     c->prep->target_rule = rule_of(target);
     c->prep->target = ls_strdup(c->o->host, target->name);
@@ -209,7 +213,13 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     int status = ls_dataset_check_limit(c->o, rows, c->t->path);
     for (int i = 0; i < c->columns; i++)
         n += width_of(c, i);
-    if (n < 1 || n > LS_PREP_FEATURES)
+    if (n < 1)
+        return ls_fail(
+            c->o->err, LS_EDATA,
+            "%.300s:1: expected a column beside the target \"%.60s\" to learn from, but %s",
+            c->t->path, c->column[c->target].name,
+            c->columns > 1 ? "all others are left out" : "there is no other");
+    if (n > LS_PREP_FEATURES)
         return ls_fail(c->o->err, LS_EDATA,
                        "%.300s:1: expected columns with 1 to %d numbers in all, found %lld",
                        c->t->path, LS_PREP_FEATURES, (long long)n);
@@ -346,8 +356,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
     const ls_csv_column *target = &c->column[c->target];
     const bool classes = target->kind == LS_CSV_TEXT;
     const ls_host *host = c->o->host;
-    ls_dataset_info info =
-        ls_dataset_split_info(c->o, !c->learning, c->t->path, (uint32_t)c->cells.rows);
+    ls_dataset_info info = ls_dataset_split_info(c->o, false, c->t->path, (uint32_t)c->cells.rows);
     info.channels = c->features;
     info.height = info.width = 1;
     info.classes = classes ? target->levels.count : 0;
@@ -367,30 +376,39 @@ static int create_split(const ls_csv *c, ls_resident **out)
     status = classes ? name_classes(c, *out) : LS_OK;
     if (status == LS_OK && !classes && target->wide)
         status = ls_resident_take_exact(*out, c->o->err);
-    if (status == LS_OK && c->learning)
+    if (status == LS_OK)
         status = ls_csv_summarise(c, *out);
-    return status == LS_OK && c->learning ? tell_features(c, *out) : status;
+    return status ? status : tell_features(c, *out);
 }
 
-/* Reads all cells of the table. The columns are created when the training table's header is read
- * for the first time; every later header is only compared with them. */
+/* Reads all cells of the table. The columns are created when the header is read for the first time;
+ * every later time it is only compared with them. */
 static int read_cells(ls_csv *c)
 {
     c->must_reread = false;
     ls_row_blocks_free(&c->cells);
-    int status = c->learning && !c->column ? ls_csv_read_header(c) : ls_csv_check_header(c);
+    int status = !c->column ? ls_csv_read_header(c) : ls_csv_check_header(c);
     return status ? status : ls_csv_read_rows(c);
+}
+
+/* Stores the separator that data.separator names; 0: none is named. */
+static int named_separator(char *out, const ls_opening *o)
+{
+    const char *wanted = o->spec->keys.separator;
+    *out = wanted ? ls_separator_of(wanted) : '\0';
+    if (!wanted || *out)
+        return LS_OK;
+    return ls_dataset_refuse(
+        o, "data.separator",
+        "expected \",\", \";\", \"tab\", \"bar\" or \"space\", found \"%.20s\"", wanted);
 }
 
 static int open_table(ls_csv *c, const char *path)
 {
-    const char *wanted = c->o->spec->keys.separator;
-    const char separator = wanted ? ls_separator_of(wanted) : '\0';
-    if (wanted && !separator)
-        return ls_dataset_refuse(
-            c->o, "data.separator",
-            "expected \",\", \";\", \"tab\", \"bar\" or \"space\", found \"%.20s\"", wanted);
-    int status = ls_table_open(&c->t, path, separator, c->o->host, c->o->err);
+    char separator;
+    int status = named_separator(&separator, c->o);
+    if (status == LS_OK)
+        status = ls_table_open(&c->t, path, separator, c->o->host, c->o->err);
     if (status == LS_OK)
         c->t->latin1 = c->o->spec->keys.latin1 != 0;
     return status;
@@ -418,9 +436,9 @@ static int read_table(ls_csv *c, ls_dataset **out)
     char sha256[LS_SHA256_HEX];
     ls_resident *r = NULL;
     int status = ls_table_end(c->t, sha256);
-    if (status == LS_OK && c->learning)
+    if (status == LS_OK)
         status = learn_columns(c, (uint32_t)c->cells.rows);
-    if (status == LS_OK && c->learning)
+    if (status == LS_OK)
         log_form(c);
     if (status == LS_OK)
         status = create_split(c, &r);
@@ -504,10 +522,30 @@ static int open_as(ls_dataset *split[2], const ls_opening *o)
     return status ? status : ls_dataset_none(&split[1], &split[0]->info, o);
 }
 
+/* Opens the test table as rows of the model that is to be trained: as new rows of the trained model
+ * are read. */
+static int open_test(ls_dataset **out, const ls_dataset *train, const ls_opening *o)
+{
+    const ls_dataset_info *info = &train->info;
+    ls_input_format as = {.prep = info->prep,
+                          .channels = info->channels,
+                          .height = 1,
+                          .width = 1,
+                          .floats = true,
+                          .classes = info->classes,
+                          .targets = info->targets,
+                          .class_name = info->class_name,
+                          .labelled = true,
+                          .split = "test",
+                          .host = o->host};
+    int status = named_separator(&as.separator, o);
+    return status ? status : ls_new_rows_open_csv(out, &as, o->spec->keys.test_path, o->err);
+}
+
 static int open_csv(ls_dataset *split[2], const ls_opening *o)
 {
     const ls_dataset_spec *spec = o->spec;
-    ls_csv c = {.o = o, .learning = true, .cells = {.host = o->host}};
+    ls_csv c = {.o = o, .cells = {.host = o->host}};
     if (!spec->path)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
     if (spec->keys.input_format)
@@ -515,23 +553,20 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     /* the decimal point is '.' whatever the host's locale */
     ls_c_locale locale = ls_c_locale_enter();
     int status = read_file(&c, spec->path, &split[0]);
-    c.learning = false;
-    if (status == LS_OK && spec->keys.test_path)
-        status = read_file(&c, spec->keys.test_path, &split[1]);
-    else if (status == LS_OK)
-        status = ls_dataset_none(&split[1], &split[0]->info, o);
     ls_c_locale_leave(locale);
     if (status == LS_OK)
         status = hand_over(&c, split[0]);
     free_columns(&c);
+    if (status == LS_OK && spec->keys.test_path)
+        return open_test(&split[1], split[0], o);
     /* names and fields can contain any bytes, and can be truncated within a character */
-    return status;
+    return status ? status : ls_dataset_none(&split[1], &split[0]->info, o);
 }
 
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
      "test_path target categorical drop separator decimal encoding standardize clip "
-     "standardize_target labels missing",
+      "standardize_target target_mean target_std labels missing unknown",
      LS_DATA_TABLE},
     open_csv,
     NULL};

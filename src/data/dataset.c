@@ -1,302 +1,13 @@
-/* Datasets: resident rows, the data sources of a caller, and the list of kinds (kinds.def). */
+/* The kinds of datasets (kinds.def), and opening a dataset. */
 #include "data/dataset.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "data/kinds.h"
+#include "data/own_rows.h"
 
-#include <assert.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* ---- rows in memory -------------------------------------------------------------------------- */
-
-static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
-                         void *targets, ls_error *err)
-{
-    const ls_resident *r = (const ls_resident *)ds;
-    const size_t bytes = ls_dataset_image_bytes(ds), target = ls_dataset_target_bytes(ds);
-    (void)err;
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy((char *)images + i * bytes, r->images + rows[i] * bytes, bytes);
-        memcpy((char *)targets + i * target, (const char *)r->labels + rows[i] * target, target);
-    }
-    return LS_OK;
-}
-
-static ls_dataset_view resident_view(const ls_dataset *ds)
-{
-    const ls_resident *r = (const ls_resident *)ds;
-    return (ls_dataset_view){.images = r->images, .labels = r->labels, .rows = ds->info.rows};
-}
-
-static void resident_close(ls_dataset *ds)
-{
-    ls_resident *r = (ls_resident *)ds;
-    const ls_host *host = r->host;
-    for (int i = 0; r->class_name && i < ds->info.classes; i++)
-        ls_free(host, r->class_name[i]);
-    ls_free(host, r->class_name);
-    ls_free(host, r->features);
-    ls_free(host, r->exact);
-    ls_prep_free(r->prep);
-    for (int i = 0; r->seen && i < ds->info.columns; i++)
-        ls_free(host, (void *)(uintptr_t)r->seen[i].name);
-    ls_free(host, r->seen);
-    if (r->map)
-        munmap(r->map, r->map_bytes);
-    else
-        ls_free(host, r->images);
-    ls_free(host, r->labels);
-    ls_free(host, r->source);
-    ls_free(host, r);
-}
-
-static const ls_dataset_ops resident_ops = {
-    .size = sizeof(ls_dataset_ops),
-    .read = resident_read,
-    .view = resident_view,
-    .close = resident_close,
-};
-
-int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
-                              void *map, size_t map_bytes, const ls_opening *o)
-{
-    const ls_host *host = o->host;
-    *out = NULL;
-    ls_resident *r = ls_alloc(host, sizeof *r);
-    if (!r)
-        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory", info->name);
-    r->base = (ls_dataset){.ops = &resident_ops, .info = *info};
-    const size_t bytes = ls_dataset_image_bytes(&r->base);
-    r->host = host;
-    r->source = ls_strdup(host, info->source);
-    r->images = images ? (uint8_t *)(uintptr_t)images : ls_alloc_array(host, info->rows, bytes);
-    r->labels = ls_alloc_array(host, info->rows, ls_dataset_target_bytes(&r->base));
-    r->base.info.source = r->source;
-    if (!r->source || !r->images || !r->labels) {
-        r->images = images ? NULL : r->images;
-        resident_close(&r->base);
-        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
-                       info->rows, bytes);
-    }
-    r->map = map;
-    r->map_bytes = map_bytes;
-    *out = r;
-    return LS_OK;
-}
-
-int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o)
-{
-    return ls_resident_create_mapped(out, info, NULL, NULL, 0, o);
-}
-
-int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o)
-{
-    ls_dataset_info info = *train;
-    ls_resident *r;
-    info.split = "test";
-    info.source = "nowhere";
-    info.rows = 0;
-    info.class_name = NULL;
-    info.features = NULL;
-    info.prep = NULL;
-    info.column = NULL;
-    info.columns = 0;
-    int status = ls_resident_create(&r, &info, o);
-    *out = status ? NULL : &r->base;
-    return status;
-}
-
-int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *err)
-{
-    const int classes = r->base.info.classes;
-    r->class_name = ls_alloc_array(r->host, (size_t)classes, sizeof *r->class_name);
-    bool complete = r->class_name != NULL;
-    for (int i = 0; complete && i < classes; i++) {
-        r->class_name[i] = ls_strdup(r->host, name[i]);
-        complete = r->class_name[i] != NULL;
-    }
-    r->base.info.class_name = (const char *const *)r->class_name;
-    return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", r->base.info.name);
-}
-
-/* ---- the caller's data source ---------------------------------------------------------------- */
-
-#define CHUNK 256u /* number of rows requested in one call of the callback */
-
-/* Returns the name of a split for messages. */
-static const char *rows_of(int test)
-{
-    return test ? "test" : "training";
-}
-
-static int check_labels(const ls_data_source *source, int test, const uint32_t *rows,
-                        uint32_t count, const int32_t *labels, ls_error *err)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (labels[i] < 0 || labels[i] >= source->classes)
-            return ls_fail(err, LS_EDATA,
-                           "%.64s: row %u of the %s rows has label %d; the labels of %d classes "
-                           "are 0 … %d",
-                           source->name, (unsigned)rows[i], rows_of(test), labels[i],
-                           source->classes, source->classes - 1);
-    return LS_OK;
-}
-
-static int check_floats(const ls_data_source *source, int test, const uint32_t *rows,
-                        uint32_t count, const float *value, size_t each, const char *what,
-                        ls_error *err)
-{
-    for (size_t i = 0; i < count * each; i++)
-        if (!isfinite(value[i]))
-            return ls_fail(err, LS_EDATA,
-                           "%.64s: row %u of the %s rows: %s %zu is %g; expected finite numbers",
-                           source->name, (unsigned)rows[i / each], rows_of(test), what, i % each,
-                           (double)value[i]);
-    return LS_OK;
-}
-
-/* Calls the source's callback to read rows, and checks the rows. */
-static int ask(const ls_data_source *source, int test, const uint32_t *rows, uint32_t count,
-               void *images, void *targets, ls_error *err)
-{
-    const size_t values = (size_t)source->channels * (size_t)source->height * (size_t)source->width;
-    ls_error why = {0};
-    int status = source->read(source->user, test, rows, count, images, targets, &why);
-    status = ls_callback_result(&why, status, &why, "its callback `read`");
-    if (status)
-        return ls_fail(err, status, "%.64s: reading rows %u … failed: %.380s", source->name,
-                       (unsigned)rows[0], why.text);
-    if (source->dtype == LS_ROW_F32)
-        status = check_floats(source, test, rows, count, images, values, "value", err);
-    if (status)
-        return status;
-    return source->targets ? check_floats(source, test, rows, count, targets,
-                                          (size_t)source->targets, "target", err)
-                           : check_labels(source, test, rows, count, targets, err);
-}
-
-/* The training split of a caller's streamed source; its rows are read when they are needed. */
-typedef struct streamed {
-    ls_dataset base;
-    const ls_data_source *source;
-    const ls_host *host;
-} streamed;
-
-static int streamed_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
-                         void *targets, ls_error *err)
-{
-    const streamed *s = (const streamed *)ds;
-    return count > 0 ? ask(s->source, 0, rows, count, images, targets, err) : LS_OK;
-}
-
-static void streamed_close(ls_dataset *ds)
-{
-    streamed *s = (streamed *)ds;
-    ls_free(s->host, s);
-}
-
-static const ls_dataset_ops streamed_ops = {
-    .size = sizeof(ls_dataset_ops), .read = streamed_read, .close = streamed_close};
-
-static int open_streamed(ls_dataset **out, const ls_dataset_info *info,
-                         const ls_data_source *source, const ls_opening *o)
-{
-    streamed *s = ls_alloc(o->host, sizeof *s);
-    if (!s)
-        return ls_fail(o->err, LS_ENOMEM, "%.64s: out of memory", source->name);
-    s->base = (ls_dataset){.ops = &streamed_ops, .info = *info};
-    s->source = source;
-    s->host = o->host;
-    *out = &s->base;
-    return LS_OK;
-}
-
-static int fill(ls_resident *r, const ls_data_source *source, int test, ls_error *err)
-{
-    const size_t bytes = ls_dataset_image_bytes(&r->base),
-                 target = ls_dataset_target_bytes(&r->base);
-    uint32_t rows[CHUNK];
-    int status = LS_OK;
-    for (uint32_t done = 0; status == LS_OK && done < r->base.info.rows;) {
-        const uint32_t left = r->base.info.rows - done, count = left < CHUNK ? left : CHUNK;
-        for (uint32_t i = 0; i < count; i++)
-            rows[i] = done + i;
-        status = ask(source, test, rows, count, r->images + done * bytes,
-                     (char *)r->labels + done * target, err);
-        done += count;
-    }
-    return status;
-}
-
-static int open_resident(ls_dataset **out, const ls_dataset_info *info,
-                         const ls_data_source *source, int test, const ls_opening *o)
-{
-    ls_resident *r;
-    int status = ls_resident_create(&r, info, o);
-    if (status)
-        return status;
-    *out = &r->base;
-    return fill(r, source, test, o->err);
-}
-
-static int check(const ls_data_source *s, const ls_opening *o)
-{
-    ls_error *err = o->err;
-    /* limit of channels, height and width, so that no product of them overflows */
-    const int most = 1 << 14;
-    if (s->channels < 1 || s->height < 1 || s->width < 1 || s->channels > most ||
-        s->height > most || s->width > most)
-        return ls_fail(err, LS_EINVAL, "%.64s: rows of %d×%d×%d; sides must be 1 … %d", s->name,
-                       s->channels, s->height, s->width, most);
-    if (s->targets < 0 || s->targets > most || (s->targets ? s->classes != 0 : s->classes < 2))
-        return ls_fail(
-            err, LS_EINVAL,
-            "%.64s: %d classes and %d targets; expected 2 or more classes and no targets, "
-            "or no class and 1 … %d targets",
-            s->name, s->classes, s->targets, most);
-    if (s->dtype != LS_ROW_U8 && s->dtype != LS_ROW_F32)
-        return ls_fail(err, LS_EINVAL, "%.64s: dtype %d; expected LS_ROW_U8 or LS_ROW_F32", s->name,
-                       (int)s->dtype);
-    if (s->train_rows == 0 && !s->streamed)
-        return ls_fail(err, LS_EINVAL,
-                       "%.64s: train_rows is 0; set it, or `streamed` to train by "
-                       "ls_trainer_step alone",
-                       s->name);
-    if (!s->read && (s->train_rows > 0 || s->test_rows > 0))
-        return ls_fail(err, LS_EINVAL, "%.64s: it has rows, but no `read` callback", s->name);
-    return ls_dataset_check_limit(o, s->train_rows, s->name);
-}
-
-static int open_source(ls_dataset *split[2], const ls_opening *o)
-{
-    const ls_data_source *source = o->kind->detail;
-    ls_dataset_info info = {
-        .name = source->name,
-        .split = "train",
-        .source = "the caller's callback",
-        .channels = source->channels,
-        .height = source->height,
-        .width = source->width,
-        .classes = source->classes,
-        .targets = source->targets,
-        .dtype = source->dtype,
-        .rows = o->spec->limit > 0 ? o->spec->limit : source->train_rows,
-    };
-    int status = check(source, o);
-    if (status == LS_OK)
-        status = source->streamed ? open_streamed(&split[0], &info, source, o)
-                                  : open_resident(&split[0], &info, source, 0, o);
-    info.split = "test";
-    info.rows = source->test_rows;
-    return status ? status : open_resident(&split[1], &info, source, 1, o);
-}
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 #define LS_DATASET(name) &ls_dataset_##name,
 const ls_dataset_kind *const ls_dataset_kinds[] = {
@@ -312,28 +23,6 @@ static const ls_dataset_kind *find_kind(const char *name)
         if (strcmp(ls_dataset_kinds[i]->about.name, name) == 0)
             return ls_dataset_kinds[i];
     return NULL;
-}
-
-int ls_dataset_refuse(const ls_opening *o, const char *key, const char *format, ...)
-{
-    char text[LS_ERROR_TEXT];
-    va_list arguments;
-    va_start(arguments, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is on the line before */
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (o->spec->wrong)
-        *o->spec->wrong = key;
-    return ls_fail(o->err, LS_ECONFIG, "%s: %s", key, text);
-}
-
-int ls_dataset_check_limit(const ls_opening *o, uint32_t rows, const char *from)
-{
-    if (o->spec->limit <= rows)
-        return LS_OK;
-    return ls_dataset_refuse(o, "data.limit",
-                             "expected at most the %u training rows of %s, found %u; 0 means all",
-                             (unsigned)rows, from, (unsigned)o->spec->limit);
 }
 
 static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
@@ -395,20 +84,36 @@ static const ls_data_source *find_source(const ls_dataset_spec *spec)
 
 int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error *err)
 {
-    const ls_dataset_kind *kind = find_source(spec) ? NULL : find_kind(spec->name);
+    const bool own = find_source(spec) != NULL;
+    const ls_dataset_kind *kind = own ? NULL : find_kind(spec->name);
     char list[256] = "";
     size_t used = 0;
     /* an unknown data.name is reported when the dataset is opened */
-    if (kind ? has_key(kind, key) : !find_source(spec))
+    if (own ? ls_is_listed(LS_OWN_ROWS_KEYS, ' ', key) : !kind || has_key(kind, key))
         return LS_OK;
     for (size_t i = 0; i < KINDS; i++)
         if (has_key(ls_dataset_kinds[i], key) && used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
                                      ls_dataset_kinds[i]->about.name);
-    return used == 0 ? LS_OK
-                     : ls_fail(err, LS_ECONFIG,
-                               "data.%s: a key of %s; \"%.64s\" does not have it, remove it", key,
-                               list, spec->name);
+    if (used == 0 && kind && ls_is_listed(LS_OWN_ROWS_KEYS, ' ', key))
+        snprintf(list, sizeof list, "a program's own rows");
+    return list[0] == '\0' ? LS_OK
+                           : ls_fail(err, LS_ECONFIG,
+                                     "data.%s: a key of %s; \"%.64s\" does not have it, remove it",
+                                     key, list, spec->name);
+}
+
+/* Fails if the config has a long list in data.mean or data.std that the kind does not use. */
+static int check_fixed_scale(const ls_dataset *train, const ls_opening *o)
+{
+    const ls_data_keys *k = &o->spec->keys;
+    const bool used = k->input_format || (train->info.prep && train->info.prep->scales);
+    const cJSON *list = k->mean ? k->mean : k->std;
+    return !list || used ? LS_OK
+                         : ls_dataset_refuse(o, k->mean ? "data.mean" : "data.std",
+                                             "expected 1 to 4 numbers for this kind of data, "
+                                             "found %d",
+                                             cJSON_GetArraySize(list));
 }
 
 int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
@@ -417,6 +122,8 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     const ls_opening o = {kind, spec, host, err};
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
+    if (status == LS_OK)
+        status = check_fixed_scale(split[0], &o);
     if (status == LS_OK)
         status = ls_scale_split_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
@@ -434,86 +141,10 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
                     const ls_host *host, ls_error *err)
 {
     const ls_data_source *source = find_source(spec);
-    const ls_dataset_kind own = {.open = open_source, .detail = source};
+    const ls_dataset_kind own = {
+        .about = {.keys = LS_OWN_ROWS_KEYS}, .open = ls_own_rows_open, .detail = source};
     const ls_dataset_kind *kind = source ? &own : find_kind(spec->name);
     *train = *test = NULL;
     return kind ? ls_dataset_open_kind(train, test, kind, spec, host, err)
                 : fail_unknown(spec, err);
-}
-
-ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
-                                      uint32_t rows)
-{
-    const ls_dataset_about *about = &o->kind->about;
-    const uint32_t limit = o->spec->limit;
-    return (ls_dataset_info){.name = about->name,
-                             .split = test ? "test" : "train",
-                             .source = source,
-                             .channels = about->channels,
-                             .height = about->height,
-                             .width = about->width,
-                             .classes = about->classes,
-                             .rows = !test && limit > 0 ? limit : rows};
-}
-
-const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)
-{
-    return &ds->info;
-}
-
-uint32_t ls_dataset_rows(const ls_dataset *ds)
-{
-    return ds->info.rows;
-}
-
-uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size)
-{
-    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch_size - 1) / batch_size) : UINT32_MAX;
-}
-
-uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
-{
-    const uint64_t first = (uint64_t)index * batch_size;
-    return total - first < batch_size ? (uint32_t)(total - first) : batch_size;
-}
-
-size_t ls_dataset_image_bytes(const ls_dataset *ds)
-{
-    const ls_dataset_info *info = &ds->info;
-    const size_t value = info->dtype == LS_ROW_F32 ? sizeof(float) : 1;
-    return (size_t)info->channels * (size_t)info->height * (size_t)info->width * value;
-}
-
-size_t ls_dataset_target_bytes(const ls_dataset *ds)
-{
-    return ds->info.targets ? (size_t)ds->info.targets * sizeof(float) : sizeof(int32_t);
-}
-
-int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
-                    void *targets, ls_error *err)
-{
-    assert(ds->ops->size >= sizeof(ls_dataset_ops));
-    for (uint32_t i = 0; i < count; i++)
-        if (rows[i] >= ds->info.rows)
-            return ls_fail(err, LS_EINVAL, "%s: row %u does not exist; the %s split has %u rows",
-                           ds->info.name, rows[i], ds->info.split, ds->info.rows);
-    return ds->ops->read(ds, rows, count, images, targets, err);
-}
-
-ls_dataset_view ls_dataset_resident(const ls_dataset *ds)
-{
-    return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){0};
-}
-
-void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count)
-{
-    const uint32_t *places = ls_dataset_resident(ds).row;
-    for (uint32_t i = 0; places && i < count; i++)
-        row[i] = places[row[i]];
-}
-
-void ls_dataset_close(ls_dataset *ds)
-{
-    if (ds)
-        ds->ops->close(ds);
 }

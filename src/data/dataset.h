@@ -27,8 +27,8 @@
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
+#include "data/unknown.h"
 #include "hash/hash.h"
-#include "prep/prep.h"
 
 #include <lockstep/data_source.h>
 #include <lockstep/host.h>
@@ -108,7 +108,12 @@ typedef struct ls_dataset_info {
     /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: the
      * values were not converted. */
     const char *stored;
-    uint32_t rows;      /* number of rows, at most the config's data.limit in the training split */
+    uint32_t rows; /* number of rows, at most the config's data.limit in the training split */
+    /* number of rows of the table that are left out of the split, because the model does not know
+     * a value of theirs (data.unknown) */
+    uint32_t left_out;
+    /* New rows without targets only: those among them that cannot be predicted. NULL: none. */
+    const ls_unknown_rows *unknown;
     bool synthetic;     /* the data is generated; all output that names the data must say so */
     ls_payload payload; /* whether the files are those that the makers published */
     /* SHA-256 of the complete decompressed files, including headers and the rows that data.limit
@@ -211,10 +216,18 @@ typedef struct ls_data_keys {
      * chooses floats for all targets, even if they are whole numbers.
      */
     int vectors;
-    int missing;            /* an ls_missing */
-    int standardize;        /* csv: columns of numbers are scaled to (value − mean) / deviation */
+    int missing; /* an ls_missing */
+    int unknown; /* csv: an ls_prep_unknown */
+    /* csv: columns of numbers, elsewhere: channels of floats are scaled to (value − mean) /
+     * deviation */
+    int standardize;
     double clip;            /* csv: scaled values are limited to −clip … clip; 0: no limit */
-    int standardize_target; /* csv, arrays: targets that are values are scaled as well */
+    int standardize_target; /* targets that are values are scaled as well */
+    /* Fixed scales: a number, or a list of one for each channel of a row, or for each target; NULL:
+     * not set. `mean` and `std` are set only if they are lists of more than four numbers. (Shorter
+     * ones are those of ls_gather.) */
+    const cJSON *mean, *std, *target_mean, *target_std;
+    int scale_rows;           /* largest number of streamed rows from which scales are learnt */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */

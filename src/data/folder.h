@@ -90,9 +90,10 @@ typedef struct ls_folder {
     ls_sha256 state;  /* the state of the folder, see above */
     size_t row;       /* size of a converted image in bytes */
     uint64_t start;   /* time at which packing began, in ns of ls_now_ns */
-    /* number of images that are done, of those that cannot be read, and of those that were rotated
-     * as their EXIF orientation says */
-    size_t done, broken, turned;
+    /* number of images that are done, of those that cannot be read, of those that were rotated as
+     * their EXIF orientation says, and of those that were laid on white */
+    size_t done, broken, turned, laid;
+    int largest; /* largest sample of the 16-bit images; 0: there are none */
 } ls_folder;
 
 /* Adds a remark, unless there are LS_FOLDER_REMARKS already. */
@@ -132,6 +133,8 @@ typedef struct ls_folder_chunk {
     char *failed; /* [count]: non-zero: the image cannot be read */
     /* number of images that were rotated as their EXIF orientation says */
     size_t turned;
+    size_t laid; /* number of images with transparent pixels, which were laid on white */
+    int largest; /* largest sample of the 16-bit images; 0: there are none */
     uint64_t sum[3], squares[3];   /* sums of the samples, and of their squares, in each channel */
     ls_error why[LS_FOLDER_NAMED]; /* errors of the first images that cannot be read */
     size_t broken;                 /* number of images that cannot be read */

@@ -112,7 +112,8 @@ static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
     ls_folder_chunk *c = &w->slot[number % w->slots];
     c->entry = w->list->entry + first;
     c->count = left < w->each ? left : w->each;
-    c->broken = c->turned = 0;
+    c->broken = c->turned = c->laid = 0;
+    c->largest = 0;
     c->ends_block = number + 1 == w->chunks || (number + 1) % (w->block ? w->block : 1) == 0;
     memset(c->failed, 0, c->count);
     memset(c->sum, 0, sizeof c->sum);
@@ -129,6 +130,10 @@ static void decode_chunk(const ls_folder_decoder *w, size_t number, keeps *kept)
         c->failed[i] = status != LS_OK;
         if (status == LS_OK && kept->image.turned)
             c->turned++;
+        if (status == LS_OK && kept->image.laid)
+            c->laid++;
+        if (status == LS_OK && kept->image.largest > c->largest)
+            c->largest = kept->image.largest;
         if (status && c->broken++ < LS_FOLDER_NAMED)
             c->why[c->broken - 1] = why;
     }

@@ -17,6 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* If no 16-bit sample reaches this value, most of its upper 8 bits are not used. */
+enum { LEAST_WHITE = 1 << 14 };
+
 /* ---- the packed file ------------------------------------------------------------------------- */
 
 /* A packed file that is being written. Its header is written last, because it contains the hash;
@@ -31,6 +34,8 @@ typedef struct output {
     int32_t *label[2];
     /* sums of the samples, and of their squares, over the training images */
     uint64_t sum[3], squares[3];
+    uint8_t *first; /* owned, [k->row]: the first training image; NULL: there is none yet */
+    bool differ;    /* a training image differs from the first one */
 } output;
 
 static void write_entry(ls_json_writer *w, const char *name, const ls_folder *k, uint32_t rows,
@@ -149,11 +154,31 @@ static int report_broken(ls_folder *k, const ls_folder_chunk *c)
                    k->p->program ? k->p->program : "lockstep");
 }
 
+/* Compares the training images of a chunk with the first one. */
+static int compare(output *o, const ls_folder_chunk *c)
+{
+    const size_t row = o->k->row;
+    for (size_t i = 0; !o->test && !o->differ && i < c->count; i++) {
+        const uint8_t *image = c->pixels + i * row;
+        if (c->failed[i])
+            continue;
+        if (o->first)
+            o->differ = memcmp(o->first, image, row) != 0;
+        else if ((o->first = ls_alloc(o->k->host, row)) == NULL)
+            return ls_folder_no_memory(o->k);
+        else
+            memcpy(o->first, image, row);
+    }
+    return LS_OK;
+}
+
 static int write_chunk(void *user, const ls_folder_chunk *c)
 {
     output *o = user;
     ls_folder *k = o->k;
     int status = report_broken(k, c);
+    if (status == LS_OK)
+        status = compare(o, c);
     for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
         for (end = i; end < c->count && !c->failed[end]; end++)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
@@ -163,6 +188,8 @@ static int write_chunk(void *user, const ls_folder_chunk *c)
     }
     k->done += c->count;
     k->turned += c->turned;
+    k->laid += c->laid;
+    k->largest = c->largest > k->largest ? c->largest : k->largest;
     for (int ch = 0; !o->test && ch < 3; ch++) {
         o->sum[ch] += c->sum[ch];
         o->squares[ch] += c->squares[ch];
@@ -178,6 +205,13 @@ static int write_images(output *o, ls_folder_decoder *w)
     int status = ls_folder_decoder_run(w, &k->split[o->test], write_chunk, o);
     if (status == LS_OK && o->rows[o->test] == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
+    if (status == LS_OK && !o->test && o->rows[0] > 1 && !o->differ)
+        status = ls_fail(
+            k->err, LS_EDATA,
+            "%.300s: expected images that differ, but all %u training images are equal at %d×%d "
+            "pixels%s, so there is nothing to learn from them",
+            k->p->folder, (unsigned)o->rows[0], k->p->size, k->p->size,
+            k->laid ? " (transparent pixels were laid on white)" : "");
     return status;
 }
 
@@ -200,6 +234,12 @@ static int write_tensors(output *o)
 /* Adds remarks about the images themselves. */
 static void remark_images(ls_folder *k)
 {
+    if (k->largest > 0 && k->largest < LEAST_WHITE)
+        ls_folder_remark(k,
+                         "warning: the samples of its 16-bit images are at most %d of 65535, so "
+                         "they differ by few of the 256 steps that are kept; scale them all alike, "
+                         "with ImageMagick: convert IN -level 0,%d OUT.png",
+                         k->largest, k->largest);
     if (k->broken)
         ls_folder_remark(
             k, "%zu %s left out", k->broken,
@@ -208,6 +248,10 @@ static void remark_images(ls_folder *k)
         ls_folder_remark(
             k, "%zu %s EXIF orientation says", k->turned,
             ls_plural(k->turned, "image was turned as its", "images were turned as their"));
+    if (k->laid)
+        ls_folder_remark(k, "%zu %s on white", k->laid,
+                         ls_plural(k->laid, "image has transparent pixels and was laid",
+                                   "images have transparent pixels and were laid"));
 }
 
 /* Returns the header, padded with spaces to `padded` bytes. `padded` 0: returns a header of the
@@ -263,6 +307,7 @@ static int write_file(output *o, const char *to)
     ls_file_writer_abandon(&o->file);
     for (int s = 0; s < 2; s++)
         ls_free(k->host, o->label[s]);
+    ls_free(k->host, o->first);
     return status;
 }
 
@@ -302,7 +347,7 @@ int ls_folder_pack(const char *to, const ls_folder_desc *p, const ls_host *host,
 /* ---- into the cache -------------------------------------------------------------------------- */
 
 /* version of the conversion from images to rows; change it when the conversion changes */
-#define RULE "3"
+#define RULE "4"
 
 static void name_cached(char out[96], ls_folder *k)
 {
@@ -373,6 +418,7 @@ static int keep_chunk(void *user, const ls_folder_chunk *c)
             memcpy(m->values + m->rows++ * row, c->pixels + i * row, row);
         }
     m->k->turned += c->turned;
+    m->k->laid += c->laid;
     return report_broken(m->k, c);
 }
 

@@ -27,6 +27,17 @@ int ls_image_take_pixels(ls_image *i, size_t bytes)
     return memory ? LS_OK : ls_image_no_memory(i);
 }
 
+void ls_image_lay_on_white(const ls_image *i, size_t pixels)
+{
+    uint8_t *p = i->pixel;
+    for (size_t k = 0; k < pixels; k++, p += 4) {
+        const unsigned alpha = p[3];
+        i->kept->laid |= alpha < 255;
+        for (int c = 0; c < 3; c++)
+            p[c] = ls_image_on_white(p[c], alpha);
+    }
+}
+
 /* ---- PNM ------------------------------------------------------------------------------------ */
 
 static bool is_space(uint8_t c)
@@ -264,7 +275,10 @@ static int fit_and_turn(ls_image *i, uint8_t *pixels, int channels, int height, 
 
 static int fit(ls_image *i, int status, uint8_t *pixels, int channels, int height, int width)
 {
-    i->kept->turned = false;
+    i->kept->turned = i->kept->laid = false;
+    i->kept->largest = 0;
+    i->kept->width = i->turn > 4 ? i->height : i->width;
+    i->kept->height = i->turn > 4 ? i->width : i->height;
     if (status == LS_OK)
         status = fit_and_turn(i, pixels, channels, height, width);
     close_image(i, status);

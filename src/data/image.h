@@ -44,8 +44,7 @@ void *ls_scratch_get(ls_scratch *scratch, size_t bytes, const ls_host *host);
 void ls_scratch_free(ls_scratch *scratch, const ls_host *host);
 
 /* Converts a picture to `out` [channels][height][width]. If `channels` is 1, colours become grey
- * (0.299 red + 0.587 green + 0.114 blue); if it is 3, grey becomes three equal channels. Alpha is
- * ignored. */
+ * (0.299 red + 0.587 green + 0.114 blue); if it is 3, grey becomes three equal channels. */
 void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
 
 /* Scales a picture to height × width and converts it like ls_picture_convert. The picture keeps its
@@ -70,7 +69,8 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
  * Colours are converted like ls_picture_convert. CMYK samples of a JPEG file are read in the form
  * in which Adobe's programs store them (255 is no ink); each of the three colours is multiplied by
  * black. A JPEG file may lack its end marker, and the checksums of ancillary PNG chunks may be
- * wrong. Alpha is ignored. Of 16-bit samples the upper 8 bits are used.
+ * wrong. Pixels with alpha are laid on white: colour · alpha + white · (1 − alpha). Of 16-bit
+ * samples the upper 8 bits are used.
  *
  * Errors: LS_ENOENT, LS_EIO; LS_EDATA (the file is damaged, is not an image, or has another size;
  * the message has the byte offset in the file and says what the user can do); LS_EUNSUPPORTED
@@ -83,7 +83,11 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
  * before the first use. */
 typedef struct ls_image_memory {
     ls_scratch file, pixels, scaling, turning, jpeg;
-    bool turned; /* output: the last image was rotated or mirrored, as its EXIF orientation says */
+    /* ---- about the last image ---------------------------------------------------------------- */
+    bool turned;       /* it was rotated or mirrored, as its EXIF orientation says */
+    bool laid;         /* a pixel of it was transparent, and was laid on white */
+    int largest;       /* largest sample, if it is grey and has 16 bits; else 0 */
+    int width, height; /* size in pixels after the rotation, before scaling */
 } ls_image_memory;
 
 /* Frees the buffers and the decoder. A zeroed structure is allowed. */
@@ -97,7 +101,7 @@ void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
  *   `path`. The file is then opened by the last component of `path` in that directory, and the
  *   caller must know that it is a regular file
  * - kept: memory that is reused between images; its contents do not influence the pixels.
- *   kept->turned is set
+ *   Its facts about the last image are set
  *
  * Errors: those of ls_image_read. One thread for each `kept`. */
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,

@@ -20,7 +20,7 @@ static uint32_t number(const uint8_t *b, size_t n)
 typedef struct bmp {
     uint32_t pixels, header, bits, packing, colours; /* `pixels`: offset of the first pixel */
     bool downward;                                   /* the first row in the file is the top row */
-    uint32_t mask[3];
+    uint32_t mask[4]; /* red, green, blue, alpha; the last may be 0 */
 } bmp;
 
 static int fail_bmp(const ls_image *i, size_t offset, const char *expected)
@@ -63,7 +63,7 @@ static int read_header(const ls_image *i, bmp *b, int64_t *width, int64_t *heigh
  * and are at the same place in longer headers. */
 static int read_masks(const ls_image *i, bmp *b)
 {
-    static const uint32_t usual[2][3] = {{0x7C00, 0x3E0, 0x1F}, {0xFF0000, 0xFF00, 0xFF}};
+    static const uint32_t usual[2][4] = {{0x7C00, 0x3E0, 0x1F}, {0xFF0000, 0xFF00, 0xFF}};
     memcpy(b->mask, usual[b->bits == 32], sizeof b->mask);
     if (b->packing == COLOURS)
         return LS_OK;
@@ -74,6 +74,10 @@ static int read_masks(const ls_image *i, bmp *b)
     for (size_t c = 0; c < 3; c++)
         if (b->mask[c] == 0)
             return fail_bmp(i, FILE_HEADER + INFO_HEADER + 4 * c, "a mask that is not 0");
+    if (b->header >= INFO_HEADER + 16 || b->packing == ALPHA_MASKS) /* there is a fourth mask */
+        b->mask[3] = i->length >= FILE_HEADER + INFO_HEADER + 16
+                         ? number(i->bytes + FILE_HEADER + INFO_HEADER + 12, 4)
+                         : 0;
     return LS_OK;
 }
 
@@ -90,8 +94,9 @@ static int read_all_headers(ls_image *i, bmp *b)
         return fail_kind(i, "the compression", b->packing);
     i->width = width > LS_IMAGE_SIDE ? LS_IMAGE_SIDE + 1 : (int)width;
     i->height = height > LS_IMAGE_SIDE ? LS_IMAGE_SIDE + 1 : (int)height;
-    i->channels = 3;
-    return wide ? read_masks(i, b) : LS_OK;
+    status = wide ? read_masks(i, b) : LS_OK;
+    i->channels = b->mask[3] ? 4 : 3;
+    return status;
 }
 
 static int read_bmp_header(ls_image *i)
@@ -131,18 +136,29 @@ static int read_row(const ls_image *i, const bmp *b, const uint8_t *row, uint8_t
     if (b->bits <= 8)
         return read_indices(i, b, row, out);
     const size_t step = b->bits / 8;
+    const size_t samples = (size_t)i->channels;
     for (size_t x = 0; x < (size_t)i->width; x++)
-        for (size_t c = 0; c < 3; c++)
-            out[3 * x + c] =
+        for (size_t c = 0; c < samples; c++)
+            out[samples * x + c] =
                 step == 3 ? row[3 * x + 2 - c] : sample(number(row + step * x, step), b->mask[c]);
     return LS_OK;
+}
+
+/* Lays the pixels on white, unless alpha is 0 in all of them: some programs announce alpha and
+ * write none. */
+static void use_alpha(const ls_image *i, size_t count)
+{
+    for (size_t k = 3; k < count; k += 4)
+        if (i->pixel[k]) {
+            ls_image_lay_on_white(i, count / 4);
+            return;
+        }
 }
 
 static int read_bmp_pixels(ls_image *i, size_t count)
 {
     bmp b;
     int status = read_all_headers(i, &b);
-    (void)count;
     if (status)
         return status;
     const size_t pitch = ((size_t)i->width * b.bits + 31) / 32 * 4, rows = (size_t)i->height;
@@ -154,7 +170,9 @@ static int read_bmp_pixels(ls_image *i, size_t count)
                        b.pixels > i->length ? 0 : i->length - b.pixels);
     for (size_t y = 0; status == LS_OK && y < rows; y++)
         status = read_row(i, &b, i->bytes + b.pixels + pitch * (b.downward ? y : rows - 1 - y),
-                          i->pixel + y * 3 * (size_t)i->width);
+                          i->pixel + y * (size_t)i->channels * (size_t)i->width);
+    if (status == LS_OK && i->channels == 4)
+        use_alpha(i, count);
     return status;
 }
 

@@ -59,6 +59,13 @@ extern const ls_image_kind ls_image_png, ls_image_jpeg, ls_image_bmp, ls_image_w
 int ls_image_no_memory(const ls_image *i);
 /* Allocates `bytes` bytes at i->pixel for the decoded pixels. Errors: LS_ENOMEM. */
 int ls_image_take_pixels(ls_image *i, size_t bytes);
+/* Returns a sample that is laid on white: sample · alpha + white · (1 − alpha). */
+static inline uint8_t ls_image_on_white(unsigned sample, unsigned alpha)
+{
+    return (uint8_t)((sample * alpha + 255u * (255u - alpha) + 127u) / 255u);
+}
+/* Lays the decoded pixels on white. Their fourth sample is alpha. */
+void ls_image_lay_on_white(const ls_image *i, size_t pixels);
 /* Destroys the JPEG decoder in a thread's memory. */
 void ls_image_drop_jpeg(const ls_image_memory *kept);
 

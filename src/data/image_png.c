@@ -42,6 +42,16 @@ static int orientation_of(const ls_image *i)
                : 1;
 }
 
+/* Returns whether the pixels are decoded with a fourth sample: alpha, or the mark of a palette. */
+static bool has_fourth(const ls_image *i, int colour_type)
+{
+    struct spng_trns transparent;
+    return colour_type == SPNG_COLOR_TYPE_INDEXED ||
+           colour_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ||
+           colour_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA ||
+           spng_get_trns(i->decoder, &transparent) == SPNG_OK;
+}
+
 static int read_png_header(ls_image *i)
 {
     struct spng_ihdr header;
@@ -60,15 +70,17 @@ static int read_png_header(ls_image *i)
     if (result == SPNG_OK) {
         i->width = (int)header.width;
         i->height = (int)header.height;
-        i->channels = header.color_type == SPNG_COLOR_TYPE_INDEXED ? 4 : 3;
+        i->channels = has_fourth(i, header.color_type) ? 4 : 3;
         i->turn = orientation_of(i);
     }
     return check_png(i, result);
 }
 
-/* Sets alpha to 1 in every colour of the palette, as a mark. libspng decodes a pixel whose index is
- * beyond the palette as a black pixel that does not have the mark, so check_marks can find such
- * pixels. */
+/* The marks of a palette's colours, in place of alpha. libspng decodes a pixel whose index is
+ * beyond the palette as a black pixel without a mark, so use_marks can find such pixels. */
+enum { OPAQUE = 1, LAID = 2 };
+
+/* Lays the colours of the palette on white, and marks them. */
 static int mark_palette(const ls_image *i)
 {
     struct spng_plte palette;
@@ -76,22 +88,45 @@ static int mark_palette(const ls_image *i)
     int result = spng_get_plte(i->decoder, &palette);
     if (result != SPNG_OK)
         return result;
+    spng_get_trns(i->decoder, &marks);
+    for (uint32_t k = 0; k < palette.n_entries; k++) {
+        const unsigned alpha = k < marks.n_type3_entries ? marks.type3_alpha[k] : 255;
+        struct spng_plte_entry *c = &palette.entries[k];
+        c->red = ls_image_on_white(c->red, alpha);
+        c->green = ls_image_on_white(c->green, alpha);
+        c->blue = ls_image_on_white(c->blue, alpha);
+        marks.type3_alpha[k] = alpha < 255 ? LAID : OPAQUE;
+    }
     marks.n_type3_entries = palette.n_entries;
-    memset(marks.type3_alpha, 1, sizeof marks.type3_alpha);
-    return spng_set_trns(i->decoder, &marks);
+    result = spng_set_plte(i->decoder, &palette);
+    return result == SPNG_OK ? spng_set_trns(i->decoder, &marks) : result;
 }
 
-static int check_marks(const ls_image *i, size_t count)
+static int use_marks(const ls_image *i, size_t count)
 {
-    for (size_t k = 3; i->channels == 4 && k < count; k += 4)
-        if (i->pixel[k] != 1)
+    for (size_t k = 3; k < count; k += 4) {
+        i->kept->laid |= i->pixel[k] == LAID;
+        if (i->pixel[k] != OPAQUE && i->pixel[k] != LAID)
             return ls_fail(
                 i->err, LS_EDATA,
                 "%.300s: before offset %zu: pixel %zu: expected a colour of the palette; "
                 "the PNG file is "
                 "damaged",
                 i->path, i->at, k / 4);
+    }
     return LS_OK;
+}
+
+/* Converts 16-bit grey samples, with which i->pixel begins, to pixels of three samples, the upper 8
+ * bits. Stores the largest sample. */
+static void shorten_grey(const ls_image *i, size_t pixels)
+{
+    for (size_t k = pixels; k-- > 0;) { /* from the end, because a pixel becomes longer */
+        uint16_t sample;
+        memcpy(&sample, i->pixel + 2 * k, sizeof sample);
+        memset(i->pixel + 3 * k, sample >> 8, 3);
+        i->kept->largest = sample > i->kept->largest ? sample : i->kept->largest;
+    }
 }
 
 /* Decodes the pixels. A grey pixel becomes three equal samples, which ls_picture_convert converts
@@ -99,18 +134,32 @@ static int check_marks(const ls_image *i, size_t count)
  * checked. */
 static int read_png_pixels(ls_image *i, size_t count)
 {
-    const int marked = i->channels == 4;
-    int result = marked ? mark_palette(i) : SPNG_OK;
+    struct spng_ihdr header;
+    int result = spng_get_ihdr(i->decoder, &header);
+    const bool fourth = i->channels == 4;
+    const bool marked = result == SPNG_OK && header.color_type == SPNG_COLOR_TYPE_INDEXED;
+    const bool is_long = result == SPNG_OK && !fourth && header.bit_depth == 16 &&
+                         header.color_type == SPNG_COLOR_TYPE_GRAYSCALE;
+    if (result == SPNG_OK && marked)
+        result = mark_palette(i);
     if (result == SPNG_OK)
-        result =
-            spng_decode_image(i->decoder, i->pixel, count, marked ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8,
-                              marked ? SPNG_DECODE_TRNS : 0);
+        result = spng_decode_image(i->decoder, i->pixel, count,
+                                   is_long  ? SPNG_FMT_PNG /* in the byte order of this machine */
+                                   : fourth ? SPNG_FMT_RGBA8
+                                            : SPNG_FMT_RGB8,
+                                   fourth ? SPNG_DECODE_TRNS : 0);
     if (result == SPNG_OK)
         result = spng_decode_chunks(i->decoder);
     if (result == SPNG_OK && i->cut_off)
         result = SPNG_IO_EOF;
     int status = check_png(i, result);
-    return status ? status : check_marks(i, count);
+    if (status == LS_OK && marked)
+        status = use_marks(i, count);
+    else if (status == LS_OK && is_long)
+        shorten_grey(i, count / 3);
+    else if (status == LS_OK && fourth)
+        ls_image_lay_on_white(i, count / 4);
+    return status;
 }
 
 static void close_png(const ls_image *i, int status)

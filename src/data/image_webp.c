@@ -58,7 +58,7 @@ static int read_webp_header(ls_image *i)
                        i->path);
     i->width = found.width;
     i->height = found.height;
-    i->channels = 3;
+    i->channels = found.has_alpha ? 4 : 3;
     i->turn = orientation_of(i);
     return LS_OK;
 }
@@ -70,13 +70,15 @@ static int read_webp_pixels(ls_image *i, size_t count)
     WebPDecoderConfig c;
     if (!WebPInitDecoderConfig(&c))
         return fail_webp(i, VP8_STATUS_UNSUPPORTED_FEATURE);
-    c.output.colorspace = MODE_RGB;
+    c.output.colorspace = i->channels == 4 ? MODE_RGBA : MODE_RGB;
     c.output.is_external_memory = 1;
     c.output.u.RGBA.rgba = i->pixel;
-    c.output.u.RGBA.stride = 3 * i->width;
+    c.output.u.RGBA.stride = i->channels * i->width;
     c.output.u.RGBA.size = count;
     const VP8StatusCode code = WebPDecode(i->bytes, i->length, &c);
     WebPFreeDecBuffer(&c.output);
+    if (code == VP8_STATUS_OK && i->channels == 4)
+        ls_image_lay_on_white(i, count / 4);
     return code == VP8_STATUS_OK ? LS_OK : fail_webp(i, code);
 }
 

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,8 +18,11 @@ enum {
     /* a column of numbers is taken as classes only if it has at most this many different numbers */
     MOST_CLASSES = 20,
     VALUES = 1 << 22, /* largest number of values from which mean and deviation are computed */
-    /* largest number of pictures that are decoded to find out whether they have colours */
-    PICTURES = 24
+    /* largest number of pictures that are decoded to find out their size and whether they have
+     * colours */
+    PICTURES = 24,
+    /* Pictures become squares of the median of their shorter sides in pixels, at most this. */
+    LARGEST_SIDE = 64
 };
 
 static bool is_file(const char *folder, const char *name)
@@ -29,15 +33,23 @@ static bool is_file(const char *folder, const char *name)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
+/* Returns whether the user has set a key of `data`. */
+static bool is_given(const ls_inspection *l, const char *key)
+{
+    return l->given.set && cJSON_GetObjectItemCaseSensitive(l->given.set, key);
+}
+
 /* ---- the kind of data ------------------------------------------------------------------------ */
 
 /* l->path is a file of rows, such as "x.npy" or "X_train.npy". Finds the file of its targets in the
- * same folder. */
+ * same folder, unless data.y names it. */
 static int find_pair(ls_inspection *l, ls_error *err)
 {
     const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
     snprintf(l->folder, sizeof l->folder, "%.*s", slash ? (int)(slash - l->path) : 0, l->path);
     snprintf(l->x, sizeof l->x, "%.250s", name);
+    if (is_given(l, "y"))
+        return LS_OK;
     snprintf(l->y, sizeof l->y, "%.250s", name);
     char *mark = strpbrk(l->y, "xX");
     if (mark)
@@ -48,7 +60,7 @@ static int find_pair(ls_inspection *l, ls_error *err)
         return LS_OK;
     return ls_fail(err, LS_ENOENT,
                    "%.300s: expected the targets of these rows beside it, in %.200s; name the two "
-                   "files x.npy and y.npy",
+                   "files x.npy and y.npy, or set data.y to the name of the file of targets",
                    l->path, mark ? l->y : "y.npy");
 }
 
@@ -61,39 +73,76 @@ static bool is_of_several(const char *path)
            strncmp(name, "test_batch", 10) == 0;
 }
 
-static int find_kind(ls_inspection *l, ls_error *err)
+/* Returns the kind that the name and the form of the path suggest. */
+static const ls_dataset_about *guess_kind(const ls_inspection *l, bool directory)
 {
-    struct stat st;
-    if (stat(l->path, &st) != 0)
-        return ls_fail(err, LS_ENOENT,
-                       "%.300s: no such file or directory; expected a table (.csv), a folder with "
-                       "a sub-folder of pictures for each class, or arrays (x.npy with y.npy)",
-                       l->path);
-    if (!S_ISDIR(st.st_mode) && is_of_several(l->path))
-        return ls_fail(err, LS_EINVAL,
-                       "%.300s: one of the files of a data set; name the directory that has all of "
-                       "them",
-                       l->path);
-    l->kind = ls_path_ends_with(l->path, ".safetensors") ? &ls_dataset_safetensors.about
-              : ls_path_is_npz(l->path)                  ? &ls_dataset_npy.about
-                                                         : &ls_dataset_csv.about;
-    if (S_ISDIR(st.st_mode) && is_file(l->path, "x.npy")) {
-        l->kind = &ls_dataset_npy.about;
+    const char *x = l->given.keys.x;
+    if (directory && (is_file(l->path, "x.npy") || (x && is_file(l->path, x))))
+        return &ls_dataset_npy.about;
+    if (directory)
+        return &ls_dataset_folder.about;
+    if (ls_path_ends_with(l->path, ".safetensors"))
+        return &ls_dataset_safetensors.about;
+    return ls_path_is_npz(l->path) || ls_path_ends_with(l->path, ".npy") ? &ls_dataset_npy.about
+                                                                         : &ls_dataset_csv.about;
+}
+
+/* Returns the kind that data.name names, or NULL if it has no files. */
+static const ls_dataset_about *named_kind(const char *name)
+{
+    for (const ls_dataset_kind *const *kind = ls_dataset_kinds; *kind; kind++)
+        if (strcmp((*kind)->about.name, name) == 0 && (*kind)->about.form != LS_DATA_GENERATED)
+            return &(*kind)->about;
+    return NULL;
+}
+
+/* Checks the keys that the user has set: each must be one that data of this kind have. */
+static int check_given(const ls_inspection *l, ls_error *err)
+{
+    const ls_dataset_spec spec = {.name = l->kind->name};
+    const cJSON *key;
+    int status = LS_OK;
+    cJSON_ArrayForEach(key, l->given.set)
+    {
+        if (status == LS_OK)
+            status = ls_dataset_check_key(&spec, key->string, err);
+    }
+    if (status == LS_OK && is_given(l, "path"))
+        status = ls_fail(err, LS_EINVAL,
+                         "data.path: expected the path of the data as the argument of init, which "
+                         "is %.300s, not as a key",
+                         l->path);
+    return status;
+}
+
+/* Finds the names of the files of arrays: those that the user has set, else the usual ones. */
+static int find_arrays(ls_inspection *l, bool directory, ls_error *err)
+{
+    const ls_data_keys *k = &l->given.keys;
+    int status = LS_OK;
+    if (directory) {
         snprintf(l->folder, sizeof l->folder, "%.4000s", l->path);
         strcpy(l->x, "x.npy");
         strcpy(l->y, "y.npy");
-    } else if (S_ISDIR(st.st_mode)) {
-        l->kind = &ls_dataset_folder.about;
-    } else if (ls_path_ends_with(l->path, ".npy")) {
-        l->kind = &ls_dataset_npy.about;
-        int status = find_pair(l, err);
-        if (status)
-            return status;
-    }
+    } else if (ls_path_ends_with(l->path, ".npy"))
+        status = find_pair(l, err);
+    else if (k->x)
+        snprintf(l->folder, sizeof l->folder, "%.4000s", l->path);
     if (l->x[0] && is_file(l->folder, "test_x.npy") && is_file(l->folder, "test_y.npy")) {
         strcpy(l->test_x, "test_x.npy");
         strcpy(l->test_y, "test_y.npy");
     }
+    const char *const given[4] = {k->x, k->y, k->test_x, k->test_y};
+    char *const to[4] = {l->x, l->y, l->test_x, l->test_y};
+    for (int i = 0; i < 4; i++)
+        if (given[i])
+            snprintf(to[i], sizeof l->x, "%.250s", given[i]);
+    return status;
+}
+
+/* Fails if an option that is about a table was given for other data. */
+static int check_options(const ls_inspection *l, ls_error *err)
+{
     const char *option = l->target      ? "--target"
                          : l->decimal   ? "--decimal"
                          : l->separator ? "--separator"
@@ -102,6 +151,34 @@ static int find_kind(ls_inspection *l, ls_error *err)
     return option && l->kind->form != LS_DATA_TABLE
                ? ls_fail(err, LS_EINVAL, "%s: is about a table; %.300s is none", option, l->path)
                : LS_OK;
+}
+
+static int find_kind(ls_inspection *l, ls_error *err)
+{
+    struct stat st;
+    if (stat(l->path, &st) != 0)
+        return ls_fail(err, LS_ENOENT,
+                       "%.300s: no such file or directory; expected a table (.csv), a folder with "
+                       "a sub-folder of pictures for each class, or arrays (x.npy with y.npy)",
+                       l->path);
+    const bool directory = S_ISDIR(st.st_mode);
+    if (!directory && is_of_several(l->path))
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: one of the files of a data set; name the directory that has all of "
+                       "them",
+                       l->path);
+    l->kind = is_given(l, "name") ? named_kind(l->given.name) : guess_kind(l, directory);
+    if (!l->kind)
+        return ls_fail(err, LS_EINVAL,
+                       "data.name: expected the kind of the data in %.300s, such as csv, npy or "
+                       "folder, found \"%.60s\"",
+                       l->path, l->given.name);
+    int status = check_options(l, err);
+    if (status == LS_OK && l->kind == &ls_dataset_npy.about)
+        status = find_arrays(l, directory, err);
+    if (status == LS_OK && l->kind == &ls_dataset_safetensors.about)
+        status = find_arrays(l, false, err);
+    return status;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -114,29 +191,49 @@ static void close_data(ls_inspection *l)
     }
 }
 
+/* Returns the keys of `data` with which the rows are looked at: those that the user has set, and
+ * what was found so far. No rows are held out, and targets keep their unit. */
+static ls_data_keys keys_of(const ls_inspection *l)
+{
+    ls_data_keys k = l->given.keys;
+    const bool table = l->kind->form == LS_DATA_TABLE;
+    k.x = l->x[0] ? l->x : NULL;
+    k.y = l->y[0] ? l->y : NULL;
+    k.test_x = l->test_x[0] ? l->test_x : NULL;
+    k.test_y = l->test_y[0] ? l->test_y : NULL;
+    if (l->target_name)
+        k.target = (ls_names){.text = NULL, .list = l->target_name};
+    else if (!is_given(l, "target"))
+        k.target.text = l->target;
+    if (!is_given(l, "drop"))
+        k.drop.list = l->drop;
+    if (!is_given(l, "separator"))
+        k.separator = l->separator;
+    if (!is_given(l, "decimal"))
+        k.decimal = !l->decimal            ? LS_DECIMAL_AUTO
+                    : l->decimal[0] == ',' ? LS_DECIMAL_COMMA
+                                           : LS_DECIMAL_POINT;
+    if (!is_given(l, "encoding"))
+        k.latin1 = l->encoding && l->encoding[0] == 'l';
+    k.layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST;
+    if (k.labels == LS_LABELS_AUTO && table)
+        k.labels = l->values ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    if (!is_given(l, "missing"))
+        k.missing = table || l->fills ? LS_MISSING_MEAN : LS_MISSING_REFUSED;
+    k.standardize = is_given(l, "standardize") ? k.standardize > 0 : table;
+    k.standardize_target = 0;
+    k.validation = 0;
+    /* The columns that a run would refuse are left out, unless the user has said which ones. */
+    k.lenient = !(is_given(l, "drop") && l->target_name);
+    return k;
+}
+
 static int open_data(ls_inspection *l, const ls_host *host, ls_error *err)
 {
     const ls_dataset_spec spec = {.name = l->kind->name,
                                   .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
-                                  .keys = {.x = l->x[0] ? l->x : NULL,
-                                           .y = l->y[0] ? l->y : NULL,
-                                           .test_x = l->test_x[0] ? l->test_x : NULL,
-                                           .test_y = l->test_y[0] ? l->test_y : NULL,
-                                           .target = {.text = l->target},
-                                           .drop = {.list = l->drop},
-                                           .separator = l->separator,
-                                           .decimal = !l->decimal            ? LS_DECIMAL_AUTO
-                                                      : l->decimal[0] == ',' ? LS_DECIMAL_COMMA
-                                                                             : LS_DECIMAL_POINT,
-                                           .latin1 = l->encoding && l->encoding[0] == 'l',
-                                           .layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST,
-                                           .labels = l->values ? LS_LABELS_VALUES
-                                                     : l->kind->form == LS_DATA_TABLE
-                                                         ? LS_LABELS_CLASSES
-                                                         : LS_LABELS_AUTO,
-                                           .missing = LS_MISSING_MEAN,
-                                           .standardize = 1,
-                                           .lenient = 1}};
+                                  .limit = l->given.limit,
+                                  .keys = keys_of(l)};
     close_data(l);
     return ls_dataset_open(&l->split[0], &l->split[1], &spec, host, err);
 }
@@ -175,25 +272,26 @@ static const char *useless(const ls_column_summary *c, uint32_t rows)
     return NULL;
 }
 
-/* Adds the columns that cannot help to l->drop, and the reasons to l->why. Returns the number of
- * these columns. */
+/* Adds the columns that cannot help to l->drop, and the reasons to l->left_out_why, unless the user has said
+ * which columns to leave out. Returns the number of these columns. */
 static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 {
+    const bool chosen = is_given(l, "drop");
     int dropped = 0;
     for (int i = 0; i < info->columns; i++) {
         const ls_column_summary *c = &info->column[i];
         const char *why = useless(c, info->rows);
-        l->fills |= c->missing > 0 && !why;
+        l->fills |= c->missing > 0 && (!why || chosen);
         if (!why && c->use == LS_COLUMN_NUMBER && c->step != 0 && info->columns > 2)
-            ls_buffer_format(&l->why,
+            ls_buffer_format(&l->left_out_why,
                              "  %.60s goes %s evenly from row to row, as a time or an id does "
                              "(data.drop leaves it out)\n",
                              c->name, c->step > 0 ? "up" : "down");
-        if (!why || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE)
+        if (!why || chosen || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE)
             continue;
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
-        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
+        ls_buffer_format(&l->left_out_why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
                          c->looks_like ? c->looks_like : "");
         dropped++;
     }
@@ -202,19 +300,28 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
 
 static int look_at_table(ls_inspection *l, ls_error *err)
 {
+    const bool chosen = l->given.keys.labels != LS_LABELS_AUTO;
     int status = open_data(l, l->host, err);
-    if (status && err->reason == LS_REASON_CLASSES) {
+    if (status && err->reason == LS_REASON_CLASSES && !chosen) {
         l->values = true;
         status = open_data(l, l->host, err);
     }
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
-    const bool values = are_values(info);
+    const bool values = !chosen && are_values(info);
     const int dropped = drop_useless(l, info);
     l->values_why = values;
-    l->values |= values;
-    return values || dropped ? open_data(l, l->host, err) : LS_OK;
+    l->values |= values || l->given.keys.labels == LS_LABELS_VALUES;
+    l->target_name = cJSON_CreateString(target_of(info)->name);
+    l->target = l->target_name->valuestring;
+    status = values || dropped || is_given(l, "drop") ? open_data(l, l->host, err) : LS_OK;
+    if (status && dropped && err && l->left_out_why.text) { /* say why the first column was left out */
+        const ls_error cause = *err;
+        const char *why = l->left_out_why.text + strspn(l->left_out_why.text, " ");
+        ls_fail(err, status, "%.300s; %.*s", cause.text, (int)strcspn(why, "\n"), why);
+    }
+    return status;
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -232,9 +339,14 @@ static int look_at_arrays(ls_inspection *l, ls_error *err)
     l->silent = *l->host;
     l->silent.log = NULL;
     int status = open_data(l, &l->silent, err);
+    if (status == LS_EDATA && !is_given(l, "missing")) {
+        l->fills = true; /* if that is what is wrong, the data can be opened now */
+        status = open_data(l, &l->silent, err);
+    }
     if (status)
         return status;
-    l->last = may_be_last(ls_dataset_describe(l->split[0]));
+    l->last = is_given(l, "layout") ? l->given.keys.layout == LS_CHANNELS_LAST
+                                    : may_be_last(ls_dataset_describe(l->split[0]));
     return open_data(l, l->host, err);
 }
 
@@ -273,11 +385,18 @@ static void take_shape(ls_inspection *l)
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* Decodes up to PICTURES pictures, spread over the list, until one of them has colours. */
-static int look_for_colours(ls_inspection *l, ls_error *err)
+static int by_size(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Decodes up to PICTURES pictures, spread over the list. Finds out whether one of them has colours,
+ * and stores the median of their shorter sides in *side. */
+static int look_at_some(ls_inspection *l, int *side, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
     uint8_t pixel[3 * ALL];
+    int shorter[PICTURES], count = 0;
     ls_image_memory kept = {0};
     const ls_folder_listing *list = &l->listed.split[0];
     const ls_pictures *pictures;
@@ -285,32 +404,45 @@ static int look_for_colours(ls_inspection *l, ls_error *err)
     if (status)
         return status;
     l->grey = true;
-    size_t broken = 0;
-    for (size_t i = 0; i < PICTURES && i < list->count && l->grey; i++) {
+    for (size_t i = 0; i < PICTURES && i < list->count; i++) {
         const size_t at = list->count <= PICTURES ? i : i * list->count / PICTURES;
         status = pictures->fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host,
                                err);
         if (status)
-            broken++; /* a run reports such pictures */
-        for (int k = 0; status == LS_OK && k < ALL; k++)
+            continue; /* a run reports such pictures */
+        shorter[count++] = kept.width < kept.height ? kept.width : kept.height;
+        for (int k = 0; k < ALL; k++)
             l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
     }
     pictures->memory_free(&kept, l->host);
-    return broken < PICTURES && broken < list->count ? LS_OK : status;
+    if (count == 0)
+        return status;
+    qsort(shorter, (size_t)count, sizeof *shorter, by_size);
+    *side = shorter[count / 2];
+    return LS_OK;
 }
 
 static int look_at_folder(ls_inspection *l, ls_error *err)
 {
+    const ls_data_keys *k = &l->given.keys;
+    int side = LARGEST_SIDE;
     l->pack.folder = l->path;
+    l->pack.test_folder = k->test_path;
     l->listed = (ls_folder){.p = &l->pack, .host = l->host, .err = err};
     int status = ls_folder_list(&l->listed);
     if (status == LS_OK)
-        status = look_for_colours(l, err);
+        status = look_at_some(l, &side, err);
     l->rows = (uint32_t)l->listed.split[0].count;
+    if (l->given.limit && l->given.limit < l->rows)
+        l->rows = l->given.limit;
     l->test_rows = (uint32_t)l->listed.split[1].count;
     l->classes = (int)l->listed.classes.count;
-    l->channels = l->grey ? 1 : 3;
-    l->height = l->width = 64;
+    l->channels = is_given(l, "channels") ? k->channels : l->grey ? 1 : 3;
+    l->grey = l->channels == 1;
+    l->height = is_given(l, "image_size") ? k->image_size
+                : side < LARGEST_SIDE     ? side
+                                          : LARGEST_SIDE;
+    l->width = l->height;
     l->mean = 0.5;
     l->deviation = 0.25;
     return status;
@@ -365,30 +497,38 @@ const char *ls_inspect_forms(const ls_inspection *l)
     return NULL;
 }
 
-int ls_inspect(ls_inspection *l, ls_error *err)
+/* Opens and describes data whose kind is known, if it is not a folder of pictures. */
+static int look_at_rows(ls_inspection *l, ls_error *err)
 {
-    l->drop = cJSON_CreateArray();
-    ls_buffer_init(&l->why, l->host);
-    int status = find_kind(l, err);
-    if (status)
-        return status;
-    const bool directory = l->kind->form == LS_DATA_FOLDER;
-    if (directory)
-        status = look_for_known(l, err);
-    if (status)
-        return status;
-    if (l->kind->form == LS_DATA_FOLDER)
-        return look_at_folder(l, err);
-    l->known = directory;
-    if (!directory)
-        status = l->kind->form == LS_DATA_TABLE ? look_at_table(l, err) : look_at_arrays(l, err);
+    int status = LS_OK;
+    if (l->kind->form == LS_DATA_TABLE)
+        status = look_at_table(l, err);
+    else if (!l->known)
+        status = look_at_arrays(l, err);
+    else if (!l->split[0])
+        status = open_data(l, l->host, err);
     if (status)
         return status;
     take_shape(l);
     measure(l, l->split[0]);
-    if (!l->target && l->kind->form == LS_DATA_TABLE)
-        l->target = target_of(ls_dataset_describe(l->split[0]))->name;
     return LS_OK;
+}
+
+int ls_inspect(ls_inspection *l, ls_error *err)
+{
+    l->drop = cJSON_CreateArray();
+    ls_buffer_init(&l->left_out_why, l->host);
+    int status = find_kind(l, err);
+    if (status == LS_OK && l->kind->form == LS_DATA_FOLDER && !is_given(l, "name"))
+        status = look_for_known(l, err);
+    if (status == LS_OK)
+        status = check_given(l, err);
+    if (status)
+        return status;
+    l->known = l->kind->form == LS_DATA_PUBLIC;
+    status = l->kind->form == LS_DATA_FOLDER ? look_at_folder(l, err) : look_at_rows(l, err);
+    l->validation = is_given(l, "validation") ? l->given.keys.validation : l->test_rows ? 0 : 0.2;
+    return status;
 }
 
 void ls_inspect_end(ls_inspection *l)
@@ -397,5 +537,6 @@ void ls_inspect_end(ls_inspection *l)
     if (l->listed.p)
         ls_folder_fini(&l->listed);
     cJSON_Delete(l->drop);
-    ls_buffer_fini(&l->why);
+    cJSON_Delete(l->target_name);
+    ls_buffer_fini(&l->left_out_why);
 }

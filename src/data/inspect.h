@@ -6,6 +6,16 @@
 #include "data/dataset.h"
 #include "data/folder.h"
 
+/* The keys of `data` that the user has set (config/given.h). They decide; nothing is guessed about
+ * them. */
+typedef struct ls_given_keys {
+    const cJSON
+        *set; /* the object `data` with the keys that are set; NULL: none, ignore the rest */
+    const char *name;  /* data.name */
+    uint32_t limit;    /* data.limit */
+    ls_data_keys keys; /* a key that is not in `set` has its default */
+} ls_given_keys;
+
 /* The properties of the data that were found. */
 typedef struct ls_inspection {
     /* the path, and the target column, as the user gave them; target NULL: a target is
@@ -14,6 +24,7 @@ typedef struct ls_inspection {
     /* Values of data.decimal, data.separator and data.encoding as the user gave them; NULL: detect
      * them. */
     const char *decimal, *separator, *encoding;
+    ls_given_keys given;
     const ls_host *host;
     const ls_dataset_about *kind; /* kind of data, without those that have no files */
     bool known; /* the data is a public dataset, recognised by the names of its files */
@@ -22,10 +33,13 @@ typedef struct ls_inspection {
     bool last;      /* rows are [height][width][channels] */
     ls_host silent; /* the host without its log, for a first look */
     /* ---- tables ------------------------------------------------------------------------------ */
-    cJSON *drop;   /* array of the names of the columns that are left out */
-    bool commas;   /* a name in `drop` contains a comma */
-    ls_buffer why; /* a line with the reason for each column in `drop` */
-    bool values;   /* the target is a number; false: a class */
+    /* array of the names of the columns that are left out because they cannot help; empty if the
+     * user has set data.drop */
+    cJSON *drop;
+    cJSON *target_name; /* the name of the target, a text, once it is known */
+    bool commas;        /* a name in `drop` contains a comma */
+    ls_buffer left_out_why; /* a line with the reason for each column in `drop` */
+    bool values;        /* the target is a number; false: a class */
     /* `values` was chosen here: the target's column has numbers with fractions, or too
      * many different numbers for classes */
     bool values_why;
@@ -38,6 +52,7 @@ typedef struct ls_inspection {
     bool grey; /* no picture that was decoded has colours */
     /* ---- all kinds --------------------------------------------------------------------------- */
     uint32_t rows, test_rows;
+    double validation; /* fraction of the training rows that is held out; 0: none */
     int classes, targets, channels, height, width;
     bool floats;
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */

@@ -159,6 +159,7 @@ typedef struct ls_resident {
     char **class_name;       /* owned array, base.info.class_name */
     char *features;          /* owned text, base.info.features */
     ls_prep *prep;           /* owned, base.info.prep */
+    ls_unknown_rows unknown; /* owned, base.info.unknown */
     ls_column_summary *seen; /* owned array, base.info.column */
     /* mapping of the file in which `images` lies; NULL: `images` is memory from the host's
      * allocator */

@@ -76,6 +76,14 @@ typedef struct reading {
     ls_row_blocks rows;   /* of `read_row` */
     double *raw;          /* [features]: the raw row (prep/prep.h) that is being read */
     struct read_row *row; /* the row that is being read */
+    size_t seen;          /* number of rows that have been read, those left out included */
+    ls_unknown_rows unknown;
+    /* What has been found in the row that is being read. If that is not LS_PREP_KNOWN: the message
+     * about the value, the value, and its place. */
+    ls_prep_found found;
+    ls_error why;
+    char text[64];
+    ls_unknown_place place;
     ls_error *err;
 } reading;
 
@@ -227,10 +235,29 @@ static int take_target(const reading *r)
                    r->t->path, r->t->line, target_of(format), expected, text);
 }
 
+/* Writes a field to the raw row. */
+static int put_field(reading *r, int column, const char *text)
+{
+    char prefix[360];
+    ls_error why;
+    const ls_prep *prep = r->format->prep;
+    ls_prep_found found = LS_PREP_KNOWN;
+    snprintf(prefix, sizeof prefix, "%.300s:%zu: ", r->t->path, r->t->line);
+    int status = ls_prep_put(prep, column, text, 0, r->raw, prefix, &found, &why);
+    if (status)
+        return ls_fail(r->err, status, "%s", why.text);
+    if (found > r->found) {
+        r->found = found;
+        r->why = why;
+        snprintf(r->text, sizeof r->text, "%s", text);
+        r->place = (ls_unknown_place){"line", r->t->line, prep->column[column].name, r->text};
+    }
+    return LS_OK;
+}
+
 static int take_field(void *user, int i)
 {
     reading *r = user;
-    char prefix[360];
     const char *text;
     unsigned form;
     const int column = r->column[i];
@@ -245,10 +272,30 @@ static int take_field(void *user, int i)
     if (column == TARGET)
         return take_target(r);
     status = read_text(r, &text);
+    return status ? status : put_field(r, column, text);
+}
+
+/* Makes the row that has been read ready. If it cannot be predicted, notes it, and leaves it out if
+ * the rows have targets. */
+static int finish_row(reading *r)
+{
+    ls_error why;
+    const ls_prep *p = r->format->prep;
+    const ls_prep_found before = r->found;
+    int status =
+        ls_prep_ready(p, r->raw, true, r->row->ready, (size_t)p->features, &r->found, &why);
     if (status)
-        return status;
-    snprintf(prefix, sizeof prefix, "%.300s:%zu: ", r->t->path, r->t->line);
-    return ls_prep_put(r->format->prep, column, text, 0, r->raw, prefix, r->err);
+        return ls_fail(r->err, status, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
+    if (r->found > before) {
+        ls_fail(&r->why, LS_EDATA, "%.300s:%zu: %s", r->t->path, r->t->line, why.text);
+        r->place = (ls_unknown_place){"line", r->t->line, NULL, why.text};
+    }
+    status = ls_unknown_rows_add(&r->unknown, (uint32_t)r->seen++, r->found, &r->place, r->why.text,
+                                 r->err);
+    if (r->found == LS_PREP_UNKNOWN && r->format->labelled)
+        ls_row_blocks_cut(&r->rows, r->rows.rows - 1);
+    r->found = LS_PREP_KNOWN;
+    return status;
 }
 
 static int read_rows(reading *r)
@@ -262,19 +309,23 @@ static int read_rows(reading *r)
     if (!r->raw)
         return no_memory(r);
     int status = ls_table_has_row(r->t, &more);
-    while (status == LS_OK && more && r->rows.rows < most) {
+    while (status == LS_OK && more && r->seen < most) {
         r->row = ls_row_blocks_add(&r->rows);
         if (!r->row)
             return no_memory(r);
         r->row->target.value = 0;
         status = ls_table_row(r->t, r->columns, take_field, r);
         if (status == LS_OK)
-            status = ls_prep_ready(p, r->raw, true, r->row->ready, features, r->err);
+            status = finish_row(r);
         if (status == LS_OK)
             status = ls_table_has_row(r->t, &more);
     }
-    if (status == LS_OK && r->rows.rows == 0)
+    if (status == LS_OK && r->seen == 0)
         status = ls_table_fail(r->t, "expected rows below the header, found none");
+    if (status == LS_OK)
+        ls_unknown_rows_tell_zeroed(&r->unknown, r->t->path, r->seen);
+    if (status == LS_OK && r->format->labelled)
+        status = ls_unknown_rows_tell_left_out(&r->unknown, r->t->path, r->seen, r->err);
     return status;
 }
 
@@ -293,6 +344,17 @@ static void fill_rows(reading *r, ls_resident *to)
         } else if (r->format->labelled)
             to->labels[i] = row->target.label;
     }
+}
+
+/* Tells the dataset which rows cannot be predicted, or how many rows were left out. */
+static void give_unknown(reading *r, ls_resident *to)
+{
+    to->unknown = r->unknown;
+    r->unknown = (ls_unknown_rows){0};
+    if (r->format->labelled)
+        to->base.info.left_out = (uint32_t)to->unknown.count;
+    else if (to->unknown.count > 0)
+        to->base.info.unknown = &to->unknown;
 }
 
 static int hand_over(reading *r, ls_dataset **out)
@@ -320,6 +382,7 @@ static int hand_over(reading *r, ls_dataset **out)
         return status;
     fill_rows(r, made);
     memcpy(made->base.info.images_sha256, sha256, sizeof sha256);
+    give_unknown(r, made);
     return status;
 }
 
@@ -355,12 +418,17 @@ static int read_table(reading *r, ls_dataset **out)
 static int read_and_close(ls_dataset **out, const ls_input_format *format, ls_table *t,
                           ls_error *err)
 {
-    reading r = {.format = format, .t = t, .rows = {.host = format->host}, .err = err};
+    reading r = {.format = format,
+                 .t = t,
+                 .rows = {.host = format->host},
+                 .unknown = {.host = format->host},
+                 .err = err};
     int status = read_table(&r, out);
     ls_prep_free(r.classes);
     ls_free(format->host, r.column);
     ls_free(format->host, r.raw);
     ls_row_blocks_free(&r.rows);
+    ls_unknown_rows_free(&r.unknown);
     ls_table_close(t);
     if (status) {
         ls_dataset_close(*out);
@@ -377,8 +445,8 @@ static int read_csv(ls_dataset **out, const ls_input_format *format, const char 
     /* the decimal point is '.' whatever the host's locale */
     ls_c_locale locale = ls_c_locale_enter();
     *out = NULL;
-    int status = text ? ls_table_read(&t, name, text, bytes, '\0', format->host, err)
-                      : ls_table_open(&t, name, '\0', format->host, err);
+    int status = text ? ls_table_read(&t, name, text, bytes, format->separator, format->host, err)
+                      : ls_table_open(&t, name, format->separator, format->host, err);
     if (status == LS_OK)
         status = read_and_close(out, format, t, err);
     ls_c_locale_leave(locale);
@@ -480,10 +548,11 @@ static int fill_bytes(const ls_array *x, bool last, ls_resident *r, ls_error *er
 /* Reads and prepares a row. `raw`: room for the row. In a row of a table any number that is not
  * finite is missing; in other rows only NaN is, if the preparation has a replacement. */
 static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t row, double *raw,
-                       float *ready, ls_error *err)
+                       float *ready, ls_unknown_rows *unknown, ls_error *err)
 {
     const size_t each = ls_array_row(x);
-    ls_error why;
+    ls_prep_found found = LS_PREP_KNOWN;
+    ls_error why, full;
     for (size_t k = 0; k < each; k++) {
         const size_t i = row * each + k;
         raw[k] = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
@@ -491,8 +560,14 @@ static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t
             !(isnan(raw[k]) && ls_prep_acts(prep)))
             return fail_number(x, i, raw[k], "a finite number", err);
     }
-    int status = ls_prep_ready(prep, raw, true, ready, each, &why);
-    return status ? ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text) : LS_OK;
+    int status = ls_prep_ready(prep, raw, true, ready, each, &found, &why);
+    if (status)
+        return ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text);
+    if (found == LS_PREP_KNOWN)
+        return LS_OK;
+    ls_fail(&full, LS_EDATA, "%.300s: row %zu: %s", x->path, row, why.text);
+    return ls_unknown_rows_add(unknown, (uint32_t)row, found,
+                               &(ls_unknown_place){"row", row, NULL, why.text}, full.text, err);
 }
 
 static int fill_values(const ls_input_format *format, const ls_array *x, bool last, ls_resident *r,
@@ -506,8 +581,12 @@ static int fill_values(const ls_input_format *format, const ls_array *x, bool la
     if (!raw)
         return ls_fail(err, LS_ENOMEM, "%.300s: out of memory for its rows", x->path);
     for (size_t row = 0; status == LS_OK && row < r->base.info.rows; row++)
-        status = fill_floats(format->prep, x, last, row, raw, r->values + row * each, err);
+        status =
+            fill_floats(format->prep, x, last, row, raw, r->values + row * each, &r->unknown, err);
     ls_free(format->host, raw);
+    ls_unknown_rows_tell_zeroed(&r->unknown, x->path, r->base.info.rows);
+    if (r->unknown.count > 0)
+        r->base.info.unknown = &r->unknown;
     return status;
 }
 

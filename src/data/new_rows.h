@@ -19,6 +19,7 @@ typedef struct ls_input_format {
      * column. */
     bool labelled;
     uint32_t limit;    /* largest number of rows; 0: all */
+    char separator;    /* separator of a table's fields; 0: it is detected */
     const char *split; /* name of the split: "test" */
     const ls_host *host;
 } ls_input_format;

@@ -9,7 +9,7 @@
 #include "data/image.h"
 
 /* Version of this table and of ls_image_memory. */
-enum { LS_PICTURES_ABI = 2 };
+enum { LS_PICTURES_ABI = 3 };
 
 /* The function of liblockstep_picture that returns its table. */
 #define LS_PICTURES_ENTRY "lockstep_pictures"

@@ -120,6 +120,8 @@ int ls_device_pool_check(const ls_pool *pool, ls_error *err)
 static int take_options(ls_device_pool_options *out, const ls_device_pool_options *o, ls_error *err)
 {
     int status = ls_sized_take(out, sizeof *out, o, "ls_device_pool_options", err);
+    if (status == LS_OK)
+        status = ls_host_check(out->host, err);
     if (status == LS_OK && !out->registry)
         return ls_fail(err, LS_EINVAL, "ls_device_pool_create: options.registry must be set");
     return status;

@@ -2,12 +2,16 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 
 #include <stdio.h>
 #include <string.h>
 
 int ls_registry_create_empty(ls_registry **out, const ls_host *host, ls_error *err)
 {
+    int status = ls_host_check(host, err);
+    if (status)
+        return status;
     ls_registry *registry = ls_alloc(host, sizeof *registry);
     if (!registry)
         return ls_fail(err, LS_ENOMEM, "out of memory for the list of back ends");

@@ -315,6 +315,8 @@ ls_worker_job ls_worker_probe;
 /* Evaluates this worker's shards of every test minibatch and writes the results to
  * ls_engine_test. */
 ls_worker_job ls_worker_evaluate;
+/* Copies the test rows to the device again, after they have changed in host memory. */
+ls_worker_job ls_worker_refresh_test;
 
 /* ---- faults --------------------------------------------------------------------------------- */
 

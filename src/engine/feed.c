@@ -5,8 +5,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
-
-#include <string.h>
+#include "data/own_rows.h"
 
 int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, const ls_host *host,
                    ls_error *err)
@@ -61,11 +60,12 @@ int ls_feed_read(ls_feed *f, uint32_t slot, const ls_dataset *data, const uint32
                            f->labels + first * f->label_bytes, err);
 }
 
-void ls_feed_copy(ls_feed *f, uint32_t slot, const void *images, const void *labels, uint32_t n)
+int ls_feed_take(ls_feed *f, uint32_t slot, const ls_dataset *data, const void *images,
+                 const void *labels, uint32_t n, ls_error *err)
 {
     const size_t first = (size_t)slot * f->batch;
-    memcpy(f->images + first * f->image_bytes, images, n * f->image_bytes);
-    memcpy(f->labels + first * f->label_bytes, labels, n * f->label_bytes);
+    return ls_own_rows_take(data, images, labels, n, f->images + first * f->image_bytes,
+                            f->labels + first * f->label_bytes, err);
 }
 
 const float *ls_feed_targets(const ls_feed *f, uint32_t slot)

@@ -38,7 +38,9 @@ int ls_feed_read(ls_feed *feed, uint32_t slot, const ls_dataset *data, const uin
                  uint32_t n, ls_error *err);
 /* Returns the targets of a slot's rows. The dataset must have targets. */
 const float *ls_feed_targets(const ls_feed *feed, uint32_t slot);
-/* Copies n rows of the caller to a slot. No range in flight may use the slot. */
-void ls_feed_copy(ls_feed *feed, uint32_t slot, const void *images, const void *labels, uint32_t n);
+/* Copies n rows of the caller, scaled (ls_own_rows_take), to a slot. No range in flight may use the
+ * slot. Errors: those of ls_own_rows_take. */
+int ls_feed_take(ls_feed *feed, uint32_t slot, const ls_dataset *data, const void *images,
+                 const void *labels, uint32_t n, ls_error *err);
 
 #endif

@@ -2,7 +2,7 @@
  *
  *     evaluation in a run        all test rows, by the replicas that are trained (worker.c)
  *     trainer eval, predict      all rows, by replicas that are never trained (model/predict.c)
- *     ls_snapshot_predict        rows in the caller's memory, by a predictor (model/model.c)
+ *     ls_model_predict        rows in the caller's memory, by a predictor (model/model.c)
  *
  * Threads: functions with a replica are called on the thread to which its device is bound.
  */

@@ -348,6 +348,11 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
+int ls_worker_refresh_test(ls_train_worker *w, const ls_exchange *x)
+{
+    return ls_replica_refresh(w->replica, LS_TEST, 0, x->test.rows, &w->error);
+}
+
 int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
 {
     /* executes faults that a test has planned for this stage (engine/inject.h) */

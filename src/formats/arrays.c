@@ -292,12 +292,16 @@ static int parse(ls_array *a, const void *bytes, size_t count, const char *const
                                          : ls_array_parse_npy(a, bytes, count, err);
 }
 
-const char *const ls_names_of_rows[] = {
-    "x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0", "", NULL};
-const char *const ls_names_of_targets[] = {"y",      "Y",      "y_train", "Y_train", "train_y",
-                                           "labels", "target", "targets", "arr_1",   NULL};
-const char *const ls_names_of_test_rows[] = {"test_x", "x_test", "X_test", "test_X", NULL};
-const char *const ls_names_of_test_targets[] = {"test_y", "y_test", "Y_test", "test_Y", NULL};
+const char *const ls_names_of_rows[] = {"x",       "X",      "x_train", "X_train",  "train_x",
+                                        "train_X", "images", "data",    "features", "train_images",
+                                        "arr_0",   "",       NULL};
+const char *const ls_names_of_targets[] = {"y",      "Y",      "y_train", "Y_train",      "train_y",
+                                           "labels", "target", "targets", "train_labels", "arr_1",
+                                           NULL};
+const char *const ls_names_of_test_rows[] = {"test_x", "x_test",      "X_test",
+                                             "test_X", "test_images", NULL};
+const char *const ls_names_of_test_targets[] = {"test_y", "y_test",      "Y_test",
+                                                "test_Y", "test_labels", NULL};
 
 bool ls_path_is_npz(const char *path)
 {

@@ -178,7 +178,7 @@ static int fail_missing(const archive *z, const char *const *names)
                                  m.length < 30 ? (int)m.length : 30, m.name);
     ls_fail(z->err, LS_EDATA,
             "%.200s: offset %llu: there is no array \"%.60s\" in it, but %s%s; name one, as in "
-            "FILE.npz/NAME",
+            "FILE.npz/NAME, or in a config in data.x and data.y",
             z->path, (unsigned long long)z->directory, names[0], list,
             z->entries > 10 ? ", …" : "");
     return LS_EDATA;

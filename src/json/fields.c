@@ -220,6 +220,38 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
     return false;
 }
 
+/* Reads the numbers of an array. Returns false if one is no integer from `min` to `max`. */
+static bool read_ints(ls_fields *f, const char *key, const cJSON *node, long min, long max,
+                      int *out)
+{
+    for (const cJSON *item = node->child; item; item = item->next) {
+        if (!ls_field_is_int(f, key, item, min, max))
+            return false;
+        *out++ = (int)item->valuedouble;
+    }
+    return true;
+}
+
+bool ls_field_sides(ls_fields *f, const char *key, long min, long max, int out[2], int end[2])
+{
+    static const long zero = 0;
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 4) {
+        const bool given = ls_field_pair(f, key, min, max, &zero, out);
+        end[0] = out[0];
+        end[1] = out[1];
+        return given;
+    }
+    int sides[4] = {0};
+    node = needed(f, key, false);
+    const bool right = read_ints(f, key, node, min, max, sides);
+    for (int i = 0; i < 2; i++) {
+        out[i] = sides[i];
+        end[i] = sides[2 + i];
+    }
+    return right;
+}
+
 bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
                    int out[2])
 {
@@ -238,12 +270,7 @@ bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long
                        key, cJSON_GetArraySize(node));
         return false;
     }
-    const cJSON *height = node->child, *width = height->next;
-    if (!ls_field_is_int(f, key, height, min, max) || !ls_field_is_int(f, key, width, min, max))
-        return false;
-    out[0] = (int)height->valuedouble;
-    out[1] = (int)width->valuedouble;
-    return true;
+    return read_ints(f, key, node, min, max, out);
 }
 
 static void fail_unknown(ls_fields *f, const cJSON *node)

@@ -57,6 +57,11 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
 bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
                    int out[2]);
 
+/* As ls_field_pair with the default 0; also reads an array of four integers, [top, left, bottom,
+ * right]. Stores the numbers at the top and the left to `out`, and those at the bottom and the
+ * right to `end`. */
+bool ls_field_sides(ls_fields *f, const char *key, long min, long max, int out[2], int end[2]);
+
 /* Returns whether `node` is an integer from `min` to `max`, and records a failure if it is not.
  * `node` is the value of the member `key`, or a part of that value. */
 bool ls_field_is_int(ls_fields *f, const char *key, const cJSON *node, long min, long max);

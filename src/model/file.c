@@ -1,11 +1,9 @@
-/* A model from its file: opening it, predictions in the form that the caller wants, rows of a table
- * from fields, the names of classes. */
+/* A model from its file: opening it, rows of a table from fields, the names of classes. */
 #include "model/inference.h"
 
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/thread_state.h"
-#include "model/outputs.h"
 #include "nn/safetensors.h"
 
 #include <lockstep/model.h>
@@ -31,7 +29,8 @@ static int open_model(ls_model **out, const char *path, const ls_model_options *
         status = ls_model_create(&s, inference, weights, 0, err);
     /* a prediction of no rows opens the device, so errors of opening are returned here */
     if (status == LS_OK)
-        status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
+        status = ls_model_predict(s, NULL, inference->preprocessing.floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  0, LS_OUTPUT_LOGITS, NULL, 0, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
     ls_card_fini(&card);
@@ -51,34 +50,14 @@ int ls_model_open(ls_model **out, const char *path, const ls_model_options *opti
         return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or no room for the model");
     *out = NULL;
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_model_options", err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_host_check(o.host, err);
     return status ? status : open_model(out, path, &o, err);
-}
-
-int ls_model_run(ls_model *model, const void *rows, ls_row_type type, uint32_t n, ls_output form,
-                 float *outputs, size_t capacity, ls_error *err)
-{
-    LS_OWN_ARITHMETIC;
-    if (form != LS_OUTPUT_PROBABILITIES && form != LS_OUTPUT_LOGITS)
-        return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
-                       (int)form);
-    int status = ls_model_predict_as(model, "ls_model_run", rows, type, n, outputs, capacity, err);
-    const size_t classes = (size_t)(status ? 0 : model->inference->model->classes);
-    for (size_t i = 0; i < n && status == LS_OK && form == LS_OUTPUT_PROBABILITIES; i++)
-        ls_outputs(outputs + i * classes, outputs + i * classes, (int)classes,
-                   model->inference->card.config.loss);
-    return status;
-}
-
-int ls_model_predict(ls_model *model, const void *rows, uint32_t n, float *outputs, size_t capacity,
-                     ls_error *err)
-{
-    const ls_row_type type = model ? ls_inference_row_type(model->inference) : LS_ROW_U8;
-    return ls_model_run(model, rows, type, n, LS_OUTPUT_PROBABILITIES, outputs, capacity, err);
 }
 
 const char *ls_model_card(const ls_model *model)
 {
-    return model ? model->inference->model->card : NULL;
+    return model ? model->card_text ? model->card_text : model->inference->model->card : NULL;
 }
 
 /* Fails if the row has no field for one of the columns of the table on which the model was trained.
@@ -96,15 +75,26 @@ static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count,
                       double *row, ls_error *err)
 {
     int status = LS_OK;
+    const size_t stride = count > 0 ? fields->size : 0;
     for (size_t i = 0; status == LS_OK && i < count; i++) {
-        const int column = fields[i].column ? ls_prep_find(prep, fields[i].column) : -1;
+        ls_field f;
+        status = ls_sized_take(&f, sizeof f, (const char *)fields + i * stride, "ls_field", err);
+        if (status == LS_OK && f.size != stride)
+            status = ls_fail(err, LS_EINVAL,
+                             "ls_model_row: `size` of field %zu is %zu, that of the first is %zu",
+                             i, f.size, stride);
+        const int column = status == LS_OK && f.column ? ls_prep_find(prep, f.column) : -1;
         if (column < 0)
             continue;
         if (seen[column])
             return ls_fail(err, LS_EINVAL, "ls_model_row: column \"%.60s\" is there twice",
-                           fields[i].column);
+                           f.column);
         seen[column] = true;
-        status = ls_prep_put(prep, column, fields[i].text, fields[i].number, row, "", err);
+        ls_error why;
+        ls_prep_found found = LS_PREP_KNOWN;
+        status = ls_prep_put(prep, column, f.text, f.number, row, "", &found, &why);
+        if (status)
+            ls_fail(err, status, "%s", why.text);
     }
     return status ? status : check_columns(prep, seen, err);
 }
@@ -121,7 +111,7 @@ int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, do
     if (!prep || prep->kind != LS_PREP_TABLE)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "ls_model_row: the model's rows have no columns of names; pass whole rows "
-                       "to ls_model_run");
+                       "to ls_model_predict");
     const ls_shape *in = &i->model->input;
     int status = ls_check_capacity(capacity, (size_t)in->c * (size_t)in->h * (size_t)in->w, err);
     if (status)
@@ -136,7 +126,7 @@ int ls_model_row(const ls_model *model, const ls_field *fields, size_t count, do
     return status;
 }
 
-const char *ls_model_class_name(const ls_model *model, int label)
+const char *ls_model_class_name(const ls_model *model, int index)
 {
-    return !model || label < 0 ? NULL : ls_card_class_name(&model->inference->card, label);
+    return !model || index < 0 ? NULL : ls_card_class_name(&model->inference->card, index);
 }

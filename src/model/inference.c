@@ -39,6 +39,11 @@ bool ls_inference_is_inherited(const ls_inference *i)
     return ls_fork_mark_is_inherited(i->mark);
 }
 
+void ls_inference_expect_changes(ls_inference *i)
+{
+    i->card_changes = true;
+}
+
 const ls_registry *ls_inference_registry(const ls_inference *i)
 {
     return i->registry;

@@ -6,6 +6,7 @@
 #include "config/card.h"
 #include "device/registry.h"
 #include "model/model.h"
+#include "model/outputs.h"
 #include "pool/pool.h"
 
 #include <pthread.h>
@@ -24,6 +25,7 @@ struct ls_inference {
     /* Contents of the model's card, the part of a model file that describes the model and how rows
      * are prepared (config/card.h). Zeroed: the model has none. */
     ls_card card;
+    bool card_changes; /* the card changes while the trainer runs; models have their own copy */
     const ls_host *host;
     ls_fork_mark *mark;     /* says whether this process has inherited the object by fork */
     pthread_mutex_t lock;   /* protects `idle` */
@@ -35,7 +37,17 @@ struct ls_model {
     ls_inference *inference;
     uint64_t id, steps; /* number of the model, from 1; number of steps done before it */
     float *canonical;   /* [model->floats] the weights, in canonical layout (nn/network.h) */
+    /* The model's card when the model was taken, as text and as contents, if the card changes;
+     * NULL: they are those of the model. */
+    char *card_text;
+    ls_card *card;
 };
+
+/* Returns the card of a model. */
+static inline const ls_card *ls_card_of_model(const ls_model *s)
+{
+    return s->card ? s->card : &s->inference->card;
+}
 
 /* ---- reference counting ------------------------------------------------------------------------
  *
@@ -66,23 +78,26 @@ const ls_backend *ls_inference_backend(const ls_registry *registry, const char *
  * be called before the first model is created. */
 int ls_inference_predict_on(ls_inference *i, const char *device, ls_error *err);
 
-/* Predicts `n` rows, whose values have the type `type`, with the weights of the model, on a
- * predictor that serves no other caller: `scores` [n][classes]. Errors: those of
- * ls_snapshot_predict. Any thread. */
-int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
-                     ls_error *err);
+/* Type of rows that are prepared already, as in a dataset: bytes or floats, as the network reads.
+ */
+#define LS_ROWS_READY ((ls_row_type)100)
+
+/* Does the work of ls_model_predict with checked arguments, on a predictor that serves no other
+ * caller. Any thread. */
+int ls_predictor_run(ls_model *model, const void *rows, ls_row_type type, uint32_t n, int form,
+                     void *outputs, ls_error *err);
 /* Closes all predictors. None may serve a caller. */
 void ls_predictors_close(ls_inference *i);
 
-/* Returns the type of the values of the model's input. */
-ls_row_type ls_inference_row_type(const ls_inference *i);
+/* Returns the meaning of the model's outputs. */
+ls_meaning ls_meaning_of_model(const ls_model *model);
 
-/* Does the work of ls_snapshot_predict, for rows whose values have the type `type`. Messages name
- * the function `caller`. */
-int ls_model_predict_as(ls_model *s, const char *caller, const void *rows, ls_row_type type,
-                        uint32_t n, float *scores, size_t capacity, ls_error *err);
+/* Checks the form, the room and the stack for predictions of `n` rows in this process. Errors:
+ * LS_EINVAL. */
+int ls_model_check_call(const ls_model *model, const char *caller, uint32_t n, int form,
+                        const void *outputs, size_t capacity, ls_error *err);
 
-/* Fails with LS_EINVAL if a caller's buffer of `capacity` floats is too small. */
+/* Fails with LS_EINVAL if a caller's buffer of `capacity` values is too small. */
 int ls_check_capacity(size_t capacity, size_t needed, ls_error *err);
 
 #endif

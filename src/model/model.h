@@ -33,6 +33,10 @@ bool ls_inference_is_inherited(const ls_inference *inference);
  * before the first model. */
 void ls_inference_use_kind_of(ls_inference *inference, const char *device);
 
+/* Declares that the model's card changes, so that each model needs a copy of it. Must be called
+ * before the first model. */
+void ls_inference_expect_changes(ls_inference *inference);
+
 /* Free stack in bytes that the calling thread needs for a prediction. (See train/calls.h for other
  * calls.) */
 #define LS_PREDICT_STACK_BYTES ((size_t)96 << 10)

@@ -5,20 +5,29 @@
 #include "nn/loss.h"
 #include "prep/prep.h"
 
-/* Computes the probabilities of the classes, which are the softmax of a row's logits, [classes].
- * `out` and `logits` may be the same array. */
-void ls_softmax(float *out, const float *logits, int classes);
+#include <lockstep/model.h>
+
 /* Returns the index of the largest logit of a row, and writes the softmax of that logit to
  * *probability. If several logits are equally large, the first of them counts, as in training. */
 int ls_best_class(const float *logits, int classes, double *probability);
-/* Converts one output of a model without classes to the predicted value. If the loss takes each
- * output as the logit of a yes/no label ("bce"), the value is the probability of yes. If an output
- * is the logarithm of a count ("poisson"), the value is the expected count. Otherwise the value is
- * the output itself. */
-double ls_output_value(const ls_loss *loss, float output);
-/* Converts a row's logits, [outputs], to what the model predicts: the probabilities of the classes,
- * or values if the loss compares vectors. `loss` NULL: cross-entropy. `out` and `logits` may be the
- * same array. */
-void ls_outputs(float *out, const float *logits, int outputs, const ls_loss *loss);
+/* Meaning of the outputs of one model. */
+typedef struct ls_meaning {
+    const ls_loss *loss; /* NULL: cross-entropy */
+    const ls_prep *prep; /* has the scale of learnt values; NULL: they are not scaled */
+    int outputs;         /* number of outputs of a row */
+} ls_meaning;
+
+/* Returns what the outputs are. */
+ls_task ls_meaning_task(const ls_meaning *m);
+/* Converts a row's outputs as the network computes them, [outputs], to the form that the caller of
+ * ls_model_predict wants (an ls_output, without LS_OUTPUT_F64). */
+void ls_outputs(double *out, const float *network, int form, const ls_meaning *m);
+/* Does the same for `rows` rows. Writes to `out` from value number `first` on: doubles if `form`
+ * has LS_OUTPUT_F64, otherwise floats. `row`: [outputs] memory for one row. */
+void ls_outputs_put(void *out, size_t first, const float *network, uint32_t rows, int form,
+                    const ls_meaning *m, double *row);
+/* Writes NaN to `count` values of `out` from value number `first` on: the outputs of a row with a
+ * value that the model does not know. */
+void ls_outputs_put_unknown(void *out, size_t first, size_t count, int form);
 
 #endif

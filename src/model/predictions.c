@@ -12,7 +12,7 @@
 /* Converts scaled target number `i` back to the number in the user's data. Because of rounding,
  * several numbers have the same scaled value; the function returns the one with the fewest
  * digits. */
-static float target_in_data(const ls_prep *p, size_t i, float learnt)
+static double target_in_data(const ls_prep *p, size_t i, float learnt)
 {
     char text[32];
     double value = 0;
@@ -20,7 +20,7 @@ static float target_in_data(const ls_prep *p, size_t i, float learnt)
         snprintf(text, sizeof text, "%.*g", digits + 1, ls_prep_output(p, i, learnt));
         value = strtod(text, NULL);
     }
-    return (float)value;
+    return value;
 }
 
 /* Writes the number of output `i`, or the name of its quantile. */
@@ -40,11 +40,13 @@ static int make_room(ls_predictions *p, ls_error *err)
 {
     const ls_trained *t = p->rows->t;
     const size_t n = (size_t)p->outputs;
-    p->logits = ls_alloc_array(t->host, p->rows->rows, sizeof *p->logits * n);
+    p->network = ls_alloc_array(t->host, p->rows->rows, sizeof *p->network * n);
     p->output = ls_alloc_array(t->host, n, sizeof *p->output);
+    p->logits = ls_alloc_array(t->host, n, sizeof *p->logits);
+    p->target = ls_alloc_array(t->host, n, sizeof *p->target);
     p->name = ls_alloc_array(t->host, n, sizeof *p->name);
     p->number = ls_alloc_array(t->host, n, sizeof *p->number);
-    if (!p->logits || !p->output || !p->name || !p->number)
+    if (!p->network || !p->output || !p->logits || !p->target || !p->name || !p->number)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)p->rows->rows);
     for (int i = 0; i < p->outputs; i++) {
         const char *name = p->values ? NULL : ls_class_name(t, i);
@@ -70,43 +72,42 @@ int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_reg
                             .targets = t->config.preprocessing.targets,
                             .values = t->config.loss && t->config.loss->vectors};
     out->named = out->values && t->config.vector_loss.rule == LS_VECTOR_QUANTILE;
-    const size_t count = (size_t)rows->rows * (size_t)out->outputs,
-                 targets = (size_t)rows->rows * (size_t)out->targets;
     int status = make_room(out, err);
-    if (status == LS_OK)
-        status = ls_predict(&sum, out->logits, &d, err);
-    if (status)
-        return status;
-    ls_prep_unscale(t->card.prep, out->logits, count);
-    for (size_t i = 0; i < targets && out->values && rows->targets; i++)
-        rows->targets[i] = target_in_data(t->card.prep, i, rows->targets[i]);
-    return LS_OK;
+    return status ? status : ls_predict(&sum, out->network, &d, err);
 }
 
 ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
 {
     const ls_trained_rows *in = p->rows;
-    const size_t at = (size_t)i * (size_t)p->outputs;
-    ls_predicted row = {
-        .file = in->file ? in->file[i].path : NULL,
-        .number = ls_trained_rows_number(in, i),
-        .why = in->why ? in->why[i] : NULL,
-        .logits = p->logits + at,
-        .output = p->output,
-        .best = -1,
-        .label = !p->values && in->labels ? in->labels[i] : -1,
-        .target = p->values && in->targets ? in->targets + (size_t)i * (size_t)p->targets : NULL};
+    const ls_trained *t = in->t;
+    const ls_meaning meaning = {t->config.loss, t->card.prep, p->outputs};
+    const float *network = p->network + (size_t)i * (size_t)p->outputs;
+    const float *learnt =
+        p->values && in->targets ? in->targets + (size_t)i * (size_t)p->targets : NULL;
+    ls_predicted row = {.file = in->file ? in->file[i].path : NULL,
+                        .number = ls_trained_rows_number(in, i),
+                        .why = in->why ? in->why[i] : NULL,
+                        .logits = p->logits,
+                        .output = p->output,
+                        .best = -1,
+                        .label = !p->values && in->labels ? in->labels[i] : -1,
+                        .target = learnt ? p->target : NULL};
     if (!p->values)
-        row.best = ls_best_class(row.logits, p->outputs, &row.probability);
-    ls_outputs(p->output, row.logits, p->outputs, in->t->config.loss);
+        row.best = ls_best_class(network, p->outputs, &row.probability);
+    ls_outputs(p->output, network, LS_OUTPUT_PROBABILITIES, &meaning);
+    ls_outputs(p->logits, network, LS_OUTPUT_LOGITS, &meaning);
+    for (int k = 0; learnt && k < p->targets; k++)
+        p->target[k] = target_in_data(t->card.prep, (size_t)k, learnt[k]);
     return row;
 }
 
 void ls_predictions_free(ls_predictions *p)
 {
     const ls_host *host = p->rows->t->host;
-    ls_free(host, p->logits);
+    ls_free(host, p->network);
     ls_free(host, p->output);
+    ls_free(host, p->logits);
+    ls_free(host, p->target);
     ls_free(host, p->name);
     ls_free(host, p->number);
 }

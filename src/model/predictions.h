@@ -26,24 +26,26 @@ typedef struct ls_predictions {
      * several; the number if there is no name */
     const char **name;
     char (*number)[32];
-    float *logits; /* [rows][outputs] */
-    float *output; /* [outputs]: the output of the row that ls_predictions_at has described last */
+    float *network; /* [rows][outputs]: outputs of the network */
+    /* [outputs], target [targets]: output, logits and targets of the row that ls_predictions_at has
+     * described last */
+    double *output, *logits, *target;
 } ls_predictions;
 
 /* The prediction of one row. */
 typedef struct ls_predicted {
-    const char *file; /* name of the picture; NULL: the row has only a number */
-    uint32_t number;  /* number of the row */
-    const char *why;  /* why there is no prediction: the picture cannot be read; NULL: there is */
-    const float *logits, *output; /* [outputs]; `output`: probabilities or values */
-    int best, label;              /* predicted and true class; −1: not known */
-    double probability;           /* of the class `best` */
-    const float *target;          /* [targets]: true values; NULL: not known */
+    const char *file;     /* name of the picture; NULL: the row has only a number */
+    uint32_t number;      /* number of the row */
+    const char *why;      /* why there is no prediction (ls_trained_rows.why); NULL: there is */
+    const double *output; /* [outputs]: probabilities or values, as LS_OUTPUT_F64 gives them */
+    const double *logits; /* [outputs]: logits, or the same values */
+    int best, label;      /* predicted and true class; −1: not known */
+    double probability;   /* of the class `best` */
+    const double *target; /* [targets]: true values; NULL: not known */
 } ls_predicted;
 
-/* Predicts `rows`, which must outlive *out. Targets in `rows` become numbers in the unit of the
- * user's data. `devices`: as in ls_device_pool_options; NULL: those of the config. Errors: those of
- * ls_predict. */
+/* Predicts `rows`, which must outlive *out. `devices`: as in ls_device_pool_options; NULL: those of
+ * the config. Errors: those of ls_predict. */
 int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_registry *registry,
                         const char *devices, ls_error *err);
 /* Describes the prediction of row `i`. Its arrays are valid until the next call. */

@@ -14,6 +14,7 @@
 #include "nn/replica.h"
 #include "pool/pool.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Numbers of rows for which a predictor has plans (prepared ops for that number of rows). Other
@@ -33,7 +34,9 @@ typedef struct predictor {
     char *images;            /* [PASS_ROWS] */
     int32_t *labels;         /* [PASS_ROWS][targets or 1] unused, always 0 */
     float *logits;           /* [PASS_ROWS][classes] */
+    double *row_outputs;     /* [classes] */
     uint32_t row[PASS_ROWS]; /* row indices: 0 … PASS_ROWS − 1 */
+    bool known[PASS_ROWS];   /* false: the row has an unknown value, and its outputs are NaN */
     /* number of entries of the array `sizes` for which this predictor has plans */
     int sizes;
     size_t image_bytes;
@@ -43,7 +46,8 @@ typedef struct predictor {
     const char *rows; /* [n] input rows of the caller */
     ls_row_type type; /* type of their values */
     uint32_t n;       /* number of rows */
-    float *scores;    /* [n][classes] outputs */
+    int form;         /* form of the outputs, as in ls_model_predict */
+    void *outputs;    /* [n][classes] */
     int status;       /* result of the request */
     ls_error error;   /* message of the result, if it is an error */
 } predictor;
@@ -117,39 +121,52 @@ static size_t row_bytes(const predictor *p)
  * converts one row. If ls_prep_acts returns false, floats need no conversion. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
-    const ls_prep *prep = p->inference->card.prep;
+    const ls_prep *prep = ls_card_of_model(p->model)->prep;
     const size_t floats = p->image_bytes / sizeof(float);
     float *ready = (float *)(void *)p->images;
     int status = LS_OK;
+    for (uint32_t i = 0; i < n; i++)
+        p->known[i] = true;
     if (p->type == LS_ROW_F64 && !prep) {
         for (size_t i = 0; i < n * floats; i++)
             ready[i] = (float)((const double *)(const void *)images)[i];
         return LS_OK;
     }
-    if (p->type != LS_ROW_F64 && (!prep || !ls_prep_acts(prep))) {
+    if (p->type == LS_ROWS_READY || (p->type != LS_ROW_F64 && (!prep || !ls_prep_acts(prep)))) {
         memcpy(p->images, images, n * p->image_bytes);
         return LS_OK;
     }
-    for (uint32_t i = 0; status == LS_OK && i < n; i++)
+    for (uint32_t i = 0; status == LS_OK && i < n; i++) {
+        ls_error why;
+        ls_prep_found found = LS_PREP_KNOWN;
         status = ls_prep_ready(prep, images + i * row_bytes(p), p->type == LS_ROW_F64,
-                               ready + i * floats, floats, err);
+                               ready + i * floats, floats, &found, &why);
+        p->known[i] = found != LS_PREP_UNKNOWN;
+        if (status)
+            ls_fail(err, status, "%s", why.text);
+    }
     return status;
 }
 
-static int predict_some(predictor *p, const char *images, uint32_t n, float *scores, ls_error *err)
+/* Predicts `n` rows, and writes the outputs from value number `first` on. */
+static int predict_some(predictor *p, const char *images, uint32_t n, size_t first, ls_error *err)
 {
-    const size_t classes = (size_t)p->inference->model->classes, bytes = p->image_bytes;
+    const size_t bytes = p->image_bytes;
     const uint32_t size = padded(p, n);
+    const size_t classes = (size_t)p->inference->model->classes;
+    const ls_meaning meaning = ls_meaning_of_model(p->model);
     int status = prepare(p, images, n, err);
     memset(p->images + n * bytes, 0, (size - n) * bytes);
     if (status == LS_OK)
         status = ls_replica_refresh(p->replica, LS_TEST, 0, size, err);
     if (status == LS_OK)
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
-    if (status == LS_OK) {
-        memcpy(scores, p->logits, n * classes * sizeof *scores);
-        ls_prep_unscale(p->inference->card.prep, scores, n * classes);
-    }
+    if (status)
+        return status;
+    ls_outputs_put(p->outputs, first, p->logits, n, p->form, &meaning, p->row_outputs);
+    for (size_t i = 0; i < n; i++)
+        if (!p->known[i])
+            ls_outputs_put_unknown(p->outputs, first + i * classes, classes, p->form);
     return status;
 }
 
@@ -164,9 +181,8 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     p->status = load(p, &p->error);
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
         const uint32_t count = next_pass_rows(p->n - done);
-        p->status =
-            predict_some(p, p->rows + done * row_bytes(p), count,
-                         p->scores + done * (size_t)p->inference->model->classes, &p->error);
+        p->status = predict_some(p, p->rows + done * row_bytes(p), count,
+                                 done * (size_t)p->inference->model->classes, &p->error);
         done += count;
     }
     return LS_OK;
@@ -176,6 +192,7 @@ static void close_predictor(predictor *p)
 {
     const ls_host *host = p->inference->host;
     ls_pool_destroy(p->pool);
+    ls_free(host, p->row_outputs);
     ls_free(host, p->logits);
     ls_free(host, p->labels);
     ls_free(host, p->images);
@@ -192,9 +209,10 @@ static int make_room(predictor *p, ls_error *err)
     p->images = ls_alloc_array(i->host, PASS_ROWS, p->image_bytes);
     p->labels = ls_alloc_array(i->host, PASS_ROWS * words, sizeof *p->labels);
     p->logits = ls_alloc_array(i->host, PASS_ROWS * sizeof *p->logits, (size_t)i->model->classes);
+    p->row_outputs = ls_alloc_array(i->host, sizeof *p->row_outputs, (size_t)i->model->classes);
     for (uint32_t row = 0; row < PASS_ROWS; row++)
         p->row[row] = row;
-    return p->images && p->labels && p->logits
+    return p->images && p->labels && p->logits && p->row_outputs
                ? LS_OK
                : ls_fail(err, LS_ENOMEM, "out of memory for predictions");
 }
@@ -251,8 +269,8 @@ static void give_back(ls_inference *i, predictor *p)
     pthread_mutex_unlock(&i->lock);
 }
 
-int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n, float *scores,
-                     ls_error *err)
+int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n, int form,
+                     void *outputs, ls_error *err)
 {
     predictor *p;
     int status = borrow(&p, s->inference, err);
@@ -262,7 +280,8 @@ int ls_predictor_run(ls_model *s, const void *rows, ls_row_type type, uint32_t n
     p->rows = rows;
     p->type = type;
     p->n = n;
-    p->scores = scores;
+    p->form = form;
+    p->outputs = outputs;
     status = ls_pool_run(p->pool, predict, p, LS_FOREVER, err);
     if (status == LS_OK && p->status)
         status = ls_fail(err, p->status, "%s", p->error.text);

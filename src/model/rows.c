@@ -146,12 +146,27 @@ static int read_pictures(ls_trained_rows *r, char *const *path, int paths, ls_er
 /* ---- tables and arrays ----------------------------------------------------------------------- */
 
 /* Takes the rows of the table or array that was opened. */
-static int take_data(ls_trained_rows *r, int status)
+static int take_data(ls_trained_rows *r, int status, ls_error *err)
 {
     if (status || !r->data)
         return status;
+    const ls_unknown_rows *unknown = ls_dataset_describe(r->data)->unknown;
     r->rows = ls_dataset_describe(r->data)->rows;
     r->images = ls_dataset_resident(r->data).images;
+    if (!unknown)
+        return LS_OK;
+    r->why = ls_alloc_array(r->t->host, r->rows, sizeof *r->why);
+    if (!r->why)
+        return no_memory(r->rows, err);
+    r->broken = (uint32_t)unknown->count;
+    r->source = ls_dataset_describe(r->data)->source;
+    r->places = unknown->places.text;
+    for (size_t i = 0; i < unknown->count; i++) {
+        char **why = &r->why[unknown->row[i].row];
+        *why = ls_strdup(r->t->host, unknown->row[i].why);
+        if (!*why)
+            return no_memory(r->rows, err);
+    }
     return LS_OK;
 }
 
@@ -185,9 +200,9 @@ int ls_trained_rows_read(ls_trained_rows *r, const char *name, const char *bytes
 {
     const ls_input_format *format = &r->t->input_format;
     if (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count))
-        return take_data(r, ls_new_rows_read_npy(&r->data, format, name, bytes, count, err));
+        return take_data(r, ls_new_rows_read_npy(&r->data, format, name, bytes, count, err), err);
     if (format->prep->kind == LS_PREP_TABLE)
-        return take_data(r, ls_new_rows_read_csv(&r->data, format, name, bytes, count, err));
+        return take_data(r, ls_new_rows_read_csv(&r->data, format, name, bytes, count, err), err);
     return read_picture(r, name, bytes, count, err);
 }
 
@@ -204,8 +219,10 @@ int ls_trained_rows_open(ls_trained_rows *r, char *const *path, int paths, ls_er
         return ls_fail(err, LS_EINVAL,
                        "%.300s: one table or array at a time; do not know what to do with %.100s",
                        first, path[1]);
-    return take_data(r, array ? ls_new_rows_open_npy(&r->data, format, first, NULL, err)
-                              : ls_new_rows_open_csv(&r->data, format, first, err));
+    return take_data(r,
+                     array ? ls_new_rows_open_npy(&r->data, format, first, NULL, err)
+                           : ls_new_rows_open_csv(&r->data, format, first, err),
+                     err);
 }
 
 void ls_trained_rows_close(ls_trained_rows *r)

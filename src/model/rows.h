@@ -20,11 +20,16 @@ typedef struct ls_trained_rows {
     const ls_folder_entry *file;
     ls_folder listed; /* owns the names of the files */
     ls_folder_desc desc;
-    /* pictures that cannot be read are left out; set by the caller, or by the key data.skip_broken
-     * of the run's config */
+    /* rows without a prediction are left out; set by the caller, or for pictures by the key
+     * data.skip_broken of the run's config */
     bool skip_broken;
-    char **why;       /* [rows]: why a picture cannot be read; NULL: it was read */
-    uint32_t broken;  /* number of pictures that cannot be read */
+    /* [rows]: why a row has no prediction: a picture cannot be read, or a row of a table has a
+     * value that the model does not know (prep/prep.h); NULL: it has one. `why` NULL: all have one.
+     */
+    char **why;
+    uint32_t broken; /* number of rows without a prediction */
+    /* table or array: its name, and where the first of these rows are, for messages */
+    const char *source, *places;
     uint32_t turned;  /* number of pictures that were turned as their EXIF orientation says */
     ls_dataset *data; /* the opened table or array; NULL: none */
     uint32_t rows;

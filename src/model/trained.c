@@ -223,8 +223,18 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
+/* Returns whether the user has set `key` in addition to the run's config. */
+static bool is_set(const ls_trainer_options *o, const char *key)
+{
+    const size_t n = strlen(key);
+    for (int i = 0; i < o->set_count; i++)
+        if (strncmp(o->set[i], key, n) == 0 && o->set[i][n] == '=')
+            return true;
+    return false;
+}
+
 /* Fills in t->input_format: how the model reads rows. */
-static int describe_rows(ls_trained *t, ls_error *err)
+static int describe_rows(ls_trained *t, const ls_trainer_options *o, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
     t->input_format =
@@ -238,6 +248,8 @@ static int describe_rows(ls_trained *t, ls_error *err)
                           .target = t->config_in_card ? NULL : t->config.data_keys.target.text,
                           .split = "test",
                           .host = t->host};
+    if (t->card.prep && is_set(o, "data.unknown"))
+        t->card.prep->unknown = (ls_prep_unknown)t->config.data_keys.unknown;
     if (!t->card.names || rows.targets)
         return LS_OK;
     t->class_name = ls_alloc_array(t->host, (size_t)rows.classes, sizeof *t->class_name);
@@ -379,16 +391,6 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     return open_new_arrays(t, o, err);
 }
 
-/* Returns whether the user has set `key` in addition to the run's config. */
-static bool is_set(const ls_trainer_options *o, const char *key)
-{
-    const size_t n = strlen(key);
-    for (int i = 0; i < o->set_count; i++)
-        if (strncmp(o->set[i], key, n) == 0 && o->set[i][n] == '=')
-            return true;
-    return false;
-}
-
 /* Returns whether the user has set a key of the data in addition to the run's config. */
 static bool sets_data(const ls_trainer_options *o)
 {
@@ -470,7 +472,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     if (status == LS_OK)
         status = open_model(out, err);
     if (status == LS_OK)
-        status = describe_rows(out, err);
+        status = describe_rows(out, &o->trainer, err);
     for (int s = 0; unknown && o->new_data && s < LS_SUBSETS; s++) {
         ls_dataset_close(out->data[s]);
         out->data[s] = NULL;
@@ -487,6 +489,36 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     if (status)
         ls_trained_close(out);
     return status;
+}
+
+int ls_trained_view(ls_trained *out, const ls_card *card, ls_network *model, float *weights,
+                    const ls_host *host, ls_error *err)
+{
+    const ls_trainer_options o = {.size = sizeof o, .host = host};
+    *out = (ls_trained){.host = host,
+                        .config = card->config,
+                        .card = *card,
+                        .config_in_card = true,
+                        .model = model,
+                        .weights = weights,
+                        .is_new = true};
+    int status = ls_config_folder(&out->folder, &out->config, &o, err);
+    return status ? status : describe_rows(out, &o, err);
+}
+
+int ls_trained_view_data(ls_trained *t, const char *path, ls_error *err)
+{
+    const ls_trained_options o = {.new_data = path,
+                                  .trainer = {.size = sizeof o.trainer, .host = t->host}};
+    int status = open_new_data(t, &o, err);
+    return status ? status : check_rows(t, path, err);
+}
+
+void ls_trained_view_end(ls_trained *t)
+{
+    for (int s = 0; s < LS_SUBSETS; s++)
+        ls_dataset_close(t->data[s]);
+    ls_free(t->host, t->class_name);
 }
 
 void ls_trained_close(ls_trained *t)

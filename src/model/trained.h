@@ -78,6 +78,16 @@ void ls_warn_of_changed_data(const ls_trained *trained, const char *run_dir);
 /* Closes everything that ls_trained_open has opened. */
 void ls_trained_close(ls_trained *trained);
 
+/* Makes *out a view of a model in memory, for rows and evaluations: it refers to the card, the
+ * network and the weights of the model, which must outlive it. `weights`: [model->floats]. Errors:
+ * LS_ENOMEM, those of ls_config_folder. ls_trained_view_end frees what the view itself has. */
+int ls_trained_view(ls_trained *out, const ls_card *card, ls_network *model, float *weights,
+                    const ls_host *host, ls_error *err);
+/* Opens rows with targets for a view, as ls_trained_options.new_data. Errors: those of
+ * ls_trained_open. */
+int ls_trained_view_data(ls_trained *view, const char *path, ls_error *err);
+void ls_trained_view_end(ls_trained *view);
+
 /* Describes the rows of the training or the test split of the opened data. NULL: they are not open.
  */
 const ls_dataset_info *ls_trained_data(const ls_trained *trained, bool train);

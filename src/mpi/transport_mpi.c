@@ -86,10 +86,10 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
             err, LS_EUNSUPPORTED,
             "MPI was finalized in this process and cannot be started again: next time call "
             "MPI_Init_thread before the first run and MPI_Finalize after the last, and pass a "
-            "communicator (ls_trainer_cluster.comm)");
-    if (!started && o->comm)
+            "communicator (ls_trainer_cluster.mpi_comm)");
+    if (!started && o->place)
         return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_cluster.comm needs a program that has called MPI_Init_thread");
+                       "ls_trainer_cluster.mpi_comm needs a program that has called MPI_Init_thread");
     w->started = !started;
     if (started)
         MPI_Query_thread(&level);
@@ -107,7 +107,7 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 /* Makes a communicator of its own from the one in the options. All members call it. */
 static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 {
-    MPI_Comm from = o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;
+    MPI_Comm from = o->place ? *(const MPI_Comm *)o->place : MPI_COMM_WORLD;
     if (w->started)
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int code = MPI_Comm_dup(from, &w->comm);

@@ -22,13 +22,15 @@ int ls_read_out(ls_layer *layer, ls_fields *fields);
 
 /* The window of a convolution or a pooling, in pixels: [0] is the height, [1] the width. */
 typedef struct ls_window {
-    int k[2], s[2], p[2]; /* kernel, stride and padding */
+    int k[2], s[2], p[2]; /* kernel, stride, and padding at the top and left */
     int d[2];             /* dilation */
+    int end[2];           /* padding at the bottom and right */
+    int ceil; /* non-zero: the size of the output is rounded up (ls_windows of plugin.h) */
 } ls_window;
 
 /* Reads "kernel", "stride" and "padding" to *out. The caller must set out->d before the call.
- * `stride`: the default stride; NULL: the default stride is the size of the kernel. Errors are
- * stored in `fields`. */
+ * Does not change out->ceil. `stride`: the default stride; NULL: the default stride is the size of
+ * the kernel, and the padding can have four numbers. Errors are stored in `fields`. */
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride);
 
 /* Computes the height and width of the output for input `in`. Does not change the channels. Errors:

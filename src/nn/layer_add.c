@@ -1,6 +1,7 @@
 /* {"type": "add", "with": "name"} adds the output of the layer before it (or of the layer "from")
  * and the output of the layer "name". {"type": "concat", "with": "name"} concatenates the channels
- * of these two outputs; the channels of the layer "name" come last. */
+ * of these two outputs; the channels of the layer "name" come last. {"type": "multiply", "with":
+ * "name"} multiplies them; one of them can have one value for each channel instead of an image. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
@@ -63,3 +64,45 @@ static const struct ls_layer_sample concat_samples[] = {
 
 const ls_layer_type ls_layer_concat = {"concat", LS_OP_CONCAT, parse, shape_of_both,
                                        concat_samples};
+
+/* Sets the shape of a product. If only one input has one value for each channel (h = w = 1), it
+ * becomes the second input. */
+static int shape_of_product(ls_layer *layer, ls_error *err)
+{
+    const ls_shape in = layer->in, in2 = layer->in2;
+    if (in.h == in2.h && in.w == in2.w)
+        return ls_layer_same_shape(layer, err);
+    if (in.h == 1 && in.w == 1) {
+        const int first = layer->input[0];
+        layer->input[0] = layer->input[1];
+        layer->input[1] = first;
+        layer->in = in2;
+        layer->in2 = in;
+    }
+    layer->out = layer->in;
+    return LS_OK;
+}
+
+/* Models for the gradient check: gates of a vector; a block of squeeze and excitation, with its
+ * factors as the second and as the first input; a product of two images; a square. */
+static const struct ls_layer_sample product_samples[] = {
+    {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},"
+     " {\"type\":\"dense\",\"out\":5,\"from\":\"input\"},{\"type\":\"sigmoid\"},"
+     " {\"type\":\"multiply\",\"with\":\"a\"},{\"type\":\"dense\",\"out\":3}]",
+     {6, 1, 1}},
+    {"[{\"type\":\"conv2d\",\"name\":\"a\",\"out\":18,\"kernel\":2},"
+     " {\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":4},{\"type\":\"silu\"},"
+     " {\"type\":\"dense\",\"out\":18},{\"type\":\"sigmoid\",\"name\":\"s\"},"
+     " {\"type\":\"multiply\",\"with\":\"a\"},{\"type\":\"tanh\"},"
+     " {\"type\":\"multiply\",\"with\":\"s\"},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[3,4]}]",
+     {2, 4, 5}},
+    {"[{\"type\":\"conv2d\",\"name\":\"l\",\"out\":3,\"kernel\":2},"
+     " {\"type\":\"conv2d\",\"out\":3,\"kernel\":2,\"from\":\"input\"},"
+     " {\"type\":\"multiply\",\"name\":\"p\",\"with\":\"l\"},{\"type\":\"multiply\",\"with\":\"p\"},"
+     " {\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+     {2, 3, 4}},
+    {0},
+};
+
+const ls_layer_type ls_layer_multiply = {"multiply", LS_OP_MULTIPLY, parse, shape_of_product,
+                                         product_samples};

@@ -46,8 +46,11 @@ static int check_groups(const ls_layer *layer, ls_error *err)
 static int shape(ls_layer *layer, ls_error *err)
 {
     const ls_conv2d *conv = &layer->op.u.conv2d;
-    const ls_window w = {
-        {conv->kh, conv->kw}, {conv->sh, conv->sw}, {conv->ph, conv->pw}, {conv->dh, conv->dw}};
+    const ls_window w = {.k = {conv->kh, conv->kw},
+                         .s = {conv->sh, conv->sw},
+                         .p = {conv->ph, conv->pw},
+                         .d = {conv->dh, conv->dw},
+                         .end = {conv->ph, conv->pw}};
     const int dim[4] = {conv->out, layer->in.c / conv->groups, conv->kh, conv->kw};
     int status = ls_layer_wants_image(layer, err);
     if (status == LS_OK)

@@ -59,7 +59,8 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
         desc = ls_fuse_desc(plan->model, &form[0]);
     }
     desc.x = tensor_of(shape, plan->rows, LS_F32);
-    if (desc.kind == LS_OP_ADD || desc.kind == LS_OP_CONCAT || desc.fuse_add)
+    if (desc.kind == LS_OP_ADD || desc.kind == LS_OP_CONCAT || desc.kind == LS_OP_MULTIPLY ||
+        desc.fuse_add)
         desc.x2 = desc.x;
     desc.training = plan->training;
     desc.needs_dx =

@@ -167,7 +167,9 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
         ls_fields_fail(f, NULL,
                        "\"with\" is missing; name the layer whose output is %s, or "
                        "\"input\"",
-                       layer->op.kind == LS_OP_CONCAT ? "appended" : "added");
+                       layer->op.kind == LS_OP_CONCAT     ? "appended"
+                       : layer->op.kind == LS_OP_MULTIPLY ? "a factor"
+                                                          : "added");
 }
 
 /* ---- the layer ------------------------------------------------------------------------------ */
@@ -252,12 +254,19 @@ static const char *input_name(const ls_network *model, int input)
     return input == LS_INPUT ? "input" : model->layer[input].name;
 }
 
+static bool is_pixel(const ls_shape *shape)
+{
+    return shape->h == 1 && shape->w == 1;
+}
+
 /* Returns whether shapes a and b are equal. If the layer is a concatenation, the numbers of
- * channels may differ. */
+ * channels may differ. If it is a product, one of the shapes may be a single pixel. */
 static bool have_like_shapes(const ls_layer *layer, const ls_shape *a, ls_shape b)
 {
     if (layer->op.kind == LS_OP_CONCAT)
         b.c = a->c;
+    if (layer->op.kind == LS_OP_MULTIPLY && (is_pixel(a) || is_pixel(&b)))
+        return a->c == b.c;
     return same_shape(a, &b);
 }
 
@@ -275,6 +284,13 @@ static int check_second(const ls_network *model, const ls_layer *layer, const ls
             err, LS_ECONFIG,
             "its inputs must have one height and width, but \"%s\" gives %d×%d×%d and \"%s\" "
             "gives %d×%d×%d; make them equal, say with an upsample or a pool",
+            first, a->c, a->h, a->w, second, b->c, b->h, b->w);
+    if (!have_like_shapes(layer, a, *b) && layer->op.kind == LS_OP_MULTIPLY)
+        return ls_fail(
+            err, LS_ECONFIG,
+            "its inputs must have one shape, or one of them one value for each channel "
+            "of the other, but \"%s\" gives %d×%d×%d and \"%s\" gives %d×%d×%d; make them "
+            "equal, say with a 1×1 conv2d",
             first, a->c, a->h, a->w, second, b->c, b->h, b->w);
     if (!have_like_shapes(layer, a, *b))
         return ls_fail(err, LS_ECONFIG,
@@ -380,16 +396,24 @@ void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
 {
     static const long zero = 0;
     static const long one = 1;
+    const long most = LS_MAX_KERNEL - 1;
     ls_field_pair(fields, "kernel", 1, LS_MAX_KERNEL, NULL, out->k);
     int given = ls_field_pair(fields, "stride", 1, LS_MAX_STRIDE, stride ? stride : &one, out->s);
     if (!given && !stride)
         memcpy(out->s, out->k, sizeof out->s);
-    ls_field_pair(fields, "padding", 0, LS_MAX_KERNEL - 1, &zero, out->p);
-    for (int i = 0; i < 2; i++)
-        if (out->k[i] > 0 && out->d[i] > 0 && out->p[i] >= span(out, i))
+    if (stride) {
+        ls_field_pair(fields, "padding", 0, most, &zero, out->p);
+        memcpy(out->end, out->p, sizeof out->end);
+    } else {
+        ls_field_sides(fields, "padding", 0, most, out->p, out->end);
+    }
+    for (int i = 0; i < 2; i++) {
+        const int p = out->p[i] > out->end[i] ? out->p[i] : out->end[i];
+        if (out->k[i] > 0 && out->d[i] > 0 && p >= span(out, i))
             ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "padding"),
-                           "padding %d must be smaller than the kernel, which is %d%s", out->p[i],
+                           "padding %d must be smaller than the kernel, which is %d%s", p,
                            span(out, i), out->d[i] > 1 ? " with its dilation" : "");
+    }
 }
 
 /* Returns the smallest padding with which a window of k pixels fits into n pixels. */
@@ -418,9 +442,9 @@ int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, 
     int size[2];
     int fits = 1;
     for (int i = 0; i < 2; i++) {
-        int room = n[i] + 2 * window->p[i] - span(window, i);
-        fits = fits && room >= 0;
-        size[i] = room / window->s[i] + 1;
+        size[i] = ls_windows(n[i], span(window, i), window->s[i], window->p[i], window->end[i],
+                             window->ceil);
+        fits = fits && size[i] > 0;
     }
     if (!fits)
         return fail_window(window, n, err);

@@ -82,9 +82,10 @@ static void add_params(graph *g, const ls_layer *layer)
         ls_onnx_node_input(&g->file, layer->stat[i].name);
 }
 
-static void add_window(graph *g, int kh, int kw, int sh, int sw, int ph, int pw)
+/* Writes the attributes of a window. `pads`: at the top, left, bottom and right. */
+static void add_window(graph *g, int kh, int kw, int sh, int sw, const int pads[4])
 {
-    const int kernel[2] = {kh, kw}, strides[2] = {sh, sw}, pads[4] = {ph, pw, ph, pw};
+    const int kernel[2] = {kh, kw}, strides[2] = {sh, sw};
     ls_onnx_node_ints(&g->file, "kernel_shape", kernel, 2);
     ls_onnx_node_ints(&g->file, "strides", strides, 2);
     ls_onnx_node_ints(&g->file, "pads", pads, 4);
@@ -95,7 +96,7 @@ static void add_conv(graph *g, const ls_layer *layer, tensor *y)
     const ls_conv2d *c = &layer->op.u.conv2d;
     begin(g, "Conv", layer, 4, y);
     add_params(g, layer);
-    add_window(g, c->kh, c->kw, c->sh, c->sw, c->ph, c->pw);
+    add_window(g, c->kh, c->kw, c->sh, c->sw, (const int[4]){c->ph, c->pw, c->ph, c->pw});
     if (c->dh > 1 || c->dw > 1)
         ls_onnx_node_ints(&g->file, "dilations", (const int[2]){c->dh, c->dw}, 2);
     if (c->groups > 1)
@@ -109,13 +110,40 @@ static void add_dense(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_int(&g->file, "transB", 1);
 }
 
+/* Begins the node of an average pool that counts its padding, and whose last windows extend beyond
+ * the padding. What such windows are divided by depends on the operator set. Therefore a node of
+ * its own pads the image. */
+static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tensor *y)
+{
+    const int64_t sides[8] = {0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]};
+    char constant[112], padded[112];
+    const tensor *from = source(g, layer->input[0]);
+    const tensor x = with_rank(g, from, &layer->in, 4, y->name);
+    y->rank = 4;
+    snprintf(constant, sizeof constant, "%s:pads", layer->name);
+    snprintf(padded, sizeof padded, "%s:padded", layer->name);
+    ls_onnx_put_int64s(&g->file, constant, sides, 8);
+    ls_onnx_node_begin(&g->file, "Pad", padded, x.name);
+    ls_onnx_node_input(&g->file, constant);
+    ls_onnx_node_end(&g->file, padded);
+    ls_onnx_node_begin(&g->file, "AveragePool", layer->name, padded);
+}
+
 static void add_pool(graph *g, const ls_layer *layer, tensor *y)
 {
+    static const int none[4] = {0};
     const ls_pool2d *p = &layer->op.pool;
-    begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
-    add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
-    if (!p->max) /* the mean of an average pool does not count padding */
-        ls_onnx_node_int(&g->file, "count_include_pad", 0);
+    const int pads[4] = {p->ph, p->pw, p->ph + p->eh, p->pw + p->ew};
+    const bool apart = p->ceil && p->count_padding;
+    if (apart)
+        add_padded(g, layer, pads, y);
+    else
+        begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
+    add_window(g, p->kh, p->kw, p->sh, p->sw, apart ? none : pads);
+    if (p->ceil)
+        ls_onnx_node_int(&g->file, "ceil_mode", 1);
+    if (!p->max)
+        ls_onnx_node_int(&g->file, "count_include_pad", p->count_padding && !apart);
 }
 
 static void add_norm(graph *g, const ls_layer *layer, tensor *y)
@@ -174,6 +202,24 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     begin(g, op, layer, 0, y);
     if (layer->op.kind == LS_OP_RELU && layer->op.u.relu.slope != 0)
         ls_onnx_node_float(&g->file, "alpha", layer->op.u.relu.slope);
+    if (layer->op.kind == LS_OP_HARD_SIGMOID) {
+        ls_onnx_node_float(&g->file, "alpha", layer->op.u.hard_sigmoid.slope);
+        ls_onnx_node_float(&g->file, "beta", layer->op.u.hard_sigmoid.offset);
+    }
+}
+
+/* Adds a relu6, whose limits are inputs of the node. */
+static void add_relu6(graph *g, const ls_layer *layer, tensor *y)
+{
+    const float limits[2] = {0, 6};
+    static const char *const name[2] = {"min", "max"};
+    char constant[112];
+    begin(g, "Clip", layer, 0, y);
+    for (int i = 0; i < 2; i++) {
+        snprintf(constant, sizeof constant, "%s:%s", layer->name, name[i]);
+        ls_onnx_put_floats(&g->file, constant, NULL, 0, &limits[i], 1);
+        ls_onnx_node_input(&g->file, constant);
+    }
 }
 
 /* Adds one of the nodes into which a layer is decomposed: op(x, x2), or op(x) if x2 is NULL. */
@@ -238,10 +284,14 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_UPSAMPLE: add_upsample(g, layer, y); break;
     case LS_OP_ADD: add_both(g, "Add", layer, y); break;
     case LS_OP_CONCAT: add_both(g, "Concat", layer, y); break;
+    case LS_OP_MULTIPLY: add_both(g, "Mul", layer, y); break;
     case LS_OP_RELU:
         add_elementwise(g, layer->op.u.relu.slope != 0 ? "LeakyRelu" : "Relu", layer, y);
         break;
     case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
+    case LS_OP_RELU6: add_relu6(g, layer, y); break;
+    case LS_OP_HARD_SIGMOID: add_elementwise(g, "HardSigmoid", layer, y); break;
+    case LS_OP_HARD_SWISH: add_elementwise(g, "HardSwish", layer, y); break;
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;

@@ -102,6 +102,40 @@ static bool has_wide(const ls_prep *p)
     return false;
 }
 
+/* Adds nodes that make a number NaN that is a double but no float, as it is unknown (prep/prep.h).
+ */
+static void refuse_large(ls_onnx_file *f, ls_onnx_tensor *x)
+{
+    const double unknown = NAN;
+    const char *large = INPUT ":large";
+    ls_onnx_node_begin(f, "Cast", INPUT ":narrow", x->name);
+    ls_onnx_node_int(f, "to", LS_ONNX_FLOAT);
+    ls_onnx_node_end(f, INPUT ":narrow");
+    ls_onnx_node_begin(f, "IsInf", large, INPUT ":narrow");
+    ls_onnx_node_end(f, large);
+    ls_onnx_put_double(f, unknown);
+    ls_onnx_put_tensor(f, "unknown:by", LS_ONNX_DOUBLE, NULL, 0);
+    ls_onnx_node_begin(f, "Where", INPUT ":held", large);
+    ls_onnx_node_input(f, "unknown:by");
+    ls_onnx_node_input(f, x->name);
+    ls_onnx_node_end(f, INPUT ":held");
+    snprintf(x->name, sizeof x->name, INPUT ":held");
+}
+
+#define KEPT INPUT ":kept"
+
+/* Adds the nodes that compute KEPT: 0 for each number, and NaN for NaN. Some programs lose a NaN in
+ * Max and Min. */
+static void keep_nan(ls_onnx_file *f, const ls_onnx_tensor *x)
+{
+    const double zero = 0;
+    ls_onnx_put_double(f, zero);
+    ls_onnx_put_tensor(f, "kept:by", LS_ONNX_DOUBLE, NULL, 0);
+    ls_onnx_node_begin(f, "Mul", KEPT, x->name);
+    ls_onnx_node_input(f, "kept:by");
+    ls_onnx_node_end(f, KEPT);
+}
+
 /* Adds the nodes that scale the columns of a table. They compute in double, as prep.c does, because
  * the mean of a column can be large compared with its deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
@@ -119,10 +153,15 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
         cast(f, x, LS_ONNX_DOUBLE);
     for (int i = 0; i < p->features; i++) {
         const ls_prep_column *c = ls_prep_feature(p, i);
-        ls_onnx_put_double(f, c->allows_missing ? c->missing : (double)NAN);
+        /* NaN in a column of texts is an unknown text */
+        ls_onnx_put_double(f, c->allows_missing && !c->levels ? c->missing : (double)NAN);
     }
     ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
     fill(f, x, "missing:by", true);
+    if (has_wide(p))
+        refuse_large(f, x);
+    if (clips)
+        keep_nan(f, x);
     for (int step = 0; step < 4; step++) {
         if (step < 2 ? !scales : !clips)
             continue;
@@ -131,7 +170,27 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
         ls_onnx_put_tensor(f, steps[step].constant, LS_ONNX_DOUBLE, dim, 2);
         apply(f, x, steps[step].op, steps[step].constant);
     }
+    if (clips)
+        apply(f, x, "Add", KEPT);
     cast(f, x, LS_ONNX_FLOAT);
+}
+
+#define UNKNOWN INPUT ":unknown"
+
+/* Adds the nodes that compute UNKNOWN, a float for each row: NaN if a value of the row is unknown,
+ * else 0. Layers can lose a NaN, such as max(NaN, 0). */
+static void find_unknown(ls_onnx_file *f, const ls_onnx_tensor *x)
+{
+    const float zero = 0;
+    const int64_t axis = 1;
+    ls_onnx_put_floats(f, "zero:by", NULL, 0, &zero, 1);
+    ls_onnx_put_int64s(f, "unknown:axis", &axis, 1);
+    ls_onnx_node_begin(f, "Mul", INPUT ":zero", x->name);
+    ls_onnx_node_input(f, "zero:by");
+    ls_onnx_node_end(f, INPUT ":zero");
+    ls_onnx_node_begin(f, "ReduceSum", UNKNOWN, INPUT ":zero");
+    ls_onnx_node_input(f, "unknown:axis");
+    ls_onnx_node_end(f, UNKNOWN);
 }
 
 /* Returns the name of the graph's input for a column. It is the column's name; if that is empty,
@@ -157,16 +216,33 @@ static bool is_level(const ls_prep_column *column, const char *text)
     return false;
 }
 
-/* Adds the nodes that convert an input of strings [batch, 1] to one-hot rows [batch, levels]. A
- * text that is not a level is an error when the model runs. If missing texts are allowed, the words
- * that mean a missing text are additional levels at the end, whose columns are cut off, so that a
- * missing text becomes zeros. */
-static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input)
+/* Adds the nodes that divide the one-hot rows `flat` by their sums, so that the row of a text that
+ * is neither a level nor a word for a missing text becomes NaN: 0 / 0. */
+static void mark_unknown(ls_onnx_file *f, int nth, const char *flat, const char *axis,
+                         const char *out)
 {
-    char hot[48], flat[48], begin[48], end[48], axis[48], out[48];
+    char sum[48];
+    snprintf(sum, sizeof sum, "column:%d:sum", nth);
+    ls_onnx_node_begin(f, "ReduceSum", sum, flat);
+    ls_onnx_node_input(f, axis);
+    ls_onnx_node_end(f, sum);
+    ls_onnx_node_begin(f, "Div", out, flat);
+    ls_onnx_node_input(f, sum);
+    ls_onnx_node_end(f, out);
+}
+
+/* Adds the nodes that convert an input of strings [batch, 1] to one-hot rows [batch, levels]. If
+ * missing texts are allowed, the words that mean a missing text are additional levels at the end,
+ * whose columns are cut off, so that a missing text becomes zeros. A text that is not a level
+ * becomes zeros if `zeros` is set, else NaN. */
+static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input,
+                   bool zeros)
+{
+    char hot[48], flat[48], known[48], begin[48], end[48], axis[48], out[48];
     const int64_t zero = 0, one = 1, levels = column->levels;
     snprintf(hot, sizeof hot, "column:%d:hot", nth);
     snprintf(flat, sizeof flat, "column:%d:flat", nth);
+    snprintf(known, sizeof known, "column:%d:known", nth);
     snprintf(out, sizeof out, "column:%d:raw", nth);
     ls_onnx_node_begin(f, "OneHotEncoder", hot, input);
     ls_onnx_node_domain(f, "ai.onnx.ml");
@@ -176,7 +252,7 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
         if (!is_level(column, ls_missing_word(i)))
             ls_onnx_node_add_text(f, ls_missing_word(i));
     ls_onnx_node_texts(f, "cats_strings");
-    ls_onnx_node_int(f, "zeros", 0);
+    ls_onnx_node_int(f, "zeros", 1);
     ls_onnx_node_end(f, hot);
     ls_onnx_node_begin(f, "Flatten", flat, hot);
     ls_onnx_node_int(f, "axis", 1);
@@ -187,7 +263,9 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
     ls_onnx_put_int64s(f, begin, &zero, 1);
     ls_onnx_put_int64s(f, end, &levels, 1);
     ls_onnx_put_int64s(f, axis, &one, 1);
-    ls_onnx_node_begin(f, "Slice", out, flat);
+    if (!zeros)
+        mark_unknown(f, nth, flat, axis, known);
+    ls_onnx_node_begin(f, "Slice", out, zeros ? flat : known);
     ls_onnx_node_input(f, begin);
     ls_onnx_node_input(f, end);
     ls_onnx_node_input(f, axis);
@@ -223,7 +301,7 @@ static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
                           &one, 1);
         snprintf(raw, sizeof raw, "column:%d:raw", i);
         if (c->levels)
-            encode(f, c, i, name);
+            encode(f, c, i, name, p->unknown == LS_UNKNOWN_ZEROS);
         if (wide && !c->wide)
             widen(f, i, c->levels ? raw : name);
     }
@@ -273,16 +351,48 @@ static void per_channel(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
     ls_onnx_node_end(f, x->name);
 }
 
+/* Returns whether the graph's input is doubles. */
+static bool is_wide(const ls_onnx_desc *d)
+{
+    return table_of(d) ? has_wide(table_of(d)) : d->prep && d->prep->wide;
+}
+
+/* Adds the nodes that scale the channels of an array. They compute in double, as prep.c does. */
+static void scale_array(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x, bool wide)
+{
+    const int dim[4] = {1, p->scales, 1, 1};
+    if (!wide)
+        cast(f, x, LS_ONNX_DOUBLE);
+    for (int i = 0; i < p->scales; i++)
+        ls_onnx_put_double(f, p->mean[i]);
+    ls_onnx_put_tensor(f, "value_mean:by", LS_ONNX_DOUBLE, dim, x->rank);
+    for (int i = 0; i < p->scales; i++)
+        ls_onnx_put_double(f, ls_prep_divisor(p->deviation[i]));
+    ls_onnx_put_tensor(f, "value_deviation:by", LS_ONNX_DOUBLE, dim, x->rank);
+    apply(f, x, "Sub", "value_mean:by");
+    apply(f, x, "Div", "value_deviation:by");
+    cast(f, x, LS_ONNX_FLOAT);
+}
+
 static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
 {
     const ls_shape *in = &d->model->input;
     const int dim[4] = {1, in->c, in->h, in->w};
     const ls_prep *p = d->prep;
-    if (!p || p->kind != LS_PREP_ARRAY || p->fills == 0)
+    if (!p || p->kind != LS_PREP_ARRAY)
         return;
-    ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
-                       (size_t)p->fills);
-    fill(f, x, "missing:by", false);
+    if (p->fills && is_wide(d)) {
+        for (int i = 0; i < p->fills; i++)
+            ls_onnx_put_double(f, (double)p->fill[i]);
+        ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, p->fills == 1 ? 0 : x->rank);
+    } else if (p->fills) {
+        ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
+                           (size_t)p->fills);
+    }
+    if (p->fills)
+        fill(f, x, "missing:by", false);
+    if (p->scales)
+        scale_array(f, p, x, is_wide(d));
 }
 
 static void divide_bytes(ls_onnx_file *f, ls_onnx_tensor *x)
@@ -302,16 +412,18 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
         put_columns(f, d, &x);
     else
         ls_onnx_put_input(f, INPUT,
-                          !d->normalisation.floats               ? LS_ONNX_UINT8
-                          : table_of(d) && has_wide(table_of(d)) ? LS_ONNX_DOUBLE
-                                                                 : LS_ONNX_FLOAT,
+                          !d->normalisation.floats ? LS_ONNX_UINT8
+                          : is_wide(d)             ? LS_ONNX_DOUBLE
+                                                   : LS_ONNX_FLOAT,
                           shape, rank - 1);
-    if (!d->normalisation.floats)
+    if (!d->normalisation.floats) {
         divide_bytes(f, &x);
-    else if (table_of(d))
+    } else if (table_of(d)) {
         scale_table(f, d->prep, &x);
-    else
+        find_unknown(f, &x);
+    } else {
         fill_array(f, d, &x);
+    }
     per_channel(f, d, &x, "Sub", "mean:by", d->normalisation.mean, 0);
     per_channel(f, d, &x, "Div", "std:by", d->normalisation.std, 1);
     return x;
@@ -331,13 +443,25 @@ static void step_back(ls_onnx_file *f, ls_onnx_tensor *y, const char *op, const 
     snprintf(y->name, sizeof y->name, "%s", name);
 }
 
+/* Adds the node that makes the outputs of the rows with unknown values NaN. */
+static void empty_unknown(ls_onnx_file *f, ls_onnx_tensor *y)
+{
+    const char *name = "logits:known";
+    ls_onnx_node_begin(f, "Add", name, y->name);
+    ls_onnx_node_input(f, UNKNOWN);
+    ls_onnx_node_end(f, name);
+    snprintf(y->name, sizeof y->name, "%s", name);
+}
+
 /* The nodes compute in double, as prep.c does. */
 void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, int outputs, ls_onnx_tensor *y)
 {
+    if (p && p->kind == LS_PREP_TABLE)
+        empty_unknown(f, y);
     if (!p || p->targets == 0)
         return;
     for (int i = 0; i < outputs; i++)
-        ls_onnx_put_double(f, p->target_deviation[i % p->targets]);
+        ls_onnx_put_double(f, ls_prep_divisor(p->target_deviation[i % p->targets]));
     ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, &outputs, 1);
     for (int i = 0; i < outputs; i++)
         ls_onnx_put_double(f, p->target_mean[i % p->targets]);

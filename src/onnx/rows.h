@@ -25,9 +25,10 @@ bool ls_onnx_has_texts(const ls_onnx_desc *desc);
  * layer reads. */
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
-/* If the target was scaled (prep->targets), writes the nodes that convert the network's
- * output *y, of `outputs` numbers, to the unit of the target, and replaces *y by the converted
- * output. Output i belongs to target i modulo prep->targets. `prep` may be NULL. */
+/* Writes the nodes that make the outputs *y, `outputs` numbers, of rows with unknown values NaN,
+ * and, if the target was scaled (prep->targets), those that convert the outputs to the unit of the
+ * target: output i belongs to target i modulo prep->targets. Replaces *y by the outputs of these
+ * nodes. `prep` may be NULL. */
 void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, int outputs, ls_onnx_tensor *y);
 
 /* Writes the metadata that describe input and output (onnx.h) to `out`, after the graph. */

@@ -10,15 +10,15 @@
 
 static int check_model(const ls_model_info *info, const char *name, ls_error *err)
 {
-    if (info->floats)
+    if (info->row_type != LS_ROW_U8)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads rows of %d×%d×%d floats, not pictures; pass whole "
-                       "rows to ls_model_run, and those of a table by ls_model_row",
+                       "rows to ls_model_predict, and those of a table by ls_model_row",
                        name, info->channels, info->height, info->width);
     if (info->channels != 1 && info->channels != 3)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads rows of %d channels, and pictures have 1 or 3; "
-                       "pass whole rows to ls_model_run",
+                       "pass whole rows to ls_model_predict",
                        name, info->channels);
     return LS_OK;
 }
@@ -29,14 +29,16 @@ int ls_model_picture(const ls_model *model, const void *bytes, size_t length,
     LS_OWN_ARITHMETIC;
     ls_picture_options o = {.size = sizeof o};
     ls_image_memory kept = {0};
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     if (!model || !bytes || !row)
         return ls_fail(err, LS_EINVAL, "ls_model_picture: no model, bytes or row");
     int status = options ? ls_sized_take(&o, sizeof o, options, "ls_picture_options", err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_host_check(o.host, err);
     if (status)
         return status;
     const char *name = o.name ? o.name : "the picture";
-    ls_model_describe(model, &info);
+    ls_model_describe(model, &info, NULL);
     const size_t needed = (size_t)info.channels * (size_t)info.height * (size_t)info.width;
     status = check_model(&info, name, err);
     if (status == LS_OK && capacity < needed)

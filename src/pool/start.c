@@ -15,6 +15,8 @@
 static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error *err)
 {
     int status = ls_sized_take(out, sizeof *out, o, "ls_pool_options", err);
+    if (status == LS_OK)
+        status = ls_host_check(out->host, err);
     if (status)
         return status;
     if (out->workers < 1 || out->workers > WORKERS_MAX)

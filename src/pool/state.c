@@ -1,5 +1,6 @@
 /* Information about a pool's workers: pending jobs, abandoned workers, statistics. */
 #include "base/error.h"
+#include "base/sized.h"
 #include "pool/pool.h"
 
 #include <stdio.h>
@@ -110,13 +111,11 @@ static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
     sum->busy_ns += value(&w->busy_ns);
 }
 
-int ls_pool_get_stats(ls_pool_stats *out, const ls_pool *pool, int worker, ls_error *err)
+int ls_pool_get_stats(const ls_pool *pool, int worker, ls_pool_stats *out, ls_error *err)
 {
     ls_pool_stats sum = {0};
     if (!pool || !out)
         return ls_fail(err, LS_EINVAL, "ls_pool_get_stats: no pool, or no room for the counters");
-    if (out->size < sizeof out->size)
-        return ls_fail(err, LS_EINVAL, "stats.size is not set: expected sizeof(ls_pool_stats)");
     if (worker < -1 || worker >= pool->workers)
         return ls_fail(err, LS_EINVAL,
                        "worker %d of a pool whose workers are 0 to %d, or -1 for all of them",
@@ -124,7 +123,5 @@ int ls_pool_get_stats(ls_pool_stats *out, const ls_pool *pool, int worker, ls_er
     for (int i = 0; i < pool->workers; i++)
         if (worker == -1 || i == worker)
             add_worker(&sum, &pool->worker[i]);
-    sum.size = out->size;
-    memcpy(out, &sum, out->size < sizeof sum ? out->size : sizeof sum);
-    return LS_OK;
+    return ls_sized_give(out, &sum, sizeof sum, "ls_pool_stats", err);
 }

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "json/shortest.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ void ls_prep_free(ls_prep *p)
     ls_free(host, p->sorted);
     ls_free(host, p->target);
     ls_free(host, p->target_mean);
+    ls_free(host, p->mean);
     ls_free(host, p->fill);
     ls_free(host, p);
 }
@@ -274,6 +276,8 @@ static const char *list_levels(char out[160], const ls_prep_column *c)
     return out;
 }
 
+const char *const ls_prep_unknown_names[] = {"empty", "zeros", "error", NULL};
+
 static int fail_value(const ls_prep_column *c, const char *prefix, const char *expected,
                       const char *found, ls_error *err)
 {
@@ -282,13 +286,31 @@ static int fail_value(const ls_prep_column *c, const char *prefix, const char *e
     return LS_EDATA;
 }
 
+/* Handles an unknown value, about which *err has the message. Raises *found; `text`: the value is
+ * one of a column of texts. */
+static int take_unknown(const ls_prep *p, bool text, ls_prep_found *found)
+{
+    const ls_prep_found now =
+        text && p->unknown == LS_UNKNOWN_ZEROS ? LS_PREP_ZEROED : LS_PREP_UNKNOWN;
+    *found = now > *found ? now : *found;
+    return p->unknown == LS_UNKNOWN_ERROR ? LS_EDATA : LS_OK;
+}
+
+/* Writes an unknown text to a row. */
+static int put_unknown(const ls_prep *p, const ls_prep_column *c, double *row, ls_prep_found *found)
+{
+    for (int k = 0; k < c->levels; k++)
+        row[c->first + k] = p->unknown == LS_UNKNOWN_ZEROS ? 0 : (double)NAN;
+    return take_unknown(p, true, found);
+}
+
 /* Writes the level of `text`, or of `number` if `text` is NULL, to a row. A double of 2^53 or more
- * stands for several whole numbers, so it has no level. */
-static int put_level(const ls_prep_column *c, const char *text, double number, double *row,
-                     const char *prefix, ls_error *err)
+ * stands for several whole numbers, so it is refused. */
+static int put_level(const ls_prep *p, const ls_prep_column *c, const char *text, double number,
+                     double *row, const char *prefix, ls_prep_found *found, ls_error *err)
 {
     char shown[LS_SHORTEST], levels[160] = "", expected[280];
-    const bool exact = text || fabs(number) < 0x1p53;
+    const bool exact = text || !(fabs(number) >= 0x1p53 && isfinite(number));
     if (!text && isfinite(number))
         ls_shortest(shown, number, false);
     else if (!text)
@@ -306,7 +328,8 @@ static int put_level(const ls_prep_column *c, const char *text, double number, d
         why = "; in this column 7 and 07 differ";
     snprintf(expected, sizeof expected, "a text that the model has learnt: %s%s",
              list_levels(levels, c), why);
-    return fail_value(c, prefix, expected, text, err);
+    int status = fail_value(c, prefix, expected, text, err);
+    return exact ? put_unknown(p, c, row, found) : status;
 }
 
 static bool is_missing(const ls_prep_column *c, const char *text)
@@ -336,8 +359,8 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pr
 /* Writes a number to a row: that in `text`, or `number` if `text` is NULL. The text must use the
  * decimal separator of the training table. If that separator is not known, it must be possible to
  * read the text in only one way. */
-static int put_number(const ls_prep_column *c, const char *text, double number, double *row,
-                      const char *prefix, ls_error *err)
+static int put_number(const ls_prep *p, const ls_prep_column *c, const char *text, double number,
+                      double *row, const char *prefix, ls_prep_found *found, ls_error *err)
 {
     char shown[64];
     unsigned form = 0;
@@ -349,38 +372,45 @@ static int put_number(const ls_prep_column *c, const char *text, double number, 
             "a number that can be read in only one way; write it with a decimal point, and "
             "nothing between thousands",
             text, err);
-    row[c->first] = number;
+    /* inf would be a missing number */
+    row[c->first] = isfinite(number) ? number : copysign(DBL_MAX, number);
     snprintf(shown, sizeof shown, "%g", number);
-    return isfinite((float)number)
-               ? LS_OK
-               : fail_value(c, prefix, "a finite number", text ? text : shown, err);
+    if (isfinite((float)number))
+        return LS_OK;
+    fail_value(c, prefix, "a finite number", text ? text : shown, err);
+    return take_unknown(p, false, found);
+}
+
+static int put_missing(const ls_prep *p, const ls_prep_column *c, const char *text, double *row,
+                       const char *prefix, ls_prep_found *found, ls_error *err)
+{
+    if (c->levels)
+        memset(row + c->first, 0, (size_t)c->levels * sizeof *row);
+    else
+        row[c->first] = NAN;
+    if (c->allows_missing)
+        return LS_OK;
+    fail_value(c, prefix, "a value, as the model has learnt from rows that all had one",
+               text ? text : "", err);
+    return c->levels ? put_unknown(p, c, row, found) : take_unknown(p, false, found);
 }
 
 int ls_prep_put(const ls_prep *p, int column, const char *text, double number, double *row,
-                const char *prefix, ls_error *err)
+                const char *prefix, ls_prep_found *found, ls_error *err)
 {
     char inner[4096 + 1];
     const ls_prep_column *c = &p->column[column];
     text = text ? trimmed(inner, text) : NULL;
     const bool missing = text ? is_missing(c, text) : c->levels ? isnan(number) : !isfinite(number);
-    if (missing && !c->allows_missing)
-        return fail_value(c, prefix, "a value, as the model has learnt from rows that all had one",
-                          text ? text : "", err);
-    if (missing && c->levels) {
-        memset(row + c->first, 0, (size_t)c->levels * sizeof *row);
-        return LS_OK;
-    }
-    if (missing) {
-        row[c->first] = NAN;
-        return LS_OK;
-    }
-    return c->levels ? put_level(c, text, number, row, prefix, err)
-                     : put_number(c, text, number, row, prefix, err);
+    if (missing)
+        return put_missing(p, c, text, row, prefix, found, err);
+    return c->levels ? put_level(p, c, text, number, row, prefix, found, err)
+                     : put_number(p, c, text, number, row, prefix, found, err);
 }
 
 bool ls_prep_acts(const ls_prep *p)
 {
-    return p->kind == LS_PREP_TABLE || p->fills > 0;
+    return p->kind == LS_PREP_TABLE || p->fills > 0 || p->scales > 0;
 }
 
 static double raw_number(const void *raw, bool wide, size_t i)
@@ -388,35 +418,63 @@ static double raw_number(const void *raw, bool wide, size_t i)
     return wide ? ((const double *)raw)[i] : (double)((const float *)raw)[i];
 }
 
-static int ready_column(const ls_prep_column *c, const void *raw, bool wide, float *ready,
-                        ls_error *err)
+/* Converts the floats of a column of texts. If one is not finite, the text is unknown. */
+static int ready_level(const ls_prep *p, const ls_prep_column *c, const void *raw, bool wide,
+                       float *ready, ls_prep_found *found, ls_error *err)
+{
+    const size_t first = (size_t)c->first, levels = (size_t)c->levels;
+    bool known = true;
+    for (size_t i = first; i < first + levels; i++) {
+        ready[i] = (float)raw_number(raw, wide, i);
+        known &= isfinite(ready[i]) != 0;
+    }
+    if (known)
+        return LS_OK;
+    memset(ready + first, 0, levels * sizeof *ready);
+    if (*found < LS_PREP_UNKNOWN)
+        fail_value(c, "", "a text that the model has learnt", "nan", err);
+    return take_unknown(p, true, found);
+}
+
+static int ready_column(const ls_prep *p, const ls_prep_column *c, const void *raw, bool wide,
+                        float *ready, ls_prep_found *found, ls_error *err)
 {
     char shown[32];
-    const size_t first = (size_t)c->first;
-    for (size_t i = first; i < first + (size_t)c->levels; i++)
-        ready[i] = (float)raw_number(raw, wide, i);
     if (c->levels)
-        return LS_OK;
-    const double v = raw_number(raw, wide, first);
-    if (ls_prep_number(c, v, &ready[first]))
+        return ready_level(p, c, raw, wide, ready, found, err);
+    const double v = raw_number(raw, wide, (size_t)c->first);
+    if (ls_prep_number(c, v, &ready[c->first]))
         return LS_OK;
     snprintf(shown, sizeof shown, "%g", v);
-    return fail_value(c, "",
-                      isfinite(v) ? "a number that a float holds"
-                                  : "a value, as the model has learnt from rows that all had one",
-                      shown, err);
+    if (*found < LS_PREP_UNKNOWN)
+        fail_value(c, "",
+                   isfinite(v) ? "a number that a float holds"
+                               : "a value, as the model has learnt from rows that all had one",
+                   shown, err);
+    return take_unknown(p, false, found);
+}
+
+float ls_prep_value(const ls_prep *p, double raw, size_t i, size_t count)
+{
+    const bool missing = isnan(raw) && p->fills > 0;
+    double v = missing ? (double)p->fill[p->fills > 1 ? i : 0] : raw;
+    if (p->scales == 0)
+        return (float)v;
+    const size_t k = i / (count / (size_t)p->scales);
+    v = p->wide ? v : (double)(float)v;
+    return (float)((v - p->mean[k]) / ls_prep_divisor(p->deviation[k]));
 }
 
 int ls_prep_ready(const ls_prep *p, const void *raw, bool wide, float *ready, size_t count,
-                  ls_error *err)
+                  ls_prep_found *found, ls_error *err)
 {
     int status = LS_OK;
     for (int i = 0; status == LS_OK && p->kind == LS_PREP_TABLE && i < p->columns; i++)
-        status = ready_column(&p->column[i], raw, wide, ready, err);
-    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++) {
-        const float v = (float)raw_number(raw, wide, i);
-        ready[i] = !isnan(v) || p->fills == 0 ? v : p->fill[p->fills > 1 ? i : 0];
-    }
+        status = ready_column(p, &p->column[i], raw, wide, ready, found, err);
+    if (p->kind == LS_PREP_TABLE && *found == LS_PREP_UNKNOWN)
+        memset(ready, 0, count * sizeof *ready);
+    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++)
+        ready[i] = ls_prep_value(p, raw_number(raw, wide, i), i, count);
     return status;
 }
 
@@ -435,14 +493,36 @@ const ls_prep_column *ls_prep_feature(const ls_prep *p, int i)
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
+/* Copies means and deviations to one new allocation. Returns NULL if there is no memory. */
+static double *copy_scale(const ls_prep *p, const double *mean, const double *deviation, int count)
+{
+    double *both = ls_alloc_array(p->host, 2 * (size_t)count, sizeof *both);
+    if (both) {
+        memcpy(both, mean, (size_t)count * sizeof *both);
+        memcpy(both + count, deviation, (size_t)count * sizeof *both);
+    }
+    return both;
+}
+
+int ls_prep_scale_values(ls_prep *p, const double *mean, const double *deviation, int count,
+                         ls_error *err)
+{
+    double *both = copy_scale(p, mean, deviation, count);
+    if (!both)
+        return no_memory(err);
+    ls_free(p->host, p->mean);
+    p->scales = count;
+    p->mean = both;
+    p->deviation = both + count;
+    return LS_OK;
+}
+
 int ls_prep_scale_targets(ls_prep *p, const double *mean, const double *deviation, int count,
                           ls_error *err)
 {
-    double *both = ls_alloc_array(p->host, 2 * (size_t)count, sizeof *both);
+    double *both = copy_scale(p, mean, deviation, count);
     if (!both)
         return no_memory(err);
-    memcpy(both, mean, (size_t)count * sizeof *both);
-    memcpy(both + count, deviation, (size_t)count * sizeof *both);
     ls_free(p->host, p->target_mean);
     p->targets = count;
     p->target_mean = both;
@@ -456,7 +536,7 @@ float ls_prep_target(const ls_prep *p, size_t i, double value)
         return (float)value;
     const double v = p->target_wide ? value : (double)(float)value;
     const size_t k = i % (size_t)p->targets;
-    return (float)((v - p->target_mean[k]) / p->target_deviation[k]);
+    return (float)((v - p->target_mean[k]) / ls_prep_divisor(p->target_deviation[k]));
 }
 
 double ls_prep_output(const ls_prep *p, size_t i, float value)
@@ -464,7 +544,7 @@ double ls_prep_output(const ls_prep *p, size_t i, float value)
     if (!p || p->targets == 0)
         return (double)value;
     const size_t k = i % (size_t)p->targets;
-    return (double)value * p->target_deviation[k] + p->target_mean[k];
+    return (double)value * ls_prep_divisor(p->target_deviation[k]) + p->target_mean[k];
 }
 
 void ls_prep_unscale(const ls_prep *p, float *outputs, size_t count)
@@ -480,5 +560,5 @@ double ls_prep_error_unit(const ls_prep *p)
     for (int i = 1; i < p->targets; i++)
         if (p->target_deviation[i] != p->target_deviation[0])
             return 1;
-    return p->target_deviation[0];
+    return ls_prep_divisor(p->target_deviation[0]);
 }

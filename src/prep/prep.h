@@ -9,7 +9,7 @@
  *          "decimal": ","},
  *         {"name": "time", "type": "f64", "mean": 1764364143000, "deviation": 17320.5},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0},
- *         {"name": "zip", "levels": ["01234", "10001"], "compare": "codes"}]}
+ *         {"name": "zip", "levels": ["01234", "10001"], "compare": "codes"}], "unknown": "zeros"}
  *     {"version": 2, "rows": "images", "fit": "cover"}
  *     {"version": 2, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
@@ -34,8 +34,22 @@
  * *ready* row has the numbers that the network reads: missing numbers are replaced, and numbers are
  * scaled.
  *
- * Rows of images and of arrays have as many numbers as the model's input. Their preparation only
- * replaces missing numbers. */
+ * A value of a table is *unknown* to the model if it is
+ *
+ * - a text that is no level of its column
+ * - a missing number or text in a column in which every row of the training table had a value
+ * - a number that a float does not hold, before or after it is scaled
+ *
+ * `unknown` says what becomes of a row with such a value. In a raw row, NaN in the floats of a
+ * column of texts stands for an unknown text, and a number that no float holds for itself. So a
+ * caller who prepares a row in one call and predicts it in another has no more to pass on.
+ *
+ * Rows of images and of arrays have as many numbers as the model's input. Missing numbers are
+ * replaced. If the description of an array has `mean` and `deviation`, lists with a number for each
+ * channel of a row, each value becomes (value − mean) / deviation of its channel. (Each feature of
+ * a row without height and width is a channel.) `scale_type` "f64": the values are doubles until
+ * they are scaled. `scale_rows` is the number of streamed rows from which means and deviations
+ * were learnt. A deviation of 0, of rows that were all equal so far, counts as 1. */
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
@@ -52,6 +66,26 @@ enum {
 };
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
+
+/* What becomes of a row of a table with an unknown value. */
+typedef enum ls_prep_unknown {
+    LS_UNKNOWN_EMPTY, /* its outputs are empty, or NaN; if rows are evaluated, it is left out */
+    /* All floats of an unknown or missing text are 0, and the row is predicted. With an unknown
+     * number the outputs are empty. */
+    LS_UNKNOWN_ZEROS,
+    LS_UNKNOWN_ERROR /* it is an error */
+} ls_prep_unknown;
+
+/* The values of `unknown` in a description and in the config, by ls_prep_unknown. The last entry is
+ * NULL. */
+extern const char *const ls_prep_unknown_names[];
+
+/* What was found in a row. The functions that report it only ever raise it. */
+typedef enum ls_prep_found {
+    LS_PREP_KNOWN,  /* the model knows all values */
+    LS_PREP_ZEROED, /* an unknown text was replaced by zeros */
+    LS_PREP_UNKNOWN /* the row cannot be predicted */
+} ls_prep_found;
 
 /* Largest distance between a number of a training table and the nearest float, in deviations of its
  * column, at which the column still counts as one of floats. */
@@ -97,10 +131,12 @@ typedef struct ls_prep {
     char target_decimal; /* decimal separator of the target column, as in ls_prep_column */
     /* a table that is not UTF-8 is read as Windows-1252, an extension of Latin-1 */
     bool latin1;
+    ls_prep_unknown unknown;
     /* Scaling of the targets, with a mean and a deviation for each target of a row. */
     int targets;                            /* 0: the targets are not scaled */
     double *target_mean, *target_deviation; /* [targets], in one allocation; NULL if 0 */
     bool target_wide;                       /* the targets are doubles until they are scaled */
+    long scale_rows; /* number of streamed rows from which scales were learnt; 0: none */
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers in the file: 255 for bytes, else 1 */
@@ -109,6 +145,10 @@ typedef struct ls_prep {
     /* Number of replacements. 1: the same for all numbers; the number of values in a row: one for
      * each value; 0: a missing number is an error. */
     int fills;
+    /* Scaling of the values of a row, with a mean and a deviation for each channel. */
+    int scales;               /* number of channels; 0: the values are not scaled */
+    double *mean, *deviation; /* [scales], in one allocation; NULL if 0 */
+    bool wide;                /* the values are doubles until they are scaled */
 } ls_prep;
 
 /* ---- creating -------------------------------------------------------------------------------- */
@@ -168,29 +208,44 @@ int ls_prep_find(const ls_prep *prep, const char *name);
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
 /* Converts a raw number of a column to the number that the network reads. A `raw` that is NaN or
- * infinite is missing. Returns false if the number is missing and the column has no replacement, or
- * if a float holds the number or the converted number not at all. */
+ * infinite is missing. Returns false if the number is unknown. */
 bool ls_prep_number(const ls_prep_column *column, double raw, float *ready);
 
 /* Writes the value of a column to the column's numbers in the raw row `row`. The value is `text`,
  * as it is in a user's file, or `number` if `text` is NULL. The thread must be in the "C" locale.
- * Errors: LS_EDATA; the message begins with `prefix` ("FILE:LINE: " or ""), followed by: column
- * "NAME": expected …, found …. */
+ * If the value is unknown, raises *found and writes a message to *err, but is an error only if
+ * prep->unknown says so. Errors: LS_EDATA; the message begins with `prefix` ("FILE:LINE: " or ""),
+ * followed by: column "NAME": expected …, found …. */
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, double *row,
-                const char *prefix, ls_error *err);
+                const char *prefix, ls_prep_found *found, ls_error *err);
 
 /* Returns whether ls_prep_ready can change a row. If it returns false, every raw row is already a
  * ready row. */
 bool ls_prep_acts(const ls_prep *prep);
 /* Converts a raw row of `count` numbers, which are doubles if `wide` is set and else floats, to a
- * ready row. If they are floats, `raw` and `ready` may be the same array. Errors: LS_EDATA (a
- * number is missing in a column that has no replacement, or is too large; the message names the
- * column). */
+ * ready row. If they are floats, `raw` and `ready` may be the same array. If a value is unknown,
+ * raises *found, and all numbers of `ready` are 0 if the row cannot be predicted; *err has the
+ * message about the first such value. Errors: LS_EDATA (an unknown value, if prep->unknown says so;
+ * the message names the column). */
 int ls_prep_ready(const ls_prep *prep, const void *raw, bool wide, float *ready, size_t count,
-                  ls_error *err);
+                  ls_prep_found *found, ls_error *err);
+
+/* Converts value number `i` of a raw row of an array, which has `count` values. */
+float ls_prep_value(const ls_prep *prep, double raw, size_t i, size_t count);
 
 /* Returns the column to which float `i` of a row of a table belongs. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
+
+/* Returns the divisor of a scale. A deviation of 0 is that of equal rows. */
+static inline double ls_prep_divisor(double deviation)
+{
+    return deviation > 0 ? deviation : 1;
+}
+
+/* Sets the scale of a row's values in `count` channels, whose means and deviations are copied.
+ * Errors: LS_ENOMEM. */
+int ls_prep_scale_values(ls_prep *prep, const double *mean, const double *deviation, int count,
+                         ls_error *err);
 
 /* ---- targets; if `prep` is NULL, nothing is scaled ------------------------------------------ */
 

@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "json/fields.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,9 +63,20 @@ static void write_table(ls_json_writer *w, const ls_prep *p)
         ls_json_put_string(w, "target_compare", rules[p->target_rule]);
     if (p->latin1)
         ls_json_put_string(w, "encoding", encodings[1]);
+    if (p->unknown != LS_UNKNOWN_EMPTY)
+        ls_json_put_string(w, "unknown", ls_prep_unknown_names[p->unknown]);
     ls_json_open_array(w, "columns");
     for (int i = 0; i < p->columns; i++)
         write_column(w, &p->column[i]);
+    ls_json_close(w);
+}
+
+/* Writes a list of numbers. */
+static void write_list(ls_json_writer *w, const char *key, const double *value, int count)
+{
+    ls_json_open_array(w, key);
+    for (int i = 0; i < count; i++)
+        ls_json_put_double(w, NULL, value[i]);
     ls_json_close(w);
 }
 
@@ -75,6 +87,12 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
     ls_json_put_int(w, "divisor", p->divisor);
     if (p->channels_last)
         ls_json_put_string(w, "layout", layouts[1]);
+    if (p->scales) {
+        write_list(w, "mean", p->mean, p->scales);
+        write_list(w, "deviation", p->deviation, p->scales);
+    }
+    if (p->wide)
+        ls_json_put_string(w, "scale_type", widths[1]);
     if (p->fills == 1)
         ls_json_put_float(w, "missing", p->fill[0]);
     if (p->fills <= 1)
@@ -87,9 +105,9 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
-    /* At most 13 values are not replacements, scales of targets or parts of columns. A column has
-     * at most 9 values besides its levels. */
-    size_t values = 13 + (size_t)p->fills + 2 * (size_t)p->targets;
+    /* At most 18 values are not replacements, scales or parts of columns. A column has at most 9
+     * values besides its levels. */
+    size_t values = 18 + (size_t)p->fills + 2 * (size_t)(p->targets + p->scales);
     for (int i = 0; i < p->columns; i++)
         values += 9 + (size_t)p->column[i].levels;
     return values;
@@ -99,11 +117,9 @@ size_t ls_prep_values(const ls_prep *p)
 static void write_numbers(ls_json_writer *w, const char *key, const double *value, int count)
 {
     if (count > 1)
-        ls_json_open_array(w, key);
-    for (int i = 0; i < count; i++)
-        ls_json_put_double(w, count > 1 ? NULL : key, value[i]);
-    if (count > 1)
-        ls_json_close(w);
+        write_list(w, key, value, count);
+    else if (count == 1)
+        ls_json_put_double(w, key, value[0]);
 }
 
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
@@ -115,6 +131,8 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     write_numbers(w, "target_deviation", p->target_deviation, p->targets);
     if (p->target_wide)
         ls_json_put_string(w, "target_type", widths[1]);
+    if (p->scale_rows)
+        ls_json_put_int(w, "scale_rows", p->scale_rows);
     if (p->kind == LS_PREP_TABLE)
         write_table(w, p);
     else if (p->kind == LS_PREP_ARRAY)
@@ -247,15 +265,17 @@ static int finish_table(const reader *r, const cJSON *node)
 static int read_table(const reader *r, ls_fields *f)
 {
     static const char *const none = NULL;
-    static const int utf8 = 0;
+    static const int utf8 = 0, empty = LS_UNKNOWN_EMPTY;
     const char *target;
-    int encoding = 0;
+    int encoding = 0, unknown = empty;
     const cJSON *node, *columns = ls_field_any(f, "columns");
     ls_field_text(f, "target", &none, &target);
     read_decimal(f, "target_decimal", &r->prep->target_decimal);
     read_rule(f, "target_compare", &r->prep->target_rule);
     ls_field_choice(f, "encoding", encodings, &utf8, &encoding);
     r->prep->latin1 = encoding == 1;
+    ls_field_choice(f, "unknown", ls_prep_unknown_names, &empty, &unknown);
+    r->prep->unknown = (ls_prep_unknown)unknown;
     const int n = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;
     if (n < 1 || n > LS_PREP_COLUMNS)
         ls_fields_fail(f, columns, "expected \"columns\", an array of 1 to %d", LS_PREP_COLUMNS);
@@ -299,8 +319,70 @@ static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
     return f->status;
 }
 
-/* Reads the keys of the description of an array: "type" (ls_prep.type), "divisor", "layout" and
- * "missing". */
+/* Reads a number, or a list of numbers, each of which must be at least `least`, into `out` [most].
+ * Returns their number. */
+static int read_list(ls_fields *f, const cJSON *node, const char *key, double least, double *out,
+                     int most)
+{
+    const cJSON *item = cJSON_IsArray(node) ? node->child : node;
+    int count = 0;
+    for (; item && f->status == LS_OK; item = cJSON_IsArray(node) ? item->next : NULL) {
+        const double v = cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
+        if (count == most || !(v >= least && v <= 1e300))
+            ls_fields_fail(f, item, "expected \"%s\", at most %d numbers from %g on, found %s", key,
+                           most, least, ls_json_kind(item));
+        else
+            out[count++] = v;
+    }
+    return count;
+}
+
+/* A setter of a scale: ls_prep_scale_targets or ls_prep_scale_values. */
+typedef int set_scale(ls_prep *prep, const double *mean, const double *deviation, int count,
+                      ls_error *err);
+
+/* Reads the lists `keys`, means and deviations, of at most `most` numbers each, and passes them to
+ * `set`. Returns LS_ENOMEM, or LS_OK after a failure that `f` has. */
+static int read_scale(const reader *r, ls_fields *f, const char *const keys[2], size_t most,
+                      set_scale *set)
+{
+    const cJSON *mean = ls_field_any(f, keys[0]), *deviation = ls_field_any(f, keys[1]);
+    if (!mean && !deviation)
+        return LS_OK;
+    double *both = ls_alloc_array(r->prep->host, 2 * most, sizeof *both);
+    if (!both)
+        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
+    const int means = read_list(f, mean, keys[0], -1e300, both, (int)most);
+    const int deviations = read_list(f, deviation, keys[1], 0, both + most, (int)most);
+    if (means != deviations || means == 0)
+        ls_fields_fail(f, NULL, "expected \"%s\" and \"%s\" of as many numbers, or neither",
+                       keys[0], keys[1]);
+    int status = f->status ? LS_OK : set(r->prep, both, both + most, means, r->err);
+    ls_free(r->prep->host, both);
+    return status;
+}
+
+/* Reads the scale of the values of a row. Returns LS_ENOMEM, or LS_OK after a failure that `f`
+ * has. */
+static int read_values(const reader *r, ls_fields *f)
+{
+    static const char *const keys[2] = {"mean", "deviation"};
+    static const int narrow = 0;
+    int width = narrow;
+    ls_field_choice(f, "scale_type", widths, &narrow, &width);
+    r->prep->wide = width == 1;
+    int status = read_scale(r, f, keys, r->input, ls_prep_scale_values);
+    const int n = r->prep->scales;
+    if (status == LS_OK && n && (!r->floats || r->input % (size_t)n != 0))
+        ls_fields_fail(f, NULL,
+                       "expected \"mean\" only if the input is floats, with a number for each "
+                       "channel of a row of %zu, found %d",
+                       r->input, n);
+    return status;
+}
+
+/* Reads the keys of the description of an array: "type" (ls_prep.type), "divisor", "layout",
+ * "missing", and its scale. */
 static int read_array(const reader *r, ls_fields *f)
 {
     static const char *const none = "";
@@ -317,7 +399,9 @@ static int read_array(const reader *r, ls_fields *f)
     if (f->status == LS_OK && ls_fields_know(f, "divisor") && divisor != (r->floats ? 1 : 255))
         ls_fields_fail(f, NULL, "expected \"divisor\": %d, found %ld", r->floats ? 1 : 255,
                        divisor);
-    if (f->status == LS_OK && missing)
+    if (f->status == LS_OK)
+        status = read_values(r, f);
+    if (status == LS_OK && f->status == LS_OK && missing)
         status = read_fill(r, f, missing);
     if (f->status == LS_OK && type)
         snprintf(r->prep->type, sizeof r->prep->type, "%.15s", type);
@@ -326,48 +410,18 @@ static int read_array(const reader *r, ls_fields *f)
     return status == LS_ENOMEM ? status : ls_fields_end(f);
 }
 
-/* Reads a number, or a list of numbers, each of which must be above `least`, into `out`
- * [LS_PREP_TARGETS]. Returns their number. */
-static int read_list(ls_fields *f, const cJSON *node, const char *key, double least, double *out)
-{
-    const cJSON *item = cJSON_IsArray(node) ? node->child : node;
-    int count = 0;
-    for (; item && f->status == LS_OK; item = cJSON_IsArray(node) ? item->next : NULL) {
-        const double v = cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-        if (count == LS_PREP_TARGETS || !(v > least && v < 1e300))
-            ls_fields_fail(f, item, "expected \"%s\", at most %d numbers above %g, found %s", key,
-                           LS_PREP_TARGETS, least, ls_json_kind(item));
-        else
-            out[count++] = v;
-    }
-    return count;
-}
-
-/* Reads the scale of the targets. Returns LS_ENOMEM, or LS_OK after a failure that `f` has. */
+/* Reads the scale of the targets, and from how many rows scales were learnt. Returns LS_ENOMEM, or
+ * LS_OK after a failure that `f` has. */
 static int read_target(const reader *r, ls_fields *f)
 {
+    static const char *const keys[2] = {"target_mean", "target_deviation"};
     static const int narrow = 0;
+    static const long none = 0;
     int width = narrow;
-    const cJSON *mean = ls_field_any(f, "target_mean"),
-                *deviation = ls_field_any(f, "target_deviation");
     ls_field_choice(f, "target_type", widths, &narrow, &width);
     r->prep->target_wide = width == 1;
-    if (!mean && !deviation)
-        return LS_OK;
-    double *both = ls_alloc_array(r->prep->host, 2 * (size_t)LS_PREP_TARGETS, sizeof *both);
-    if (!both)
-        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
-    const int means = read_list(f, mean, "target_mean", -1e300, both);
-    const int deviations = read_list(f, deviation, "target_deviation", 0, both + LS_PREP_TARGETS);
-    if (means != deviations || means == 0)
-        ls_fields_fail(f, NULL,
-                       "expected \"target_mean\" and \"target_deviation\" of as many numbers, or "
-                       "neither");
-    int status = LS_OK;
-    if (f->status == LS_OK)
-        status = ls_prep_scale_targets(r->prep, both, both + LS_PREP_TARGETS, means, r->err);
-    ls_free(r->prep->host, both);
-    return status;
+    ls_field_int(f, "scale_rows", 0, LONG_MAX, &none, &r->prep->scale_rows);
+    return read_scale(r, f, keys, LS_PREP_TARGETS, ls_prep_scale_targets);
 }
 
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,

@@ -164,6 +164,7 @@ const ls_record_key ls_record_keys[] = {
     {PART(DATA), "images", LS_MEMBER_BOOL, DATA(images)},
     {PART(DATA), "train_rows", LS_MEMBER_UINT, DATA(train_rows)},
     {PART(DATA), "test_rows", LS_MEMBER_UINT, DATA(test_rows)},
+    {PART(DATA), "test_rows_left_out", LS_MEMBER_INT_IF_ANY, DATA(test_rows_left_out)},
     {PART(DATA), "targets", LS_MEMBER_INT_IF_ANY, DATA(targets)},
     {PART(DATA), "class_names", LS_FORM_ARRAY_IF_ANY, .put = put_class_names},
     {PART(DATA), "sha256", LS_MEMBER_TEXT_IF_ANY, DATA(sha256)},

@@ -61,6 +61,8 @@ typedef struct ls_data_values {
     bool synthetic;     /* the data are generated (data.name synthetic) */
     bool images;        /* rows (examples) consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
+    /* number of rows of the test table that are left out (ls_dataset_info.left_out) */
+    int test_rows_left_out;
     /* SHA-256 of the files of training rows, of their labels if these are separate files, and of
      * test rows (ls_dataset_info); NULL: none */
     const char *sha256, *labels_sha256, *test_sha256;

@@ -49,8 +49,7 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     ls_tcp_place place;
     ls_wire_options known = {0};
     *out = NULL;
-    int status = ls_sized_take(&place, sizeof place, options->comm,
-                               "the ls_tcp_place that the transport tcp needs as `comm`", err);
+    int status = ls_sized_take(&place, sizeof place, options->place, "ls_tcp_place", err);
     if (status)
         return status;
     tcp_wire *w = ls_alloc(NULL, sizeof *w);

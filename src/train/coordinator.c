@@ -57,7 +57,7 @@ static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
     const uint32_t slot = (uint32_t)(range->first_step % LS_IN_FLIGHT);
     int status = LS_OK;
     if (c->images) {
-        ls_feed_copy(feed, slot, c->images, c->labels, c->given);
+        status = ls_feed_take(feed, slot, t->data[LS_TRAIN], c->images, c->labels, c->given, err);
         range->row_count = c->given;
     } else {
         const uint64_t start = ls_now_ns();

@@ -52,6 +52,32 @@ static void log_columns(const checked_data *d)
                ls_plural((uint64_t)(info->columns - COLUMNS_LISTED), "column", "columns"));
 }
 
+/* Warns if floats near the mean of numbers are too far apart for their deviation. */
+static void warn_of_floats(const checked_data *d, const char *what, double mean, double deviation)
+{
+    const double apart = ldexp(fabs(mean), -23);
+    if (apart > 0.02 * deviation)
+        ls_log(
+            d->host, LS_LOG_WARNING,
+            "%s: floats near %.9g are about %.2g apart, and the deviation is %.4g: subtract %.9g "
+            "before they become floats",
+            what, mean, apart, deviation, mean);
+}
+
+/* Warns of targets that predictions as floats do not hold, and of floats that have lost digits. */
+static void warn_of_offsets(const checked_data *d)
+{
+    const ls_prep *p = d->info->prep;
+    for (int i = 0; p && i < p->targets; i++)
+        warn_of_floats(d,
+                       p->target_wide
+                           ? "targets: predictions of C, Python and ONNX, which are floats"
+                           : "targets",
+                       p->target_mean[i], ls_prep_divisor(p->target_deviation[i]));
+    for (int i = 0; p && !p->wide && i < p->scales; i++)
+        warn_of_floats(d, "rows", p->mean[i], ls_prep_divisor(p->deviation[i]));
+}
+
 static void log_scaling(const checked_data *d)
 {
     const ls_prep *p = d->info->prep;
@@ -273,6 +299,7 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
         return;
     log_columns(&d);
     log_scaling(&d);
+    warn_of_offsets(&d);
     for (int i = 0; i < info->columns; i++)
         warn_of_column(&d, &info->column[i]);
     if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing) &&

@@ -8,12 +8,15 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
+#include "data/own_rows.h"
 #include "engine/feed.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/calls.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -69,13 +72,17 @@ static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
     return prepared && n > 0;
 }
 
-static int check_floats(const float *value, size_t n, size_t each, const char *what, ls_error *err)
+/* Checks numbers of the caller, which are doubles if `wide` is set, and else floats. */
+static int check_numbers(const void *numbers, bool wide, size_t n, size_t each, const char *what,
+                         ls_error *err)
 {
-    for (size_t i = 0; i < n * each; i++)
-        if (!isfinite(value[i]))
+    for (size_t i = 0; i < n * each; i++) {
+        const double v = wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
+        if (!isfinite(v))
             return ls_fail(err, LS_EINVAL,
                            "ls_trainer_step: row %zu: %s %zu is %g; expected finite numbers",
-                           i / each, what, i % each, (double)value[i]);
+                           i / each, what, i % each, v);
+    }
     return LS_OK;
 }
 
@@ -95,10 +102,11 @@ static int check_rows(const ls_trainer *t, const void *rows, const void *targets
 {
     const ls_gather *g = &t->config.preprocessing;
     const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
-    int status = g->floats ? check_floats(rows, n, values, "value", err) : LS_OK;
+    const bool wide = ls_own_rows_are_doubles(t->data[LS_TRAIN]);
+    int status = g->floats ? check_numbers(rows, wide, n, values, "value", err) : LS_OK;
     if (status)
         return status;
-    return g->targets ? check_floats(targets, n, (size_t)g->targets, "target", err)
+    return g->targets ? check_numbers(targets, wide, n, (size_t)g->targets, "target", err)
                       : check_labels(t, targets, n, err);
 }
 
@@ -135,14 +143,29 @@ static int train_one(ls_coordination *c, ls_error *err)
     return status;
 }
 
-static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
+/* Trains a step with the caller's rows, after the scales have been learnt from these. */
+static int learn_from(ls_coordination *c, ls_error *err)
 {
-    *out = (ls_step_result){
+    struct ls_trainer *t = c->t;
+    const uint64_t before = t->position.steps;
+    const bool moved = ls_own_rows_observe(t->data[LS_TRAIN], c->images, c->labels, c->given);
+    t->card_is_old |= moved;
+    int status = train_one(c, err);
+    if (moved && t->position.steps == before)
+        ls_own_rows_undo(t->data[LS_TRAIN]);
+    return status;
+}
+
+static int describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r,
+                         ls_error *err)
+{
+    const ls_step_result step = {
         .number = r->number,
-        .loss = (double)r->loss / (double)r->rows,
+        .loss = ls_loss_of_run(t, (double)r->loss / (double)r->rows),
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
         .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .skipped = r->skipped};
+    return ls_sized_give(out, &step, sizeof step, "ls_step_result", err);
 }
 
 int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
@@ -151,7 +174,11 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_step", err);
     ls_error why = {0};
-    int status = check_step(t, rows, targets, n, err);
+    /* checks `size` before anything is trained */
+    const ls_step_result none = {0};
+    int status = out ? ls_sized_give(out, &none, sizeof none, "ls_step_result", err) : LS_OK;
+    if (status == LS_OK)
+        status = check_step(t, rows, targets, n, err);
     if (status)
         return status;
     ls_coordination *c = t->coordination;
@@ -161,22 +188,37 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     ls_forget_hash(t);
     status = ls_begin(t, &why);
     if (status == LS_OK)
-        status = train_one(c, &why);
+        status = learn_from(c, &why);
     c->images = c->labels = NULL;
     if (status == LS_OK && out)
-        describe_step(out, t, &c->last);
+        status = describe_step(out, t, &c->last, err);
     return remember_error(t, status, &why, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
+static int describe_evaluation(ls_evaluation *out, const ls_trainer *t, ls_error *err)
+{
+    const ls_result *r = &t->reported.result;
+    const ls_evaluation found = {.rows = ls_dataset_rows(t->data[LS_TEST]),
+                                 .loss = r->test_loss,
+                                 .accuracy = r->test_accuracy,
+                                 .metric = r->metric,
+                                 .value = r->test_metric};
+    return out ? ls_sized_give(out, &found, sizeof found, "ls_evaluation", err) : LS_OK;
+}
+
+int ls_trainer_evaluate(ls_trainer *t, ls_evaluation *out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_evaluate", err);
     ls_error why = {0};
     bool evaluated = false;
-    int status = check_usable(t, "ls_trainer_evaluate", err);
+    /* checks `size` before anything is computed */
+    const ls_evaluation none = {0};
+    int status = out ? ls_sized_give(out, &none, sizeof none, "ls_evaluation", err) : LS_OK;
+    if (status == LS_OK)
+        status = check_usable(t, "ls_trainer_evaluate", err);
     if (status)
         return status;
     if (ls_dataset_rows(t->data[LS_TEST]) == 0)
@@ -187,14 +229,12 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
         status = ls_evaluate(t, &evaluated, &why);
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
-    if (loss)
-        *loss = t->reported.result.test_loss;
-    if (accuracy)
-        *accuracy = t->reported.result.test_accuracy;
+    if (status == LS_OK)
+        status = describe_evaluation(out, t, &why);
     return remember_error(t, status, &why, err);
 }
 
-/* ---- models ------------------------------------------------------------------------------ */
+/* ---- models --------------------------------------------------------------------------------- */
 
 int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
 {
@@ -222,27 +262,6 @@ int ls_trainer_model(ls_trainer *t, ls_model **out, ls_error *err)
                : ls_fail(err, LS_EINVAL, "ls_trainer_model: nowhere to put the model");
 }
 
-static void forget_model(ls_trainer *t)
-{
-    ls_model_release(t->last);
-    t->last = NULL;
-}
-
-int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores,
-                       size_t capacity, ls_error *err)
-{
-    LS_OWN_ARITHMETIC;
-    LS_TRAINER_CALL(t, "ls_trainer_predict", err);
-    ls_model_info info;
-    if (t->last) {
-        ls_model_describe(t->last, &info);
-        if (info.steps != t->position.steps)
-            forget_model(t);
-    }
-    int status = t->last ? LS_OK : take_model(t, &t->last, err);
-    return status ? status : ls_snapshot_predict(t->last, images, n, scores, capacity, err);
-}
-
 /* ---- saving and loading --------------------------------------------------------------------- */
 
 int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
@@ -268,6 +287,8 @@ static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
     int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
+    if (status == LS_OK)
+        status = ls_adopt_scales(t, path, err);
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
             memset(e->slot[i], 0, t->model->floats * sizeof *e->slot[i]);
@@ -315,7 +336,6 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
         status = read_from(t, path, err);
     if (status)
         return status;
-    forget_model(t);
     ls_forget_hash(t);
     ls_saver_forget(t->dir.saver);
     c->due_work_done_at = t->position.steps;

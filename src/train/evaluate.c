@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "data/own_rows.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/doubts.h"
@@ -170,9 +171,13 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     char when[64];
     snprintf(when, sizeof when, "evaluation of epoch %llu",
              (unsigned long long)t->position.epoch + 1);
+    t->test_has_moved |= ls_own_rows_scale_test(t->data[LS_TRAIN]);
     for (int status = LS_OK; !t->members.evaluated;) {
-        const int job_status =
-            ls_engine_run_all(t->engine, ls_worker_evaluate, t->position.steps, err);
+        int job_status = t->test_has_moved ? ls_engine_run_all(t->engine, ls_worker_refresh_test,
+                                                               t->position.steps, err)
+                                           : LS_OK;
+        if (job_status == LS_OK)
+            job_status = ls_engine_run_all(t->engine, ls_worker_evaluate, t->position.steps, err);
         if (job_status == LS_OK && ls_stopping(t))
             return LS_OK;
         if (job_status == LS_OK)
@@ -197,6 +202,7 @@ int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
     int status = evaluate_shards(t, err);
     ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(), "step",
                   t->position.steps);
+    t->test_has_moved &= status != LS_OK;
     *evaluated = status == LS_OK && (t->members.evaluated || !ls_stopping(t));
     if (!*evaluated)
         return status;

@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/saving.h"
 
 #include <lockstep/split.h>
@@ -24,11 +25,16 @@ static int choose_transport(const ls_transport **out, const struct ls_trainer *t
     const ls_trainer_cluster *o = &t->cluster;
     const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_process_transport */
     ls_error why;
-    *out = o->transport;
-    if (o->transport)
+    if (!!o->transport + !!o->tcp + !!o->mpi_comm > 1)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_cluster: set one of tcp, mpi_comm and transport, not several");
+    *out = o->tcp ? ls_transport_tcp() : o->transport;
+    if (*out)
         return LS_OK;
     const char *name = names[t->config.cluster.transport];
-    if (t->config.cluster.transport == LS_PROCESSES_AUTO && (o->comm || o->launched > 1))
+    if (t->config.cluster.transport == LS_PROCESSES_AUTO && o->launched > 1)
+        name = "mpi";
+    if (o->mpi_comm)
         name = "mpi";
     if (!name)
         return LS_OK;
@@ -44,11 +50,19 @@ static int choose_transport(const ls_transport **out, const struct ls_trainer *t
     return status;
 }
 
+/* Returns what the transport gets as ls_wire_options.place. */
+static const void *place_of(const ls_trainer_cluster *o)
+{
+    if (o->tcp)
+        return o->tcp;
+    return o->mpi_comm ? o->mpi_comm : o->place;
+}
+
 int ls_members_open(struct ls_trainer *t, ls_error *err)
 {
     const double silence_s =
         t->config.cluster.deadline_s > 0 ? t->config.cluster.deadline_s : SILENCE_S;
-    ls_cluster_options o = {.comm = t->cluster.comm,
+    ls_cluster_options o = {.place = place_of(&t->cluster),
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
@@ -224,6 +238,8 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     for (int i = 0; status == LS_OK && b.resumed && i < LS_STATES; i++)
         if (state->slot[i])
             status = ls_cluster_share(c, state->slot[i], bytes, err);
+    if (status == LS_OK)
+        status = ls_share_scales(t, err);
     if (runs || status)
         return status;
     state->has_slots = b.resumed;

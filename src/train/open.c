@@ -11,10 +11,12 @@
 #include "base/host.h"
 #include "base/sized.h"
 #include "config/card.h"
+#include "data/own_rows.h"
 #include "device/registry.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -178,19 +180,6 @@ static int check_schedule(ls_trainer *t, ls_error *err)
                           "without warm-up");
 }
 
-/* Writes the model's *card*, the description that is saved with its weights (config/card.h). The
- * class names come from the data or, if the data has none, from the built-in data set that
- * data.name selects. */
-static int write_card(ls_network *model, const ls_trainer *t, ls_error *err)
-{
-    const ls_dataset_about *about;
-    const char *const *names = ls_dataset_describe(t->data[LS_TRAIN])->class_name;
-    if (!names && ls_config_find_data(&about, &t->config, NULL) == LS_OK)
-        names = about->class_name;
-    const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    return ls_card_write(model, &t->config, names, info->features, info->prep, t->host, err);
-}
-
 static int build_model(ls_trainer *t, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
@@ -203,7 +192,7 @@ static int build_model(ls_trainer *t, ls_error *err)
     status =
         ls_network_set_rates(model, t->config.doc, t->config.freeze, t->config.lr_factors, err);
     if (status == LS_OK)
-        status = write_card(model, t, err);
+        status = ls_write_card(model, t, err);
     if (status) {
         ls_network_destroy(model, t->host);
         return status;
@@ -211,6 +200,8 @@ static int build_model(ls_trainer *t, ls_error *err)
     status = ls_inference_create(&t->inference, model, t->options.registry,
                                  &t->config.preprocessing, t->host, err);
     t->model = status ? NULL : model;
+    if (status == LS_OK && ls_own_rows_learn(t->data[LS_TRAIN]))
+        ls_inference_expect_changes(t->inference);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
+#include "train/learnt_scales.h"
 #include "train/saving.h"
 
 #include <stdio.h>
@@ -37,6 +38,8 @@ int ls_read_back(struct ls_trainer *t, bool exports, bool all, ls_error *err)
         if (status)
             return status;
         status = compare_replicas(t, exports, all, err);
+        if (status == LS_OK && exports)
+            status = ls_renew_card(t, err);
         if (status == LS_OK)
             break;
         if (!is_fault(t, status))

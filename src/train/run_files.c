@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "checkpoint/saver.h"
 #include "engine/view.h"
+#include "train/learnt_scales.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
@@ -141,6 +142,9 @@ int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err
         return status;
     ls_engine_weights(t->engine)->has_slots = true;
     ls_take_standing(t, &resumed->state.standing);
+    status = ls_adopt_scales(t, resumed->path, err);
+    if (status)
+        return status;
     if (resumed == t->dir.resumed && t->options.resume_at > 0)
         status = set_later_aside(t, err);
     if (status)

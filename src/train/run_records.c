@@ -62,6 +62,7 @@ static ls_data_values describe_data(const struct ls_trainer *t)
         .images = data->dtype == LS_ROW_U8,
         .train_rows = data->rows,
         .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+        .test_rows_left_out = (int)ls_dataset_describe(t->data[LS_TEST])->left_out,
         .sha256 = text_or_null(data->images_sha256),
         .labels_sha256 = text_or_null(data->labels_sha256),
         .test_sha256 = text_or_null(ls_dataset_describe(t->data[LS_TEST])->images_sha256),

@@ -60,6 +60,8 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
         return ls_fail(err, LS_EINVAL, "ls_trainer_open: no room for the trainer");
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
     if (status == LS_OK)
+        status = ls_host_check(o.host, err);
+    if (status == LS_OK)
         status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_trainer_open", err);
     for (bool again = status == LS_OK; again;)
         status = open_once(out, &o, &again, err);
@@ -106,8 +108,6 @@ static int close_trainer(ls_trainer *t)
     if (ls_members_close(t, status != LS_OK))
         status = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
-    ls_model_release(t->last);
-    t->last = NULL;
     if (status)
         return LS_ESTALLED;
     ls_trace_destroy(t->records.trace);
@@ -415,6 +415,8 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
     if (!out)
         return ls_fail(err, LS_EINVAL, "ls_config_resolve: nowhere to put the text");
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
+    if (status == LS_OK)
+        status = ls_host_check(o.host, err);
     if (status == LS_OK)
         status = ls_config_check_options(&o, err);
     if (status == LS_OK)

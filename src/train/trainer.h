@@ -73,6 +73,8 @@ struct ls_trainer {
     ls_dataset *data[LS_SUBSETS];
     ls_inference *inference; /* shared with models (model.h) */
     const ls_network *model; /* owned by inference */
+    bool card_is_old;        /* scales were learnt since the model's card was written */
+    bool test_has_moved;     /* the test rows have changed since the devices copied them */
 
     /* Used by the coordinator. */
     ls_engine *engine;  /* the workers */
@@ -87,7 +89,6 @@ struct ls_trainer {
     /* State of the public functions. */
     atomic_int stop;       /* set by ls_trainer_interrupt, from any thread */
     atomic_int in_call;    /* 1 while a public function of the trainer is running (calls.h) */
-    ls_model *last;        /* newest model that ls_trainer_predict has taken; NULL: none */
     ls_stage_of_life life; /* which records were written */
     bool ran;              /* ls_trainer_run was called */
     ls_error broken;       /* the error that ended the training; status LS_OK: there was none */

@@ -73,9 +73,47 @@ static void a_size_that_was_not_set_is_refused(void **state)
     assert_int_equal(out.first, 0);
 }
 
+static void a_result_is_cut_for_an_older_caller_and_filled_for_a_newer(void **state)
+{
+    const known found = {.size = 99, .first = 1, .second = 2, .third = "x"};
+    struct {
+        older older;
+        char after[8];
+    } o = {{.size = sizeof o.older}, "after"};
+    newer n = {.known = {.size = sizeof n}, .fourth = "y"};
+    (void)state;
+    assert_int_equal(ls_sized_give(&o, &found, sizeof found, "known", NULL), LS_OK);
+    assert_true(o.older.size == sizeof o.older && o.older.first == 1 && o.older.second == 2);
+    assert_string_equal(o.after, "after");
+    assert_int_equal(ls_sized_give(&n, &found, sizeof found, "known", NULL), LS_OK);
+    assert_true(n.known.size == sizeof n && n.known.second == 2 && !n.fourth);
+    assert_string_equal(n.known.third, "x");
+    n.known.size = 0;
+    n.known.first = 7;
+    assert_int_equal(ls_sized_give(&n, &found, sizeof found, "known", NULL), LS_EINVAL);
+    assert_int_equal(n.known.first, 7);
+    assert_int_equal(ls_sized_give(NULL, &found, sizeof found, "known", NULL), LS_EINVAL);
+}
+
+static void a_structure_that_is_read_where_it_lies_has_its_size(void **state)
+{
+    newer given = {.known = {.size = sizeof given}};
+    (void)state;
+    assert_int_equal(ls_sized_check(NULL, sizeof(known), "known", NULL), LS_OK);
+    assert_int_equal(ls_sized_check(&given, sizeof(known), "known", NULL), LS_OK);
+    given.fourth = "y";
+    assert_int_equal(ls_sized_check(&given, sizeof(known), "known", NULL), LS_EINVAL);
+    given.known.size = sizeof(known) - 1;
+    assert_int_equal(ls_sized_check(&given, sizeof(known), "known", NULL), LS_EINVAL);
+    given.known.size = 0;
+    assert_int_equal(ls_sized_check(&given, sizeof(known), "known", NULL), LS_EINVAL);
+}
+
 LS_TESTS(base_sized, "unit")
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_is_cut_for_an_older_caller_and_filled_for_a_newer),
+        cmocka_unit_test(a_structure_that_is_read_where_it_lies_has_its_size),
         cmocka_unit_test(members_that_the_caller_does_not_know_are_zero),
         cmocka_unit_test(members_that_the_library_does_not_know_must_be_zero),
         cmocka_unit_test(a_size_that_was_not_set_is_refused),

@@ -204,7 +204,7 @@ static void ask(world *w)
     world_did(w, "ls_pool_is_abandoned");
     world_note(w, "ls_pool_first_error", ls_pool_first_error(pool, &worker, &w->err));
     world_note(w, "ls_pool_get_stats",
-               ls_pool_get_stats(&stats, pool, (int)world_draw(w, 6) - 2, &w->err));
+               ls_pool_get_stats(pool, (int)world_draw(w, 6) - 2, &stats, &w->err));
     if (world_chance(w, 4))
         world_note(w, "ls_pool_serve", ls_pool_serve(pool, 0, &w->err));
 }

@@ -16,9 +16,8 @@ static const char *said[FUNCTIONS]; /* the comment of each, in its header; ends 
 static int has_status[FUNCTIONS];   /* the others promise nothing */
 static int count;
 
-static const char *const headers[] = {"collective", "data_source", "device_pool", "host",
-                                      "model",      "pool",        "snapshot",    "split",
-                                      "status",     "trainer"};
+static const char *const headers[] = {"collective", "data_source", "device_pool", "host",   "model",
+                                      "pool",       "split",       "status",      "trainer"};
 
 static void fail(const char *what, const char *name)
 {

@@ -101,11 +101,36 @@ static int train_on_table(world *w, const char *csv, const char *file)
     return status;
 }
 
+static void read_rows(world *w, ls_model *model, const char *path)
+{
+    ls_rows *rows;
+    float out;
+    ls_evaluation found = {.size = sizeof found};
+    const int status = world_note(
+        w, "ls_rows_open",
+        ls_rows_open(&rows, model, world_chance(w, 4) ? "none.csv" : path, NULL, &w->err));
+    if (status != LS_OK)
+        return;
+    ls_rows_count(rows);
+    world_did(w, "ls_rows_count");
+    ls_rows_name(rows, world_draw(w, 9));
+    world_did(w, "ls_rows_name");
+    ls_rows_why(rows, world_draw(w, 9));
+    world_did(w, "ls_rows_why");
+    world_note(w, "ls_rows_predict",
+               ls_rows_predict(rows, world_draw(w, 3), 1, (int)world_draw(w, 3), &out, 1, &w->err));
+    world_note(w, "ls_rows_evaluate", ls_rows_evaluate(rows, &found, &w->err));
+    ls_rows_close(rows);
+    world_did(w, "ls_rows_close");
+}
+
 static void read_a_table(world *w)
 {
     char csv[600], file[600];
-    const ls_field fields[] = {
-        {"mass", NULL, 4000}, {"size", "2", 0}, {"island", "Dream", 0}, {"other", "?", 0}};
+    const ls_field fields[] = {{sizeof(ls_field), "mass", NULL, 4000},
+                               {sizeof(ls_field), "size", "2", 0},
+                               {sizeof(ls_field), "island", "Dream", 0},
+                               {sizeof(ls_field), "other", "?", 0}};
     const ls_model_options o = {
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
     float out;
@@ -129,8 +154,9 @@ static void read_a_table(world *w)
     if (status == LS_OK && world_chance(w, 3))
         row[1] = NAN; /* in a column that was never empty */
     if (status == LS_OK)
-        world_note(w, "ls_model_run",
-                   ls_model_run(model, row, LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
+        world_note(w, "ls_model_predict",
+                   ls_model_predict(model, row, LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
+    read_rows(w, model, csv);
     ls_model_release(model);
 }
 
@@ -166,12 +192,11 @@ static void ask_for_all(world *w, ls_trainer *t)
     char path[600];
     ls_model *s;
     snprintf(path, sizeof path, "%s/other.safetensors", w->directory);
-    world_note(w, "ls_trainer_evaluate", ls_trainer_evaluate(t, NULL, NULL, &w->err));
+    world_note(w, "ls_trainer_evaluate", ls_trainer_evaluate(t, NULL, &w->err));
     world_note(w, "ls_trainer_weights", ls_trainer_weights(t, weights, 8000, &w->err));
     if (world_note(w, "ls_trainer_model", ls_trainer_model(t, &s, &w->err)) == LS_OK)
         ls_model_release(s);
-    world_note(w, "ls_trainer_predict",
-               ls_trainer_predict(t, w->images, 1, scores, OWN_CLASSES, &w->err));
+    own_predict(t, w->images, LS_ROW_U8, 1, scores, OWN_CLASSES, &w->err);
     world_note(w, "ls_trainer_save", ls_trainer_save(t, path, &w->err));
     world_note(w, "ls_trainer_load", ls_trainer_load(t, path, &w->err));
     if (w->saved[0]) /* a checkpoint of another recipe */

@@ -1,4 +1,4 @@
-/* Random calls of trainer.h, snapshot.h and model.h. */
+/* Random calls of trainer.h and model.h. */
 #include "campaigns/api_world.h"
 
 #include "train/faulty_backend.h"
@@ -240,7 +240,7 @@ static void follow_step(world *w, uint64_t before, uint32_t n)
 
 static void step(world *w)
 {
-    ls_step_result result;
+    ls_step_result result = {.size = sizeof result};
     uint32_t n = WORLD_BATCH;
     const void *images = w->images, *labels = w->labels;
     if (!w->trainer)
@@ -334,12 +334,12 @@ static void weights(world *w)
 
 static void evaluate(world *w)
 {
-    double loss, accuracy;
+    ls_evaluation out = {.size = world_chance(w, 8) ? 0 : sizeof out};
     if (!w->trainer)
         return;
     w->call = "ls_trainer_evaluate";
     world_note(w, "ls_trainer_evaluate",
-               ls_trainer_evaluate(w->trainer, &loss, &accuracy, &w->err));
+               ls_trainer_evaluate(w->trainer, world_chance(w, 3) ? NULL : &out, &w->err));
 }
 
 static void take_model(world *w)
@@ -373,26 +373,23 @@ static void predict(world *w)
     if (!w->trainer)
         return;
     choose_rows(w);
-    w->call = "ls_trainer_predict";
-    world_note(w, "ls_trainer_predict",
-               ls_trainer_predict(w->trainer, world_chance(w, 12) ? NULL : w->images,
-                                  world_draw(w, WORLD_BATCH + 1), scores, some_room(w), &w->err));
+    own_predict(w->trainer, world_chance(w, 12) ? NULL : w->images, LS_ROW_U8,
+                world_draw(w, WORLD_BATCH + 1), scores, some_room(w), &w->err);
 }
 
 static void use_shown(world *w)
 {
     float scores[WORLD_BATCH * OWN_CLASSES];
     char path[600];
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     ls_model *s = w->snapshot[world_draw(w, WORLD_MODELS)];
     if (!s)
         return;
     choose_rows(w);
-    ls_model_describe(s, &info);
-    world_did(w, "ls_model_describe");
-    world_note(w, "ls_snapshot_predict",
-               ls_snapshot_predict(world_chance(w, 16) ? NULL : s, w->images, WORLD_BATCH, scores,
-                                   some_room(w), &w->err));
+    world_note(w, "ls_model_describe", ls_model_describe(s, &info, &w->err));
+    world_note(w, "ls_model_predict",
+               ls_model_predict(world_chance(w, 16) ? NULL : s, w->images, LS_ROW_U8, WORLD_BATCH,
+                                LS_OUTPUT_LOGITS, scores, some_room(w), &w->err));
     snprintf(path, sizeof path, "%s/%s", w->directory,
              world_chance(w, 3) ? "none/weights.safetensors" : "weights.safetensors");
     world_note(w, "ls_model_save", ls_model_save(s, world_chance(w, 16) ? NULL : path, &w->err));
@@ -519,18 +516,18 @@ static void use_model(world *w)
 {
     float out[WORLD_BATCH * OWN_CLASSES];
     double row[WORLD_BATCH * OWN_CLASSES];
-    const ls_field field = {"a", NULL, 1};
+    const ls_field field = {sizeof field, "a", NULL, 1};
     if (!w->model)
         return;
     choose_rows(w);
-    w->call = "ls_model_run";
-    world_note(w, "ls_model_run",
-               ls_model_run(w->model, w->images, (ls_row_type)world_draw(w, 3),
-                            world_draw(w, WORLD_BATCH + 1), (ls_output)world_draw(w, 4), out,
-                            some_room(w), &w->err));
+    w->call = "ls_model_predict";
     world_note(w, "ls_model_predict",
-               ls_model_predict(w->model, world_chance(w, 8) ? NULL : w->images, 1, out,
+               ls_model_predict(w->model, w->images, (ls_row_type)world_draw(w, 3),
+                                world_draw(w, WORLD_BATCH + 1), (ls_output)world_draw(w, 4), out,
                                 some_room(w), &w->err));
+    world_note(w, "ls_model_predict",
+               ls_model_predict(w->model, world_chance(w, 8) ? NULL : w->images, LS_ROW_U8, 1,
+                                LS_OUTPUT_PROBABILITIES, out, some_room(w), &w->err));
     world_note(
         w, "ls_model_row",
         ls_model_row(w->model, &field, 1, world_chance(w, 3) ? NULL : row, some_room(w), &w->err));
@@ -556,7 +553,7 @@ static void *read_published(void *arg)
         ls_model *s = w->published ? ls_model_retain(w->published) : NULL;
         pthread_mutex_unlock(&w->lock);
         if (s)
-            ls_snapshot_predict(s, image, 1, scores, OWN_CLASSES, &err);
+            ls_model_predict(s, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, scores, OWN_CLASSES, &err);
         ls_model_release(s);
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     }

@@ -171,7 +171,10 @@ static char *text_of(const leg *l)
 static void evaluate_or_run(leg *l, ls_error *err)
 {
     if (l->evaluates) {
-        l->status = ls_trainer_evaluate(l->trainer, &l->loss, &l->accuracy, err);
+        ls_evaluation found = {.size = sizeof found};
+        l->status = ls_trainer_evaluate(l->trainer, &found, err);
+        l->loss = found.loss;
+        l->accuracy = found.accuracy;
         return;
     }
     l->status = ls_trainer_run(l->trainer, err);

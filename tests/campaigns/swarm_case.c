@@ -281,6 +281,23 @@ static void add_loss_of_vectors(swarm_case *c, draws *d)
         cJSON_AddItemToArray(list, cJSON_CreateNumber((q + draw_between(d, 0.1, 0.9)) / c->parts));
 }
 
+/* Adds fixed or learnt scales of targets that are values. */
+static void add_scales(swarm_case *c, draws *d)
+{
+    cJSON *data = cJSON_GetObjectItemCaseSensitive(c->config, "data");
+    const cJSON *loss = cJSON_GetObjectItemCaseSensitive(c->config, "loss"),
+                *name = cJSON_GetObjectItemCaseSensitive(data, "name");
+    if (!c->vectors || !ls_loss_find(loss->valuestring, true)->scales)
+        return;
+    if (one_in(d, 3))
+        cJSON_AddNumberToObject(data, "target_mean", draw_between(d, -2, 2));
+    if (one_in(d, 3))
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(data, "target_std"),
+                             cJSON_CreateNumber(draw_between(d, 0.5, 2)));
+    if (one_in(d, 2) && strcmp(name->valuestring, c->data_name) == 0)
+        cJSON_AddNumberToObject(data, "scale_rows", draw_from(d, 1, 200));
+}
+
 static void add_numerics(swarm_case *c, draws *d)
 {
     static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
@@ -294,6 +311,7 @@ static void add_numerics(swarm_case *c, draws *d)
         add_loss_of_vectors(c, d);
     else
         add_word(c, d, "loss", losses);
+    add_scales(c, d);
     if (one_in(d, 4) && !c->vectors)
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
     if (one_in(d, 6) && !c->vectors)

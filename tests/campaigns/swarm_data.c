@@ -168,6 +168,7 @@ static void write_table(const swarm_case *c, int test, const char *path, char se
 static void add_table(swarm_case *c, draws *d, cJSON *data)
 {
     static const char *const forms[] = {"auto", "classes", NULL};
+    static const char *const unknown[] = {"empty", "zeros", "error", NULL};
     const int comma = (int)draw(d, 2);
     const char separator[] = {";\t"[draw(d, 2)], '\0'};
     char path[2][600];
@@ -190,6 +191,7 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
         cJSON_AddStringToObject(data, "decimal", comma ? "," : ".");
     cJSON_AddStringToObject(data, "encoding", one_in(d, 2) ? "utf-8" : "latin-1");
     cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
+    cJSON_AddStringToObject(data, "unknown", draw_word(d, unknown));
     cJSON_AddBoolToObject(data, "standardize", (int)draw(d, 2));
     cJSON_AddNumberToObject(data, "clip", one_in(d, 2) ? 1 : 0);
     cJSON_AddBoolToObject(data, "standardize_target", 1);
@@ -245,6 +247,8 @@ static void add_defaults(draws *d, cJSON *data)
         cJSON_AddStringToObject(data, "labels", "auto");
     if (one_in(d, 2))
         cJSON_AddStringToObject(data, "missing", "refuse");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "unknown", "empty");
     if (one_in(d, 2))
         cJSON_AddBoolToObject(data, "standardize", 0);
     if (one_in(d, 2))

@@ -1,6 +1,7 @@
 /* Draws random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
 #include "campaigns/swarm.h"
 
+#include <lockstep/sys/plugin.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,25 @@ static void add_window(builder *b, cJSON *node, int most, int may_dilate)
     b->w = reach(b->w, k[1], s[1], p[1], e[1]);
 }
 
+/* Draws a window whose padding differs from side to side, and whose number is rounded up or down.
+ */
+static void add_uneven_window(builder *b, cJSON *node)
+{
+    int *const size[2] = {&b->h, &b->w};
+    int sides[4];
+    const int k = draw_from(b->d, 1, least(3, least(b->h, b->w))), s = draw_from(b->d, 1, 2);
+    const int up = (int)draw(b->d, 2);
+    for (int i = 0; i < 4; i++)
+        sides[i] = draw_from(b->d, 0, k - 1);
+    for (int i = 0; i < 2; i++)
+        *size[i] = ls_windows(*size[i], k, s, sides[i], sides[2 + i], up);
+    cJSON_AddNumberToObject(node, "kernel", k);
+    cJSON_AddNumberToObject(node, "stride", s);
+    cJSON_AddItemToObject(node, "padding", cJSON_CreateIntArray(sides, 4));
+    if (up || draw(b->d, 2))
+        cJSON_AddBoolToObject(node, "ceil_mode", up);
+}
+
 static int draw_channels(builder *b)
 {
     static const int common[] = {1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 32, 33};
@@ -116,12 +136,17 @@ static void add_norm(builder *b, cJSON *list)
 
 static void add_activation(builder *b)
 {
-    static const char *const types[] = {"relu", "relu", "relu",       "sigmoid", "tanh",
-                                        "gelu", "silu", "leaky_relu", NULL};
+    static const char *const types[] = {"relu",         "relu",       "relu",  "sigmoid",
+                                        "tanh",         "gelu",       "silu",  "leaky_relu",
+                                        "hard_sigmoid", "hard_swish", "relu6", NULL};
     const char *type = draw_word(b->d, types);
     cJSON *node = add(b, type);
     if (strcmp(type, "leaky_relu") == 0 && draw(b->d, 2))
         cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0, 1));
+    if (strcmp(type, "hard_sigmoid") == 0 && draw(b->d, 2)) {
+        cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0.1, 0.5));
+        cJSON_AddNumberToObject(node, "offset", draw_between(b->d, 0.2, 0.8));
+    }
 }
 
 static void add_dropout(builder *b)
@@ -133,7 +158,15 @@ static void add_dropout(builder *b)
 
 static void add_pool(builder *b)
 {
-    add_window(b, add(b, draw(b->d, 2) ? "avg_pool" : "max_pool"), 3, 0);
+    const int average = (int)draw(b->d, 2);
+    cJSON *node = add(b, average ? "avg_pool" : "max_pool");
+    if (one_in(b->d, 3)) {
+        add_uneven_window(b, node);
+        if (average && draw(b->d, 2))
+            cJSON_AddBoolToObject(node, "count_include_pad", 1);
+    } else {
+        add_window(b, node, 3, 0);
+    }
 }
 
 /* A convolution that keeps the shape, in `list` and from `from` or its predecessor. */
@@ -183,6 +216,23 @@ static void add_skip(builder *b)
     b->c *= 2;
 }
 
+/* Squeeze and excitation: each channel is multiplied by a number that a small network computes from
+ * the means of all channels. Or a product of two branches. */
+static void add_product(builder *b)
+{
+    static const char *const gates[] = {"sigmoid", "hard_sigmoid", "relu6", NULL};
+    char branch[16];
+    add_name(b, keeping(b, NULL), branch);
+    if (draw(b->d, 2)) {
+        add(b, "global_avg_pool");
+        cJSON_AddNumberToObject(add(b, "dense"), "out", b->c);
+    } else {
+        keeping(b, NULL);
+    }
+    add(b, draw_word(b->d, gates));
+    cJSON_AddStringToObject(add(b, "multiply"), "with", branch);
+}
+
 static void add_layer_norm(builder *b)
 {
     cJSON *node = add(b, "layer_norm");
@@ -227,7 +277,7 @@ static void add_block(builder *b)
 
 static void add_image_layer(builder *b, int *blocks)
 {
-    switch (draw(b->d, 14)) {
+    switch (draw(b->d, 15)) {
     case 0:
     case 1:
     case 2: add_conv(b); break;
@@ -247,6 +297,7 @@ static void add_image_layer(builder *b, int *blocks)
     case 9: add_sum(b); break;
     case 12: add_skip(b); break;
     case 13: add_layer_norm(b); break;
+    case 14: add_product(b); break;
     case 10:
         if ((*blocks)++ == 0)
             add_block(b);

@@ -15,9 +15,12 @@ set -u
 LC_ALL=C
 export LC_ALL
 unset LOCKSTEP_DATA XDG_DATA_HOME NO_COLOR
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
-trap 'cd /; rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+# The directory is so deep that data beside a run, which is looked for up to three directories above
+# it, is never a file of somebody else in /tmp.
+scratch_root=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
+trap 'cd /; rm -rf "$scratch_root"' EXIT
+scratch=$scratch_root/within/three/levels
+mkdir -p "$scratch" && cd "$scratch" || exit 1
 failures=0
 label=
 code=

@@ -9,6 +9,8 @@ cp -R "$here/former/." . && chmod -R u+w . || exit 1
 grep -q '"on_nan": "mean"' run/config.json || fail 'the run has a key by its former name'
 grep -q '"normalize": "nominal"' run/config.json || fail 'the run has a key by its former name'
 
+grep -q '"engine": "auto"' run/config.json || fail 'the run has a key by its former name'
+
 # ---- what was written is read ---------------------------------------------------------------------------------
 
 run eval run
@@ -50,6 +52,8 @@ expect_failure 78 '--set data.size=3: data: the key "size" is called "image_size
     eval run --set data.size=3
 printf '{"optimizer": {"lr": 1},\n "cluster": {"on_member_loss": "stop"}, "model": {"layers": []}}\n' >old.json
 expect_failure 78 'old.json:2:14: cluster: the key "on_member_loss" is called "on_host_loss" now: rename it' old.json
+expect_failure 78 '--set cluster''.engine=none: cluster: the key "engine" is called "transport" now: rename it' \
+    --resume run --set cluster''.engine=none
 printf '{"data": {"name": "csv", "missing": "mean",\n  "on_nan": "mean"}}\n' >old.json
 expect_failure 78 'old.json:2:3: data: the key "on_nan" is called "missing" now: rename it' old.json
 finish

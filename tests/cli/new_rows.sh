@@ -93,7 +93,7 @@ expect_stderr_line "$changed"
 cp train.csv changing.csv
 run eval changing
 [ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
-# Numbers of 17 digits are levels and classes like other texts. A number that is unknown is refused in the same words
+# Numbers of 17 digits are levels and classes like other texts. A number that is unknown is named in the same words
 # by eval and predict. A file of an earlier version, which rounded them, is named.
 awk 'BEGIN { print "id,kind"; for (i = 0; i < 60; i++) printf "9007199254740992%d,9007199254740993%d\n", i % 2 + 1, i % 2 + 1 }' > ids.csv
 printf 'id,kind\n90071992547409923,90071992547409931\n' > unknown.csv
@@ -102,12 +102,17 @@ expect_code 0
 run eval ids --data ids.csv
 expect_stdout '^test acc: 1.0000, .* 60 rows of ids.csv'
 [ ! -s stderr.txt ] || fail "unexpected: $(cat stderr.txt)"
-for command in 'eval ids --data unknown.csv' 'predict ids unknown.csv'; do
-    # shellcheck disable=SC2086
-    run $command
-    expect_code 65
-    expect_stderr_line 'trainer: unknown.csv:2: column "id": expected a text that the model has learnt: 90071992547409921, 90071992547409922, found "90071992547409923"'
-done
+unlearnt='unknown.csv:2: column "id": expected a text that the model has learnt: 90071992547409921, 90071992547409922, found "90071992547409923"'
+run eval ids --data unknown.csv # no row is left
+expect_code 65
+expect_stderr_line "trainer: $unlearnt"
+run predict ids unknown.csv --set data.unknown=error
+expect_code 65
+expect_stderr_line "trainer: $unlearnt"
+run predict ids unknown.csv
+expect_code 65
+expect_stdout "^row 0: no prediction: $unlearnt$"
+expect_stderr_line 'trainer: unknown.csv: 1 of 1 rows has no prediction, because no training row has a value of theirs: line 2, column "id": "90071992547409923"'
 mkdir rounded
 bytes=$(od -An -tu4 -N4 ids/weights.safetensors | tr -d ' ')
 {
@@ -149,10 +154,31 @@ run eval run --set data.path=gone.csv --train
 expect_stdout '^train acc: 1.0000'
 printf 'u,kind\n1500,big\n' > bad.csv
 expect_failure 65 "bad.csv:1: expected the columns of the model's training table, in any order; missing: \"v\"" predict run bad.csv
-printf 'u,v\n1500,z\n' > bad.csv
-expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"' predict run bad.csv
-printf 'u,v\n,x\n' > bad.csv
-expect_failure 65 'bad.csv:2: column "u": expected a value, as the model has learnt from rows that all had one, found ""' predict run bad.csv
+# A row with a value that the model does not know has no prediction; the others have one. eval leaves it out.
+printf 'u,v\n1500,z\n,x\n1e39,x\n400,y\n' > bad.csv
+unknown='because no training row has a value of theirs: line 2, column "v": "z"; line 3, column "u": ""; line 4, column "u": "1e39"'
+run predict run bad.csv --to out.csv
+expect_code 65
+expect_stderr_line "trainer: bad.csv: 3 of 4 rows have no prediction, $unknown"
+[ "$(sed 's/small,.*/small,/' out.csv | tr '\n' ' ')" = 'row,prediction,p_big,p_small 0,,, 1,,, 2,,, 3,small, ' ] || fail "predictions: $(cat out.csv)"
+run predict run bad.csv --to out.jsonl
+expect_code 65
+head -n 1 out.jsonl | grep -qxF '{"row":0,"error":"bad.csv:2: column \"v\": expected a text that the model has learnt: x, y, found \"z\""}' || fail "$(cat out.jsonl)"
+run predict run bad.csv --skip-broken --to out.csv
+expect_code 0
+[ "$(tail -n 1 out.csv | cut -d, -f1,2),$(wc -l < out.csv)" = '3,small,2' ] || fail "predictions: $(cat out.csv)"
+run predict run bad.csv --set data.unknown=zeros
+expect_code 65
+expect_stdout '^row 0: '
+expect_stderr_line 'trainer: warning: bad.csv: 1 of 4 rows has a text that no training row has, which counts as none of the texts of its column: line 2, column "v": "z"'
+expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"' predict run bad.csv --set data.unknown=error
+printf 'u,v,kind\n1500,z,big\n,x,small\n1e39,x,big\n400,y,small\n' > bad.csv
+run eval run --data bad.csv
+expect_code 0
+expect_stdout '^test acc: 1.0000, .*; 1 of 4 rows of bad.csv'
+expect_stderr_line "trainer: warning: bad.csv: 3 of 4 rows are left out, $unknown"
+run eval run --data bad.csv --json
+expect_stdout '"rows":1,"rows_left_out":3,'
 printf 'u,v,kind\n1500,x,medium\n' > bad.csv
 expect_failure 65 'bad.csv:2: column "kind": expected a class that the model has learnt, found "medium"' eval run --data bad.csv
 
@@ -312,6 +338,35 @@ expect_stdout '^test acc: 1.0000, .*; 4 rows of floats/x.npy '
 cp stdout.txt whole.txt
 run eval holes/weights.safetensors --data floats
 [ "$(cut -d';' -f1 stdout.txt)" = "$(cut -d';' -f1 whole.txt)" ] || fail "holes: $(cat whole.txt)"
+
+# ---- values: an output for each quantile has its name, and counts are counts ----------------------------------------
+
+awk 'BEGIN { print "u,v,w"; for (i = 0; i < 80; i++) printf "%d,%d,%d\n", i % 4, i % 5, 1000 + 100 * (i % 4) + 10 * (i % 5) }' >values.csv
+printf 'u,v\n3,0\n0,4\n' >rows.csv
+cat >values.json <<'END'
+{"data": {"name": "csv", "path": "values.csv", "target": "w", "labels": "values"}, "batch_size": 20, "epochs": 60,
+ "devices": "ref:1", "init": {"name": "kaiming"}, "model": {"layers": [{"type": "dense", "out": 2}]},
+ "loss": "quantile", "quantiles": [0.125, 0.75], "optimizer": {"name": "sgd", "lr": 0.1}}
+END
+run values.json --quiet --set run_dir=quantiles
+expect_code 0
+run predict quantiles rows.csv --to quantiles.csv
+expect_code 0
+[ "$(head -1 quantiles.csv)" = row,prediction,q0.125,q0.75 ] || fail "names of quantiles: $(cat quantiles.csv)"
+awk -F, 'NR > 1 && !($2 == $3 " " $4 && $3 > 900 && $3 < 1500 && $4 > 900 && $4 < 1500) { exit 1 }' quantiles.csv || fail "quantiles: $(cat quantiles.csv)"
+run predict quantiles rows.csv --to quantiles.jsonl
+grep -q '^{"row":0,"prediction":{"q0.125":1[0-9.]*,"q0.75":1[0-9.]*}}$' quantiles.jsonl || fail "quantiles: $(cat quantiles.jsonl)"
+run predict quantiles --rows 7:8
+expect_stdout '^row 7: q0.125 1[0-9.]*, q0.75 1[0-9.]*; its targets are 1320$'
+run eval quantiles --train
+expect_stdout 'pinball'
+run values.json --quiet --set run_dir=counts --set loss=poisson --set quantiles=null --set optimizer.lr=0.0001 \
+    --set 'model={"layers": [{"type": "dense"}]}'
+expect_code 0
+run predict counts rows.csv --json
+expect_stdout '^{"row":0,"outputs":\[\([0-9.e+]*\)\],"logits":\[[0-9.e-]*\]}$'
+sed 's/.*"outputs":\[\(.*\)\],"logits":\[\(.*\)\]}/\1 \2/' stdout.txt | awk '{ e = $1 / exp($2) - 1; if (e > 1e-5 || e < -1e-5) exit 1 }' ||
+    fail "counts: $(cat stdout.txt)"
 
 # ---- generated images have no files ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ static int train(char hash[65], const MPI_Comm *comm)
 {
     ls_trainer *trainer;
     ls_error err;
-    const ls_trainer_cluster cluster = {.size = sizeof cluster, .comm = comm};
+    const ls_trainer_cluster cluster = {.size = sizeof cluster, .mpi_comm = comm};
     const ls_trainer_options options = {
         .size = sizeof options, .config_text = config, .cluster = &cluster};
     int status = ls_trainer_open(&trainer, &options, &err);

@@ -75,10 +75,10 @@ static bool is_newcomer(const process *p)
 
 static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
 {
-    mortal *m = (mortal *)(uintptr_t)o->comm;
+    mortal *m = (mortal *)(uintptr_t)o->place;
     ls_wire_options own = *o;
     ls_wire *inner;
-    own.comm = &m->place;
+    own.place = &m->place;
     m->say = o->say;
     m->alive = o->alive;
     m->refuses = o->refuses;
@@ -417,7 +417,7 @@ static void prepare_tcp(scenario *s, int m, int port)
     p->mortal.scenario = s;
     p->member = m;
     p->f.cluster.transport = &wire_mortal;
-    p->f.cluster.comm = &p->mortal;
+    p->f.cluster.place = &p->mortal;
 }
 
 static void start_over_tcp(scenario *s)
@@ -455,7 +455,7 @@ void run_scenario(scenario *s)
         prepare(s, m);
         p->place = (wire_place){world, m};
         p->f.cluster.transport = world ? &wire_double : NULL;
-        p->f.cluster.comm = world ? &p->place : NULL;
+        p->f.cluster.place = world ? &p->place : NULL;
         if (!s->tcp)
             assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
     }

@@ -41,7 +41,7 @@ typedef enum newcomer_differs {
     DIFFERS_SECRET
 } newcomer_differs;
 
-/* The `comm` (ls_wire_options) of a transport that works like TCP, except that a member can be
+/* The `place` (ls_wire_options) of a transport that works like TCP, except that a member can be
  * lost. */
 typedef struct mortal {
     ls_tcp_place place;

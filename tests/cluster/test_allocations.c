@@ -112,7 +112,7 @@ static void *run_member(void *arg)
                                 .members = MEMBERS,
                                 .wait_ns = 20 * SECOND};
     const ls_cluster_options o = {.type = ls_transport_tcp(),
-                                  .comm = &place,
+                                  .place = &place,
                                   .deadline_ns = 4 * SECOND,
                                   .open_ns = 20 * SECOND,
                                   .regroups = true,

@@ -77,7 +77,7 @@ static void *run_process(void *arg)
 {
     process *p = arg;
     const ls_cluster_options o = {.type = &wire_double,
-                                  .comm = &p->place,
+                                  .place = &p->place,
                                   .deadline_ns = p->test->deadline_ns,
                                   .open_ns = p->test->open_ns,
                                   .asks = &p->asks};
@@ -811,7 +811,7 @@ static void a_transport_that_joins_too_late_finds_nothing_of_its_callers(void **
     *host = (ls_host){sizeof *host, count_alloc, count_free, NULL, NULL};
     place = (wire_place){world, 0};
     const ls_cluster_options o = {.type = &wire_double,
-                                  .comm = &place,
+                                  .place = &place,
                                   .deadline_ns = SECOND,
                                   .open_ns = SECOND / 4,
                                   .host = host};
@@ -849,7 +849,7 @@ static void *open_without_memory(void *arg)
 {
     process *p = arg;
     const ls_cluster_options o = {.type = &wire_double,
-                                  .comm = &p->place,
+                                  .place = &p->place,
                                   .deadline_ns = SECOND,
                                   .open_ns = 20 * SECOND,
                                   .host = &short_host};
@@ -869,7 +869,7 @@ static void *regroup_without_memory(void *arg)
                                 .members = 3,
                                 .wait_ns = 10 * SECOND};
     const ls_cluster_options o = {.type = ls_transport_tcp(),
-                                  .comm = &place,
+                                  .place = &place,
                                   .deadline_ns = 4 * SECOND,
                                   .open_ns = 20 * SECOND,
                                   .regroups = true,

@@ -69,7 +69,7 @@ static void *run_member(void *arg)
     member *m = arg;
     ls_transfer *ended[1];
     const ls_wire_options o = {
-        .size = sizeof o, .comm = &m->place, .alive = beat, .say = note, .user = m};
+        .size = sizeof o, .place = &m->place, .alive = beat, .say = note, .user = m};
     m->status = ls_transport_tcp()->open(&m->wire, &o, &m->err);
     if (m->status)
         return NULL;

@@ -83,7 +83,7 @@ static void *run_process(void *arg)
     process *p = arg;
     ls_cluster *c;
     const ls_cluster_options o = {.type = &wire_double,
-                                  .comm = &p->place,
+                                  .place = &p->place,
                                   .deadline_ns = 20000000000u,
                                   .open_ns = 20000000000u};
     p->status = ls_cluster_open(&c, &o, &p->err);

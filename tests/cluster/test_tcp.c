@@ -51,7 +51,7 @@ static void *run_member(void *arg)
 {
     member *m = arg;
     const ls_wire_options o = {
-        .size = sizeof o, .comm = &m->place, .regroups = m->regroups, .admits = m->admits};
+        .size = sizeof o, .place = &m->place, .regroups = m->regroups, .admits = m->admits};
     const uint64_t start = ls_now_ns();
     m->status = ls_transport_tcp()->open(&m->wire, &o, &m->err);
     m->took_ns = ls_now_ns() - start;

@@ -210,7 +210,7 @@ static void wait_until(wire_world *w, uint64_t ns)
 
 static int open_double(ls_wire **out, const ls_wire_options *o, ls_error *err)
 {
-    const wire_place *place = o->comm;
+    const wire_place *place = o->place;
     wire_world *w = place->world;
     double_wire *mine = calloc(1, sizeof *mine);
     (void)err;

@@ -153,7 +153,7 @@ static void a_former_name_is_read_from_a_run_and_refused_from_a_user(void **stat
         ls_json_destroy(doc);
         renamed++;
     }
-    assert_int_equal(renamed, 4);
+    assert_int_equal(renamed, 5);
 }
 
 /* Returns checkpoint.every_seconds of a config, whose keys of `checkpoint` are `keys`. */
@@ -234,6 +234,8 @@ static const char *other_value(const ls_config_key *row)
                     {"seed", "7"},
                     {"standardize", "true"}, /* off, where the data has no such key */
                     {"standardize_target", "true"},
+                    {"target_mean", "3"},
+                    {"target_std", "3"},
                     {"init", "xavier"},
                     {"optimizer", "{\"lr\": 2}"},
                     {"schedule", "cosine"},

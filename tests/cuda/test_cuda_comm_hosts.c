@@ -84,7 +84,7 @@ static void *run_process(void *arg)
     process *p = arg;
     const scenario *s = p->scenario;
     const ls_cluster_options o = {.type = &wire_double,
-                                  .comm = &p->place,
+                                  .place = &p->place,
                                   .deadline_ns = s->deadline_ns,
                                   .open_ns = 20000000000u};
     p->status = ls_cluster_open(&p->cluster, &o, &p->err);

@@ -2,6 +2,7 @@
 #include "cuda_gpu/kernels_run.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* Numbers of elements: some fill whole blocks and some do not, and with one of them loads are not
@@ -203,18 +204,20 @@ static void points(run *r, size_t n)
         run_ok(r, ls_k_add_back(dx, dx2, dy, relu ? y : NULL, 0, n, r->stream));
         run_keep(r, "add_back", dx, RUN_FLOAT, n);
         run_keep(r, "add_back second", dx2, RUN_FLOAT, n);
-        const float slope = relu ? 0.1f : 0;
+        const ls_k_shape slope = {relu ? 0.1f : 0, 0};
         run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu", y, RUN_FLOAT, n);
         run_ok(r, ls_k_curve_back(dx, dy, y, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu_back", dx, RUN_FLOAT, n);
     }
-    static const char *const curves[] = {"relu", "sigmoid", "tanh", "gelu", "silu"};
-    for (int curve = LS_K_SIGMOID; curve <= LS_K_SILU; curve++) {
-        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, 0, n, r->stream));
+    static const char *const curves[] = {"relu", "sigmoid", "tanh",         "gelu",
+                                         "silu", "relu6",   "hard_sigmoid", "hard_swish"};
+    const ls_k_shape shape = {0.3f, 0.4f};
+    for (int curve = LS_K_SIGMOID; curve <= LS_K_HARD_SWISH; curve++) {
+        const int by_x = curve == LS_K_GELU || curve == LS_K_SILU || curve == LS_K_HARD_SWISH;
+        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, shape, n, r->stream));
         run_keep(r, curves[curve], y, RUN_FLOAT, n);
-        run_ok(r, ls_k_curve_back(dx, dy, curve < LS_K_GELU ? y : x, (ls_k_curve)curve, 0, n,
-                                  r->stream));
+        run_ok(r, ls_k_curve_back(dx, dy, by_x ? x : y, (ls_k_curve)curve, shape, n, r->stream));
         run_keep(r, "curve_back", dx, RUN_FLOAT, n);
     }
     uint16_t *half = run_room(r, n * sizeof *half);
@@ -260,6 +263,25 @@ static void dropout(run *r, int rows, int c, int pixels, int channels_last)
     run_keep(r, "drop_back", y, RUN_FLOAT, n);
 }
 
+static void products(run *r, int rows, int pixels, int c)
+{
+    const ls_k_scale k = {rows, pixels, c};
+    const size_t n = (size_t)rows * (size_t)pixels * (size_t)c, few = (size_t)rows * (size_t)c;
+    float *x = run_floats(r, n, 3), *x2 = run_floats(r, n, 3), *dy = run_floats(r, n, 1);
+    float *y = run_room(r, n * sizeof *y), *dx = run_room(r, n * sizeof *dx);
+    float *dx2 = run_room(r, n * sizeof *dx2);
+    run_ok(r, ls_k_multiply(y, x, x2, n, r->stream));
+    run_keep(r, "multiply", y, RUN_FLOAT, n);
+    run_ok(r, ls_k_multiply_back(dx, dx2, dy, x, x2, n, r->stream));
+    run_keep(r, "multiply_back", dx, RUN_FLOAT, n);
+    run_keep(r, "multiply_back second", dx2, RUN_FLOAT, n);
+    run_ok(r, ls_k_scale_by(y, x, x2, &k, r->stream));
+    run_keep(r, "scale_by", y, RUN_FLOAT, n);
+    run_ok(r, ls_k_scale_back(dx, dx2, dy, x, x2, &k, r->stream));
+    run_keep(r, "scale_back", dx, RUN_FLOAT, n);
+    run_keep(r, "scale_back second", dx2, RUN_FLOAT, few);
+}
+
 static void concat(run *r, size_t m, int c1, int c2)
 {
     const size_t n = m * (size_t)c1, n2 = m * (size_t)c2;
@@ -302,6 +324,8 @@ void run_point_kernels(run *r)
     r->shape = "17 rows of 5 x 12";
     dropout(r, 17, 5, 12, 0);
     dropout(r, 17, 5, 12, 1);
+    products(r, 3, 49, 40);
+    products(r, 2, 1000, 5);
     concat(r, 204, 5, 8);
     concat(r, 3001, 1, 17);
     upsample(r, 17, 5, 2, 2);
@@ -312,13 +336,15 @@ void run_point_kernels(run *r)
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
-static void gather(run *r, int c, int side, int crop, int flip, int more)
+/* Gathers rows of bytes with a label each, or, with `floats`, rows of floats with four targets
+ * each. */
+static void gather(run *r, bool floats, int c, int side, int augment, bool more)
 {
-    enum { IMAGES = 40, ROWS = 33 };
+    enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };
     static uint8_t images[IMAGES * 3 * 32 * 32];
     int32_t labels[IMAGES];
     uint32_t row[ROWS];
-    const size_t n = (size_t)(ROWS * c * side * side);
+    const size_t values = (size_t)(c * side * side), words = floats ? TARGETS : 1;
     for (size_t i = 0; i < sizeof images; i++)
         images[i] = (uint8_t)(i * 37 % 251);
     for (int i = 0; i < IMAGES; i++)
@@ -327,10 +353,12 @@ static void gather(run *r, int c, int side, int crop, int flip, int more)
         row[i] = (uint32_t)(i * 7 % IMAGES);
     ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
     ls_k_gather k = {
-        .images = run_copy(r, images, (size_t)(IMAGES * c * side * side)),
-        .labels = run_copy(r, labels, sizeof labels),
-        .labels_out = run_room(r, ROWS * sizeof *labels),
-        .y = run_room(r, n * sizeof(float)),
+        .images = floats ? (const void *)run_floats(r, IMAGES * values, 3)
+                         : run_copy(r, images, IMAGES * values),
+        .labels = floats ? (const void *)run_floats(r, IMAGES * TARGETS, 1)
+                         : run_copy(r, labels, sizeof labels),
+        .labels_out = run_room(r, ROWS * words * sizeof(float)),
+        .y = run_room(r, ROWS * values * sizeof(float)),
         .args = run_copy(r, &value, sizeof value),
         .rows = ROWS,
         .c = c,
@@ -338,57 +366,23 @@ static void gather(run *r, int c, int side, int crop, int flip, int more)
         .w = side,
         .mean = {0.5f, 0.4f, 0.3f, 0},
         .std = {0.25f, 0.2f, 0.3f, 1},
-        .crop = crop,
-        .flip = flip,
+        .crop = augment ? 4 : 0,
+        .flip = augment,
         .rotate = more ? 20 : 0,
         .erase = more ? side / 3 : 0,
         .brightness = more ? 64 : 0,
         .mixup = more ? 128 : 0,
-        .words = 1,
-    };
-    run_ok(r, ls_k_gather_rows(&k, r->stream));
-    run_keep(r, more ? "gather changed" : crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
-    run_keep(r, "gather labels", k.labels_out, RUN_INT, ROWS);
-}
-
-/* Gathers rows of floats, with four targets for each row. */
-static void gather_floats(run *r, int c, int side, int crop, int flip, int more)
-{
-    enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };
-    uint32_t row[ROWS];
-    const size_t values = (size_t)(c * side * side), n = ROWS * values;
-    for (int i = 0; i < ROWS; i++)
-        row[i] = (uint32_t)(i * 7 % IMAGES);
-    ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
-    ls_k_gather k = {
-        .images = run_floats(r, IMAGES * values, 3),
-        .labels = (const int32_t *)(const void *)run_floats(r, IMAGES * TARGETS, 1),
-        .labels_out = run_room(r, ROWS * TARGETS * sizeof(float)),
-        .y = run_room(r, n * sizeof(float)),
-        .args = run_copy(r, &value, sizeof value),
-        .rows = ROWS,
-        .c = c,
-        .h = side,
-        .w = side,
-        .mean = {0.5f, 0.4f, 0.3f, 0},
-        .std = {0.25f, 0.2f, 0.3f, 1},
-        .crop = crop,
-        .flip = flip,
-        .rotate = more ? 20 : 0,
-        .erase = more ? side / 3 : 0,
-        .brightness = more ? 64 : 0,
-        .mixup = more ? 128 : 0,
-        .floats = 1,
-        .words = TARGETS,
-        .vectors = 1,
+        .floats = floats,
+        .words = (int)words,
+        .vectors = floats,
     };
     run_ok(r, ls_k_gather_rows(&k, r->stream));
     run_keep(r,
-             more   ? "gather floats changed"
-             : crop ? "gather floats augmented"
-                    : "gather floats",
-             k.y, RUN_FLOAT, n);
-    run_keep(r, "gather targets", k.labels_out, RUN_INT, ROWS * TARGETS);
+             more      ? "gather changed"
+             : augment ? "gather augmented"
+                       : "gather",
+             k.y, RUN_FLOAT, ROWS * values);
+    run_keep(r, floats ? "gather targets" : "gather labels", k.labels_out, RUN_INT, ROWS * words);
 }
 
 static void transpose(run *r, int rows, int a, int b)
@@ -402,17 +396,17 @@ static void transpose(run *r, int rows, int a, int b)
 void run_data_kernels(run *r)
 {
     r->shape = "1 x 28 x 28";
-    gather(r, 1, 28, 0, 0, 0);
-    gather(r, 1, 28, 4, 1, 0);
-    gather(r, 1, 28, 4, 1, 1);
+    gather(r, false, 1, 28, 0, false);
+    gather(r, false, 1, 28, 1, false);
+    gather(r, false, 1, 28, 1, true);
     r->shape = "3 x 32 x 32";
-    gather(r, 3, 32, 0, 0, 0);
-    gather(r, 3, 32, 4, 1, 0);
-    gather(r, 3, 32, 4, 1, 1);
-    gather_floats(r, 3, 32, 4, 1, 0);
-    gather_floats(r, 3, 32, 4, 1, 1);
+    gather(r, false, 3, 32, 0, false);
+    gather(r, false, 3, 32, 1, false);
+    gather(r, false, 3, 32, 1, true);
+    gather(r, true, 3, 32, 1, false);
+    gather(r, true, 3, 32, 1, true);
     r->shape = "30 x 1 x 1";
-    gather_floats(r, 30, 1, 0, 0, 0);
+    gather(r, true, 30, 1, 0, false);
     r->shape = "3 x 32 x 32";
     transpose(r, 3, 5, 7);
     transpose(r, 9, 64, 784);

@@ -72,15 +72,17 @@ void run_pool_kernels(run *r)
 {
     run_quads(r);
     r->shape = "2 x 2";
-    pool(r, &(ls_k_pool){33, 20, 26, 26, 13, 13, 2, 2, 2, 2, 0, 0, 0});
+    pool(r, &(ls_k_pool){33, 20, 26, 26, 13, 13, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0});
     r->shape = "3 x 3 overlapping";
-    pool(r, &(ls_k_pool){5, 7, 9, 9, 5, 5, 3, 3, 2, 2, 1, 1, 0});
+    pool(r, &(ls_k_pool){5, 7, 9, 9, 5, 5, 3, 3, 2, 2, 1, 1, 0, 0, 0, 0});
     r->shape = "3 x 3 overlapping, of 8";
-    pool(r, &(ls_k_pool){3, 8, 10, 7, 5, 4, 3, 3, 2, 2, 1, 1, 0});
+    pool(r, &(ls_k_pool){3, 8, 10, 7, 5, 4, 3, 3, 2, 2, 1, 1, 0, 0, 0, 0});
     r->shape = "3 x 2, floor";
-    pool(r, &(ls_k_pool){4, 3, 8, 7, 2, 3, 3, 2, 3, 2, 0, 0, 0});
+    pool(r, &(ls_k_pool){4, 3, 8, 7, 2, 3, 3, 2, 3, 2, 0, 0, 0, 0, 0, 0});
+    r->shape = "3 x 3, sides that differ, padding counted";
+    pool(r, &(ls_k_pool){4, 8, 9, 8, 5, 4, 3, 3, 2, 2, 1, 0, 0, 10, 10, 1});
     r->shape = "global 7 x 7";
-    pool(r, &(ls_k_pool){16, 512, 7, 7, 1, 1, 7, 7, 1, 1, 0, 0, 0});
+    pool(r, &(ls_k_pool){16, 512, 7, 7, 1, 1, 7, 7, 1, 1, 0, 0, 0, 0, 0, 0});
 }
 
 /* ---- sums over positions -------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *
  *     float *x = run_floats(r, n, 1);            n numbers in −1 … 1, always the same
  *     float *y = run_room(r, n * sizeof *y);     memory with undefined content
- *     run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, 0, n, r->stream));
+ *     run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, shape, n, r->stream));
  *     run_keep(r, "relu", y, RUN_FLOAT, n);      waits, and writes the results */
 #ifndef TESTS_CUDA_GPU_KERNELS_RUN_H
 #define TESTS_CUDA_GPU_KERNELS_RUN_H

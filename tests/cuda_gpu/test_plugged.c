@@ -117,7 +117,7 @@ static void a_stream_waits_for_an_event(void **state)
 
 static void a_label_that_is_no_class_is_reported(void **state)
 {
-    static const int32_t labels[4] = {0, 1, 9, 2};
+    static const int32_t labels[4] = {0, 1, 9, 7}; /* the first wrong one is reported */
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_SOFTMAX_XENT};
     ls_error err = {0};
     ls_op *op = NULL;

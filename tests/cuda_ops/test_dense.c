@@ -48,58 +48,46 @@ typedef struct product {
     size_t workspace_bytes;
 } product;
 
+#define READ_LAYOUT(layout, attribute, out)                                                        \
+    assert_int_equal(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_##attribute,  \
+                                                      &(out), sizeof(out), &(size_t){0}),          \
+                     0)
+
 static matrix read_layout(cublasLtMatrixLayout_t layout)
 {
     matrix m = {0};
     uint32_t type = 0;
     int32_t order = 0;
-    size_t written;
-    assert_int_equal(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &m.rows,
-                                                      sizeof m.rows, &written),
-                     0);
-    assert_int_equal(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_COLS,
-                                                      &m.columns, sizeof m.columns, &written),
-                     0);
-    assert_int_equal(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_LD, &m.ld,
-                                                      sizeof m.ld, &written),
-                     0);
-    assert_int_equal(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_TYPE, &type,
-                                                      sizeof type, &written),
-                     0);
-    assert_int_equal(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
-                                                      sizeof order, &written),
-                     0);
+    READ_LAYOUT(layout, ROWS, m.rows);
+    READ_LAYOUT(layout, COLS, m.columns);
+    READ_LAYOUT(layout, LD, m.ld);
+    READ_LAYOUT(layout, TYPE, type);
+    READ_LAYOUT(layout, ORDER, order);
     assert_int_equal(order, CUBLASLT_ORDER_COL);
     assert_true(type == CUDA_R_32F || type == CUDA_R_16BF);
     m.half = type == CUDA_R_16BF;
     return m;
 }
 
+#define READ_PRODUCT(desc, attribute, out)                                                         \
+    assert_int_equal(cublasLtMatmulDescGetAttribute(desc, CUBLASLT_MATMUL_DESC_##attribute,        \
+                                                    &(out), sizeof(out), &(size_t){0}),            \
+                     0)
+
 static void read_product(product *p, cublasLtMatmulDesc_t d)
 {
     int32_t left = 0, right = 0, compute = 0;
     uint32_t epilogue = 0;
-    size_t written;
-    assert_int_equal(cublasLtMatmulDescGetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &left,
-                                                    sizeof left, &written),
-                     0);
-    assert_int_equal(cublasLtMatmulDescGetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &right,
-                                                    sizeof right, &written),
-                     0);
-    assert_int_equal(cublasLtMatmulDescGetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                                    sizeof epilogue, &written),
-                     0);
-    assert_int_equal(cublasLtMatmulDescGetAttribute(d, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &compute,
-                                                    sizeof compute, &written),
-                     0);
+    READ_PRODUCT(d, TRANSA, left);
+    READ_PRODUCT(d, TRANSB, right);
+    READ_PRODUCT(d, EPILOGUE, epilogue);
+    READ_PRODUCT(d, COMPUTE_TYPE, compute);
     p->a.turned = left == CUBLAS_OP_T;
     p->b.turned = right == CUBLAS_OP_T;
     p->tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     p->relu = epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
     if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        assert_int_equal(cublasLtMatmulDescGetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                        &p->bias, sizeof p->bias, &written),
-                         0);
+        READ_PRODUCT(d, BIAS_POINTER, p->bias);
 }
 
 /* op(m)[i][j], where op transposes if the description says so */

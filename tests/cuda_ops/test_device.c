@@ -239,41 +239,6 @@ static void a_stream_that_is_destroyed_brings_its_downloads(void **state)
     end();
 }
 
-/* ---- bad data ------------------------------------------------------------------------------- */
-
-static void a_label_that_is_no_class_is_told_at_sync(void **state)
-{
-    enum { ROWS = 8, CLASSES = 3 };
-    int32_t labels[ROWS] = {0, 1, 2, 1, 7, 0, 9, 0};
-    ls_error err = {0};
-    ls_op *op = NULL;
-    void *x = NULL, *l = NULL, *stats = NULL, *scratch = NULL;
-    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_SOFTMAX_XENT};
-    desc.x = (ls_tensor){LS_F32, ROWS, CLASSES, 1, 1, NULL, ROWS * CLASSES * sizeof(float)};
-    (void)state;
-    begin(DBL_LAZY, 1);
-    ls_device *d = open_device(0);
-    assert_int_equal(d->ops->op_create(&op, d, &desc, &err), LS_OK);
-    assert_int_equal(d->ops->alloc(&x, d, desc.x.bytes, &err), LS_OK);
-    assert_int_equal(d->ops->alloc(&l, d, sizeof labels, &err), LS_OK);
-    assert_int_equal(d->ops->alloc(&stats, d, 8, &err), LS_OK);
-    assert_int_equal(d->ops->alloc(&scratch, d, op->scratch_bytes, &err), LS_OK);
-    assert_int_equal(d->ops->upload(d, NULL, l, labels, sizeof labels, &err), LS_OK);
-    ls_op_buffers b = {.x = x, .labels = l, .stats = stats, .scratch = scratch};
-    assert_int_equal(op->impl->bind(op, &b, &err), LS_OK);
-    assert_int_equal(op->impl->forward(op, NULL, 0, &err), LS_OK);
-    assert_int_equal(d->ops->sync(d, NULL, &err), LS_EDATA);
-    assert_string_equal(err.text, "softmax: row 4 has label 7, but there are 3 classes");
-    assert_int_equal(d->ops->sync(d, NULL, &err), LS_OK);
-    op->impl->destroy(op);
-    d->ops->free(d, x);
-    d->ops->free(d, l);
-    d->ops->free(d, stats);
-    d->ops->free(d, scratch);
-    d->ops->close(d);
-    end();
-}
-
 /* ---- failures ------------------------------------------------------------------------------- */
 
 /* Calls each function of a device once. Returns the first failure. Frees everything. */
@@ -405,7 +370,6 @@ LS_TESTS(cuda_device, "unit doubles no-tsan")
         cmocka_unit_test(memory_is_zeroed_for_every_stream),
         cmocka_unit_test(a_stream_waits_for_anothers_event),
         cmocka_unit_test(a_stream_that_is_destroyed_brings_its_downloads),
-        cmocka_unit_test(a_label_that_is_no_class_is_told_at_sync),
         cmocka_unit_test(a_concat_of_too_many_values_is_refused),
         cmocka_unit_test(every_failing_call_ends_in_an_error),
         cmocka_unit_test(a_lost_device_ends_in_an_error),

@@ -90,21 +90,7 @@ static void bf16_accumulates(void **state)
     (void)state;
     for (uint64_t s = 3000; s < 3000 + CASES; s++) {
         op_chain chain = s % 2 ? op_make_conv(s) : op_make_dense(s);
-        op_inputs *in = op_inputs_create(&chain, s);
-        op_run *run = op_run_open(device, &chain, NULL);
-        op_run_params(run, in);
-        op_run_step(run, in, 0, 0);
-        op_result *once = op_run_read(run);
-        op_run_step(run, in, 0, LS_RUN_ACCUMULATE);
-        op_result *twice = op_run_read(run);
-        for (int i = 0; i < once->items; i++)
-            for (size_t k = 0; once->item[i].name[0] == 'g' && k < once->item[i].n; k++)
-                once->item[i].data[k] *= 2;
-        op_expect_near("cuda bf16 twice", &chain, twice, once, 1e-5);
-        op_result_destroy(once);
-        op_result_destroy(twice);
-        op_run_close(run);
-        op_inputs_destroy(in);
+        op_expect_accumulates("cuda bf16 twice", device, &chain);
     }
     device->ops->close(device);
 }
@@ -116,7 +102,7 @@ static int makes_quads(op_chain *chain, uint64_t seed)
     *chain = op_make_conv_pool(seed);
     const ls_op_desc *conv = &chain->op[0];
     const ls_conv2d *k = &conv->u.conv2d;
-    chain->op[0].pool = (ls_pool2d){conv->pool.max, 2, 2, 2, 2, 0, 0};
+    chain->op[0].pool = (ls_pool2d){.max = conv->pool.max, .kh = 2, .kw = 2, .sh = 2, .sw = 2};
     return k->out > 1 && (conv->x.h + 2 * k->ph - k->kh) / k->sh + 1 >= 4 &&
            (conv->x.w + 2 * k->pw - k->kw) / k->sw + 1 >= 4;
 }

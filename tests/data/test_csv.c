@@ -133,7 +133,7 @@ static void is_unknown(scratch *s, const char *table, ls_data_keys keys, const c
     snprintf(path, sizeof path, "%s/test.csv", s->directory);
     keys.test_path = path;
     assert_int_equal(open_table(s, table, test, keys, 0, split, &err), LS_EDATA);
-    assert_non_null(strstr(err.text, "expected a text that also occurs in the training rows"));
+    assert_non_null(strstr(err.text, "that the model has learnt"));
 }
 
 /* Doubles do not distinguish the numbers. */
@@ -347,7 +347,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n", "expected rows below the header, found none"},
         {"\n\r\n", "expected a header with the columns' names"},
         {"a,kind\n1,x\n2,x\n", "column \"kind\": expected at least two classes"},
-        {"kind\nx\ny\n", "expected columns with 1 to"},
+        {"kind\nx\ny\n", "expected a column beside the target"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refuses(*state, bad[i].text, kind_target, LS_EDATA, bad[i].message);
@@ -599,17 +599,17 @@ static void eight_times_the_columns_take_eight_times_as_long(void **state)
         fail_msg("%g times as long", most / few);
 }
 
-static void test_tables_have_the_same_columns_and_texts(void **state)
+static void test_tables_have_the_columns_and_classes_of_the_training_table(void **state)
 {
     static const struct {
         const char *test, *message;
     } bad[] = {
-        {"kind,a\nx,1\n", "test.csv:1: column \"a\": expected the columns of the training table"},
-        {"a\n1\n", "test.csv:1: expected all columns of the training table"},
-        {"a,kind,c\n1,x,2\n", "expected the columns of the training table"},
+        {"a\n1\n", "test.csv:1: expected the columns of the model's training table, in any order; "
+                   "missing: \"kind\""},
         {"a,kind\n1,z\n",
-         "test.csv:2: column \"kind\": expected a text that also occurs in the training rows"},
-        {"a,kind\nq,x\n", "test.csv:2: column \"a\": expected a number, as in the other rows"},
+         "test.csv:2: column \"kind\": expected a class that the model has learnt, found \"z\""},
+        {"a,kind\n1,\n", "test.csv:2: column \"kind\": expected a class"},
+        {"a,kind\nq,x\n", "test.csv:2: column \"a\": expected a number, found \"q\""},
     };
     scratch *s = *state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -621,6 +621,43 @@ static void test_tables_have_the_same_columns_and_texts(void **state)
                          LS_EDATA);
         if (!strstr(err.text, bad[i].message))
             fail_msg("\"%s\"\nhas no \"%s\"", err.text, bad[i].message);
+    }
+}
+
+/* A test table is read like new rows: columns in any order and among others, another separator; a
+ * row with a value that the model does not know is left out, or counts as the key says. */
+static void test_tables_are_read_as_new_rows_are(void **state)
+{
+    static const char train[] = "a,t,kind\n1,u,x\n3,v,y\n",
+                      test[] = "kind;more;t;a\ny;0;v;3\nx;0;w;1\nx;0;u;\nx;0;u;1e39\nx;0;u;1\n";
+    static const float rows[] = {1, 0, 1, -1, 1, 0}, zeros[] = {1, 0, 1, -1, 0, 0, -1, 1, 0};
+    scratch *s = *state;
+    for (int rule = LS_UNKNOWN_EMPTY; rule <= LS_UNKNOWN_ERROR; rule++) {
+        ls_dataset *split[2];
+        ls_error err = {0};
+        ls_data_keys keys = kind_target;
+        keys.standardize = 1;
+        keys.unknown = rule;
+        keys.test_path = scratch_path(s, "test.csv");
+        const int status = open_table(s, train, test, keys, 0, split, &err);
+        if (rule == LS_UNKNOWN_ERROR) {
+            assert_int_equal(status, LS_EDATA);
+            assert_non_null(strstr(err.text, "test.csv:3: column \"t\": expected a text"));
+            continue;
+        }
+        if (status)
+            fail_msg("%s", err.text);
+        const ls_dataset_info *info = ls_dataset_describe(split[1]);
+        const bool empty = rule == LS_UNKNOWN_EMPTY;
+        const uint32_t left = empty ? 2 : 3;
+        assert_int_equal(info->rows, left);
+        assert_int_equal(info->left_out, 5 - left);
+        const ls_dataset_view view = ls_dataset_resident(split[1]);
+        assert_memory_equal(view.values, empty ? rows : zeros, 3 * left * sizeof *rows);
+        assert_int_equal(view.labels[0], 1);
+        assert_int_equal(view.labels[left - 1], 0);
+        assert_int_equal(ls_dataset_describe(split[0])->prep->unknown, rule);
+        close_both(split);
     }
 }
 
@@ -646,7 +683,8 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(texts_that_would_become_too_many_numbers_are_refused),
         IN_SCRATCH(texts_that_are_long_are_trained_on_and_not_told),
         IN_SCRATCH(eight_times_the_columns_take_eight_times_as_long),
-        IN_SCRATCH(test_tables_have_the_same_columns_and_texts),
+        IN_SCRATCH(test_tables_have_the_columns_and_classes_of_the_training_table),
+        IN_SCRATCH(test_tables_are_read_as_new_rows_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

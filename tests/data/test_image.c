@@ -125,15 +125,107 @@ static void png_with_colours_palette_and_alpha_is_read(void **state)
     png_bytes p = make_png(3, 2, 2, "\0AaxBbyCcz\0DduEevFfw", 20, NULL);
     assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "ABCDEFabcdefxyzuvw", 18);
-    p = make_png(3, 2, 6, "\0Aax.Bby.Ccz.\0Ddu.Eev.Ffw.", 26, NULL);
+    p = make_png(3, 2, 6,
+                 "\0Aax\xff"
+                 "Bby\xff"
+                 "Ccz\xff\0Ddu\xff"
+                 "Eev\xff"
+                 "Ffw\xff",
+                 26, NULL);
     assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "ABCDEFabcdefxyzuvw", 18);
     p = make_png(3, 2, 3, "\0\0\1\1\0\1\1\0", 8, "AaxBby");
     assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "ABBBBAabbbbaxyyyyx", 18);
-    p = make_png(3, 2, 4, "\0a.b.c.\0d.e.f.", 14, NULL);
+    p = make_png(3, 2, 4,
+                 "\0a\xff"
+                 "b\xff"
+                 "c\xff\0d\xff"
+                 "e\xff"
+                 "f\xff",
+                 14, NULL);
     assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "abcdef", 6);
+}
+
+/* Returns a sample of a transparent pixel that is laid on white. */
+static uint8_t on_white(int sample, int alpha)
+{
+    return (uint8_t)(sample * alpha / 255.0 + 255 - alpha + 0.5);
+}
+
+/* Reads `p` in colours, of which each sample must be that of `opaque` laid on white. `alpha`: the
+ * alpha of each pixel. */
+static void is_laid(const png_bytes *p, const char opaque[18], const uint8_t alpha[6])
+{
+    uint8_t out[18];
+    ls_error err = {0};
+    write_file(p->bytes, p->count);
+    if (ls_image_fit(out, 3, 2, 3, AT_FDCWD, path, &kept, NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    for (int k = 0; k < 18; k++)
+        assert_int_equal(out[k], on_white((uint8_t)opaque[k], alpha[k % 6]));
+    assert_true(kept.laid);
+    assert_int_equal(kept.width, 3);
+    assert_int_equal(kept.height, 2);
+}
+
+/* Alpha is that of each pixel, or a colour or a grey that is transparent (tRNS). */
+static void transparent_pixels_are_laid_on_white(void **state)
+{
+    (void)state;
+    static const uint8_t alpha[6] = {0, 1, 127, 128, 254, 255},
+                         one[6] = {255, 0, 255, 255, 255, 255};
+    const size_t header = 8 + 12 + 13;
+    uint8_t colours[26] = {0}, greys[14] = {0};
+    for (int k = 0; k < 6; k++) {
+        uint8_t *colour = colours + 1 + k / 3 + 4 * k, *grey = greys + 1 + k / 3 + 2 * k;
+        colour[0] = (uint8_t) "ABCDEF"[k];
+        colour[1] = (uint8_t) "abcdef"[k];
+        colour[2] = (uint8_t) "xyzuvw"[k];
+        grey[0] = (uint8_t) "abcdef"[k];
+        colour[3] = grey[1] = alpha[k];
+    }
+    png_bytes p = make_png(3, 2, 6, colours, sizeof colours, NULL);
+    is_laid(&p, "ABCDEFabcdefxyzuvw", alpha);
+    p = make_png(3, 2, 4, greys, sizeof greys, NULL);
+    is_laid(&p, "abcdefabcdefabcdef", alpha);
+    static const struct {
+        int depth, type;
+        const char *rows, *transparent, *opaque;
+        size_t count, bytes;
+    } named[] = {
+        {8, 0, "\0abc\0def", "\0b", "abcdefabcdefabcdef", 8, 2},
+        {8, 2, "\0AaxBbyCcz\0DduEevFfw", "\0B\0b\0y", "ABCDEFabcdefxyzuvw", 20, 6},
+        {16, 0, "\0a.b.c.\0d.e.f.", "b.", "abcdefabcdefabcdef", 14, 2},
+    };
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        png_bytes q = {.count = 0};
+        p = png_make(3, 2, named[i].depth, named[i].type, 0, named[i].rows, named[i].count, NULL);
+        png_put(&q, p.bytes, header);
+        png_put_chunk(&q, "tRNS", named[i].transparent, named[i].bytes);
+        png_put(&q, p.bytes + header, p.count - header);
+        is_laid(&q, named[i].opaque, one);
+    }
+    p = make_png(3, 2, 0, "\0abc\0def", 8, NULL);
+    uint8_t out[6];
+    ls_error err;
+    write_file(p.bytes, p.count);
+    assert_int_equal(ls_image_fit(out, 1, 2, 3, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_false(kept.laid);
+}
+
+/* The upper 8 bits are used. The largest sample shows whether there is anything in them. */
+static void the_largest_grey_of_16_bits_is_known(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    png_bytes p = png_make(3, 2, 16, 0, 0, "\0\0\1\1\x32\0\2\0\0\3\0\4\1\0", 14, NULL);
+    write_file(p.bytes, p.count);
+    assert_int_equal(ls_image_fit(out, 1, 2, 3, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+    assert_memory_equal(out, "\0\1\0\0\0\1", 6);
+    assert_int_equal(kept.largest, 306);
 }
 
 static void png_of_any_depth_and_interlaced_is_read(void **state)
@@ -203,19 +295,16 @@ static void a_palette_that_lacks_a_colour_is_refused(void **state)
     assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_EDATA);
 }
 
-/* The transparency of the palette's colours is ignored. */
-static void a_palette_with_transparent_colours_is_read(void **state)
+static void a_palette_with_transparent_colours_is_laid_on_white(void **state)
 {
     (void)state;
-    uint8_t out[18];
-    ls_error err;
+    static const uint8_t alpha[6] = {128, 255, 255, 255, 255, 128};
     png_bytes p = make_png(3, 2, 3, "\0\0\1\1\0\1\1\0", 8, "AaxBby"), q = {.count = 0};
     const size_t before = 8 + 12 + 13 + 12 + 6; /* signature, header, palette */
     png_put(&q, p.bytes, before);
-    png_put_chunk(&q, "tRNS", "\0\x80", 2);
+    png_put_chunk(&q, "tRNS", "\x80", 1);
     png_put(&q, p.bytes + before, p.count - before);
-    assert_int_equal(read_bytes(out, &colour_2x3, q.bytes, q.count, &err), LS_OK);
-    assert_memory_equal(out, "ABBBBAabbbbaxyyyyx", 18);
+    is_laid(&q, "ABBBBAabbbbaxyyyyx", alpha);
 }
 
 /* PNG's checksums detect each change. */
@@ -416,7 +505,9 @@ LS_TESTS(data_image, "integration")
         cmocka_unit_test(png_of_any_depth_and_interlaced_is_read),
         cmocka_unit_test(a_png_of_another_size_is_refused_before_it_is_decoded),
         cmocka_unit_test(a_palette_that_lacks_a_colour_is_refused),
-        cmocka_unit_test(a_palette_with_transparent_colours_is_read),
+        cmocka_unit_test(a_palette_with_transparent_colours_is_laid_on_white),
+        cmocka_unit_test(transparent_pixels_are_laid_on_white),
+        cmocka_unit_test(the_largest_grey_of_16_bits_is_known),
         cmocka_unit_test(every_cut_and_every_flipped_bit_of_a_png_is_refused),
         cmocka_unit_test(a_chunk_that_no_pixel_needs_may_be_damaged),
         cmocka_unit_test(a_png_is_turned_as_its_exif_says),

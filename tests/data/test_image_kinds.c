@@ -84,6 +84,28 @@ static void bmp_of_each_depth_is_read(void **state)
     assert_non_null(strstr(err.text, "a BMP file of the compression 1, which is not supported"));
 }
 
+/* The fourth mask is that of alpha. Alpha that is 0 everywhere is none. */
+static void bmp_with_alpha_is_laid_on_white(void **state)
+{
+    static const char masks[] = "\0\0\xff\0\0\xff\0\0\xff\0\0\0\0\0\0\xff";
+    (void)state;
+    for (int alpha = 0; alpha <= 51; alpha += 51) {
+        uint8_t file[256], rest[16 + 24], out[18];
+        ls_error err = {0};
+        memcpy(rest, masks, 16);
+        memcpy(rest + 16, "uDd.vEe.wFf.xAa.yBb.zCc.", 24);
+        for (int k = 0; k < 6; k++)
+            rest[16 + 4 * k + 3] = (uint8_t)alpha;
+        const size_t count = make_bmp(file, 3, 2, 32, 6, rest, sizeof rest);
+        if (read_bytes(out, &colour_2x3, file, count, &err) != LS_OK)
+            fail_msg("%s", err.text);
+        for (int k = 0; k < 18; k++) {
+            const int sample = "abcdefABCDEFxyzuvw"[k];
+            assert_int_equal(out[k], alpha ? (int)(sample * 0.2 + 255 * 0.8 + 0.5) : sample);
+        }
+    }
+}
+
 #ifdef LOCKSTEP_WITH_WEBP
 /* A lossless WebP file of libwebp with 3 × 2 pixels: red, green, blue above black, grey, white. */
 static const uint8_t six_pixels[] = {
@@ -92,6 +114,28 @@ static const uint8_t six_pixels[] = {
     0x20, 0x48, 0x57, 0x6e, 0x43, 0x40, 0x50, 0x74, 0xdd, 0x72, 0x02, 0x01, 0x82, 0x74,
     0xe5, 0xe6, 0x3f, 0x40, 0x6c, 0x72, 0x6c, 0x15, 0x28, 0x64, 0x1b, 0x01, 0x4e, 0xed,
     0x1e, 0x93, 0x13, 0xba, 0x88, 0xfe, 0xc7, 0xf4, 0x02, 0x00};
+/* The same form, six colours with the alpha 0, 1, 127, 128, 254 and 255. */
+static const uint8_t six_alphas[] = {
+    0x52, 0x49, 0x46, 0x46, 0x4a, 0x00, 0x00, 0x00, 0x57, 0x45, 0x42, 0x50, 0x56, 0x50,
+    0x38, 0x4c, 0x3e, 0x00, 0x00, 0x00, 0x2f, 0x02, 0x40, 0x00, 0x10, 0x2f, 0x40, 0x20,
+    0x40, 0x11, 0x96, 0xfa, 0xff, 0x81, 0x1b, 0x04, 0x02, 0x14, 0x61, 0x99, 0xff, 0x9f,
+    0x50, 0xd0, 0xb6, 0x0d, 0xd3, 0xcb, 0xb9, 0xe4, 0x37, 0x11, 0x4c, 0xd2, 0xd4, 0xe9,
+    0x1d, 0x3e, 0x16, 0xed, 0x90, 0x68, 0x72, 0x93, 0xe8, 0xf6, 0xfd, 0x3d, 0xd4, 0xb4,
+    0x6d, 0xc0, 0x86, 0x3a, 0xff, 0x82, 0x68, 0x44, 0xff, 0x63, 0xbd, 0x01};
+
+static void webp_with_alpha_is_laid_on_white(void **state)
+{
+    static const uint8_t alpha[6] = {0, 1, 127, 128, 254, 255};
+    (void)state;
+    uint8_t out[18];
+    ls_error err = {0};
+    if (read_bytes(out, &colour_2x3, six_alphas, sizeof six_alphas, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    for (int k = 0; k < 18; k++) {
+        const int a = alpha[k % 6], sample = "ABCDEFabcdefxyzuvw"[k];
+        assert_int_equal(out[k], (int)(sample * a / 255.0 + 255 - a + 0.5));
+    }
+}
 #endif
 
 static void webp_is_read_where_libwebp_is(void **state)
@@ -120,7 +164,11 @@ LS_TESTS(data_image_kinds, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_kinds_of_images_are_named),
         cmocka_unit_test(bmp_of_each_depth_is_read),
+        cmocka_unit_test(bmp_with_alpha_is_laid_on_white),
         cmocka_unit_test(webp_is_read_where_libwebp_is),
+#ifdef LOCKSTEP_WITH_WEBP
+        cmocka_unit_test(webp_with_alpha_is_laid_on_white),
+#endif
     };
     return cmocka_run_group_tests_name("data_image_kinds", tests, enter, leave);
 }

@@ -159,15 +159,19 @@ static int reached(void *arg)
     return dbl_has_finished(t->stream, t->number);
 }
 
+cudaError_t dbl_drain(cudaStream_t stream, const char *caller)
+{
+    struct target t = {stream, dbl_pushed(stream)};
+    return dbl_wait_until(reached, &t, stream, caller);
+}
+
 cudaError_t dbl_drain_device(int device, const char *caller)
 {
     cudaError_t error = cudaSuccess;
     int count = atomic_load_explicit(&stream_count, memory_order_acquire);
     for (int i = 0; i < count && error == cudaSuccess; i++)
-        if (streams[i]->device == device) {
-            struct target t = {streams[i], dbl_pushed(streams[i])};
-            error = dbl_wait_until(reached, &t, streams[i], caller);
-        }
+        if (streams[i]->device == device)
+            error = dbl_drain(streams[i], caller);
     return error ? error : dbl_lost(device);
 }
 
@@ -250,8 +254,7 @@ void dbl_executor_begin(void)
 
 static void finish(cudaStream_t s)
 {
-    struct target t = {s, dbl_pushed(s)};
-    if (dbl_wait_until(reached, &t, s, "the end of the test") != cudaSuccess) {
+    if (dbl_drain(s, "the end of the test") != cudaSuccess) {
         dbl_work *work = dbl_fifo_peek(&s->fifo);
         dbl_complain("a stream of device %d never got past '%s'", s->device,
                      work ? work->name : "nothing");

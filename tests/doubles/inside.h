@@ -169,6 +169,8 @@ cudaError_t dbl_wait_until(int (*done)(void *arg), void *arg, cudaStream_t wante
                            const char *what);
 /* In DBL_LAZY: runs one item, preferably of `wanted`, for a caller that polls. */
 void dbl_nudge(cudaStream_t wanted);
+/* Waits for all work in the stream. */
+cudaError_t dbl_drain(cudaStream_t stream, const char *caller);
 /* Waits for all work in the device's streams. */
 cudaError_t dbl_drain_device(int device, const char *caller);
 void dbl_executor_begin(void);

@@ -313,9 +313,9 @@ struct map {
     void *out, *out2;
     const void *a, *b;
     int half;
-    float number;
+    ls_k_shape shape;
     size_t count;
-    float (*f)(float a, float b, float number);
+    float (*f)(float a, float b, ls_k_shape shape);
 };
 
 static void map_body(const void *copied)
@@ -326,64 +326,64 @@ static void map_body(const void *copied)
         return;
     for (size_t i = 0; i < m->count; i++) {
         float value =
-            m->f(twin_get(m->a, i, m->half), m->b ? twin_get(m->b, i, m->half) : 0, m->number);
+            m->f(twin_get(m->a, i, m->half), m->b ? twin_get(m->b, i, m->half) : 0, m->shape);
         twin_put(m->out, i, m->half, value);
         if (m->out2)
             twin_put(m->out2, i, m->half, value);
     }
 }
 
-static float sum_of(float a, float b, float unused)
+static float sum_of(float a, float b, ls_k_shape unused)
 {
     (void)unused;
     return a + b;
 }
 
-static float sum_relu_of(float a, float b, float unused)
+static float sum_relu_of(float a, float b, ls_k_shape unused)
 {
     (void)unused;
     return a + b > 0 ? a + b : 0;
 }
 
-static float relu_of(float x, float unused, float slope)
+static float relu_of(float x, float unused, ls_k_shape k)
 {
     (void)unused;
-    return x > 0 ? x : slope != 0 ? slope * x : 0;
+    return x > 0 ? x : k.slope != 0 ? k.slope * x : 0;
 }
 
-static float relu_back_of(float dy, float y, float slope)
+static float relu_back_of(float dy, float y, ls_k_shape k)
 {
-    return y > 0 ? dy : slope != 0 ? slope * dy : 0;
+    return y > 0 ? dy : k.slope != 0 ? k.slope * dy : 0;
 }
 
-static float pass_of(float dy, float unused, float unused2)
+static float pass_of(float dy, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
     return dy;
 }
 
-static float sigmoid_of(float x, float unused, float unused2)
+static float sigmoid_of(float x, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
     return 1 / (1 + expf(-x));
 }
 
-static float sigmoid_back_of(float dy, float y, float unused)
+static float sigmoid_back_of(float dy, float y, ls_k_shape unused)
 {
     (void)unused;
     return dy * y * (1 - y);
 }
 
-static float tanh_of(float x, float unused, float unused2)
+static float tanh_of(float x, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
     return tanhf(x);
 }
 
-static float tanh_back_of(float dy, float y, float unused)
+static float tanh_back_of(float dy, float y, ls_k_shape unused)
 {
     (void)unused;
     return dy * (1 - y * y);
@@ -404,31 +404,73 @@ static float normal_below(float x)
     return 0.5f * erfcf(-0.70710678f * x);
 }
 
-static float gelu_of(float x, float unused, float unused2)
+static float gelu_of(float x, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
     return from_lowest(x) * normal_below(x);
 }
 
-static float gelu_back_of(float dy, float x, float unused)
+static float gelu_back_of(float dy, float x, ls_k_shape unused)
 {
     (void)unused;
     return dy * (normal_below(x) + bounded(x) * 0.39894228f * expf(-0.5f * x * x));
 }
 
-static float silu_of(float x, float unused, float unused2)
+static float silu_of(float x, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
     return from_lowest(x) / (1 + expf(-x));
 }
 
-static float silu_back_of(float dy, float x, float unused)
+static float silu_back_of(float dy, float x, ls_k_shape unused)
 {
     const float s = 1 / (1 + expf(-x));
     (void)unused;
     return dy * s * (1 + bounded(x) * (1 - s));
+}
+
+static float between(float x, float most)
+{
+    return x < 0 ? 0 : x > most ? most : x;
+}
+
+static float relu6_of(float x, float unused, ls_k_shape unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return between(x, 6);
+}
+
+static float relu6_back_of(float dy, float y, ls_k_shape unused)
+{
+    (void)unused;
+    return y > 0 && y < 6 ? dy : 0;
+}
+
+static float hard_sigmoid_of(float x, float unused, ls_k_shape k)
+{
+    (void)unused;
+    return between(fmaf(k.slope, x, k.offset), 1);
+}
+
+static float hard_sigmoid_back_of(float dy, float y, ls_k_shape k)
+{
+    return y > 0 && y < 1 ? k.slope * dy : 0;
+}
+
+static float hard_swish_of(float x, float unused, ls_k_shape unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return from_lowest(x) * (between(x + 3, 6) * (1.0f / 6));
+}
+
+static float hard_swish_back_of(float dy, float x, ls_k_shape unused)
+{
+    (void)unused;
+    return x < 3 ? x > -3 ? dy * fmaf(x, 1.0f / 3, 0.5f) : 0 : dy;
 }
 
 cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream)
@@ -458,22 +500,99 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return TWIN(stream, map_body, m);
 }
 
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
-                          cudaStream_t stream)
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
+                          size_t count, cudaStream_t stream)
 {
-    static float (*const of[])(float, float, float) = {relu_of, sigmoid_of, tanh_of, gelu_of,
-                                                       silu_of};
-    struct map m = {.out = y, .a = x, .number = slope, .count = count, .f = of[curve]};
+    static float (*const of[])(float, float, ls_k_shape) = {
+        relu_of, sigmoid_of, tanh_of, gelu_of, silu_of, relu6_of, hard_sigmoid_of, hard_swish_of};
+    struct map m = {.out = y, .a = x, .shape = shape, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
 
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            float slope, size_t count, cudaStream_t stream)
+                            ls_k_shape shape, size_t count, cudaStream_t stream)
 {
-    static float (*const of[])(float, float, float) = {relu_back_of, sigmoid_back_of, tanh_back_of,
-                                                       gelu_back_of, silu_back_of};
-    struct map m = {.out = dx, .a = dy, .b = v, .number = slope, .count = count, .f = of[curve]};
+    static float (*const of[])(float, float, ls_k_shape) = {
+        relu_back_of, sigmoid_back_of, tanh_back_of,         gelu_back_of,
+        silu_back_of, relu6_back_of,   hard_sigmoid_back_of, hard_swish_back_of};
+    struct map m = {.out = dx, .a = dy, .b = v, .shape = shape, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* A product of x[n][pixels][c] and x2[n][c]. A product of equal shapes has one pixel. */
+struct product {
+    float *y;        /* forward */
+    float *dx, *dx2; /* backward */
+    const float *dy, *x, *x2;
+    size_t n, pixels, c;
+};
+
+static void product_body(const void *copied)
+{
+    const struct product *a = copied;
+    const size_t count = a->n * a->pixels * a->c, few = a->n * a->c;
+    if (!twin_floats(a->y, count) || !twin_floats(a->dx, count) || !twin_floats(a->dx2, few) ||
+        !twin_floats(a->dy, count) || !twin_floats(a->x, count) || !twin_floats(a->x2, few))
+        return;
+    for (size_t j = 0; j < few; j++) {
+        double sum = 0;
+        for (size_t p = 0; p < a->pixels; p++) {
+            const size_t at = (j / a->c * a->pixels + p) * a->c + j % a->c;
+            if (a->y)
+                a->y[at] = a->x[at] * a->x2[j];
+            else
+                sum += (double)a->dy[at] * (double)a->x[at];
+        }
+        for (size_t p = 0; a->dx && p < a->pixels; p++) {
+            const size_t at = (j / a->c * a->pixels + p) * a->c + j % a->c;
+            a->dx[at] = a->dy[at] * a->x2[j];
+        }
+        if (a->dx2)
+            a->dx2[j] = (float)sum;
+    }
+}
+
+cudaError_t ls_k_multiply(float *y, const float *x, const float *x2, size_t count,
+                          cudaStream_t stream)
+{
+    struct product a = {.y = y, .x = x, .x2 = x2, .n = count, .pixels = 1, .c = 1};
+    return TWIN(stream, product_body, a);
+}
+
+cudaError_t ls_k_multiply_back(float *dx, float *dx2, const float *dy, const float *x,
+                               const float *x2, size_t count, cudaStream_t stream)
+{
+    struct product a = {
+        .dx = dx, .dx2 = dx2, .dy = dy, .x = x, .x2 = x2, .n = count, .pixels = 1, .c = 1};
+    return TWIN(stream, product_body, a);
+}
+
+cudaError_t ls_k_scale_by(float *y, const float *x, const float *x2, const ls_k_scale *k,
+                          cudaStream_t stream)
+{
+    struct product a = {.y = y,
+                        .x = x,
+                        .x2 = x2,
+                        .n = (size_t)k->rows,
+                        .pixels = (size_t)k->pixels,
+                        .c = (size_t)k->c};
+    return TWIN(stream, product_body, a);
+}
+
+cudaError_t ls_k_scale_back(float *dx, float *dx2, const float *dy, const float *x, const float *x2,
+                            const ls_k_scale *k, cudaStream_t stream)
+{
+    struct product a = {.dx = dx,
+                        .dx2 = dx2,
+                        .dy = dy,
+                        .x = x,
+                        .x2 = x2,
+                        .n = (size_t)k->rows,
+                        .pixels = (size_t)k->pixels,
+                        .c = (size_t)k->c};
+    return TWIN(stream, product_body, a);
 }
 
 /* ---- concatenation -------------------------------------------------------------------------- */

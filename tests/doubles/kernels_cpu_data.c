@@ -264,6 +264,7 @@ static int smaller(int a, int b)
 
 struct window {
     int top, bottom, left, right;
+    int pixels; /* by which an average divides */
 };
 
 static struct window window_at(const ls_k_pool *k, size_t o)
@@ -271,8 +272,13 @@ static struct window window_at(const ls_k_pool *k, size_t o)
     size_t at = o / (size_t)k->c;
     int j = (int)(at % (size_t)k->y_w), i = (int)(at / (size_t)k->y_w % (size_t)k->y_h);
     int top = i * k->sh - k->ph, left = j * k->sw - k->pw;
-    return (struct window){larger(top, 0), smaller(top + k->kh, k->h), larger(left, 0),
-                           smaller(left + k->kw, k->w)};
+    struct window w = {larger(top, 0), smaller(top + k->kh, k->h), larger(left, 0),
+                       smaller(left + k->kw, k->w), 0};
+    w.pixels = (w.bottom - w.top) * (w.right - w.left);
+    if (k->count_padding)
+        w.pixels =
+            (smaller(top + k->kh, k->end_h) - top) * (smaller(left + k->kw, k->end_w) - left);
+    return w;
 }
 
 /* Returns the index of pixel (i, j) in the image and channel to which output o belongs. */
@@ -325,7 +331,7 @@ static void pool_average_body(const void *copied)
         for (int i = w.top; i < w.bottom; i++)
             for (int j = w.left; j < w.right; j++)
                 sum += p->in[pixel_of(&p->k, o, i, j)];
-        p->out[o] = sum / (float)((w.bottom - w.top) * (w.right - w.left));
+        p->out[o] = sum / (float)w.pixels;
     }
 }
 
@@ -344,7 +350,7 @@ static void pool_average_back_body(const void *copied)
     memset(p->out, 0, x_count(&p->k) * sizeof *p->out);
     for (size_t o = 0; o < y_count(&p->k); o++) {
         struct window w = window_at(&p->k, o);
-        float share = p->in[o] / (float)((w.bottom - w.top) * (w.right - w.left));
+        float share = p->in[o] / (float)w.pixels;
         for (int i = w.top; i < w.bottom; i++)
             for (int j = w.left; j < w.right; j++)
                 p->out[pixel_of(&p->k, o, i, j)] += share;
@@ -392,7 +398,8 @@ static int may_pool(const struct quads *a)
 /* Returns the index in x of pixel q of output o's window. */
 static size_t quad_pixel(const ls_k_quads *k, size_t o, int q)
 {
-    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2, 2, 2, 0, 0, 0};
+    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2,
+                            2,       2,    0,    0,    0,        0,        0, 0};
     const struct window w = window_at(&pool, o);
     return pixel_of(&pool, o, w.top + q / 2, w.left + q % 2);
 }

@@ -55,25 +55,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return dbl_result(error ? (cudaError_t)error : own);
 }
 
-struct target {
-    cudaStream_t stream;
-    uint64_t number;
-};
-
-static int reached(void *arg)
-{
-    const struct target *t = arg;
-    return dbl_has_finished(t->stream, t->number);
-}
-
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     DBL_ENTER_CUDA(cudaStreamSynchronize);
     cudaError_t error = dbl_check_handle(stream, "cudaStreamSynchronize");
     if (error)
         return dbl_result(error);
-    struct target t = {stream, dbl_pushed(stream)};
-    error = dbl_wait_until(reached, &t, stream, "cudaStreamSynchronize");
+    error = dbl_drain(stream, "cudaStreamSynchronize");
     return dbl_result(error ? error : dbl_lost(stream->device));
 }
 

@@ -49,7 +49,7 @@ static int predict(ls_trainer *t, ls_error *err)
     int32_t label;
     float scores[OWN_CLASSES];
     own_row(1, 0, image, &label);
-    return ls_trainer_predict(t, image, 1, scores, OWN_CLASSES, err);
+    return own_predict(t, image, LS_ROW_U8, 1, scores, OWN_CLASSES, err);
 }
 
 int scene_play(const scene *s, int *closed, ls_error *err)
@@ -75,7 +75,7 @@ int scene_play(const scene *s, int *closed, ls_error *err)
     if (status == LS_OK)
         status = train(s, t, err);
     if (status == LS_OK)
-        status = ls_trainer_evaluate(t, NULL, NULL, err);
+        status = ls_trainer_evaluate(t, NULL, err);
     if (status == LS_OK)
         status = predict(t, err);
     if (status == LS_OK && s->save)

@@ -301,7 +301,7 @@ static void nulls_for_results_are_refused(void **state)
     assert_int_equal(ls_trainer_weights(s.trainer, NULL, MOST_PARAMETERS, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_model(s.trainer, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s.trainer, NULL, &s.err), LS_EINVAL);
-    assert_int_equal(ls_trainer_predict(s.trainer, NULL, 1, NULL, 0, &s.err), LS_EINVAL);
+    assert_int_equal(own_predict(s.trainer, NULL, LS_ROW_U8, 1, NULL, 0, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_step(NULL, s.images, s.labels, BATCH, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_weights(NULL, s.weights, MOST_PARAMETERS, &s.err), LS_EINVAL);
     assert_int_equal(ls_pool_create(NULL, NULL, &s.err), LS_EINVAL);
@@ -337,7 +337,7 @@ static int call_everything(void *user, const char *json, size_t length, ls_error
     assert_non_null(strstr(why.text, "callback"));
     assert_int_equal(ls_trainer_run(s->trainer, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_weights(s->trainer, s->weights, MOST_PARAMETERS, NULL), LS_EINVAL);
-    assert_int_equal(ls_trainer_evaluate(s->trainer, NULL, NULL, NULL), LS_EINVAL);
+    assert_int_equal(ls_trainer_evaluate(s->trainer, NULL, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_model(s->trainer, &snapshot, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_save(s->trainer, "nowhere", NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s->trainer, "nowhere", NULL), LS_EINVAL);
@@ -393,7 +393,8 @@ static int be_the_child(story *s, ls_model *snapshot)
         return 1;
     if (weights(s) != LS_EINVAL)
         return 2;
-    if (ls_snapshot_predict(snapshot, s->images, 1, scores, OWN_CLASSES, &s->err) != LS_EINVAL)
+    if (ls_model_predict(snapshot, s->images, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, scores, OWN_CLASSES,
+                         &s->err) != LS_EINVAL)
         return 3;
     if (ls_trainer_close(s->trainer) != LS_EINVAL)
         return 4;
@@ -435,7 +436,7 @@ static void *call_all(void *arg)
     ls_trainer_close(other);
     const int statuses[] = {
         step(s), weights(s),
-        ls_trainer_predict(s->trainer, s->images, 1, s->weights, MOST_PARAMETERS, &s->err)};
+        own_predict(s->trainer, s->images, LS_ROW_U8, 1, s->weights, MOST_PARAMETERS, &s->err)};
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         if (statuses[i] != LS_OK)
             assert_int_equal(statuses[i], LS_EINVAL);

@@ -166,7 +166,7 @@ static void run(stage *g)
 
 static void evaluate(stage *g)
 {
-    g->status = ls_trainer_evaluate(g->trainer, NULL, NULL, &g->err);
+    g->status = ls_trainer_evaluate(g->trainer, NULL, &g->err);
 }
 
 static void weights(stage *g)
@@ -195,14 +195,14 @@ static void take_model(stage *g)
 
 static void predict(stage *g)
 {
-    g->status =
-        ls_trainer_predict(g->trainer, g->images, BATCH, g->scores, BATCH * OWN_CLASSES, &g->err);
+    g->status = own_predict(g->trainer, g->images, LS_ROW_U8, BATCH, g->scores, BATCH * OWN_CLASSES,
+                            &g->err);
 }
 
 static void predict_few(stage *g)
 {
-    g->status =
-        ls_snapshot_predict(g->snapshot, g->images, 3, g->scores, BATCH * OWN_CLASSES, &g->err);
+    g->status = ls_model_predict(g->snapshot, g->images, LS_ROW_U8, 3, LS_OUTPUT_LOGITS, g->scores,
+                                 BATCH * OWN_CLASSES, &g->err);
 }
 
 static void save_model(stage *g)
@@ -223,8 +223,8 @@ static void open_model(stage *g)
 
 static void run_model(stage *g)
 {
-    g->status = ls_model_run(g->model, g->images, LS_ROW_U8, BATCH, LS_OUTPUT_PROBABILITIES,
-                             g->scores, BATCH * OWN_CLASSES, &g->err);
+    g->status = ls_model_predict(g->model, g->images, LS_ROW_U8, BATCH, LS_OUTPUT_PROBABILITIES,
+                                 g->scores, BATCH * OWN_CLASSES, &g->err);
 }
 
 static void close_trainer(stage *g)
@@ -250,11 +250,11 @@ static const struct {
     {"ls_trainer_load", load, LS_CALL_STACK_BYTES},
     {"ls_trainer_model", take_model, LS_CALL_STACK_BYTES},
     {"ls_trainer_predict", predict, LS_PREDICT_STACK_BYTES},
-    {"ls_snapshot_predict", predict_few, LS_PREDICT_STACK_BYTES},
+    {"ls_model_predict", predict_few, LS_PREDICT_STACK_BYTES},
     {"ls_model_export", export_model, LS_CALL_STACK_BYTES},
     {"ls_model_save", save_model, LS_CALL_STACK_BYTES},
     {"ls_model_open", open_model, LS_OPEN_STACK_BYTES},
-    {"ls_model_run", run_model, LS_PREDICT_STACK_BYTES},
+    {"ls_model_predict", run_model, LS_PREDICT_STACK_BYTES},
     {"ls_trainer_close", close_trainer, LS_CALL_STACK_BYTES},
 };
 

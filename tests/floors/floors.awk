@@ -58,6 +58,7 @@ BEGIN {
     # neither models nor rows; of other rooms only the headers below, each of which does the whole
     # work of a verb in one call, or has what the program shows.
     names("cli base json model page http", verb_rooms)
+    verb_header["config/given.h"] # init: ls_given_data_read, the keys of --set
     verb_header["config/keys.h"] # --help config prints the table of keys
     verb_header["config/metrics.h"] # names of the metrics that eval prints
     verb_header["data/columns.h"] # lines about a table's columns

@@ -73,6 +73,9 @@ static void use(const ls_host *host)
         step = trainer.step(rows, labels, ROWS);
     expect(step.number == 20 && step.loss < 1, "twenty steps were done and learnt something");
     expect(trainer.result().steps == 20, "result() counts them");
+    const auto wide = trainer.model().predict<double>(rows, LS_ROW_U8, 1);
+    const auto narrow = trainer.model().predict(rows, LS_ROW_U8, 1);
+    expect(wide.size() == 10 && static_cast<float>(wide[0]) == narrow[0], "doubles are finer floats");
     int status = LS_OK;
     try {
         trainer.step(rows, labels, ROWS - 1);
@@ -90,7 +93,8 @@ static void use(const ls_host *host)
     auto about = lockstep::sized<ls_model_options>();
     about.host = host;
     model = lockstep::model("model.safetensors", &about);
-    const auto p = model.run(rows, 2), logits = copy.run(rows, 1, LS_OUTPUT_LOGITS);
+    const auto p = model.predict(rows, LS_ROW_U8, 2),
+               logits = copy.predict(rows, LS_ROW_U8, 1, LS_OUTPUT_LOGITS);
     expect(p.size() == 20 && logits.size() == 10, "there is an output for each row and class");
     const float sum = std::accumulate(p.begin(), p.begin() + 10, 0.f);
     expect(std::fabs(sum - 1) < 1e-5f, "probabilities sum to one");
@@ -147,11 +151,11 @@ static void move()
     expect_empty([&] { (void)shown.info(); }, "info() throws");
     expect_empty([&] { (void)shown.class_name(0); }, "class_name() throws");
     expect_empty([&] { shown.save("file"); }, "save() of a model throws");
-    expect_empty([&] { (void)shown.run(rows); }, "run() of a model throws");
+    expect_empty([&] { (void)shown.predict(rows, LS_ROW_U8); }, "predict() of a model throws");
     const lockstep::model copy = shown;
-    expect_empty([&] { (void)copy.run(rows); }, "run() of its copy throws");
+    expect_empty([&] { (void)copy.predict(rows, LS_ROW_U8); }, "predict() of its copy throws");
     shown = kept;
-    expect(shown.run(rows).size() == 10, "a model can be assigned to");
+    expect(shown.predict(rows, LS_ROW_U8).size() == 10, "a model can be assigned to");
 }
 
 int main()

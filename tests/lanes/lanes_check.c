@@ -249,7 +249,8 @@ static void must(const ls_op_desc *desc, int status, const ls_error *err)
 
 static int has_x2(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->fuse_add;
+    return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->kind == LS_OP_MULTIPLY ||
+           desc->fuse_add;
 }
 
 /* Returns the row to which float i of a tensor in lanes belongs. `row`: floats of a row. */

@@ -212,8 +212,17 @@ static ls_op_desc random_pool(dice *d, int number)
     ls_op_desc desc =
         start(d, LS_OP_POOL, roll(d, 1, 40), roll(d, 1, 8), roll(d, 4, 13), roll(d, 4, 13));
     int kh = roll(d, 1, 4), kw = roll(d, 1, 4);
-    desc.pool = (ls_pool2d){
-        number % 2, kh, kw, roll(d, 1, 3), roll(d, 1, 3), roll(d, 0, kh / 2), roll(d, 0, kw / 2)};
+    desc.pool = (ls_pool2d){.max = number % 2, .kh = kh, .kw = kw};
+    desc.pool.sh = roll(d, 1, 3);
+    desc.pool.sw = roll(d, 1, 3);
+    desc.pool.ph = roll(d, 0, kh / 2);
+    desc.pool.pw = roll(d, 0, kw / 2);
+    if (number % 3 == 0) {
+        desc.pool.eh = roll(d, 0, kh - 1) - desc.pool.ph;
+        desc.pool.ew = roll(d, 0, kw - 1) - desc.pool.pw;
+        desc.pool.ceil = number % 4 < 2;
+        desc.pool.count_padding = number % 5 < 2;
+    }
     return desc;
 }
 
@@ -238,17 +247,23 @@ static ls_op_desc random_norm(dice *d, int number)
 
 static ls_op_desc random_add(dice *d, int number)
 {
-    ls_op_desc desc =
-        start(d, LS_OP_ADD, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
-    desc.fuse_relu = number % 2;
+    ls_op_desc desc = start(d, number % 3 ? LS_OP_ADD : LS_OP_MULTIPLY, roll(d, 1, 40),
+                            roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+    desc.fuse_relu = desc.kind == LS_OP_ADD && number % 2;
     desc.x2 = desc.x;
     return desc;
 }
 
 static ls_op_desc random_curve(dice *d, int number)
 {
-    static const ls_op_kind kinds[] = {LS_OP_SIGMOID, LS_OP_TANH, LS_OP_GELU, LS_OP_SILU};
-    return start(d, kinds[number % 4], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+    static const ls_op_kind kinds[] = {LS_OP_SIGMOID,   LS_OP_TANH,  LS_OP_GELU,
+                                       LS_OP_SILU,      LS_OP_RELU6, LS_OP_HARD_SIGMOID,
+                                       LS_OP_HARD_SWISH};
+    ls_op_desc desc =
+        start(d, kinds[number % 7], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+    if (desc.kind == LS_OP_HARD_SIGMOID)
+        desc.u.hard_sigmoid = (ls_hard_sigmoid){0.4f, 0.3f};
+    return desc;
 }
 
 /* Draws layer norm, upsampling, and concatenation, in turn. */
@@ -665,6 +680,24 @@ static double gelu(double x)
     return x == -INFINITY ? 0 : x * 0.5 * erfc(-x / sqrt(2));
 }
 
+/* numbers of the hard sigmoid that is tested */
+static const ls_lanes_shape hard = {.slope = 0.3f, .offset = 0.4f};
+
+static double hard_swish(double x)
+{
+    return x == -INFINITY ? 0 : x * fmin(fmax(x + 3, 0), 6) / 6;
+}
+
+static double relu6(double x)
+{
+    return isnan(x) ? x : fmin(fmax(x, 0), 6);
+}
+
+static double hard_sigmoid(double x)
+{
+    return isnan(x) ? x : fmin(fmax((double)hard.slope * x + (double)hard.offset, 0), 1);
+}
+
 /* Functions and their error bounds, in units in the last place of a float. For results below
  * 2^smallest, a unit is that of 2^smallest, because a product with a factor below the normal range
  * has the absolute error of that factor. */
@@ -674,10 +707,15 @@ static const struct function {
     double (*wanted)(double x);
     double units;
     int smallest;
-} functions[] = {
-    {"exp", LS_LANES_EXP, exp, 2, -125},    {"log", LS_LANES_LOG, log, 2, -125},
-    {"tanh", LS_LANES_TANH, tanh, 2, -125}, {"sigmoid", LS_LANES_SIGMOID, logistic, 2, -125},
-    {"silu", LS_LANES_SILU, silu, 3, -118}, {"gelu", LS_LANES_GELU, gelu, 8, -121}};
+} functions[] = {{"exp", LS_LANES_EXP, exp, 2, -125},
+                 {"log", LS_LANES_LOG, log, 2, -125},
+                 {"tanh", LS_LANES_TANH, tanh, 2, -125},
+                 {"sigmoid", LS_LANES_SIGMOID, logistic, 2, -125},
+                 {"silu", LS_LANES_SILU, silu, 3, -118},
+                 {"gelu", LS_LANES_GELU, gelu, 8, -121},
+                 {"relu6", LS_LANES_RELU6, relu6, 0, -125},
+                 {"hard_sigmoid", LS_LANES_HARD_SIGMOID, hard_sigmoid, 0.51, -125},
+                 {"hard_swish", LS_LANES_HARD_SWISH, hard_swish, 3, -125}};
 
 /* Returns the difference between `got` and `wanted`, in units in the last place of a float of that
  * size. */
@@ -720,7 +758,7 @@ static void functions_are_within_few_units_of_the_truth_and_the_same_everywhere(
         for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
             const ls_lanes_kernels *isa;
             for (int k = 0; (isa = ls_cpu_isa_at(k)); k++) {
-                isa->curve[functions[f].curve](CHUNK / 16, 0, x, k ? y : first);
+                isa->curve[functions[f].curve](CHUNK / 16, hard, x, k ? y : first);
                 for (int i = 0; k && i < CHUNK; i++)
                     if (memcmp(&y[i], &first[i], sizeof *y) != 0 &&
                         !(isnan(y[i]) && isnan(first[i])))

@@ -162,8 +162,12 @@ static const char *name_of(ls_op_kind kind)
                                         [LS_OP_LAYERNORM] = "layernorm",
                                         [LS_OP_UPSAMPLE] = "upsample",
                                         [LS_OP_CONCAT] = "concat",
+                                        [LS_OP_MULTIPLY] = "multiply",
                                         [LS_OP_GELU] = "gelu",
                                         [LS_OP_SILU] = "silu",
+                                        [LS_OP_RELU6] = "relu6",
+                                        [LS_OP_HARD_SIGMOID] = "hard_sigmoid",
+                                        [LS_OP_HARD_SWISH] = "hard_swish",
                                         [LS_OP_DROPOUT] = "dropout"};
     return (size_t)kind < sizeof names / sizeof *names && names[kind] ? names[kind] : "?";
 }

@@ -73,9 +73,24 @@ static double pool_at(const ls_op_desc *d, const double *x, int n, int c, int i,
                 sum += x[at(&d->x, n, c, row, column)];
                 most = fmax(most, x[at(&d->x, n, c, row, column)]);
                 pixels++;
+            } else if (p->count_padding && row < d->x.h + p->ph + p->eh &&
+                       column < d->x.w + p->pw + p->ew) {
+                pixels++;
             }
         }
     return p->max ? most : sum / pixels;
+}
+
+/* Returns whether there is a window number i along a side: it ends inside the padded image, or,
+ * with `ceil`, it is the first one that does not, and does not begin in the padding behind the
+ * image. */
+static int is_window(const ls_pool2d *p, int i, int stride, int kernel, int before, int extra,
+                     int size)
+{
+    const int first = i * stride - before, end = size + before + extra;
+    if (first + kernel <= end)
+        return 1;
+    return p->ceil && first < size && (i == 0 || first - stride + kernel < end);
 }
 
 static size_t pool(double *y, const ls_op_desc *d, const double *x)
@@ -84,8 +99,8 @@ static size_t pool(double *y, const ls_op_desc *d, const double *x)
     size_t count = 0;
     for (int n = 0; n < d->x.rows; n++)
         for (int c = 0; c < d->x.c; c++)
-            for (int i = 0; i * p->sh + p->kh <= d->x.h + 2 * p->ph; i++)
-                for (int j = 0; j * p->sw + p->kw <= d->x.w + 2 * p->pw; j++)
+            for (int i = 0; is_window(p, i, p->sh, p->kh, p->ph, p->eh, d->x.h); i++)
+                for (int j = 0; is_window(p, j, p->sw, p->kw, p->pw, p->ew, d->x.w); j++)
                     y[count++] = pool_at(d, x, n, c, i, j);
     return count;
 }
@@ -193,7 +208,15 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     case LS_OP_TANH: return tanh(in->x[i]);
     case LS_OP_GELU: return in->x[i] * (1 + erf(in->x[i] / sqrt(2))) / 2;
     case LS_OP_SILU: return in->x[i] / (1 + exp(-in->x[i]));
+    case LS_OP_RELU6: return fmin(fmax(in->x[i], 0), 6);
+    case LS_OP_HARD_SIGMOID:
+        return fmin(
+            fmax((double)d->u.hard_sigmoid.slope * in->x[i] + (double)d->u.hard_sigmoid.offset, 0),
+            1);
+    case LS_OP_HARD_SWISH: return in->x[i] * fmin(fmax(in->x[i] + 3, 0), 6) / 6;
     case LS_OP_RELU: return fmax(in->x[i], 0) + (double)d->u.relu.slope * fmin(in->x[i], 0);
+    case LS_OP_MULTIPLY:
+        return in->x[i] * in->x2[i / (size_t)(d->x.h * d->x.w / (d->x2.h * d->x2.w))];
     case LS_OP_ADD: return in->x[i] + in->x2[i];
     case LS_OP_DROPOUT: return dropped(d, in, i);
     default: return in->x[i];

@@ -111,11 +111,18 @@ void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max)
     p->pw = op_flip(d) ? 0 : op_draw(d, 0, p->kw - 1);
     p->sh = op_draw(d, 1, 3);
     p->sw = op_flip(d) ? p->sh : op_draw(d, 1, 3);
+    if (op_flip(
+            d)) { /* sides that differ; the padding at the end is smaller than the kernel, too */
+        p->eh = op_draw(d, 0, p->kh - 1) - p->ph;
+        p->ew = op_draw(d, 0, p->kw - 1) - p->pw;
+        p->ceil = op_flip(d);
+        p->count_padding = op_flip(d);
+    }
     *x = (ls_tensor){LS_F32,
                      x->rows,
                      x->c,
-                     out_side(x->h, p->kh, p->sh, p->ph),
-                     out_side(x->w, p->kw, p->sw, p->pw),
+                     ls_windows(x->h, p->kh, p->sh, p->ph, p->ph + p->eh, p->ceil),
+                     ls_windows(x->w, p->kw, p->sw, p->pw, p->pw + p->ew, p->ceil),
                      0,
                      0};
 }
@@ -343,7 +350,8 @@ op_chain op_make_grouped_pool(uint64_t seed)
         chain.op[0].fuse_pool = 1;
         chain.op[0].pool = pool.op[0].pool;
         if (op_flip(&d))
-            chain.op[0].pool = (ls_pool2d){0, 1 + (y.h > 1), 1 + (y.w > 1), 2, 2, 0, 0};
+            chain.op[0].pool =
+                (ls_pool2d){.kh = 1 + (y.h > 1), .kw = 1 + (y.w > 1), .sh = 2, .sw = 2};
     }
     return chain;
 }
@@ -373,7 +381,8 @@ op_chain op_make_conv_pool(uint64_t seed)
     chain.op[0].fuse_relu = op_flip(&d);
     chain.op[0].pool = pool.op[0].pool;
     if (op_flip(&d)) /* the common form */
-        chain.op[0].pool = (ls_pool2d){op_flip(&d), 1 + (x.h > 1), 1 + (x.w > 1), 2, 2, 0, 0};
+        chain.op[0].pool = (ls_pool2d){
+            .max = op_flip(&d), .kh = 1 + (x.h > 1), .kw = 1 + (x.w > 1), .sh = 2, .sw = 2};
     return chain;
 }
 
@@ -433,7 +442,7 @@ op_chain op_make_network(uint64_t seed)
 
 static void add_stage(op_chain *chain, int out, int kernel, int fused)
 {
-    ls_pool2d half = {0, 2, 2, 2, 2, 0, 0};
+    ls_pool2d half = {.kh = 2, .kw = 2, .sh = 2, .sw = 2};
     ls_op_desc *conv = &chain->op[chain->count++];
     *conv = (ls_op_desc){.kind = LS_OP_CONV2D, .fuse_relu = fused, .fuse_pool = fused};
     conv->u.conv2d = (ls_conv2d){out, kernel, kernel, 1, 1, 0, 0, 1, 1, 1, 1};

@@ -86,7 +86,12 @@ op_chain op_make_gelu(uint64_t seed);
 op_chain op_make_layer_norm(uint64_t seed);
 op_chain op_make_upsample(uint64_t seed);
 op_chain op_make_concat(uint64_t seed);
+/* of two tensors of one shape, or with one factor for each channel */
+op_chain op_make_multiply(uint64_t seed);
 op_chain op_make_silu(uint64_t seed);
+op_chain op_make_relu6(uint64_t seed);
+op_chain op_make_hard_sigmoid(uint64_t seed);
+op_chain op_make_hard_swish(uint64_t seed);
 op_chain op_make_dropout(uint64_t seed);
 op_chain op_make_smooth_loss(uint64_t seed);
 op_chain op_make_augmented(uint64_t seed);

@@ -141,6 +141,26 @@ op_chain op_make_silu(uint64_t seed)
     return activation(seed, LS_OP_SILU);
 }
 
+op_chain op_make_relu6(uint64_t seed)
+{
+    return activation(seed, LS_OP_RELU6);
+}
+
+op_chain op_make_hard_sigmoid(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = activation(seed, LS_OP_HARD_SIGMOID);
+    op_case(&d, seed + 1);
+    last(&chain)->u.hard_sigmoid =
+        (ls_hard_sigmoid){(float)op_draw(&d, 0, 20) / 60, (float)op_draw(&d, -5, 15) / 10};
+    return chain;
+}
+
+op_chain op_make_hard_swish(uint64_t seed)
+{
+    return activation(seed, LS_OP_HARD_SWISH);
+}
+
 /* In every third case, appends a convolution, which the tested op then follows. */
 static ls_tensor maybe_behind_conv(op_chain *chain, op_draws *d, uint64_t seed)
 {
@@ -180,6 +200,21 @@ op_chain op_make_concat(uint64_t seed)
     chain.x2 = x;
     chain.x2.rows = chain.op[0].x.rows;
     chain.x2.c = op_draw(&d, 1, 40);
+    return chain;
+}
+
+op_chain op_make_multiply(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_MULTIPLY, &x);
+    chain.source2[chain.count - 1] = OP_SECOND;
+    chain.x2 = x;
+    chain.x2.rows = chain.op[0].x.rows;
+    chain.hints = op_flip(&d);
+    if (op_flip(&d))
+        chain.x2.h = chain.x2.w = 1;
     return chain;
 }
 
@@ -290,7 +325,7 @@ op_chain op_make_augmented(uint64_t seed)
 
 op_chain op_make_rowwise(uint64_t seed)
 {
-    switch (seed % 11) {
+    switch (seed % 15) {
     case 0: return op_make_add(seed);
     case 1: return op_make_sigmoid(seed);
     case 2: return op_make_tanh(seed);
@@ -301,6 +336,10 @@ op_chain op_make_rowwise(uint64_t seed)
     case 7: return op_make_layer_norm(seed);
     case 8: return op_make_upsample(seed);
     case 9: return op_make_concat(seed);
+    case 10: return op_make_relu6(seed);
+    case 11: return op_make_hard_sigmoid(seed);
+    case 12: return op_make_hard_swish(seed);
+    case 13: return op_make_multiply(seed);
     default: return op_make_add_of_convs(seed);
     }
 }

@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",           "gather",    "conv2d", "dense",   "pool",      "relu",     "xent",   "sgd",
-    "export",      "batchnorm", "add",    "sigmoid", "tanh",      "dropout",  "adamw",  "running",
-    "vector_loss", "clip",      "gelu",   "silu",    "layernorm", "upsample", "concat", "digest",
+    "?",        "gather",  "conv2d",      "dense", "pool",         "relu",       "xent",
+    "sgd",      "export",  "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
+    "adamw",    "running", "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
+    "upsample", "concat",  "digest",      "relu6", "hard_sigmoid", "hard_swish", "multiply",
 };
 
 const char *op_kind_name(int kind)
@@ -145,7 +146,8 @@ int op_has_params(const ls_op_desc *d)
 
 int op_has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->kind == LS_OP_MULTIPLY ||
+           d->fuse_add;
 }
 
 int op_source(const op_chain *chain, int i)
@@ -201,8 +203,8 @@ ls_tensor op_shape_after(const op_chain *chain, int i)
         y.w *= d->u.upsample.sw;
     }
     if (d->kind == LS_OP_POOL || d->fuse_pool) {
-        y.h = out_side(y.h, p->kh, p->sh, p->ph);
-        y.w = out_side(y.w, p->kw, p->sw, p->pw);
+        y.h = ls_windows(y.h, p->kh, p->sh, p->ph, p->ph + p->eh, p->ceil);
+        y.w = ls_windows(y.w, p->kw, p->sw, p->pw, p->pw + p->ew, p->ceil);
     }
     y.bytes = (size_t)y.rows * op_row(&y) * sizeof(float);
     return y;

@@ -123,6 +123,10 @@ const op_item *op_result_item(const op_result *result, const char *name);
 void op_expect_near(const char *who, const op_chain *chain, const op_result *a, const op_result *b,
                     double tolerance);
 
+/* Runs a step of the chain, and then one that adds its gradients to those of the first. Checks that
+ * the sums are twice the gradients, as op_expect_near does with the tolerance 1e-5. */
+void op_expect_accumulates(const char *who, ls_device *device, const op_chain *chain);
+
 /* Checks that the items have the same bits. */
 void op_expect_same(const char *who, const op_chain *chain, const op_result *a, const op_result *b);
 

@@ -559,3 +559,22 @@ op_result *op_once(ls_device *device, const op_chain *chain, const op_inputs *in
     op_run_close(run);
     return r;
 }
+
+void op_expect_accumulates(const char *who, ls_device *device, const op_chain *chain)
+{
+    op_inputs *in = op_inputs_create(chain, chain->seed);
+    op_run *run = op_run_open(device, chain, NULL);
+    op_run_params(run, in);
+    op_run_step(run, in, 0, 0);
+    op_result *once = op_run_read(run);
+    op_run_step(run, in, 0, LS_RUN_ACCUMULATE);
+    op_result *twice = op_run_read(run);
+    for (int i = 0; i < once->items; i++)
+        for (size_t k = 0; once->item[i].name[0] == 'g' && k < once->item[i].n; k++)
+            once->item[i].data[k] *= 2;
+    op_expect_near(who, chain, twice, once, 1e-5);
+    op_result_destroy(once);
+    op_result_destroy(twice);
+    op_run_close(run);
+    op_inputs_destroy(in);
+}

@@ -266,7 +266,7 @@ static void expect_refused(op_fixture *f, const ls_op_desc *d)
 
 static void second_inputs_that_do_not_fit_are_refused(void **state)
 {
-    static const ls_op_kind kinds[] = {LS_OP_ADD, LS_OP_CONCAT, LS_OP_BATCHNORM};
+    static const ls_op_kind kinds[] = {LS_OP_ADD, LS_OP_CONCAT, LS_OP_MULTIPLY, LS_OP_BATCHNORM};
     op_fixture *f = *state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         ls_op_desc d = {.size = sizeof d, .kind = kinds[k], .training = 1, .needs_dx = 1};
@@ -310,8 +310,9 @@ static void expect_far(const op_fixture *f, const far_curve *c, const op_inputs 
 static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
 {
     static const far_curve curves[] = {
-        {LS_OP_RELU, 0, 0, 0, 1},  {LS_OP_RELU, 0, 0.25f, 0, 1}, {LS_OP_SIGMOID, 0, 0, 1, 0},
-        {LS_OP_TANH, -1, 0, 1, 0}, {LS_OP_GELU, 0, 0, 0, 1},     {LS_OP_SILU, 0, 0, 0, 1},
+        {LS_OP_RELU, 0, 0, 0, 1},  {LS_OP_RELU, 0, 0.25f, 0, 1},     {LS_OP_SIGMOID, 0, 0, 1, 0},
+        {LS_OP_TANH, -1, 0, 1, 0}, {LS_OP_GELU, 0, 0, 0, 1},         {LS_OP_SILU, 0, 0, 0, 1},
+        {LS_OP_RELU6, 0, 0, 6, 0}, {LS_OP_HARD_SIGMOID, 0, 0, 1, 0}, {LS_OP_HARD_SWISH, 0, 0, 0, 1},
     };
     static const float far[] = {110, 1e4f, 1.5e19f, 2e19f, 1e30f, FLT_MAX, INFINITY};
     enum { FAR = sizeof far / sizeof *far };
@@ -323,6 +324,8 @@ static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
         op_add_plain(&chain, curves[k].kind, &x);
         if (curves[k].kind == LS_OP_RELU)
             chain.op[0].u.relu.slope = curves[k].below_slope;
+        if (curves[k].kind == LS_OP_HARD_SIGMOID)
+            chain.op[0].u.hard_sigmoid = (ls_hard_sigmoid){0.2f, 0.5f};
         op_inputs *in = op_inputs_create(&chain, 12000 + k);
         for (size_t i = 0; i < 17 * 2 * FAR; i++)
             in->x[i] = i % 2 ? -far[i / 2 % FAR] : far[i / 2 % FAR];
@@ -331,6 +334,53 @@ static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
             expect_far(f, &curves[k], in, got);
         else
             op_declined(f, &chain);
+        op_result_destroy(got);
+        op_inputs_destroy(in);
+    }
+}
+
+/* Values at and beside the kinks, and the outputs and derivatives that PyTorch has there. */
+typedef struct kink {
+    ls_op_kind kind;
+    float slope, x, y, derivative;
+} kink;
+
+static void hard_curves_have_pytorchs_derivatives_at_their_kinks(void **state)
+{
+    static const kink kinks[] = {
+        {LS_OP_RELU6, 0, 0, 0, 0},
+        {LS_OP_RELU6, 0, 1e-30f, 1e-30f, 1},
+        {LS_OP_RELU6, 0, 6, 6, 0},
+        {LS_OP_RELU6, 0, 5.9999995f, 5.9999995f, 1},
+        {LS_OP_HARD_SIGMOID, 1.0f / 6, -3, 0, 0},
+        {LS_OP_HARD_SIGMOID, 1.0f / 6, 3, 1, 0},
+        {LS_OP_HARD_SIGMOID, 0.25f, -2, 0, 0},
+        {LS_OP_HARD_SIGMOID, 0.25f, 2, 1, 0},
+        {LS_OP_HARD_SIGMOID, 0.25f, -1.9990234375f, 0.000244140625f, 0.25f},
+        {LS_OP_HARD_SIGMOID, 0.25f, 1.9990234375f, 0.999755859375f, 0.25f},
+        {LS_OP_HARD_SWISH, 0, -3, 0, 0},
+        {LS_OP_HARD_SWISH, 0, 0, 0, 0.5f},
+        {LS_OP_HARD_SWISH, 0, 3, 3, 1},
+    };
+    op_fixture *f = *state;
+    for (size_t k = 0; k < sizeof kinks / sizeof *kinks; k++) {
+        const kink *at = &kinks[k];
+        op_draws d;
+        op_chain chain = op_case(&d, 12600 + k);
+        ls_tensor x = {LS_F32, 17, 3, 1, 1, NULL, 0};
+        op_add_plain(&chain, at->kind, &x);
+        if (at->kind == LS_OP_HARD_SIGMOID)
+            chain.op[0].u.hard_sigmoid = (ls_hard_sigmoid){at->slope, 0.5f};
+        op_inputs *in = op_inputs_create(&chain, 12600 + k);
+        for (size_t i = 0; i < (size_t)17 * 3; i++)
+            in->x[i] = at->x;
+        op_result *got = op_once(f->device, &chain, in);
+        if (!got)
+            op_declined(f, &chain);
+        for (size_t i = 0; got && i < (size_t)17 * 3; i++) {
+            assert_true(op_result_item(got, "y")->data[i] == at->y);
+            assert_true(op_result_item(got, "dx")->data[i] == at->derivative * in->dy[i]);
+        }
         op_result_destroy(got);
         op_inputs_destroy(in);
     }
@@ -441,6 +491,7 @@ LS_TESTS(op_calls, "integration no-tsan")
         OP_TEST(layer_norm_takes_values_of_any_size),
         OP_TEST(batch_norm_of_what_no_variance_holds_gives_the_bias),
         OP_TEST(curves_have_their_limits_far_from_zero_and_at_infinity),
+        OP_TEST(hard_curves_have_pytorchs_derivatives_at_their_kinks),
         OP_COMPARED(gradients_do_not_need_dx),
         OP_COMPARED(inference_needs_no_gradients),
     };

@@ -195,9 +195,21 @@ static void concat_takes_two_layouts(void **state)
     op_all_agree(state, op_make_concat, 24700, CASES);
 }
 
+static void multiply_sums_over_the_pixels_of_a_factor(void **state)
+{
+    op_all_agree(state, op_make_multiply, 25900, CASES);
+}
+
 static void silu_matches_double(void **state)
 {
     op_all_agree(state, op_make_silu, 23800, CASES);
+}
+
+static void hard_curves_match_double(void **state)
+{
+    op_all_agree(state, op_make_relu6, 25000, CASES);
+    op_all_agree(state, op_make_hard_sigmoid, 25300, CASES);
+    op_all_agree(state, op_make_hard_swish, 25600, CASES);
 }
 
 static void smoothed_loss_matches_double_sums(void **state)
@@ -256,9 +268,11 @@ LS_TESTS(ops, "integration no-tsan")
         OP_COMPARED(tanh_matches_double),
         OP_COMPARED(gelu_matches_double),
         OP_COMPARED(silu_matches_double),
+        OP_COMPARED(hard_curves_match_double),
         OP_COMPARED(layer_norm_matches_double_sums),
         OP_COMPARED(upsample_gives_dy_back_summed),
         OP_COMPARED(concat_takes_two_layouts),
+        OP_COMPARED(multiply_sums_over_the_pixels_of_a_factor),
         OP_COMPARED(smoothed_loss_matches_double_sums),
         OP_COMPARED(later_ops_read_the_layouts_of_convolutions),
         OP_COMPARED(residual_block_matches_double_sums),

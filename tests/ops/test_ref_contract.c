@@ -23,7 +23,7 @@ static ls_op_desc image_op(ls_op_kind kind)
 {
     ls_op_desc d = {.size = sizeof d, .kind = kind, .training = 1, .needs_dx = 1, .count = 16};
     d.x = (ls_tensor){kind == LS_OP_GATHER ? LS_U8 : LS_F32, 2, 3, 4, 4, NULL, 0};
-    d.pool = (ls_pool2d){1, 2, 2, 2, 2, 0, 0};
+    d.pool = (ls_pool2d){.max = 1, .kh = 2, .kw = 2, .sh = 2, .sw = 2};
     if (kind == LS_OP_CONV2D)
         d.u.conv2d = (ls_conv2d){2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1};
     if (kind == LS_OP_DENSE)
@@ -34,7 +34,7 @@ static ls_op_desc image_op(ls_op_kind kind)
         d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f};
     if (kind == LS_OP_RUNNING)
         d.u.running = (ls_running){.momentum = 0.1f};
-    if (kind == LS_OP_ADD || kind == LS_OP_CONCAT)
+    if (kind == LS_OP_ADD || kind == LS_OP_CONCAT || kind == LS_OP_MULTIPLY)
         d.x2 = d.x;
     if (kind == LS_OP_LAYERNORM)
         d.u.layernorm.epsilon = 1e-3f;
@@ -144,9 +144,13 @@ static void bind_refuses_what_is_missing(void **state)
     NEEDS(LS_OP_LAYERNORM, "x", "y", "dy", "dx", "param[0]", "param[1]", "grad[0]", "grad[1]",
           "saved");
     NEEDS(LS_OP_UPSAMPLE, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_MULTIPLY, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_CONCAT, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_GELU, "x", "y", "dy", "dx");
     NEEDS(LS_OP_SILU, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_RELU6, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_HARD_SIGMOID, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_HARD_SWISH, "x", "y", "dy", "dx");
     NEEDS(LS_OP_DROPOUT, "args", "x", "y", "dy", "dx", "saved");
     NEEDS(LS_OP_ADAMW, "args", "param[0]", "grad[0]", "slot[0]", "slot[1]");
     NEEDS(LS_OP_RUNNING, "args", "param[0]", "grad[0]");

@@ -91,12 +91,14 @@ static void expect_slopes(problem *p, const char *name, const op_item *got, doub
     }
 }
 
-/* Sets x so that no value is near zero and no two values are near each other, for relu and
- * pools. */
+/* Sets x so that no value is near a kink, which all lie at multiples of 1/64, and no two values are
+ * near each other, for relus, pools and hard curves. */
 static void keep_off_kinks(const op_chain *chain, op_inputs *in)
 {
     size_t n = (size_t)chain->op[0].x.rows * in->x_row;
-    if (chain->op[0].kind != LS_OP_RELU && chain->op[0].kind != LS_OP_POOL)
+    const ls_op_kind kind = chain->op[0].kind;
+    if (kind != LS_OP_RELU && kind != LS_OP_POOL && kind != LS_OP_RELU6 &&
+        kind != LS_OP_HARD_SIGMOID && kind != LS_OP_HARD_SWISH)
         return;
     for (size_t i = 0; i < n; i++) /* 7919 is prime, so that every value occurs once */
         in->x[i] = ((float)(i * 7919 % n) - (float)(n / 2) + 0.25f) / 64;
@@ -239,6 +241,8 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         chain.op[0].fuse_relu = chain.off_kinks = seed % 2 == 1;
     if (kind == LS_OP_RELU && seed % 2)
         chain.op[0].u.relu.slope = (float)op_draw(&d, 1, 20) / 20;
+    if (kind == LS_OP_HARD_SIGMOID)
+        chain.op[0].u.hard_sigmoid = (ls_hard_sigmoid){seed % 2 ? 0.25f : 1.0f / 6, 0.5f};
     if (kind == LS_OP_LAYERNORM)
         chain.op[0].u.layernorm.epsilon = 0.2f;
     if (kind == LS_OP_UPSAMPLE)
@@ -250,6 +254,8 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         chain.x2 = x;
         if (kind == LS_OP_CONCAT)
             chain.x2.c = op_draw(&d, 1, 5);
+        if (kind == LS_OP_MULTIPLY && seed % 2)
+            chain.x2.h = chain.x2.w = 1;
         chain.op[0].x2 = chain.x2;
     }
     return chain;
@@ -342,6 +348,20 @@ static void silu_follows_its_definition(void **state)
     each_case(LS_OP_SILU, 2100);
 }
 
+static void multiply_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_MULTIPLY, 4000);
+}
+
+static void hard_curves_follow_their_definitions(void **state)
+{
+    (void)state;
+    each_case(LS_OP_RELU6, 3100);
+    each_case(LS_OP_HARD_SIGMOID, 3400);
+    each_case(LS_OP_HARD_SWISH, 3700);
+}
+
 static void layer_norm_follows_its_definition(void **state)
 {
     (void)state;
@@ -417,7 +437,7 @@ static void max_pool_sends_dy_to_the_first_of_equals(void **state)
                        .x = {LS_F32, 1, 1, 2, 2, NULL, 16},
                        .training = 1,
                        .needs_dx = 1,
-                       .pool = {1, 2, 2, 1, 1, 0, 0}};
+                       .pool = {.max = 1, .kh = 2, .kw = 2, .sh = 1, .sw = 1}};
     assert_int_equal(ls_ref_backend()->open(&ref, &request, NULL), LS_OK);
     assert_int_equal(ref->ops->op_create(&op, ref, &desc, NULL), LS_OK);
     void *scratch = calloc(1, op->scratch_bytes), *saved = calloc(1, op->saved_bytes);
@@ -448,6 +468,8 @@ LS_TESTS(ref_gradients, "integration no-tsan")
         cmocka_unit_test(tanh_follows_its_definition),
         cmocka_unit_test(gelu_follows_its_definition),
         cmocka_unit_test(silu_follows_its_definition),
+        cmocka_unit_test(multiply_follows_its_definition),
+        cmocka_unit_test(hard_curves_follow_their_definitions),
         cmocka_unit_test(layer_norm_follows_its_definition),
         cmocka_unit_test(upsample_follows_its_definition),
         cmocka_unit_test(concat_follows_its_definition),

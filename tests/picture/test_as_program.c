@@ -155,8 +155,8 @@ static void pictures_from_memory_are_those_of_the_program(void **state)
     }
     packed_rows(packed);
     assert_memory_equal(row, packed, sizeof row);
-    assert_int_equal(ls_model_run(model, row, LS_ROW_U8, PICTURES, LS_OUTPUT_LOGITS, logits[0],
-                                  sizeof logits / sizeof **logits, &err),
+    assert_int_equal(ls_model_predict(model, row, LS_ROW_U8, PICTURES, LS_OUTPUT_LOGITS, logits[0],
+                                      sizeof logits / sizeof **logits, &err),
                      LS_OK);
     predicted(said);
     assert_memory_equal(logits, said, sizeof logits);

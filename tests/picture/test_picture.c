@@ -86,8 +86,13 @@ static void a_picture_of_the_models_size_is_its_row(void **state)
 static void alpha_palettes_and_depths_come_to_eight_bits(void **state)
 {
     (void)state;
-    png_gives(COLOURS, "ABCDEFabcdefxyzuvw", 8, 6, "\0Aax.Bby.Ccz.\0Ddu.Eev.Ffw.", 26, NULL);
-    png_gives(GREY, "abcdef", 8, 4, "\0a.b.c.\0d.e.f.", 14, NULL);
+    /* "." is an alpha of 46 of 255; the pixels are laid on white. */
+    png_gives(COLOURS,
+              "\xdd\xdd\xdd\xdd\xdd\xde"
+              "\xe2\xe3\xe3\xe3\xe3\xe3"
+              "\xe7\xe7\xe7\xe6\xe6\xe6",
+              8, 6, "\0Aax.Bby.Ccz.\0Ddu.Eev.Ffw.", 26, NULL);
+    png_gives(GREY, "\xe2\xe3\xe3\xe3\xe3\xe3", 8, 4, "\0a.b.c.\0d.e.f.", 14, NULL);
     png_gives(COLOURS, "ABBBBAabbbbaxyyyyx", 8, 3, "\0\0\1\1\0\1\1\0", 8, "AaxBby");
     png_gives(GREY, "abcdef", 16, 0, "\0a.b.c.\0d.e.f.", 14, NULL);
     png_gives(GREY, "\xff\0\xff\0\xff\0", 1, 0, "\0\xa0\0\x40", 4, NULL);
@@ -291,7 +296,7 @@ static void models_of_other_rows_and_missing_arguments_are_refused(void **state)
     assert_int_equal(ls_model_picture(floats, file, n, NULL, row, sizeof row, &err),
                      LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "the picture: the model reads rows of 4×1×1 floats, not "
-                                     "pictures; pass whole rows to ls_model_run"));
+                                     "pictures; pass whole rows to ls_model_predict"));
     assert_int_equal(ls_model_picture(two, file, n, NULL, row, sizeof row, &err), LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "2 channels"));
     assert_int_equal(ls_model_picture(NULL, file, n, NULL, row, sizeof row, &err), LS_EINVAL);

@@ -221,7 +221,7 @@ static int cancel_own_pool(const ls_worker *w, void *arg, ls_error *err)
     ls_pool_stats stats = {.size = sizeof stats};
     (void)err;
     if (ls_pool_busy(pool, w->index) < 1 || ls_pool_is_abandoned(pool, 0) ||
-        ls_pool_get_stats(&stats, pool, -1, NULL) != LS_OK)
+        ls_pool_get_stats(pool, -1, &stats, NULL) != LS_OK)
         return LS_EINTERNAL;
     ls_pool_cancel(pool);
     return LS_OK;

@@ -469,7 +469,7 @@ static void options_of_an_older_size_are_taken(void **state)
 static ls_pool_stats stats_of(const ls_pool *pool, int worker)
 {
     ls_pool_stats st = {.size = sizeof st};
-    assert_int_equal(ls_pool_get_stats(&st, pool, worker, NULL), LS_OK);
+    assert_int_equal(ls_pool_get_stats(pool, worker, &st, NULL), LS_OK);
     return st;
 }
 
@@ -556,17 +556,17 @@ static void statistics_fill_as_much_as_the_caller_knows(void **state)
     assert_int_equal(ls_pool_run(s.pool, note, &s, LS_FOREVER, NULL), LS_OK);
     memset(&st, 0xee, sizeof st);
     st.size = offsetof(ls_pool_stats, run);
-    assert_int_equal(ls_pool_get_stats(&st, s.pool, 0, NULL), LS_OK);
+    assert_int_equal(ls_pool_get_stats(s.pool, 0, &st, NULL), LS_OK);
     assert_int_equal(st.size, offsetof(ls_pool_stats, run));
     assert_int_equal(st.submitted, 1);
     assert_true(st.run == UINT64_C(0xeeeeeeeeeeeeeeee));
     st.size = 0;
-    assert_int_equal(ls_pool_get_stats(&st, s.pool, 0, &err), LS_EINVAL);
+    assert_int_equal(ls_pool_get_stats(s.pool, 0, &st, &err), LS_EINVAL);
     st.size = sizeof st;
-    assert_int_equal(ls_pool_get_stats(&st, s.pool, 2, &err), LS_EINVAL);
+    assert_int_equal(ls_pool_get_stats(s.pool, 2, &st, &err), LS_EINVAL);
     assert_string_equal(err.text,
                         "worker 2 of a pool whose workers are 0 to 1, or -1 for all of them");
-    assert_int_equal(ls_pool_get_stats(&st, s.pool, -2, &err), LS_EINVAL);
+    assert_int_equal(ls_pool_get_stats(s.pool, -2, &st, &err), LS_EINVAL);
     ls_pool_destroy(s.pool);
 }
 
@@ -584,7 +584,7 @@ static void *look_on(void *arg)
     struct onlooker *o = arg;
     for (unsigned i = 1; !atomic_load(&o->enough); i++) {
         ls_pool_stats st = {.size = sizeof st};
-        o->wrong += ls_pool_get_stats(&st, o->pool, -1, NULL) != LS_OK;
+        o->wrong += ls_pool_get_stats(o->pool, -1, &st, NULL) != LS_OK;
         o->wrong += st.submitted < st.run || st.run < st.failed || st.waits < st.sleeps;
         o->wrong += ls_pool_busy(o->pool, (int)(i % 4)) < 0;
         ls_pool_first_error(o->pool, NULL, NULL);

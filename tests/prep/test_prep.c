@@ -44,6 +44,31 @@ static void refuses(const char *text, size_t input, bool floats, const char *say
         fail_msg("expected \"%s\" in: %s", says, err.text);
 }
 
+/* Checks that an unknown value is an error if the description says so and not otherwise, and
+ * returns LS_EDATA for it in both cases. */
+static int judge(const ls_prep *p, ls_prep_found found, int status)
+{
+    if (found != LS_PREP_KNOWN)
+        assert_int_equal(status, p->unknown == LS_UNKNOWN_ERROR ? LS_EDATA : LS_OK);
+    return found == LS_PREP_KNOWN ? status : LS_EDATA;
+}
+
+static int put(const ls_prep *p, int column, const char *text, double number, double *row,
+               const char *prefix, ls_error *err)
+{
+    ls_prep_found found = LS_PREP_KNOWN;
+    const int status = ls_prep_put(p, column, text, number, row, prefix, &found, err);
+    return judge(p, found, status);
+}
+
+static int make_ready(const ls_prep *p, const void *raw, bool wide, float *ready, size_t count,
+                      ls_error *err)
+{
+    ls_prep_found found = LS_PREP_KNOWN;
+    const int status = ls_prep_ready(p, raw, wide, ready, count, &found, err);
+    return judge(p, found, status);
+}
+
 static const char table[] =
     "{\"version\":2,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
     "{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,\"missing\":4},"
@@ -96,15 +121,15 @@ static void values_become_what_the_network_reads(void **state)
     float ready[5];
     assert_int_equal(ls_prep_find(p, "c"), 2);
     assert_int_equal(ls_prep_find(p, "y"), -1);
-    assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_put(p, 1, "9.0", 0, row, "", &err), LS_OK); /* the same number */
-    assert_int_equal(ls_prep_put(p, 2, NULL, -3, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, row, true, ready, 5, &err), LS_OK);
+    assert_int_equal(put(p, 0, "5.5", 0, row, "", &err), LS_OK);
+    assert_int_equal(put(p, 1, "9.0", 0, row, "", &err), LS_OK); /* the same number */
+    assert_int_equal(put(p, 2, NULL, -3, row, "", &err), LS_OK);
+    assert_int_equal(make_ready(p, row, true, ready, 5, &err), LS_OK);
     const float want[] = {(float)((5.5 - 4.1) / 0.7), 1, 0, 0, -3};
     assert_memory_equal(ready, want, sizeof want);
-    assert_int_equal(ls_prep_put(p, 0, "NA", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_put(p, 1, "?", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, row, true, ready, 5, &err), LS_OK);
+    assert_int_equal(put(p, 0, "NA", 0, row, "", &err), LS_OK);
+    assert_int_equal(put(p, 1, "?", 0, row, "", &err), LS_OK);
+    assert_int_equal(make_ready(p, row, true, ready, 5, &err), LS_OK);
     const float filled[] = {(float)((4.0 - 4.1) / 0.7), 0, 0, 0, -3};
     assert_memory_equal(ready, filled, sizeof filled);
     static const int column[] = {0, 1, 1, 1, 2};
@@ -127,7 +152,7 @@ static void numbers_are_limited_where_their_column_says_so(void **state)
     static const float want[] = {3, -3, 0.5f, 3, 3, -3, 3};
     for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
         float row[2] = {raw[i], 100};
-        assert_int_equal(ls_prep_ready(p, row, false, row, 2, &err), LS_OK);
+        assert_int_equal(make_ready(p, row, false, row, 2, &err), LS_OK);
         assert_true(row[0] == want[i] && row[1] == 48);
     }
     ls_prep_free(p);
@@ -155,7 +180,7 @@ static void wide_numbers_are_doubles_until_they_are_scaled(void **state)
         const double raw[2] = {row[i].raw, row[i].raw};
         float ready[2];
         ls_error err;
-        assert_int_equal(ls_prep_ready(p, raw, true, ready, 2, &err), LS_OK);
+        assert_int_equal(make_ready(p, raw, true, ready, 2, &err), LS_OK);
         if (ready[0] != row[i].wide || ready[1] != row[i].narrow)
             fail_msg("%.17g: %g, %g", row[i].raw, (double)ready[0], (double)ready[1]);
     }
@@ -171,13 +196,13 @@ static void what_no_float_holds_is_refused(void **state)
     double raw[] = {1e39, 9e37};
     float ready[2];
     ls_error err;
-    assert_int_equal(ls_prep_put(p, 0, "1e39", 0, raw, "", &err), LS_EDATA);
-    assert_int_equal(ls_prep_put(p, 0, NULL, 1e39, raw, "", &err), LS_EDATA);
-    assert_int_equal(ls_prep_put(p, 1, "9e37", 0, raw, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, raw, true, ready, 2, &err), LS_EDATA);
+    assert_int_equal(put(p, 0, "1e39", 0, raw, "", &err), LS_EDATA);
+    assert_int_equal(put(p, 0, NULL, 1e39, raw, "", &err), LS_EDATA);
+    assert_int_equal(put(p, 1, "9e37", 0, raw, "", &err), LS_OK);
+    assert_int_equal(make_ready(p, raw, true, ready, 2, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "column \"a\": expected a number that a float holds"));
     raw[0] = 1e-320;
-    assert_int_equal(ls_prep_ready(p, raw, true, ready, 2, &err), LS_OK);
+    assert_int_equal(make_ready(p, raw, true, ready, 2, &err), LS_OK);
     assert_true(ready[0] == 0 && fabsf(ready[1] + 1) < 1e-6f);
     ls_prep_free(p);
 }
@@ -213,7 +238,7 @@ static void numbers_are_read_as_the_training_table_wrote_them(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         double raw[3];
         ls_error err = {0};
-        const int status = ls_prep_put(p, row[i].column, row[i].text, 0, raw, "", &err);
+        const int status = put(p, row[i].column, row[i].text, 0, raw, "", &err);
         assert_int_equal(status, row[i].says ? LS_EDATA : LS_OK);
         if (row[i].says ? !strstr(err.text, row[i].says) : raw[row[i].column] != row[i].value)
             fail_msg("%zu: %g, %s", i, raw[row[i].column], err.text);
@@ -241,14 +266,15 @@ static void what_does_not_fit_is_refused_by_its_name(void **state)
     float ready[5];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ls_error err = {0};
-        assert_int_equal(ls_prep_put(p, bad[i].column, bad[i].text, 0, row, "t.csv:7: ", &err),
-                         LS_EDATA);
+        assert_int_equal(put(p, bad[i].column, bad[i].text, 0, row, "t.csv:7: ", &err), LS_EDATA);
         if (!strstr(err.text, bad[i].says))
             fail_msg("expected \"%s\" in: %s", bad[i].says, err.text);
     }
     ls_error err = {0};
+    row[0] = row[1] = 1;
+    row[2] = row[3] = 0;
     row[4] = NAN;
-    assert_int_equal(ls_prep_ready(p, row, true, ready, 5, &err), LS_EDATA);
+    assert_int_equal(make_ready(p, row, true, ready, 5, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "column \"c\""));
     ls_prep_free(p);
 }
@@ -264,7 +290,7 @@ static void names_that_are_no_utf8_are_found_again(void **state)
     assert_int_equal(ls_prep_add(p, "\xd6rt", level, 2, &err), LS_OK);
     assert_int_equal(ls_prep_finish(p, &err), LS_OK);
     assert_int_equal(ls_prep_find(p, "\xd6rt"), 0);
-    assert_int_equal(ls_prep_put(p, 0, "Z\xfcrich", 0, row, "", &err), LS_OK);
+    assert_int_equal(put(p, 0, "Z\xfcrich", 0, row, "", &err), LS_OK);
     assert_true(row[0] == 1 && row[1] == 0);
     ls_prep_free(p);
 }
@@ -320,11 +346,13 @@ static void put_is(const ls_prep *p, int column, const char *text, double number
 {
     double row[8];
     ls_error err = {0};
-    const int status = ls_prep_put(p, column, text, number, row, "", &err);
+    const int status = put(p, column, text, number, row, "", &err);
     if (status != (level < 0 ? LS_EDATA : LS_OK))
         fail_msg("%s %g: %s", text ? text : "number", number, err.text);
-    for (int k = 0; k < p->column[column].levels; k++)
-        assert_true(row[p->column[column].first + k] == (double)(k == level));
+    for (int k = 0; k < p->column[column].levels; k++) {
+        const double v = row[p->column[column].first + k];
+        assert_true(level < 0 ? isnan(v) : v == (double)(k == level));
+    }
 }
 
 /* A text has the level of its number, digit by digit, and in a column of codes only its own. A
@@ -351,13 +379,67 @@ static void levels_that_are_numbers_are_compared_by_their_digits(void **state)
     put_is(p, 1, "90071992547409922", 0, -1);
     put_is(p, 1, "1234567890123456789", 0, 3);
     put_is(p, 1, "1234567890123456788", 0, -1);
-    assert_int_equal(ls_prep_put(p, 1, NULL, 0x1p53, row, "", &err), LS_EDATA);
+    assert_int_equal(put(p, 1, NULL, 0x1p53, row, "", &err), LS_EDATA);
     assert_non_null(strstr(err.text, "has lost digits"));
-    assert_int_equal(ls_prep_put(p, 0, "07", 0, row, "", &err), LS_EDATA);
+    assert_int_equal(put(p, 0, "07", 0, row, "", &err), LS_EDATA);
     assert_non_null(strstr(
         err.text, "a text that the model has learnt: 7, 007, 10; in this column 7 and 07 differ, "
                   "found \"07\""));
     ls_prep_free(p);
+}
+
+/* What becomes of a value that the model does not know, by the key "unknown": a text, a hole in a
+ * column that had none, and numbers that are too large before and after they are scaled. */
+static void unknown_values_are_marked_or_zeros_or_refused(void **state)
+{
+    static const struct {
+        int column;
+        const char *text;
+        double number;
+        bool is_text;
+    } unknown[] = {{0, "z", 0, true},      {0, "", 0, true},          {0, NULL, NAN, true},
+                   {0, NULL, 3, true},     {0, NULL, INFINITY, true}, {1, "NA", 0, false},
+                   {1, "1e39", 0, false},  {1, "-1e999", 0, false},   {1, NULL, -INFINITY, false},
+                   {1, NULL, 1e39, false}, {2, "3e38", 0, false}};
+    (void)state;
+    for (int rule = LS_UNKNOWN_EMPTY; rule <= LS_UNKNOWN_ERROR; rule++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "{\"version\":2,\"rows\":\"table\",\"unknown\":\"%s\",\"columns\":["
+                 "{\"name\":\"a\",\"levels\":[\"x\",\"7\"]},{\"name\":\"b\"},"
+                 "{\"name\":\"c\",\"mean\":0,\"deviation\":0.1}]}",
+                 ls_prep_unknown_names[rule]);
+        ls_prep *p = reads(text, 4, true);
+        assert_int_equal(p->unknown, rule);
+        for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+            double row[4] = {1, 0, 5, 0.1};
+            float ready[4];
+            ls_error err = {0};
+            ls_prep_found found = LS_PREP_KNOWN;
+            const bool zeros = rule == LS_UNKNOWN_ZEROS && unknown[i].is_text;
+            const bool refused = rule == LS_UNKNOWN_ERROR;
+            const int put_status = ls_prep_put(p, unknown[i].column, unknown[i].text,
+                                               unknown[i].number, row, "", &found, &err);
+            if (unknown[i].column < 2) {
+                assert_int_equal(found, zeros ? LS_PREP_ZEROED : LS_PREP_UNKNOWN);
+                assert_int_equal(put_status, refused ? LS_EDATA : LS_OK);
+                assert_non_null(strstr(err.text, "expected a"));
+            }
+            found = LS_PREP_KNOWN; /* the row alone says it, to whoever prepares it later */
+            assert_int_equal(ls_prep_ready(p, row, true, ready, 4, &found, &err),
+                             refused ? LS_EDATA : LS_OK);
+            assert_int_equal(found, zeros ? LS_PREP_KNOWN : LS_PREP_UNKNOWN);
+            for (int k = 0; k < 4 && !refused; k++)
+                assert_true(ready[k] == (zeros && k >= 2 ? k == 2 ? 5.0f : 1.0f : 0.0f));
+        }
+        float floats[4] = {NAN, NAN, 5, 0.1f};
+        ls_prep_found found = LS_PREP_KNOWN;
+        ls_error err = {0};
+        assert_int_equal(ls_prep_ready(p, floats, false, floats, 4, &found, &err),
+                         rule == LS_UNKNOWN_ERROR ? LS_EDATA : LS_OK);
+        assert_int_equal(found, rule == LS_UNKNOWN_ZEROS ? LS_PREP_ZEROED : LS_PREP_UNKNOWN);
+        ls_prep_free(p);
+    }
 }
 
 static void holes_of_arrays_are_filled(void **state)
@@ -368,7 +450,7 @@ static void holes_of_arrays_are_filled(void **state)
     ls_prep *p =
         reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[0.5,2.0]}", 2, true);
     assert_true(ls_prep_acts(p));
-    assert_int_equal(ls_prep_ready(p, row, false, row, 2, &err), LS_OK);
+    assert_int_equal(make_ready(p, row, false, row, 2, &err), LS_OK);
     assert_true(row[0] == 0.5f && row[1] == 3);
     ls_prep_free(p);
 }
@@ -452,10 +534,10 @@ static void features_of_older_files_are_read(void **state)
     assert_int_equal(ls_json_parse(&doc, "card", text, strlen(text), NULL, &err), LS_OK);
     assert_int_equal(ls_prep_read_features(&p, doc, ls_json_root(doc), 4, NULL, &err), LS_OK);
     assert_int_equal(p->columns, 3);
-    assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_put(p, 1, "x", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_put(p, 2, "7", 0, row, "", &err), LS_OK);
-    assert_int_equal(ls_prep_ready(p, row, true, ready, 4, &err), LS_OK);
+    assert_int_equal(put(p, 0, "5.5", 0, row, "", &err), LS_OK);
+    assert_int_equal(put(p, 1, "x", 0, row, "", &err), LS_OK);
+    assert_int_equal(put(p, 2, "7", 0, row, "", &err), LS_OK);
+    assert_int_equal(make_ready(p, row, true, ready, 4, &err), LS_OK);
     const float want[] = {(float)((5.5 - 4.1) / 0.7), 0, 1, 7};
     assert_memory_equal(ready, want, sizeof want);
     ls_prep_free(p);
@@ -477,6 +559,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(names_are_compared_as_they_are_in_files),
         cmocka_unit_test(names_are_the_same_in_every_form_of_unicode),
         cmocka_unit_test(levels_that_are_numbers_are_compared_by_their_digits),
+        cmocka_unit_test(unknown_values_are_marked_or_zeros_or_refused),
         cmocka_unit_test(holes_of_arrays_are_filled),
         cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(features_of_older_files_are_read),

@@ -10,6 +10,9 @@ BOUND = {"set": "set_count", "data_dirs": "data_dir_count", "step_rows": "step_r
          "inject": "inject_count"}  # a field that points to an array, and the field with its length
 
 
+RESULTS = _library.step_result, _library.model_info, _library.evaluation  # the library writes them
+
+
 class Lent:
     """Copies of structures, arrays and texts. `take_back` overwrites them."""
 
@@ -69,7 +72,7 @@ def options_are_lent(monkeypatch):
         lent, passed = Lent(), list(arguments)
         for i, argument in enumerate(arguments):
             given = getattr(argument, "_obj", None)  # of ctypes.byref
-            if isinstance(given, ctypes.Structure) and hasattr(given, "size"):
+            if isinstance(given, ctypes.Structure) and hasattr(given, "size") and not isinstance(given, RESULTS):
                 passed[i] = ctypes.byref(lent.structure(given))
         try:
             return plain(function, *passed)

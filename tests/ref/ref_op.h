@@ -64,7 +64,8 @@ static inline size_t ref_row(const ls_tensor *t)
 /* Returns whether there is a second input. */
 static inline int ref_has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->kind == LS_OP_MULTIPLY ||
+           d->fuse_add;
 }
 
 /* Returns whether the op is a loss. */
@@ -82,8 +83,10 @@ static inline int ref_is_arena(ls_op_kind kind)
 
 /* Ops without sums, which are the same in both flavours. */
 ref_run ref_gather, ref_relu_forward, ref_relu_backward, ref_export_forward, ref_export_backward;
-ref_run ref_curve_forward, ref_curve_backward; /* sigmoid, tanh, gelu, silu */
+ref_run ref_curve_forward, ref_curve_backward; /* without parameters */
+ref_run ref_hard_sigmoid_forward, ref_hard_sigmoid_backward;
 ref_run ref_add_forward, ref_add_backward, ref_dropout_forward, ref_dropout_backward;
+ref_run ref_multiply_forward, ref_multiply_backward;
 ref_run ref_upsample_forward, ref_concat_forward, ref_concat_backward;
 ref_run ref_digest;
 ref_size ref_dropout_saved;

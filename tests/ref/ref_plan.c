@@ -3,6 +3,7 @@
 #include "ref/ref_op.h"
 
 #include <limits.h>
+#include <math.h>
 
 /* Pixels from one end of a dilated kernel to the other. */
 static int span(int kernel, int dilation)
@@ -16,6 +17,20 @@ static int windows(int size, int kernel, int stride, int padding)
     if (kernel < 1 || stride < 1 || padding < 0 || size + 2 * padding < kernel)
         return 0;
     return (size + 2 * padding - kernel) / stride + 1;
+}
+
+/* Positions of a pool's window along one side, as PyTorch computes them. A window must not lie in
+ * the padding alone. */
+static int pooled(int size, int kernel, int stride, int before, int after, int up)
+{
+    const int room = size + before + after - kernel;
+    if (kernel < 1 || stride < 1 || before < 0 || after < 0 || before >= kernel ||
+        after >= kernel || (room < 0 && !up))
+        return 0;
+    int n = (int)floor((double)(room + (up ? stride - 1 : 0)) / stride) + 1;
+    if (up && (n - 1) * stride >= size + before)
+        n--;
+    return n > 0 ? n : 0;
 }
 
 static int is_tensor(const ls_tensor *t)
@@ -63,9 +78,9 @@ static int shape(ref_op *op)
         y->h = y->w = 1;
         set_params(op, ref_row(x) * (size_t)y->c, y->c, d->u.dense.bias);
         break;
-    case LS_OP_POOL: /* a window must not lie in the padding alone */
-        y->h = p->ph < p->kh ? windows(x->h, p->kh, p->sh, p->ph) : 0;
-        y->w = p->pw < p->kw ? windows(x->w, p->kw, p->sw, p->pw) : 0;
+    case LS_OP_POOL:
+        y->h = pooled(x->h, p->kh, p->sh, p->ph, p->ph + p->eh, p->ceil);
+        y->w = pooled(x->w, p->kw, p->sw, p->pw, p->pw + p->ew, p->ceil);
         break;
     case LS_OP_BATCHNORM:
         set_params(op, (size_t)x->c, x->c, 1);
@@ -146,6 +161,8 @@ int ref_plan(ref_op *op, ls_error *err)
     ls_tensor x2 = d->x2;
     if (d->kind == LS_OP_CONCAT && x2.c > 0)
         x2.c = d->x.c;
+    if (d->kind == LS_OP_MULTIPLY && x2.h == 1 && x2.w == 1)
+        x2.h = d->x.h, x2.w = d->x.w;
     if (ref_has_x2(d) && !alike(&d->x, &x2))
         return ls_fail(err, LS_EINVAL, "%s: x2 %d×%d×%d×%d is not of the shape of x, %d×%d×%d×%d",
                        ref_op_name(op), d->x2.rows, d->x2.c, d->x2.h, d->x2.w, d->x.rows, d->x.c,

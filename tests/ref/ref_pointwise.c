@@ -78,6 +78,42 @@ int ref_add_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Elements of x for each element of x2. */
+static size_t each(const ref_op *op)
+{
+    return ref_row(&op->desc.x) / ref_row(&op->desc.x2);
+}
+
+int ref_multiply_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *x2 = op->b.x2;
+    float *y = op->b.y;
+    const size_t n = elements(op), pixels = each(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * x2[i / pixels];
+    return LS_OK;
+}
+
+int ref_multiply_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *x2 = op->b.x2, *dy = op->b.dy;
+    float *dx = op->b.dx, *dx2 = op->b.dx2;
+    const size_t n = op->desc.needs_dx ? elements(op) : 0, pixels = each(op);
+    double sum = 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        dx[i] = dy[i] * x2[i / pixels];
+        sum = (i % pixels ? sum : 0) + (double)dy[i] * (double)x[i];
+        dx2[i / pixels] = (float)sum;
+    }
+    return LS_OK;
+}
+
 /* ---- curves: y is `of` x, and dx is dy times the slope at y, or at x ------------------------- */
 
 /* Replaces infinities by finite numbers, whose products with 0 are 0, the limit of what the curves
@@ -130,6 +166,32 @@ static double silu_slope(double x)
     return s * (1 + v * (1 - s));
 }
 
+/* NaN stays. */
+static double between(double x, double most)
+{
+    return x < 0 ? 0 : x > most ? most : x;
+}
+
+static double relu6(double x)
+{
+    return between(x, 6);
+}
+
+static double relu6_slope(double y)
+{
+    return y > 0 && y < 6;
+}
+
+static double hard_swish(double x)
+{
+    return bounded(x) * (between(x + 3, 6) / 6);
+}
+
+static double hard_swish_slope(double x)
+{
+    return x >= 3 ? 1 : x > -3 ? x / 3 + 0.5 : 0;
+}
+
 static const struct {
     double (*of)(double x), (*slope)(double v);
     int by_x;
@@ -138,6 +200,8 @@ static const struct {
     [LS_OP_TANH] = {tanh, tanh_slope, 0},
     [LS_OP_GELU] = {gelu, gelu_slope, 1},
     [LS_OP_SILU] = {silu, silu_slope, 1},
+    [LS_OP_RELU6] = {relu6, relu6_slope, 0},
+    [LS_OP_HARD_SWISH] = {hard_swish, hard_swish_slope, 1},
 };
 
 int ref_curve_forward(ref_op *op, unsigned flags, ls_error *err)
@@ -161,6 +225,31 @@ int ref_curve_backward(ref_op *op, unsigned flags, ls_error *err)
     (void)err;
     for (size_t i = 0; i < n; i++)
         dx[i] = (float)((double)dy[i] * curves[op->desc.kind].slope((double)v[i]));
+    return LS_OK;
+}
+
+int ref_hard_sigmoid_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const ls_hard_sigmoid *k = &op->desc.u.hard_sigmoid;
+    const float *x = op->b.x;
+    float *y = op->b.y;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)between((double)fmaf(k->slope, x[i], k->offset), 1);
+    return LS_OK;
+}
+
+int ref_hard_sigmoid_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *y = op->b.y, *dy = op->b.dy;
+    float *dx = op->b.dx;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        dx[i] = y[i] > 0 && y[i] < 1 ? op->desc.u.hard_sigmoid.slope * dy[i] : 0;
     return LS_OK;
 }
 

@@ -57,6 +57,35 @@ def answers(place):
     same(service.end(), 0)
 
 
+def predicts_rows(place):
+    former = place.root / "tests" / "cli" / "former_models"
+    for name, row, expect in (("classes", {"a": 0.5, "b": "48.5", "c": "x", "more": [1]}, "class"),
+                              ("value", {"a": 0.5, "b": "48.5", "c": "x"}, "value")):
+        service = place.start("--model", str(former / f"{name}.safetensors"), "--state", str(place.folder / name)).ready()
+        send = lambda body: curl(service.url + "/rows", "-H", "Content-Type: application/json", "--data-binary", "@-",
+                                 data=json.dumps(body).encode())
+        row.pop("more", None)
+        answer = send([row, {**row, "c": "none"}, {"a": 1}, 7, row])
+        same(answer.code, 200)
+        found = answer.json()["predictions"]
+        same(len(found), 5)
+        same(found[0], found[4])
+        same(found[0], send(row).json()["predictions"][0])
+        assert expect in found[0], found
+        if expect == "class":
+            shares = found[0]["probabilities"]
+            same(sorted(shares), ["no", "yes"])
+            same(found[0]["class"], max(shares, key=shares.get))
+        for wrong, word in zip(found[1:4], ("no training row", "missing", "object")):
+            assert word in wrong["error"], wrong
+        same(send("text").code, 400)
+        same(curl(service.url + "/rows", *BYTES, "@-", data=b"{}").code, 415)
+        same(service.end(), 0)
+    service = place.start().ready()
+    same(curl(service.url + "/rows", "-H", "Content-Type: application/json", "-d", "{}").code, 404)
+    same(service.end(), 0)
+
+
 def refuses(place):
     service = place.start("--body", "200000").ready()
     url = service.url

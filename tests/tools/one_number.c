@@ -1,7 +1,7 @@
 /* A user's program, for one_number.py: opens a file of weights and prints its predictions.
  *
  *     one_number MODEL table FILE.csv       by the names of the columns (ls_model_row)
- *     one_number MODEL rows FILE N          N whole rows, bytes or native floats (ls_model_run)
+ *     one_number MODEL rows FILE N          N whole rows, bytes or native floats (ls_model_predict)
  *
  * Prints a line for each row with its outputs, which are probabilities if the model learnt
  * classes. */
@@ -21,14 +21,14 @@ static void stop(const char *what, const ls_error *err)
 static void print(ls_model *model, const void *rows, ls_row_type type, uint32_t n)
 {
     ls_error err;
-    ls_model_info info;
-    ls_model_describe(model, &info);
-    float *out = calloc(n * (size_t)info.classes, sizeof *out);
-    if (!out || ls_model_run(model, rows, type, n, LS_OUTPUT_PROBABILITIES, out,
-                             n * (size_t)info.classes, &err) != LS_OK)
-        stop("ls_model_run", &err);
-    for (size_t i = 0; i < n * (size_t)info.classes; i++)
-        printf("%.9g%c", (double)out[i], (i + 1) % (size_t)info.classes ? ' ' : '\n');
+    ls_model_info info = {.size = sizeof info};
+    ls_model_describe(model, &info, NULL);
+    float *out = calloc(n * (size_t)info.outputs, sizeof *out);
+    if (!out || ls_model_predict(model, rows, type, n, LS_OUTPUT_PROBABILITIES, out,
+                                 n * (size_t)info.outputs, &err) != LS_OK)
+        stop("ls_model_predict", &err);
+    for (size_t i = 0; i < n * (size_t)info.outputs; i++)
+        printf("%.9g%c", (double)out[i], (i + 1) % (size_t)info.outputs ? ' ' : '\n');
     free(out);
 }
 
@@ -62,7 +62,7 @@ static void print_table(ls_model *model, size_t bytes, const char *path)
         if (split(line, text) != columns)
             stop("a row has other fields than the header", NULL);
         for (size_t i = 0; i < columns; i++)
-            field[i] = (ls_field){name[i], text[i], 0};
+            field[i] = (ls_field){sizeof(ls_field), name[i], text[i], 0};
         if (ls_model_row(model, field, columns, row, bytes / sizeof(float), &err) != LS_OK)
             stop("ls_model_row", &err);
         print(model, row, LS_ROW_F64, 1);
@@ -87,18 +87,18 @@ int main(int argc, char **argv)
 {
     ls_error err;
     ls_model *model;
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     if (argc < 4)
         return 64;
     if (ls_model_open(&model, argv[1], NULL, &err) != LS_OK)
         stop("ls_model_open", &err);
-    ls_model_describe(model, &info);
+    ls_model_describe(model, &info, NULL);
     const size_t bytes = (size_t)info.channels * (size_t)info.height * (size_t)info.width *
-                         (info.floats ? sizeof(float) : 1);
+                         (info.row_type != LS_ROW_U8 ? sizeof(float) : 1);
     if (strcmp(argv[2], "table") == 0)
         print_table(model, bytes, argv[3]);
     else
-        print_rows(model, info.floats ? LS_ROW_F32 : LS_ROW_U8, bytes, argv[3],
+        print_rows(model, info.row_type != LS_ROW_U8 ? LS_ROW_F32 : LS_ROW_U8, bytes, argv[3],
                    (uint32_t)strtoul(argc > 4 ? argv[4] : "1", NULL, 10));
     ls_model_release(model);
     return 0;

@@ -334,7 +334,8 @@ static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
     ls_prep *table = make_table(NULL);
     written w = write_table(table);
     ops_of(text, sizeof text, w.graph);
-    assert_string_equal(text, "Cast IsNaN IsInf Or Where Sub Div Cast Gemm Identity Softmax");
+    assert_string_equal(
+        text, "Cast IsNaN IsInf Or Where Sub Div Cast Mul ReduceSum Gemm Add Identity Softmax");
     assert_string_equal(metadata(text, sizeof text, &w, "inputs"),
                         "[{\"name\":\"x\",\"type\":\"float32\",\"shape\":[\"batch\",3],"
                         "\"columns\":[\"size\",\"dense2.weight\",\"\"]}]");
@@ -342,8 +343,9 @@ static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
     table->column[0].clip = 3;
     w = write_table(table);
     ops_of(text, sizeof text, w.graph);
-    assert_string_equal(text,
-                        "Cast IsNaN IsInf Or Where Sub Div Max Min Cast Gemm Identity Softmax");
+    assert_string_equal(
+        text,
+        "Cast IsNaN IsInf Or Where Mul Sub Div Max Min Add Cast Mul ReduceSum Gemm Add Identity Softmax");
     drop(&w);
     ls_prep_free(table);
 }
@@ -357,9 +359,9 @@ static void texts_go_in_as_strings_by_the_names_of_their_columns(void **state)
     ls_prep *table = make_table("place");
     written w = write_table(table);
     ops_of(text, sizeof text, w.graph);
-    assert_string_equal(text,
-                        "OneHotEncoder Flatten Slice Concat Cast IsNaN IsInf Or Where Sub Div Cast "
-                        "Gemm Identity Softmax");
+    assert_string_equal(
+        text, "OneHotEncoder Flatten ReduceSum Div Slice Concat Cast IsNaN IsInf Or Where Sub Div "
+              "Cast Mul ReduceSum Gemm Add Identity Softmax");
     pb_field f;
     for (pb_reader r = w.graph; pb_next(&r, &f);) {
         if (f.number != INPUT)
@@ -373,6 +375,13 @@ static void texts_go_in_as_strings_by_the_names_of_their_columns(void **state)
     assert_non_null(strstr(metadata(text, sizeof text, &w, "inputs"),
                            "{\"name\":\"column:1\",\"type\":\"float32\",\"shape\":[\"batch\",1],"
                            "\"column\":\"dense2.weight\"}"));
+    drop(&w);
+    table->unknown = LS_UNKNOWN_ZEROS;
+    w = write_table(table);
+    ops_of(text, sizeof text, w.graph);
+    assert_string_equal(text,
+                        "OneHotEncoder Flatten Slice Concat Cast IsNaN IsInf Or Where Sub Div "
+                        "Cast Mul ReduceSum Gemm Add Identity Softmax");
     drop(&w);
     ls_prep_free(table);
 }

@@ -43,3 +43,15 @@ ls_data_source own_data(int streamed)
                             .streamed = streamed,
                             .read = read_rows};
 }
+
+int own_predict(ls_trainer *trainer, const void *rows, ls_row_type type, uint32_t n, float *outputs,
+                size_t capacity, ls_error *err)
+{
+    ls_model *model;
+    int status = ls_trainer_model(trainer, &model, err);
+    if (status)
+        return status;
+    status = ls_model_predict(model, rows, type, n, LS_OUTPUT_LOGITS, outputs, capacity, err);
+    ls_model_release(model);
+    return status;
+}

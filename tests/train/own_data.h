@@ -3,7 +3,7 @@
 #ifndef TESTS_OWN_DATA_H
 #define TESTS_OWN_DATA_H
 
-#include <lockstep/data_source.h>
+#include <lockstep/trainer.h>
 
 #define OWN_TRAIN 96
 #define OWN_TEST 40
@@ -17,5 +17,9 @@ ls_data_source own_data(int streamed);
 /* Writes the image and the label of row `row`, the same as the data source's callback `read`.
  * `test`: 1 for a test row, 0 for a training row. */
 void own_row(int test, uint32_t row, uint8_t *image, int32_t *label);
+
+/* Predicts with the trainer's current weights: the logits, or values. */
+int own_predict(ls_trainer *trainer, const void *rows, ls_row_type type, uint32_t n, float *outputs,
+                size_t capacity, ls_error *err);
 
 #endif

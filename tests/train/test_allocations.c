@@ -144,9 +144,9 @@ static void predictions_of_few_rows_on_the_cpu_allocate_nothing(void **state)
     for (int i = 0; i < 2; i++) {
         first = count_malloc_calls();
         for (uint32_t n = 1; n <= 8; n++)
-            assert_int_equal(
-                ls_snapshot_predict(net, images, n, scores, sizeof scores / sizeof *scores, &f.err),
-                LS_OK);
+            assert_int_equal(ls_model_predict(net, images, LS_ROW_U8, n, LS_OUTPUT_LOGITS, scores,
+                                              sizeof scores / sizeof *scores, &f.err),
+                             LS_OK);
     }
     assert_int_equal(count_malloc_calls() - first, 0);
     ls_model_release(net);

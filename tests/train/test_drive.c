@@ -65,7 +65,7 @@ static void choose(scenario *s, uint64_t step)
 
 static ls_step_result step(scenario *s, ls_trainer *t, uint64_t number)
 {
-    ls_step_result result;
+    ls_step_result result = {.size = sizeof result};
     choose(s, number);
     if (ls_trainer_step(t, s->images, s->labels, BATCH, &result, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
@@ -408,7 +408,7 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
         for (uint64_t i = life ? 5 * STEPS : 0; i < (life ? 7u : 5u) * STEPS; i++) {
             step(&s, t, i);
             if (i + 1 == STEPS || i + 1 == STEPS + 1)
-                assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+                assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
         }
         assert_int_equal(t->position.best.steps, STEPS + 1);
         ls_trainer_close(t);
@@ -441,7 +441,7 @@ static void each_epoch_is_saved_when_patience_has_run_out(void **state)
         if ((i + 1) % STEPS > 0)
             continue;
         assert_true(is_saved(run_dir + strlen("run_dir="), (int)i + 1));
-        assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+        assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
     }
     assert_int_equal(t->position.best.waited, 3);
     ls_trainer_close(t);
@@ -463,7 +463,7 @@ static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
     step(&s, t, 0);
     for (int i = 0; i < 3; i++) { /* evaluation 0 is the best; the other two are not better */
         assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
-        assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+        assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
     }
     assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
     ls_trainer_close(t);
@@ -496,13 +496,20 @@ static void evaluation_is_that_of_the_run(void **state)
 {
     (void)state;
     scenario s;
-    double loss, accuracy;
+    ls_evaluation found = {.size = sizeof found};
     begin(&s, 0, "devices=ref:2");
     ls_trainer *t = fixture_run(&s.f);
     const double run_loss = ls_trainer_result(t)->test_loss;
-    assert_int_equal(ls_trainer_evaluate(t, &loss, &accuracy, &s.f.err), LS_OK);
-    assert_true(loss == run_loss);
-    assert_true(accuracy == ls_trainer_result(t)->test_accuracy);
+    assert_int_equal(ls_trainer_evaluate(t, &found, &s.f.err), LS_OK);
+    assert_true(found.loss == run_loss && found.rows == OWN_TEST);
+    assert_true(found.accuracy == ls_trainer_result(t)->test_accuracy);
+    assert_string_equal(found.metric, "accuracy");
+    assert_true(found.value == found.accuracy);
+    /* a structure of a size that nobody has set, and one of an earlier version */
+    ls_evaluation unset = {0}, earlier = {.size = offsetof(ls_evaluation, accuracy), .accuracy = 7};
+    assert_int_equal(ls_trainer_evaluate(t, &unset, &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_evaluate(t, &earlier, &s.f.err), LS_OK);
+    assert_true(earlier.loss == run_loss && earlier.accuracy == 7);
     ls_trainer_close(t);
     end(&s);
 }
@@ -515,12 +522,12 @@ static void predictions_follow_the_steps(void **state)
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     choose(&s, 0);
-    assert_int_equal(ls_trainer_predict(t, s.images, 1, before, ROOM(before), &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, s.images, 1, same, ROOM(same), &s.f.err), LS_OK);
+    assert_int_equal(own_predict(t, s.images, LS_ROW_U8, 1, before, ROOM(before), &s.f.err), LS_OK);
+    assert_int_equal(own_predict(t, s.images, LS_ROW_U8, 1, same, ROOM(same), &s.f.err), LS_OK);
     assert_memory_equal(same, before, sizeof same);
     step(&s, t, 0);
     choose(&s, 0);
-    assert_int_equal(ls_trainer_predict(t, s.images, 1, after, ROOM(after), &s.f.err), LS_OK);
+    assert_int_equal(own_predict(t, s.images, LS_ROW_U8, 1, after, ROOM(after), &s.f.err), LS_OK);
     assert_memory_not_equal(after, before, sizeof after);
     ls_trainer_close(t);
     end(&s);
@@ -534,7 +541,7 @@ static void without_test_rows_there_is_nothing_to_evaluate_on(void **state)
     s.data.test_rows = 0;
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
-    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_EINVAL);
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     assert_true(isnan(ls_trainer_result(t)->test_accuracy));
     ls_trainer_close(t);
@@ -639,7 +646,7 @@ static void the_first_error_is_told_again(void **state)
     assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &first), LS_EDEVICE);
     assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EDEVICE);
     assert_string_equal(s.f.err.text, first.text);
-    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_EDEVICE);
+    assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_EDEVICE);
     ls_model *none = NULL;
     assert_int_equal(ls_trainer_model(t, &none, &s.f.err), LS_EDEVICE);
     assert_null(none);

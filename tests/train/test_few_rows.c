@@ -118,7 +118,8 @@ static void predict(ls_model *net, const uint8_t *images, uint32_t n, float *sco
                     const char *model)
 {
     ls_error err;
-    if (ls_snapshot_predict(net, images, n, scores, (size_t)n * OWN_CLASSES, &err) != LS_OK)
+    if (ls_model_predict(net, images, LS_ROW_U8, n, LS_OUTPUT_LOGITS, scores,
+                         (size_t)n * OWN_CLASSES, &err) != LS_OK)
         fail_msg("%s\n%s", err.text, model);
 }
 

@@ -74,7 +74,7 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     begin(&s, 0, devices);
     ls_trainer *t = fixture_run(&s.f);
     test_images(images, labels, OWN_TEST);
-    if (ls_trainer_predict(t, images, OWN_TEST, scores, ROOM(scores), &s.f.err) != LS_OK)
+    if (own_predict(t, images, LS_ROW_U8, OWN_TEST, scores, ROOM(scores), &s.f.err) != LS_OK)
         fail_msg("%s", s.f.err.text);
     judge(scores, labels, OWN_TEST, &loss, &accuracy);
     assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
@@ -82,12 +82,12 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     assert_true(accuracy > 0.5); /* the model has learnt, so the test is not trivial */
     for (uint32_t i = 0; i < OWN_TEST; i += 7) {
         assert_int_equal(
-            ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, ROOM(one), &s.f.err), LS_OK);
+            own_predict(t, images + i * OWN_PIXELS, LS_ROW_U8, 1, one, ROOM(one), &s.f.err), LS_OK);
         for (int k = 0; k < OWN_CLASSES; k++)
             assert_true(fabsf(one[k] - scores[i * OWN_CLASSES + k]) < 1e-4f);
     }
-    assert_int_equal(ls_trainer_predict(t, NULL, 0, NULL, 0, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, NULL, 1, one, ROOM(one), &s.f.err), LS_EINVAL);
+    assert_int_equal(own_predict(t, NULL, LS_ROW_U8, 0, NULL, 0, &s.f.err), LS_OK);
+    assert_int_equal(own_predict(t, NULL, LS_ROW_U8, 1, one, ROOM(one), &s.f.err), LS_EINVAL);
     ls_trainer_close(t);
     fixture_end(&s.f);
 }
@@ -114,25 +114,31 @@ static void a_model_does_not_change_and_outlives_its_trainer(void **state)
     int32_t label, labels[BATCH];
     float before[OWN_CLASSES], after[OWN_CLASSES], newer[OWN_CLASSES];
     ls_model *first, *second;
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     test_images(image, &label, 1);
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, i, rows + (size_t)i * OWN_PIXELS, &labels[i]);
     assert_int_equal(ls_trainer_model(t, &first, &s.f.err), LS_OK);
-    assert_int_equal(ls_snapshot_predict(first, image, 1, before, ROOM(before), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(first, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, before,
+                                      ROOM(before), &s.f.err),
+                     LS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(ls_trainer_step(t, rows, labels, BATCH, NULL, &s.f.err), LS_OK);
     assert_int_equal(ls_trainer_model(t, &second, &s.f.err), LS_OK);
     ls_trainer_close(t);
-    assert_int_equal(ls_snapshot_predict(second, image, 1, newer, ROOM(newer), &s.f.err), LS_OK);
-    assert_int_equal(ls_snapshot_predict(first, image, 1, after, ROOM(after), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(second, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, newer,
+                                      ROOM(newer), &s.f.err),
+                     LS_OK);
+    assert_int_equal(ls_model_predict(first, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, after,
+                                      ROOM(after), &s.f.err),
+                     LS_OK);
     assert_memory_equal(before, after, sizeof before);
     assert_memory_not_equal(before, newer, sizeof before);
-    ls_model_describe(second, &info);
+    ls_model_describe(second, &info, NULL);
     assert_int_equal(info.steps, 3);
-    assert_int_equal(info.classes, OWN_CLASSES);
+    assert_int_equal(info.outputs, OWN_CLASSES);
     assert_int_equal(info.height, 28);
     ls_model_release(first);
     ls_model_release(second);
@@ -155,13 +161,15 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     ls_trainer *t = fixture_open(&s.f);
     test_images(images, labels, MOST);
     assert_int_equal(ls_trainer_model(t, &snapshot, &s.f.err), LS_OK);
-    assert_int_equal(
-        ls_snapshot_predict(snapshot, images, MOST, whole, MOST * OWN_CLASSES, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(snapshot, images, LS_ROW_U8, MOST, LS_OUTPUT_LOGITS, whole,
+                                      MOST * OWN_CLASSES, &s.f.err),
+                     LS_OK);
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const uint32_t n = counts[c], end = n * OWN_CLASSES;
         scores[end] = 1234.0f;
-        assert_int_equal(
-            ls_snapshot_predict(snapshot, images, n, scores, n * OWN_CLASSES, &s.f.err), LS_OK);
+        assert_int_equal(ls_model_predict(snapshot, images, LS_ROW_U8, n, LS_OUTPUT_LOGITS, scores,
+                                          n * OWN_CLASSES, &s.f.err),
+                         LS_OK);
         assert_true(scores[end] == 1234.0f); /* no value is written after the scores */
         assert_memory_equal(scores, whole, end * sizeof *scores);
     }
@@ -215,8 +223,10 @@ static void *read_for_ever(void *arg)
         ls_model *s = take(b);
         if (!s)
             continue;
-        if (ls_snapshot_predict(s, images, 3, once, ROOM(once), &err) != LS_OK ||
-            ls_snapshot_predict(s, images, 3, again, ROOM(again), &err) != LS_OK ||
+        if (ls_model_predict(s, images, LS_ROW_U8, 3, LS_OUTPUT_LOGITS, once, ROOM(once), &err) !=
+                LS_OK ||
+            ls_model_predict(s, images, LS_ROW_U8, 3, LS_OUTPUT_LOGITS, again, ROOM(again), &err) !=
+                LS_OK ||
             memcmp(once, again, sizeof once) != 0)
             return b; /* the results differ */
         ls_model_release(s);
@@ -249,8 +259,8 @@ static void threads_predict_while_a_run_trains(void **state)
         assert_int_equal(pthread_create(&reader[i], NULL, read_for_ever, &b), 0);
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     assert_string_equal(ls_trainer_result(t)->weights_sha256, undisturbed);
-    ls_model_info info;
-    ls_model_describe(b.current, &info);
+    ls_model_info info = {.size = sizeof info};
+    ls_model_describe(b.current, &info, NULL);
     assert_true(info.steps % 2 == 0 && info.steps > 0);
     while (atomic_load(&b.predicted) < READERS)
         continue;
@@ -401,7 +411,10 @@ static void *predict_and_leave(void *arg)
 {
     caller *c = arg;
     ls_error err;
-    return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, OWN_CLASSES, &err) ? c : NULL;
+    return ls_model_predict(c->snapshot, c->image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, c->scores,
+                            OWN_CLASSES, &err)
+               ? c
+               : NULL;
 }
 
 static ls_trainer *begin_strict(scenario *s, ls_model **snapshot, uint8_t image[OWN_PIXELS])

@@ -42,8 +42,8 @@ static void begin(scenario *s)
     ls_trainer *t = fixture_run(&s->f);
     for (uint32_t i = 0; i < ROWS; i++)
         own_row(1, i, s->images + (size_t)i * OWN_PIXELS, &label);
-    assert_int_equal(ls_trainer_predict(t, s->images, ROWS, s->scores, ROOM(s->scores), &s->f.err),
-                     LS_OK);
+    assert_int_equal(
+        own_predict(t, s->images, LS_ROW_U8, ROWS, s->scores, ROOM(s->scores), &s->f.err), LS_OK);
     ls_model *snapshot;
     assert_int_equal(ls_trainer_model(t, &snapshot, &s->f.err), LS_OK);
     assert_int_equal(ls_model_save(snapshot, s->path, &s->f.err), LS_OK);
@@ -72,16 +72,19 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
     (void)state;
     scenario s;
     float scores[ROWS * OWN_CLASSES], p[ROWS * OWN_CLASSES];
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     begin(&s);
     ls_model *model = must_open(&s);
-    ls_model_describe(model, &info);
-    assert_int_equal(info.classes, OWN_CLASSES);
+    ls_model_describe(model, &info, NULL);
+    assert_int_equal(info.outputs, OWN_CLASSES);
     assert_int_equal(info.height, 28);
-    assert_int_equal(ls_snapshot_predict(model, s.images, ROWS, scores, ROOM(scores), &s.f.err),
+    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_LOGITS, scores,
+                                      ROOM(scores), &s.f.err),
                      LS_OK);
     assert_memory_equal(scores, s.scores, sizeof scores);
-    assert_int_equal(ls_model_predict(model, s.images, ROWS, p, ROOM(p), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PROBABILITIES, p,
+                                      ROOM(p), &s.f.err),
+                     LS_OK);
     for (int i = 0; i < ROWS; i++) {
         double sum = 0, all = 0;
         for (int k = 0; k < OWN_CLASSES; k++)
@@ -168,7 +171,7 @@ static void a_table_predicts(const char *loss)
     scratch dir;
     const ls_data_source *sources[1];
     ls_model *model;
-    ls_model_info info;
+    ls_model_info info = {.size = sizeof info};
     fixture_begin(&f);
     scratch_begin(&dir);
     fixture_use_source(&f, &table, sources);
@@ -177,14 +180,16 @@ static void a_table_predicts(const char *loss)
                     "{\"type\":\"dense\",\"out\":2}]}");
     ls_trainer *t = fixture_run(&f);
     const char *path = scratch_path(&dir, "table.safetensors");
-    if (ls_trainer_predict(t, rows, 2, want, ROOM(want), &f.err) != LS_OK ||
+    if (own_predict(t, rows, LS_ROW_F32, 2, want, ROOM(want), &f.err) != LS_OK ||
         ls_trainer_save(t, path, &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     ls_trainer_close(t);
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK ||
-        ls_snapshot_predict(model, rows, 2, scores, ROOM(scores), &f.err) != LS_OK ||
-        ls_model_predict(model, rows, 2, outputs, ROOM(outputs), &f.err) != LS_OK)
+        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_LOGITS, scores, ROOM(scores),
+                         &f.err) != LS_OK ||
+        ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, outputs,
+                         ROOM(outputs), &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     assert_memory_equal(scores, want, sizeof want);
     for (int i = 0; i < 4; i++) {
@@ -193,8 +198,9 @@ static void a_table_predicts(const char *loss)
                                                                           : z;
         assert_true(fabs((double)outputs[i] - p) < 1e-6 * (1 + fabs(p)));
     }
-    ls_model_describe(model, &info);
-    assert_true(info.floats && info.targets == 2);
+    ls_model_describe(model, &info, NULL);
+    assert_true(info.row_type == LS_ROW_F32 && info.outputs == 2 &&
+                info.task == (strstr(loss, "bce") ? LS_TASK_LABELS : LS_TASK_VALUES));
     ls_model_release(model);
     scratch_end(&dir);
     fixture_end(&f);
@@ -223,7 +229,8 @@ static void *read_on(void *arg)
     float scores[ROWS * OWN_CLASSES];
     ls_error err;
     for (int i = 0; i < 20; i++)
-        if (ls_snapshot_predict(r->model, r->s->images, ROWS, scores, ROOM(scores), &err) == LS_OK)
+        if (ls_model_predict(r->model, r->s->images, LS_ROW_U8, ROWS, LS_OUTPUT_LOGITS, scores,
+                             ROOM(scores), &err) == LS_OK)
             r->right += memcmp(scores, r->s->scores, sizeof scores) == 0;
     ls_model_release(r->model);
     return NULL;
@@ -272,13 +279,15 @@ static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **
     const int threads = threads_now();
     ls_model *model = must_open(&s);
     fesetround(FE_UPWARD);
-    const int status = ls_model_predict(model, s.images, ROWS, up, ROOM(up), &s.f.err);
+    const int status = ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PROBABILITIES,
+                                        up, ROOM(up), &s.f.err);
     const int rounding = fegetround();
     fesetround(FE_TONEAREST);
     assert_int_equal(status, LS_OK);
     assert_int_equal(rounding, FE_UPWARD);
     assert_int_equal(threads_now(), threads);
-    assert_int_equal(ls_model_predict(model, s.images, ROWS, nearest, ROOM(nearest), &s.f.err),
+    assert_int_equal(ls_model_predict(model, s.images, LS_ROW_U8, ROWS, LS_OUTPUT_PROBABILITIES,
+                                      nearest, ROOM(nearest), &s.f.err),
                      LS_OK);
     assert_memory_equal(up, nearest, sizeof up);
     ls_model_release(model);

@@ -1,6 +1,7 @@
 /* Tests predictions for new rows. The rows are read from a file of the user. If they are the rows
  * of the evaluation, they must give the same results. */
 #include "data/scratch.h"
+#include "own_data.h"
 #include "runner.h"
 #include "train/train_fixture.h"
 
@@ -25,11 +26,26 @@ static const float raw[ROWS][4] = {{4000, 1, 0, 2008},
                                    {3500, 0, 0, 2008},
                                    {6000, 0, 1, 2009}};
 static const ls_field fields[ROWS][4] = {
-    {{"year", NULL, 2008}, {"island", "Biscoe", 0}, {"other", "?", 0}, {"mass", "4e3", 0}},
-    {{"mass", "5000", 0}, {"island", "Dream", 0}, {"year", "2007", 0}, {"y", "2", 0}},
-    {{"mass", NULL, NAN}, {"island", "Biscoe", 0}, {"year", NULL, 2009}, {"y", "", 0}},
-    {{"mass", NULL, 3500}, {"island", "", 0}, {"year", NULL, 2008}, {"y", NULL, 1}},
-    {{"mass", NULL, 6000}, {"island", "Dream", 0}, {"year", NULL, 2009}, {"y", NULL, 1}},
+    {{sizeof(ls_field), "year", NULL, 2008},
+     {sizeof(ls_field), "island", "Biscoe", 0},
+     {sizeof(ls_field), "other", "?", 0},
+     {sizeof(ls_field), "mass", "4e3", 0}},
+    {{sizeof(ls_field), "mass", "5000", 0},
+     {sizeof(ls_field), "island", "Dream", 0},
+     {sizeof(ls_field), "year", "2007", 0},
+     {sizeof(ls_field), "y", "2", 0}},
+    {{sizeof(ls_field), "mass", NULL, NAN},
+     {sizeof(ls_field), "island", "Biscoe", 0},
+     {sizeof(ls_field), "year", NULL, 2009},
+     {sizeof(ls_field), "y", "", 0}},
+    {{sizeof(ls_field), "mass", NULL, 3500},
+     {sizeof(ls_field), "island", "", 0},
+     {sizeof(ls_field), "year", NULL, 2008},
+     {sizeof(ls_field), "y", NULL, 1}},
+    {{sizeof(ls_field), "mass", NULL, 6000},
+     {sizeof(ls_field), "island", "Dream", 0},
+     {sizeof(ls_field), "year", NULL, 2009},
+     {sizeof(ls_field), "y", NULL, 1}},
 };
 
 typedef struct scenario {
@@ -100,19 +116,68 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     scenario s;
     float value[ROWS], logits[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
-    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES,
+                                      value, ROOM(value), &s.f.err),
+                     LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
-    assert_int_equal(ls_model_run(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_LOGITS, logits,
-                                  ROOM(logits), &s.f.err),
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_LOGITS, logits,
+                                      ROOM(logits), &s.f.err),
                      LS_OK);
     /* if a model predicts values, the logits are the values */
     assert_memory_equal(logits, value, sizeof value);
-    assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, ROOM(logits), &s.f.err),
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_LOGITS, logits,
+                                      ROOM(logits), &s.f.err),
                      LS_OK);
     assert_memory_equal(logits, value, sizeof value);
-    assert_int_equal(
-        ls_model_run(s.model, raw, LS_ROW_F32, ROWS, (ls_output)2, logits, ROOM(logits), &s.f.err),
-        LS_EINVAL);
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, (ls_output)2, logits,
+                                      ROOM(logits), &s.f.err),
+                     LS_EINVAL);
+    end(&s);
+}
+
+/* The same table with other separators and columns in another order, as a file: what the library
+ * reads for a model in memory are the rows that the program would read. */
+static void rows_of_a_file_are_those_of_the_model(void **state)
+{
+    (void)state;
+    scenario s;
+    ls_rows *rows;
+    float want[ROWS], value[ROWS];
+    double fine[ROWS];
+    ls_evaluation found = {.size = sizeof found};
+    begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES, want,
+                                      ROOM(want), &s.f.err),
+                     LS_OK);
+    const char *path = scratch_path(&s.dir, "test.csv");
+    if (ls_rows_open(&rows, s.model, path, NULL, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    assert_int_equal(ls_rows_count(rows), ROWS);
+    assert_null(ls_rows_name(rows, 0));
+    assert_null(ls_rows_why(rows, 0));
+    assert_int_equal(ls_rows_predict(rows, 0, ROWS, LS_OUTPUT_PROBABILITIES, value, ROWS, &s.f.err),
+                     LS_OK);
+    assert_memory_equal(value, want, sizeof want);
+    assert_int_equal(ls_rows_predict(rows, 1, ROWS - 1, LS_OUTPUT_LOGITS | LS_OUTPUT_F64, fine,
+                                     ROWS - 1, &s.f.err),
+                     LS_OK);
+    for (int i = 1; i < ROWS; i++)
+        assert_true((float)fine[i - 1] == want[i]);
+    assert_int_equal(ls_rows_predict(rows, 1, ROWS, LS_OUTPUT_LOGITS, value, ROWS, &s.f.err),
+                     LS_EINVAL);
+    assert_int_equal(ls_rows_predict(rows, 0, 2, LS_OUTPUT_LOGITS, value, 1, &s.f.err), LS_EINVAL);
+    if (ls_rows_evaluate(rows, &found, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    assert_true(found.rows == ROWS && fabs(found.loss - s.test_loss) < 1e-6 * (1 + s.test_loss));
+    assert_string_equal(found.metric, "r2");
+    /* the rows keep the model */
+    ls_model_release(ls_model_retain(s.model));
+    ls_rows_close(rows);
+    const ls_rows_options two = {.size = sizeof two, .limit = 2};
+    assert_int_equal(ls_rows_open(&rows, s.model, path, &two, &s.f.err), LS_OK);
+    assert_int_equal(ls_rows_count(rows), 2);
+    ls_rows_close(rows);
+    assert_int_equal(ls_rows_open(&rows, s.model, "nothing.csv", NULL, &s.f.err), LS_ENOENT);
     end(&s);
 }
 
@@ -126,10 +191,12 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
     for (int i = 0; i < ROWS; i++)
         if (ls_model_row(s.model, fields[i], 4, row[i], ROOM(row[i]), &s.f.err) != LS_OK)
             fail_msg("row %d: %s", i, s.f.err.text);
-    assert_int_equal(ls_model_run(s.model, row, LS_ROW_F64, ROWS, LS_OUTPUT_PROBABILITIES, value,
-                                  ROOM(value), &s.f.err),
+    assert_int_equal(ls_model_predict(s.model, row, LS_ROW_F64, ROWS, LS_OUTPUT_PROBABILITIES,
+                                      value, ROOM(value), &s.f.err),
                      LS_OK);
-    assert_int_equal(ls_model_predict(s.model, raw, ROWS, want, ROOM(want), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES, want,
+                                      ROOM(want), &s.f.err),
+                     LS_OK);
     assert_memory_equal(value, want, sizeof want);
     assert_non_null(strstr(ls_model_card(s.model), "\"preparation\""));
     end(&s);
@@ -173,19 +240,20 @@ static void long_numbers_are_predicted_as_they_are_tested(void **state)
     s.test_loss = t->reported.result.test_loss;
     s.model = save_and_open(&s.f, t, scratch_path(&s.dir, "model.safetensors"));
     for (int i = 0; i < ROWS; i++) {
-        const ls_field field = {"ms", text[i], 0}, number = {" ms", NULL, ms[i]};
+        const ls_field field = {sizeof field, "ms", text[i], 0},
+                       number = {sizeof number, " ms", NULL, ms[i]};
         assert_int_equal(ls_model_row(s.model, &field, 1, &by_text[i], 1, &s.f.err), LS_OK);
         assert_int_equal(ls_model_row(s.model, &number, 1, &by_number[i], 1, &s.f.err), LS_OK);
     }
-    assert_int_equal(
-        ls_model_run(s.model, by_text, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, value, ROWS, &s.f.err),
-        LS_OK);
-    assert_int_equal(
-        ls_model_run(s.model, by_number, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, again, ROWS, &s.f.err),
-        LS_OK);
+    assert_int_equal(ls_model_predict(s.model, by_text, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, value,
+                                      ROWS, &s.f.err),
+                     LS_OK);
+    assert_int_equal(ls_model_predict(s.model, by_number, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, again,
+                                      ROWS, &s.f.err),
+                     LS_OK);
     assert_memory_equal(value, again, sizeof value);
     assert_int_equal(
-        ls_model_run(s.model, ms, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, again, ROWS, &s.f.err),
+        ls_model_predict(s.model, ms, LS_ROW_F64, ROWS, LS_OUTPUT_LOGITS, again, ROWS, &s.f.err),
         LS_OK);
     assert_memory_equal(value, again, sizeof value);
     for (int i = 0; i < ROWS; i++)
@@ -193,7 +261,7 @@ static void long_numbers_are_predicted_as_they_are_tested(void **state)
     if (!(fabs(sum - s.test_loss) < 1e-6 && sum < 1e-3))
         fail_msg("loss %g in the training, %g of the file", s.test_loss, sum);
     assert_int_equal(
-        ls_model_run(s.model, ms, LS_ROW_U8, ROWS, LS_OUTPUT_LOGITS, again, ROWS, &s.f.err),
+        ls_model_predict(s.model, ms, LS_ROW_U8, ROWS, LS_OUTPUT_LOGITS, again, ROWS, &s.f.err),
         LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "the model reads floats (LS_ROW_F32) or doubles"));
     end(&s);
@@ -208,24 +276,58 @@ static void refuses(scenario *s, const ls_field *field, size_t count, int status
         fail_msg("expected \"%s\" in: %s", says, err.text);
 }
 
+/* An unknown text is no error of the row: its outputs are NaN, and those of the rows beside it are
+ * not. More rows than a pass of the predictor has are predicted. */
+static void unknown_texts_have_no_outputs(scenario *s)
+{
+    enum { MANY = 150 };
+    double row[MANY][3];
+    float value[MANY], alone;
+    ls_model_info info = {.size = sizeof info};
+    ls_error err = {0};
+    assert_int_equal(ls_model_describe(s->model, &info, &err), LS_OK);
+    assert_int_equal(info.channels, 3);
+    for (int i = 0; i < MANY; i++) {
+        const ls_field field[] = {{sizeof *field, "island", i % 7 == 3 ? "Torgersen" : "Dream", 0},
+                                  {sizeof *field, "year", NULL, 2000 + i % 9}};
+        assert_int_equal(ls_model_row(s->model, field, 2, row[i], 3, &err), LS_OK);
+    }
+    assert_int_equal(
+        ls_model_predict(s->model, row, LS_ROW_F64, MANY, LS_OUTPUT_LOGITS, value, MANY, &err),
+        LS_OK);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(
+            ls_model_predict(s->model, row[i], LS_ROW_F64, 1, LS_OUTPUT_LOGITS, &alone, 1, &err),
+            LS_OK);
+        assert_true(i % 7 == 3 ? isnan(value[i]) && isnan(alone) : fabsf(value[i] - alone) < 1e-4f);
+    }
+}
+
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
     scenario s;
     float value[ROWS];
-    static const ls_field unknown[] = {{"mass", "1", 0}, {"island", "Torgersen", 0}},
-                          twice[] = {{"mass", "1", 0}, {"mass", "1", 0}},
-                          text[] = {{"mass", "heavy", 0}};
+    static const ls_field unknown[] = {{sizeof(ls_field), "mass", "1", 0},
+                                       {sizeof(ls_field), "island", "Torgersen", 0}},
+                          twice[] = {{sizeof(ls_field), "mass", "1", 0},
+                                     {sizeof(ls_field), "mass", "1", 0}},
+                          text[] = {{sizeof(ls_field), "mass", "heavy", 0}};
     begin(&s, ",\"drop\":\"island\",\"missing\":\"zero\"");
     refuses(&s, text, 1, LS_EDATA, "column \"mass\": expected a number, found \"heavy\"");
     refuses(&s, twice, 2, LS_EINVAL, "\"mass\" is there twice");
     refuses(&s, unknown, 2, LS_EDATA, "column \"year\" is missing");
     end(&s);
     begin(&s, ",\"drop\":\"mass\",\"missing\":\"zero\"");
+    unknown_texts_have_no_outputs(&s);
+    end(&s);
+    begin(&s, ",\"drop\":\"mass\",\"missing\":\"zero\",\"unknown\":\"error\"");
     refuses(&s, unknown, 2, LS_EDATA, "expected a text that the model has learnt: Biscoe, Dream");
     end(&s);
     begin(&s, ",\"standardize\":true,\"missing\":\"zero\"");
-    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, LS_ROW_F32, ROWS, LS_OUTPUT_PROBABILITIES,
+                                      value, ROOM(value), &s.f.err),
+                     LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     end(&s);
 }
@@ -286,7 +388,9 @@ static void a_wide_table_is_standardised_too(void **state)
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     ls_model *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
-    assert_int_equal(ls_model_predict(model, rows, 2, values, ROOM(values), &f.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, rows, LS_ROW_F32, 2, LS_OUTPUT_PROBABILITIES, values,
+                                      ROOM(values), &f.err),
+                     LS_OK);
     const double found =
         ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
     /* a model that has learnt nothing has a loss of 0.5 */
@@ -328,25 +432,28 @@ static void a_standardised_target_is_given_back_in_its_unit(void **state)
     scratch dir;
     char data[1024];
     float rows[20], values[20], again[20];
-    double loss, accuracy, squares = 0;
+    double squares = 0;
+    ls_evaluation found = {.size = sizeof found};
     fixture_begin(&f);
     scratch_begin(&dir);
     write_line(&f, &dir, data);
     ls_trainer *t = fixture_run(&f);
     for (int i = 0; i < 20; i++)
         rows[i] = (float)i;
-    assert_int_equal(ls_trainer_predict(t, rows, 20, values, 20, &f.err), LS_OK);
+    assert_int_equal(own_predict(t, rows, LS_ROW_F32, 20, values, 20, &f.err), LS_OK);
     for (int i = 0; i < 20; i++) {
         const double far = (double)values[i] - (1e6 + 5000.0 * i);
         squares += far * far / 20;
         if (fabs(far) > 100)
             fail_msg("of %d: %g", i, (double)values[i]);
     }
-    assert_int_equal(ls_trainer_evaluate(t, &loss, &accuracy, &f.err), LS_OK);
-    if (!(fabs(loss - squares) <= 0.05 * squares + 0.1))
-        fail_msg("loss %g, of the predictions %g", loss, squares);
+    assert_int_equal(ls_trainer_evaluate(t, &found, &f.err), LS_OK);
+    if (!(fabs(found.loss - squares) <= 0.05 * squares + 0.1))
+        fail_msg("loss %g, of the predictions %g", found.loss, squares);
     ls_model *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
-    assert_int_equal(ls_model_predict(model, rows, 20, again, 20, &f.err), LS_OK);
+    assert_int_equal(
+        ls_model_predict(model, rows, LS_ROW_F32, 20, LS_OUTPUT_PROBABILITIES, again, 20, &f.err),
+        LS_OK);
     assert_memory_equal(values, again, sizeof values);
     ls_model_release(model);
     scratch_end(&dir);
@@ -402,6 +509,7 @@ LS_TESTS(train_new_rows, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_table_are_standardised_as_in_the_training),
+        cmocka_unit_test(rows_of_a_file_are_those_of_the_model),
         cmocka_unit_test(rows_by_the_names_of_columns_are_the_same),
         cmocka_unit_test(long_numbers_are_predicted_as_they_are_tested),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),

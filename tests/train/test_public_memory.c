@@ -27,7 +27,7 @@
 FIELDS_ARE_KNOWN(ls_trainer_options, 184);
 FIELDS_ARE_KNOWN(ls_trainer_callbacks, 48);
 FIELDS_ARE_KNOWN(ls_data_source, 72);
-FIELDS_ARE_KNOWN(ls_trainer_cluster, 32);
+FIELDS_ARE_KNOWN(ls_trainer_cluster, 48);
 FIELDS_ARE_KNOWN(ls_tcp_place, 64);
 FIELDS_ARE_KNOWN(ls_trainer_sys, 64);
 FIELDS_ARE_KNOWN(ls_pool_options, 80);
@@ -187,9 +187,7 @@ static const ls_trainer_options *lend_options(story *s, way how, bool streamed)
                                 .secret = lend_text("sixteen letters."),
                                 .secret_bytes = 16,
                                 .members = 1};
-    const ls_trainer_cluster cluster = {.size = sizeof cluster,
-                                        .transport = ls_transport_tcp(),
-                                        .comm = lend(&place, sizeof place)};
+    const ls_trainer_cluster cluster = {.size = sizeof cluster, .tcp = lend(&place, sizeof place)};
     ls_trainer_options o = {
         .size = sizeof o,
         .set = lend(set, sizeof set),
@@ -238,7 +236,7 @@ static void step(story *s, ls_trainer *t, uint32_t n)
 {
     uint8_t image[OWN_PIXELS], *images = NULL;
     int32_t label, *labels = NULL;
-    ls_step_result r;
+    ls_step_result r = {.size = sizeof r};
     for (uint32_t i = 0; i < n; i++) {
         own_row(0, i, image, &label);
         uint8_t *at = lend(image, sizeof image);
@@ -279,18 +277,19 @@ static void a_trainer_that_is_driven(void **state)
                 assert_int_equal(ls_trainer_step(t, image, (int32_t[16]){0}, n, NULL, &s.err),
                                  LS_EINVAL);
         }
-        assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.err), LS_OK);
+        assert_int_equal(ls_trainer_evaluate(t, NULL, &s.err), LS_OK);
         const char *path = lend_text(scratch_path(&s.files, "saved"));
         assert_int_equal(ls_trainer_save(t, path, &s.err), LS_OK);
         assert_int_equal(ls_trainer_load(t, path, &s.err), LS_OK);
         take_back();
         assert_int_equal(ls_trainer_model(t, &snapshot, &s.err), LS_OK);
         step(&s, t, 7);
-        assert_int_equal(ls_trainer_predict(t, image, 1, scores, OWN_CLASSES, &s.err), LS_OK);
+        assert_int_equal(own_predict(t, image, LS_ROW_U8, 1, scores, OWN_CLASSES, &s.err), LS_OK);
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
         assert_string_equal(kept_dir, "/nowhere/cache");
         assert_int_equal(ls_trainer_close(t), LS_OK);
-        assert_int_equal(ls_snapshot_predict(snapshot, image, 1, scores, OWN_CLASSES, &s.err),
+        assert_int_equal(ls_model_predict(snapshot, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, scores,
+                                          OWN_CLASSES, &s.err),
                          LS_OK);
         ls_model_release(snapshot);
         assert_true(s.records > 3);
@@ -350,7 +349,9 @@ static void a_model(void **state)
     take_back();
     if (status)
         fail_msg("%s", s.err.text);
-    assert_int_equal(ls_model_predict(model, image, 1, scores, OWN_CLASSES, &s.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, image, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, scores,
+                                      OWN_CLASSES, &s.err),
+                     LS_OK);
     const char *again = lend_text(scratch_path(&s.files, "again"));
     assert_int_equal(ls_model_save(model, again, &s.err), LS_OK);
     take_back();

@@ -10,6 +10,7 @@
 #include <lockstep/collective.h>
 #include <lockstep/model.h>
 #include <lockstep/split.h>
+#include <lockstep/version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +85,8 @@ static void the_pool(void)
     RETURNS(ls_pool_cancel(NULL));
     REFUSED(ls_pool_first_error(NULL, NULL, e));
     REFUSED(ls_pool_clear(NULL, e));
-    REFUSED(ls_pool_get_stats(NULL, pool, 0, e));
-    REFUSED(ls_pool_get_stats(&stats, NULL, 0, e));
+    REFUSED(ls_pool_get_stats(pool, 0, NULL, e));
+    REFUSED(ls_pool_get_stats(NULL, 0, &stats, e));
     REFUSED(ls_pool_serve(NULL, 0, e));
     NOTHING(ls_pool_busy(NULL, 0));
     REFUSED(ls_pool_abandon(NULL, 0, e));
@@ -140,6 +141,10 @@ static void parts_and_names(void)
     note("ls_allowed_cpus(");
     note("ls_allowed_cores(");
     note("ls_status_name(");
+    note("ls_version(");
+    note("ls_version_number(");
+    assert_string_equal(ls_version(), LS_VERSION);
+    assert_int_equal(ls_version_number(), LS_VERSION_NUMBER);
     note("ls_transport_tcp(");
 }
 
@@ -173,12 +178,9 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     REFUSED(ls_trainer_step(NULL, images, labels, BATCH, NULL, e));
     REFUSED(ls_trainer_step(t, NULL, labels, BATCH, NULL, e));
     REFUSED(ls_trainer_step(t, images, NULL, BATCH, NULL, e));
-    REFUSED(ls_trainer_evaluate(NULL, NULL, NULL, e));
+    REFUSED(ls_trainer_evaluate(NULL, NULL, e));
     REFUSED(ls_trainer_model(NULL, &snapshot, e));
     REFUSED(ls_trainer_model(t, NULL, e));
-    REFUSED(ls_trainer_predict(NULL, images, 1, out, ROOM(out), e));
-    REFUSED(ls_trainer_predict(t, NULL, 1, out, ROOM(out), e));
-    REFUSED(ls_trainer_predict(t, images, 1, NULL, ROOM(out), e));
     REFUSED(ls_trainer_save(NULL, "file", e));
     REFUSED(ls_trainer_load(NULL, "file", e));
     REFUSED(ls_trainer_load(t, NULL, e));
@@ -192,30 +194,33 @@ static void snapshots(ls_model *s)
     static uint8_t image[OWN_PIXELS];
     float out[OWN_CLASSES];
     double row[OWN_CLASSES];
-    const ls_field field = {.column = "x", .number = 1};
+    const ls_field field = {.size = sizeof field, .column = "x", .number = 1};
     ls_model *none;
-    ls_model_info info;
-    memset(&info, 1, sizeof info);
-    RETURNS(ls_model_describe(NULL, &info));
-    assert_true(info.steps == 0 && info.classes == 0 && info.targets == 0);
-    RETURNS(ls_model_describe(s, NULL));
+    ls_model_info info = {.size = sizeof info};
+    REFUSED(ls_model_describe(NULL, &info, e));
+    REFUSED(ls_model_describe(s, NULL, e));
     NOTHING(ls_model_retain(NULL));
     RETURNS(ls_model_release(NULL));
-    REFUSED(ls_snapshot_predict(NULL, image, 1, out, OWN_CLASSES, e));
-    REFUSED(ls_snapshot_predict(s, NULL, 1, out, OWN_CLASSES, e));
-    REFUSED(ls_snapshot_predict(s, image, 1, NULL, OWN_CLASSES, e));
+    REFUSED(ls_model_predict(NULL, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
+    REFUSED(ls_model_predict(s, NULL, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
+    REFUSED(ls_model_predict(s, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, NULL, OWN_CLASSES, e));
     REFUSED(ls_model_save(NULL, "file", e));
     REFUSED(ls_model_save(s, NULL, e));
     REFUSED(ls_model_export(NULL, "file", e));
     REFUSED(ls_model_export(s, NULL, e));
     REFUSED(ls_model_open(NULL, "file", NULL, e));
     REFUSED(ls_model_open(&none, NULL, NULL, e));
-    REFUSED(ls_model_run(NULL, image, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
-    REFUSED(ls_model_run(s, NULL, LS_ROW_U8, 1, LS_OUTPUT_LOGITS, out, OWN_CLASSES, e));
-    REFUSED(ls_model_run(s, image, LS_ROW_U8, 1, LS_OUTPUT_PROBABILITIES, NULL, OWN_CLASSES, e));
-    REFUSED(ls_model_predict(NULL, image, 1, out, OWN_CLASSES, e));
-    REFUSED(ls_model_predict(s, NULL, 1, out, OWN_CLASSES, e));
-    REFUSED(ls_model_predict(s, image, 1, NULL, OWN_CLASSES, e));
+    ls_rows *rows;
+    ls_evaluation found = {.size = sizeof found};
+    REFUSED(ls_rows_open(NULL, s, "file", NULL, e));
+    REFUSED(ls_rows_open(&rows, NULL, "file", NULL, e));
+    REFUSED(ls_rows_open(&rows, s, NULL, NULL, e));
+    NOTHING(ls_rows_count(NULL));
+    NOTHING(ls_rows_name(NULL, 0));
+    NOTHING(ls_rows_why(NULL, 0));
+    REFUSED(ls_rows_predict(NULL, 0, 0, 0, out, 0, e));
+    REFUSED(ls_rows_evaluate(NULL, &found, e));
+    RETURNS(ls_rows_close(NULL));
     REFUSED(ls_model_row(NULL, &field, 1, row, OWN_CLASSES, e));
     REFUSED(ls_model_row(s, NULL, 1, row, OWN_CLASSES, e));
     REFUSED(ls_model_row(s, &field, 1, NULL, OWN_CLASSES, e));

@@ -1,6 +1,7 @@
 /* Tests the structures that a program passes to a trainer or gets from it: structures of other
  * versions, structures with texts, and structures for results. */
 #include "runner.h"
+#include "train/own_data.h"
 #include "train/train_fixture.h"
 
 #include <stdlib.h>
@@ -68,6 +69,19 @@ static void each_structure_says_its_size(void **state)
     f.cluster.size = 0;
     refuses(&f, "ls_trainer_cluster: `size` is not set");
     f.cluster.size = sizeof f.cluster;
+    const ls_tcp_place place = {.size = sizeof place};
+    f.cluster.tcp = &place;
+    f.cluster.mpi_comm = &f;
+    refuses(&f, "ls_trainer_cluster: set one of tcp, mpi_comm and transport, not several");
+    f.cluster.mpi_comm = NULL;
+    f.cluster.transport = ls_transport_tcp();
+    refuses(&f, "ls_trainer_cluster: set one of tcp, mpi_comm and transport, not several");
+    f.cluster.tcp = NULL;
+    f.cluster.transport = NULL;
+    const ls_host unset = {0}, *host = f.options.host;
+    f.options.host = &unset;
+    refuses(&f, "ls_host: `size` is not set");
+    f.options.host = host;
     f.sys.size = 0;
     refuses(&f, "ls_trainer_sys: `size` is not set");
     f.sys.size = sizeof f.sys;
@@ -99,10 +113,10 @@ static void too_little_room_is_refused_and_nothing_is_written(void **state)
     (void)state;
     fixture_begin(&f);
     ls_trainer *t = fixture_open(&f);
-    assert_int_equal(ls_trainer_predict(t, images, 2, scores, 19, &f.err), LS_EINVAL);
-    assert_non_null(strstr(f.err.text, "room for 19 floats, 20 are needed"));
+    assert_int_equal(own_predict(t, images, LS_ROW_U8, 2, scores, 19, &f.err), LS_EINVAL);
+    assert_non_null(strstr(f.err.text, "room for 19 values, 20 are needed"));
     assert_true(scores[0] == 7);
-    assert_int_equal(ls_trainer_predict(t, images, 2, scores, 20, &f.err), LS_OK);
+    assert_int_equal(own_predict(t, images, LS_ROW_U8, 2, scores, 20, &f.err), LS_OK);
     const size_t all = ls_trainer_summary(t)->parameters;
     float *weights = calloc(all, sizeof *weights);
     assert_int_equal(ls_trainer_weights(t, weights, all - 1, &f.err), LS_EINVAL);

@@ -54,7 +54,8 @@ static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
 {
     ls_model *now;
     if (ls_trainer_model(t, &now, &s->f.err) != LS_OK ||
-        ls_snapshot_predict(now, s->images, 8, out, 8 * OWN_CLASSES, &s->f.err) != LS_OK)
+        ls_model_predict(now, s->images, LS_ROW_U8, 8, LS_OUTPUT_LOGITS, out, 8 * OWN_CLASSES,
+                         &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     ls_model_release(now);
 }
@@ -64,7 +65,7 @@ static void scores(float out[8 * OWN_CLASSES], scenario *s, ls_trainer *t)
 static float moved_by(scenario *s, ls_trainer *t, uint32_t rows)
 {
     float before[8 * OWN_CLASSES], after[8 * OWN_CLASSES], most = 0;
-    ls_step_result result;
+    ls_step_result result = {.size = sizeof result};
     scores(before, s, t);
     if (ls_trainer_step(t, s->images, s->labels, rows, &result, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);

@@ -1,6 +1,7 @@
 /* Tests training on rows of floats, whose targets are a class, numbers or yes/no labels. The
  * weights must be bit-identical on any number of workers. */
 #include "base/rng.h"
+#include "own_data.h"
 #include "runner.h"
 #include "train/train_fixture.h"
 
@@ -254,10 +255,10 @@ static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
         if (ls_trainer_step(t, values, sums, n, NULL, &s.f.err) != LS_OK)
             fail_msg("%s", s.f.err.text);
     }
-    assert_int_equal(ls_trainer_predict(t, values, 2, scores, ROOM(scores), &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, values, 1, again, ROOM(again), &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, values + VALUES, 1, again + TARGETS, TARGETS, &s.f.err),
-                     LS_OK);
+    assert_int_equal(own_predict(t, values, LS_ROW_F32, 2, scores, ROOM(scores), &s.f.err), LS_OK);
+    assert_int_equal(own_predict(t, values, LS_ROW_F32, 1, again, ROOM(again), &s.f.err), LS_OK);
+    assert_int_equal(
+        own_predict(t, values + VALUES, LS_ROW_F32, 1, again + TARGETS, TARGETS, &s.f.err), LS_OK);
     for (int j = 0; j < 2 * TARGETS; j++)
         assert_true(fabsf(scores[j] - again[j]) < 1e-5f);
     values[VALUES + 2] = NAN;
@@ -330,7 +331,7 @@ static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **stat
     fixture_set(&s.f, "monitor=r2");
     ls_trainer *t = fixture_open(&s.f);
     /* before the first step */
-    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_OK);
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
     for (int i = 0; i < 4; i++)
         assert_non_null(strstr(fixture_record(&s.f, "eval", i), "\"best\":false"));

@@ -102,7 +102,7 @@ typedef enum ls_op_kind {
     LS_OP_CONV2D = 2, /* params: weight [out][in/groups][kh][kw], bias [out] */
     LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
     LS_OP_POOL = 4,   /* average or maximum over windows; a window that extends beyond the padded
-                       * image is dropped (the size of y is rounded down) */
+                       * image is dropped (the size of y is rounded down), but see ls_pool2d */
     LS_OP_RELU = 5,   /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
     LS_OP_SGD = 7,          /* the update of the SGD optimizer over a whole arena */
@@ -117,14 +117,19 @@ typedef enum ls_op_kind {
     LS_OP_VECTOR_LOSS = 16, /* outputs and target vectors → summed loss, correct count, gradient */
     LS_OP_CLIP = 17, /* norm of an arena of gradients → factor for the gradient in the optimizer */
     LS_OP_GELU = 18, /* x·Φ(x), Φ the normal distribution function, computed with erf, not tanh */
-    LS_OP_SILU = 19,      /* x / (1 + e⁻ˣ) */
-    LS_OP_LAYERNORM = 20, /* params: weight [c·h·w], bias [c·h·w]; statistics of each row */
-    LS_OP_UPSAMPLE = 21,  /* each pixel of x becomes sh × sw equal pixels of y */
-    LS_OP_CONCAT = 22,    /* y has the channels of x, then those of x2, with the same h and w; x2
-                           * may have another layout */
-    LS_OP_DIGEST = 23,    /* adds the digest of the floats at param[0], which do not change, to
-                           * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
-    LS_OP_KINDS           /* not a kind: number of the last kind, plus 1 */
+    LS_OP_SILU = 19,         /* x / (1 + e⁻ˣ) */
+    LS_OP_LAYERNORM = 20,    /* params: weight [c·h·w], bias [c·h·w]; statistics of each row */
+    LS_OP_UPSAMPLE = 21,     /* each pixel of x becomes sh × sw equal pixels of y */
+    LS_OP_CONCAT = 22,       /* y has the channels of x, then those of x2, with the same h and w; x2
+                              * may have another layout */
+    LS_OP_DIGEST = 23,       /* adds the digest of the floats at param[0], which do not change, to
+                              * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
+    LS_OP_RELU6 = 24,        /* min(max(x, 0), 6); its derivative at 0 and at 6 is 0 */
+    LS_OP_HARD_SIGMOID = 25, /* min(max(slope·x + offset, 0), 1) */
+    LS_OP_HARD_SWISH = 26, /* x·min(max(x + 3, 0), 6) / 6; its derivative is 0 at −3 and 1 at 3 */
+    LS_OP_MULTIPLY = 27, /* y = x·x2; x2 has the shape of x or, with one factor for each channel of
+                          * a row, h = w = 1; x2 may have another layout */
+    LS_OP_KINDS          /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
 /* A convolution. The input channels and the output channels are cut, in order, into `groups` equal
@@ -157,12 +162,29 @@ typedef struct ls_dense {
 } ls_dense;
 
 /* Pooling. An average divides by the number of the window's pixels that lie inside the image. The
- * padding is smaller than the kernel (the window). Therefore every window has a pixel in the
- * image. */
+ * padding is smaller than the kernel (the window) on each side. Therefore every window has a pixel
+ * in the image. ls_windows computes the size of y. */
 typedef struct ls_pool2d {
     int max; /* non-zero: maximum (the first of equal values wins), else average */
     int kh, kw, sh, sw, ph, pw; /* kernel, stride and padding, as in ls_conv2d */
+    int eh, ew;                 /* padding at the bottom minus ph, and at the right minus pw */
+    int ceil;                   /* non-zero: the size of y is rounded up (ls_windows) */
+    int count_padding; /* non-zero: an average divides by the number of the window's pixels that lie
+                        * inside the image or its padding */
 } ls_pool2d;
+
+/* Returns the number of windows of `kernel` pixels, `stride` pixels apart, along a side of `size`
+ * pixels with `before` and `after` pixels of padding; 0: there is none. A window that extends
+ * beyond the padding does not count, except, with `ceil`, the first such window if it begins in the
+ * image or in the padding before it. Any thread. */
+static inline int ls_windows(int size, int kernel, int stride, int before, int after, int ceil)
+{
+    const int room = size + before + after - kernel;
+    if (room < 0)
+        return ceil && room > -stride ? 1 : 0;
+    const int whole = room / stride + 1;
+    return whole + (ceil && room % stride != 0 && whole * stride < size + before);
+}
 
 /* A gather: copies rows of the dataset into a batch and normalises them. The result of each
  * arithmetic operation is rounded to fp32. Channels after the fourth use the mean and std of the
@@ -340,6 +362,12 @@ typedef struct ls_relu {
     float slope; /* factor for negative values, 0 ≤ slope ≤ 1 */
 } ls_relu;
 
+/* Hard sigmoid: t = slope·x + offset, rounded once, cut off below 0 and above 1. The derivative is
+ * the slope where 0 < t < 1, and 0 elsewhere. */
+typedef struct ls_hard_sigmoid {
+    float slope, offset;
+} ls_hard_sigmoid;
+
 /* Description of an op, for op_create. */
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
@@ -347,7 +375,7 @@ typedef struct ls_op_desc {
     ls_tensor x;  /* the input, with the layout that the op which produces it chose. For a gather,
                    * dtype (u8 or f32), c, h and w describe a dataset row, and `rows` is the number
                    * of rows of a batch. Unused by optimizers, clip and LS_OP_RUNNING */
-    ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
+    ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT, LS_OP_MULTIPLY and fuse_add */
     /* layout that preferred_layout returned for the first op that reads y, or NULL */
     const ls_layout *y_hint;
     /* an op of the same layer for another number of rows, or NULL. The new op shares the twin's
@@ -369,6 +397,7 @@ typedef struct ls_op_desc {
         ls_conv2d conv2d;
         ls_dense dense;
         ls_relu relu;
+        ls_hard_sigmoid hard_sigmoid;
         ls_sgd sgd;
         ls_adamw adamw;
         ls_batchnorm batchnorm;

@@ -40,10 +40,10 @@
 extern "C" {
 #endif
 
-#define LS_TRANSPORT_ABI 5 /* version of this header, which a transport must match */
-#define LS_TRANSPORT_ENTRY                                                                         \
-    "ls_transport_entry"        /* symbol of liblockstep-NAME.so, an ls_transport_entry_fn */
-#define LS_TRANSPORT_CHANNELS 4 /* number of channels between two members */
+#define LS_TRANSPORT_ABI 6 /* version of this header, which a transport must match */
+/* symbol of liblockstep-NAME.so, an ls_transport_entry_fn */
+#define LS_TRANSPORT_ENTRY "ls_transport_entry"
+#define LS_TRANSPORT_CHANNELS 4            /* number of channels between two members */
 #define LS_TRANSFER_MOST ((size_t)1 << 30) /* largest number of bytes of one transfer */
 
 typedef struct ls_wire ls_wire;
@@ -76,7 +76,7 @@ typedef struct ls_wire_options {
      * an MPI_Comm, which the transport duplicates; the program must have called MPI_Init_thread
      * with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the
      * wire is open. NULL: all processes that the launcher started. */
-    const void *comm;
+    const void *place;
     int regroups; /* non-zero: the caller may call `regroup` later, and the transport must prepare
                    * for this */
     /* Optional. While `open` waits for other members, the transport calls alive(user) several times

@@ -115,20 +115,45 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
 
 /* A curve is one of the activation functions. */
 typedef enum ls_k_curve {
-    /* values below 0 are multiplied with `slope`, which the other curves ignore */
-    LS_K_RELU,
+    LS_K_RELU, /* values below 0 are multiplied with shape.slope */
     LS_K_SIGMOID,
     LS_K_TANH,
     LS_K_GELU,
-    LS_K_SILU
+    LS_K_SILU,
+    LS_K_RELU6,
+    LS_K_HARD_SIGMOID, /* of shape.slope and shape.offset */
+    LS_K_HARD_SWISH
 } ls_k_curve;
+/* Numbers of a curve, which the curves that do not use them ignore. */
+typedef struct ls_k_shape {
+    float slope, offset;
+} ls_k_shape;
 /* y ← curve(x). */
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
-                          cudaStream_t stream);
-/* dx ← dy times the derivative, which is computed from v. v is x for gelu and silu, and y for the
- * other curves. */
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
+                          size_t count, cudaStream_t stream);
+/* dx ← dy times the derivative, which is computed from v. v is x for gelu, silu and hard
+ * swish, and y for the other curves. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            float slope, size_t count, cudaStream_t stream);
+                            ls_k_shape shape, size_t count, cudaStream_t stream);
+
+/* y ← x·x2. */
+cudaError_t ls_k_multiply(float *y, const float *x, const float *x2, size_t count,
+                          cudaStream_t stream);
+/* dx ← dy·x2; dx2 ← dy·x. */
+cudaError_t ls_k_multiply_back(float *dx, float *dx2, const float *dy, const float *x,
+                               const float *x2, size_t count, cudaStream_t stream);
+
+/* Shape of an image, channels last: x[rows][pixels][c], with one factor for each channel of a row,
+ * x2[rows][c]. */
+typedef struct ls_k_scale {
+    int rows, pixels, c;
+} ls_k_scale;
+/* y ← x·x2. */
+cudaError_t ls_k_scale_by(float *y, const float *x, const float *x2, const ls_k_scale *scale,
+                          cudaStream_t stream);
+/* dx ← dy·x2; dx2 ← Σ dy·x over the pixels. */
+cudaError_t ls_k_scale_back(float *dx, float *dx2, const float *dy, const float *x, const float *x2,
+                            const ls_k_scale *scale, cudaStream_t stream);
 
 /* For m positions: y[c1 + c2] ← x[c1], x2[c2]. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
@@ -161,8 +186,10 @@ typedef struct ls_k_pool {
     int rows, c, h, w; /* size of x */
     int y_h, y_w;      /* size of y */
     int kh, kw, sh, sw, ph, pw;
-    /* non-zero: maximum; 0: average over the pixels of the window that are inside the image */
-    int max;
+    int max;          /* non-zero: maximum; 0: average */
+    int end_h, end_w; /* height and width of the image and of its padding at the bottom and right */
+    int count_padding; /* an average divides by the number of the window's pixels that are inside
+                        * the image; non-zero: inside the image or its padding */
 } ls_k_pool;
 
 /* y ← the pooled x. For a maximum, `at` (may be NULL) ← the position in the image (i·w + j) of each

@@ -87,7 +87,107 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-/* ---- curves (activations): y = of(x), dx = back(dy, v); v is x for gelu and silu, else y -- */
+/* ---- products -------------------------------------------------------------------------------- */
+
+struct product {
+    __device__ float operator()(float a, float b) const { return a * b; }
+};
+
+cudaError_t ls_k_multiply(float *y, const float *x, const float *x2, size_t count,
+                          cudaStream_t stream)
+{
+    return map(y, x, x2, product(), count, stream);
+}
+
+__global__ static void multiply_back(float *dx, float *dx2, const float *dy, const float *x,
+                                     const float *x2, size_t count)
+{
+    LS_EACH(i, count) {
+        const float g = dy[i], own = x[i], other = x2[i];
+        dx[i] = g * other;
+        dx2[i] = g * own;
+    }
+}
+
+cudaError_t ls_k_multiply_back(float *dx, float *dx2, const float *dy, const float *x,
+                               const float *x2, size_t count, cudaStream_t stream)
+{
+    multiply_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dx2, dy, x, x2, count);
+    return cudaGetLastError();
+}
+
+/* A block works on SCALED_C adjacent channels of a row. Its SCALED_P lines of threads share the
+ * pixels. */
+enum { SCALED_C = 32, SCALED_P = 8 };
+
+struct scale {
+    ls_k_scale k;
+    uint32_t tiles; /* blocks of a row */
+    ls_divisor by_tiles;
+};
+
+static scale scale_of(const ls_k_scale *k)
+{
+    const int tiles = (k->c + SCALED_C - 1) / SCALED_C;
+    scale s = {*k, (uint32_t)tiles, ls_divide_by(tiles)};
+    return s;
+}
+
+__global__ static void scale_by(float *y, const float *x, const float *x2,
+                                const __grid_constant__ scale s)
+{
+    const uint32_t row = ls_quotient(blockIdx.x, s.by_tiles), pixels = (uint32_t)s.k.pixels;
+    const uint32_t c = (uint32_t)s.k.c, k = (blockIdx.x - row * s.tiles) * SCALED_C + threadIdx.x;
+    if (k >= c)
+        return;
+    const float factor = x2[row * c + k];
+    for (uint32_t p = threadIdx.y; p < pixels; p += SCALED_P) {
+        const uint32_t at = (row * pixels + p) * c + k;
+        y[at] = x[at] * factor;
+    }
+}
+
+__global__ static void scale_back(float *dx, float *dx2, const float *dy, const float *x,
+                                  const float *x2, const __grid_constant__ scale s)
+{
+    __shared__ float sums[SCALED_P][SCALED_C];
+    const uint32_t row = ls_quotient(blockIdx.x, s.by_tiles), pixels = (uint32_t)s.k.pixels;
+    const uint32_t c = (uint32_t)s.k.c, k = (blockIdx.x - row * s.tiles) * SCALED_C + threadIdx.x;
+    const float factor = k < c ? x2[row * c + k] : 0;
+    float sum = 0;
+    for (uint32_t p = threadIdx.y; k < c && p < pixels; p += SCALED_P) {
+        const uint32_t at = (row * pixels + p) * c + k;
+        const float g = dy[at];
+        sum = fmaf(g, x[at], sum);
+        dx[at] = g * factor;
+    }
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || k >= c)
+        return;
+    for (uint32_t p = 1; p < SCALED_P; p++)
+        sum += sums[p][threadIdx.x];
+    dx2[row * c + k] = sum;
+}
+
+cudaError_t ls_k_scale_by(float *y, const float *x, const float *x2, const ls_k_scale *k,
+                          cudaStream_t stream)
+{
+    const scale s = scale_of(k);
+    scale_by<<<(unsigned)k->rows * s.tiles, dim3(SCALED_C, SCALED_P), 0, stream>>>(y, x, x2, s);
+    return cudaGetLastError();
+}
+
+cudaError_t ls_k_scale_back(float *dx, float *dx2, const float *dy, const float *x,
+                            const float *x2, const ls_k_scale *k, cudaStream_t stream)
+{
+    const scale s = scale_of(k);
+    scale_back<<<(unsigned)k->rows * s.tiles, dim3(SCALED_C, SCALED_P), 0, stream>>>(dx, dx2, dy, x,
+                                                                                     x2, s);
+    return cudaGetLastError();
+}
+
+/* ---- curves (activations): y = of(x), dx = back(dy, v); v is x or y ----- */
 
 struct relu_curve {
     float slope;
@@ -144,6 +244,34 @@ struct silu_curve {
     }
 };
 
+/* Returns x, but 0 for numbers below 0, and `most` for numbers above `most`. NaN stays. */
+__device__ static float between(float x, float most)
+{
+    return x < 0 ? 0 : x > most ? most : x;
+}
+
+struct relu6_curve {
+    __device__ float of(float x) const { return between(x, 6); }
+    __device__ float back(float dy, float y) const { return y > 0 && y < 6 ? dy : 0; }
+};
+
+struct hard_sigmoid_curve {
+    float slope, offset;
+    __device__ float of(float x) const { return between(fmaf(slope, x, offset), 1); }
+    __device__ float back(float dy, float y) const { return y > 0 && y < 1 ? slope * dy : 0; }
+};
+
+struct hard_swish_curve {
+    __device__ float of(float x) const
+    {
+        return from_lowest(x) * (between(x + 3, 6) * (1.0f / 6));
+    }
+    __device__ float back(float dy, float x) const
+    {
+        return x < 3 ? x > -3 ? dy * fmaf(x, 1.0f / 3, 0.5f) : 0 : dy;
+    }
+};
+
 template <class C> struct value_of {
     C curve;
     __device__ float operator()(float x, float) const { return curve.of(x); }
@@ -157,28 +285,32 @@ template <class C> struct slope_of {
 /* F is value_of or slope_of. */
 template <template <class> class F>
 static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve,
-                             float slope, size_t count, cudaStream_t stream)
+                             ls_k_shape shape, size_t count, cudaStream_t stream)
 {
     switch (curve) {
-    case LS_K_RELU: return map(out, a, b, F<relu_curve>{{slope}}, count, stream);
+    case LS_K_RELU: return map(out, a, b, F<relu_curve>{{shape.slope}}, count, stream);
     case LS_K_SIGMOID: return map(out, a, b, F<sigmoid_curve>{}, count, stream);
     case LS_K_TANH: return map(out, a, b, F<tanh_curve>{}, count, stream);
     case LS_K_GELU: return map(out, a, b, F<gelu_curve>{}, count, stream);
     case LS_K_SILU: return map(out, a, b, F<silu_curve>{}, count, stream);
+    case LS_K_RELU6: return map(out, a, b, F<relu6_curve>{}, count, stream);
+    case LS_K_HARD_SIGMOID:
+        return map(out, a, b, F<hard_sigmoid_curve>{{shape.slope, shape.offset}}, count, stream);
+    case LS_K_HARD_SWISH: return map(out, a, b, F<hard_swish_curve>{}, count, stream);
     }
     return cudaErrorInvalidValue;
 }
 
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
-                          cudaStream_t stream)
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
+                          size_t count, cudaStream_t stream)
 {
-    return map_curve<value_of>(y, x, x, curve, slope, count, stream);
+    return map_curve<value_of>(y, x, x, curve, shape, count, stream);
 }
 
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            float slope, size_t count, cudaStream_t stream)
+                            ls_k_shape shape, size_t count, cudaStream_t stream)
 {
-    return map_curve<slope_of>(dx, dy, v, curve, slope, count, stream);
+    return map_curve<slope_of>(dx, dy, v, curve, shape, count, stream);
 }
 
 /* ---- concatenation of channels -------------------------------------------------------------- */

@@ -203,13 +203,16 @@ __device__ static place place_of(const pool &s, uint32_t item)
 /* The part of a window that is inside the image. */
 struct window {
     int top, bottom, left, right;
-    __device__ int pixels() const { return (bottom - top) * (right - left); }
+    int pixels; /* number by which an average divides */
 };
 
 __device__ static window window_at(const ls_k_pool &k, int i, int j)
 {
     int top = i * k.sh - k.ph, left = j * k.sw - k.pw;
-    window w = {max(top, 0), min(top + k.kh, k.h), max(left, 0), min(left + k.kw, k.w)};
+    window w = {max(top, 0), min(top + k.kh, k.h), max(left, 0), min(left + k.kw, k.w), 0};
+    w.pixels = k.count_padding
+                   ? (min(top + k.kh, k.end_h) - top) * (min(left + k.kw, k.end_w) - left)
+                   : (w.bottom - w.top) * (w.right - w.left);
     return w;
 }
 
@@ -267,7 +270,7 @@ __global__ static void pool_forward(float *y, int32_t *at, const float *x,
     }
     if constexpr (!MAX)
         for (int v = 0; v < V; v++)
-            out[v] /= (float)w.pixels();
+            out[v] /= (float)w.pixels;
     ls_store<V>(y, my_item(), out);
     if constexpr (MAX)
         if (at)
@@ -285,7 +288,7 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at,
     const int me = p.i * s.k.w + p.j;
     float sum[V] = {0};
     EACH_OF(over, i, j) {
-        const float pixels = (float)window_at(s.k, i, j).pixels();
+        const float pixels = (float)window_at(s.k, i, j).pixels;
         const uint32_t from = ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c;
         if constexpr (MAX) {
             const ls_pack<int32_t, V> best = ((const ls_pack<int32_t, V> *)at)[from];

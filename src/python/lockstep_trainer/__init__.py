@@ -27,7 +27,7 @@ from ._library import Error
 from ._picture import pictures
 
 __all__ = ["Error", "Model", "Result", "Trainer", "pictures"]
-__version__ = "0.2.0"
+__version__ = _l.VERSION
 
 
 def _bytes(path):
@@ -72,9 +72,6 @@ def _address(a):
 
 _ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
 
-# The names by which the library finds the array of rows in an .npz file.
-_ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
-
 
 def _sides(shape):
     """Returns the shape (channels, height, width) of a row of shape (features,), (height, width) or that shape."""
@@ -84,15 +81,15 @@ def _sides(shape):
     return {1: shape + (1, 1), 2: (1,) + shape, 3: shape}[len(shape)]
 
 
-def _targets(y, n, what="y"):
-    """Converts targets to classes, int32 (n,), or to numbers, float32 (n, targets). Integers, one for each row, are
-    classes."""
+def _targets(y, n, what="y", wide=False):
+    """Converts targets to classes, int32 (n,), or to numbers (n, targets), float32, or float64 if `wide` is true.
+    Integers, one for each row, are classes."""
     y = _np.asarray(y)
     if y.dtype.kind not in "biuf" or y.ndim not in (1, 2) or len(y) != n or 0 in y.shape:
         raise ValueError(f"{what}: expected {n} integers, one class for each row, or numbers (n, targets), "
                          f"found {y.dtype} {y.shape}")
     if y.dtype.kind == "f" or y.size != n:
-        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float32)
+        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float64 if wide else _np.float32)
     y = y.reshape(n)
     if int(y.min()) < 0 or int(y.max()) > 2**31 - 2:
         wrong = next(i for i, label in enumerate(y) if not 0 <= label <= 2**31 - 2)
@@ -112,15 +109,17 @@ class _Arrays:
 
     def __init__(self, data, test, shape, classes, targets, dtype):
         self.sets, self.failed = [], None
+        self.wide = self._needs_doubles(*data) if data is not None else _np.dtype(dtype) == _np.float64
         for pair, what in ((data, "data"), (test, "test")):
             x, y = pair if pair is not None else (None, None)
-            x = None if x is None else _rows(x, f"{what}[0]")
-            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]")))
+            x = None if x is None else self.rows(x, f"{what}[0]")
+            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]", self.wide)))
         x, y = self.sets[0]
         if x is None:
-            y = _np.empty((0, targets), _np.float32) if targets else _np.empty(0, _np.int32)
+            number = _np.float64 if self.wide else _np.float32
+            y = _np.empty((0, targets), number) if targets else _np.empty(0, _np.int32)
         self.shape = _sides(shape) if x is None else x.shape[1:]
-        self.dtype = _rows(_np.zeros((1, 1), dtype)).dtype if x is None else x.dtype
+        self.dtype = self.rows(_np.zeros((1, 1), dtype)).dtype if x is None else x.dtype
         self.like = _like(y)
         for x, y in self.sets:
             if x is not None:
@@ -134,9 +133,23 @@ class _Arrays:
         self.source = _l.data_source(
             size=_c.sizeof(_l.data_source), name=b"python", channels=self.shape[0],
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
-            streamed=rows[0] == 0, read=self.read, dtype=self.dtype != _np.uint8,
+            streamed=rows[0] == 0, read=self.read, dtype=_ROW_TYPE[self.dtype.name],
             targets=self.like[1][0] if self.like[1] else 0)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
+
+    @staticmethod
+    def _needs_doubles(x, y):
+        """Returns whether rows or targets are of a type whose numbers a float32 may not hold. Rows of uint8 have
+        targets of float32."""
+        x, y = _np.asarray(x), _np.asarray(y)
+        numbers = [x] if y.dtype.kind in "iub" and y.size == len(y) else [x, y]
+        return x.dtype != _np.uint8 and any(a.dtype.kind in "iuf" and not _np.can_cast(a.dtype, _np.float32) for a in numbers)
+
+    def rows(self, x, what="x"):
+        """Converts rows to the form that the data source has."""
+        x = _np.asarray(x)
+        wide = self.wide and x.dtype.kind in "biuf" and x.dtype != _np.uint8
+        return _rows(x.astype(_np.float64, copy=False) if wide else x, what, wide)
 
     def _read(self, user, test, rows, count, values, targets, error):
         """The callback of the data source. C cannot pass on a Python exception, such as KeyboardInterrupt. So the
@@ -225,8 +238,8 @@ class Model(_l.Handle):
         return self._once("preparation", lambda: self.card.get("preparation") or {})
 
     def _look_info(self):
-        info = _l.model_info()
-        _l.lib().ls_model_describe(self.handle, _c.byref(info))
+        info = _l.sized(_l.model_info)
+        _l.call("ls_model_describe", self.handle, _c.byref(info))
         return info
 
     @property
@@ -243,7 +256,7 @@ class Model(_l.Handle):
     def class_names(self):
         """A list with the name of each class, or with its number as a text if it has no name."""
         names = (_l.lib().ls_model_class_name(self.handle, i)
-                 for i in range(self._info().classes))
+                 for i in range(self._info().outputs))
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
     @property
@@ -279,14 +292,12 @@ class Model(_l.Handle):
         return table
 
     def _prepare(self, x):
-        """Converts the argument `x` of `predict` to an array for ls_model_run."""
+        """Converts the argument `x` of `predict` to an array for ls_model_predict."""
         table = self._table()
         if table is None and _picture.are_several(x):
             return _picture.rows(self.handle, self.shape, x)
         if _picture.is_one(x):
-            if self._is_picture(x, table):
-                return _picture.rows(self.handle, self.shape, [x])
-            x = self._read(_os.fsdecode(x), table)
+            return _picture.rows(self.handle, self.shape, [x])
         if table is not None:
             named = _table.of(x, [column["name"] for column in table])
             if named is not None:
@@ -297,7 +308,7 @@ class Model(_l.Handle):
         """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
         of uint8 rows also accepts other integers from 0 to 255. A model of other numbers accepts uint8 only if it was
         trained on bool, on unsigned integers or on a table."""
-        if not self._info().floats:
+        if not self._info().row_type:
             if x.dtype == _np.uint8:
                 return x
             if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
@@ -307,13 +318,14 @@ class Model(_l.Handle):
         if x.dtype == _np.uint8 and table is None and not kind.startswith(("u", "bool")):
             raise ValueError("x: expected numbers that are not uint8, as in training, found uint8; only uint8 is "
                              "divided by 255")
-        return x.astype(_np.float64 if table is not None else _np.float32) if x.dtype.kind in "biuf" else x
+        wide = table is not None or self._preparation().get("scale_type") == "f64"
+        return x.astype(_np.float64 if wide else _np.float32) if x.dtype.kind in "biuf" else x
 
     def _is_picture(self, x, table):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
+        return table is None and not self._info().row_type and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
 
     def _channels_first(self, x, shape):
         """Moves the channels to the front if they are last. If a shape fits both orders, the order of the training
@@ -323,24 +335,37 @@ class Model(_l.Handle):
             return _np.ascontiguousarray(_np.moveaxis(x, 3, 1))
         return x
 
-    @staticmethod
-    def _read(path, table):
-        if path.lower().endswith(".npy"):
-            return _np.load(path, allow_pickle=False)
-        if path.lower().endswith(".npz"):
-            with _np.load(path, allow_pickle=False) as archive:
-                names = [name for name in _ROWS if name in archive.files] or archive.files
-                if names[0] not in _ROWS and len(names) != 1:
-                    raise ValueError(f"{path}: expected an array x in it, or only one, found {', '.join(names[:10])}")
-                return archive[names[0]]
-        if table is not None and not _os.path.isdir(path):
-            return _table.read(path, [column["name"] for column in table])
-        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}, as the "
-                         "model reads it")
+    def _rows_of(self, path):
+        """Opens the rows of a file for this model, as `trainer predict` reads them."""
+        rows = _l.Handle("ls_rows_close")
+        _l.call("ls_rows_open", _c.byref(rows._handle), self.handle, _bytes(path), None)
+        return rows
+
+    def _form(self, logits):
+        """Returns the form of outputs, and NumPy's type for them."""
+        wide = self._info().task == _l.TASK_VALUES  # a float may have too few digits for values that were learnt
+        return int(logits) | (_l.OUTPUT_F64 if wide else 0), _np.float64 if wide else _np.float32
+
+    def _predict_file(self, path, logits):
+        form, dtype = self._form(logits)
+        with self._rows_of(path) as rows:
+            n = _l.lib().ls_rows_count(rows.handle)
+            out = _np.empty((n, self._info().outputs), dtype)
+            _l.call("ls_rows_predict", rows.handle, 0, n, form, _address(out), out.size)
+        return out
+
+    def evaluate(self, path):
+        """Evaluates the model on a file with the targets too, as `trainer eval --data` does. Returns a dict: rows, loss,
+        accuracy, and the main metric by its name."""
+        found = _l.sized(_l.evaluation)
+        with self._rows_of(path) as rows:
+            _l.call("ls_rows_evaluate", rows.handle, _c.byref(found))
+        return {"rows": found.rows, "loss": found.loss, "accuracy": found.accuracy, found.metric.decode(): found.value}
 
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
         Returns probabilities (n, classes), or logits if `logits` is true. A model that learnt numbers returns numbers.
+        A row with a value that the model does not know, such as a text that training did not have, gives NaN.
 
         x    one of these:
              - an array (n, …) of values as in training: uint8 for pixels, else numbers of any type
@@ -351,12 +376,15 @@ class Model(_l.Handle):
              - for a model of images, the path of a picture of any size (JPEG, PNG, BMP, WebP, PGM, PPM), the path
                of a folder of pictures (`pictures` lists them), the bytes of a picture's file, or a list of these"""
         info = self._info()
+        if _picture.is_one(x) and not self._is_picture(x, self._table()):
+            return self._predict_file(x, logits)
         x = self._channels_first(self._prepare(x), (info.channels, info.height, info.width))
         x = _with_sides(x)
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
-        out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_model_run", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), int(logits), _address(out), out.size)
+        form, dtype = self._form(logits)
+        out = _np.empty((len(x), info.outputs), dtype)
+        _l.call("ls_model_predict", self.handle, _address(x), _ROW_TYPE[x.dtype.name], len(x), form, _address(out), out.size)
         return out
 
     def save(self, path):
@@ -633,21 +661,21 @@ class Trainer(_l.Handle):
     def step(self, x, y):
         """Trains one step on these rows, and returns its loss and accuracy. The trainer must have been created with
         `shape`."""
-        x = _rows(x)
-        y = _targets(y, len(x))
         if self._arrays is None:
             raise ValueError("a trainer for steps is made with shape= and classes= or targets=")
+        x = self._arrays.rows(x)
+        y = _targets(y, len(x), wide=self._arrays.wide)
         self._arrays.check(x, y)
-        out = _l.step_result()
+        out = _l.sized(_l.step_result)
         _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
                 _c.byref(out))
         return out.loss, out.accuracy
 
     def evaluate(self):
         """Returns mean loss and accuracy on the test rows."""
-        loss, accuracy = _c.c_double(), _c.c_double()
-        _l.call("ls_trainer_evaluate", self.handle, _c.byref(loss), _c.byref(accuracy))
-        return loss.value, accuracy.value
+        found = _l.sized(_l.evaluation)
+        _l.call("ls_trainer_evaluate", self.handle, _c.byref(found))
+        return found.loss, found.accuracy
 
     def model(self):
         """Returns a Model with a copy of the current weights."""

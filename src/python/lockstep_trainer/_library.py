@@ -46,7 +46,8 @@ class result(c.Structure):
 
 class trainer_sys(c.Structure):
     _fields_ = [("size", c.c_size_t), ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int),
-                ("pictures", c.c_void_p), ("folder_watch", c.c_void_p), ("program", c.c_char_p)]
+                ("pictures", c.c_void_p), ("folder_watch", c.c_void_p), ("clock", c.c_void_p),
+                ("clock_user", c.c_void_p), ("program", c.c_char_p)]
 
 
 class trainer_options(c.Structure):
@@ -63,14 +64,19 @@ class trainer_options(c.Structure):
 
 
 class step_result(c.Structure):
-    _fields_ = [("number", c.c_uint64), ("loss", c.c_double), ("accuracy", c.c_double),
-                ("lr", c.c_double), ("skipped", c.c_int), ("_room", c.c_char * 256)]
+    _fields_ = [("size", c.c_size_t), ("number", c.c_uint64), ("loss", c.c_double), ("accuracy", c.c_double),
+                ("lr", c.c_double), ("skipped", c.c_int)]
 
 
 class model_info(c.Structure):
-    _fields_ = [("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
-                ("width", c.c_int), ("classes", c.c_int), ("parameters", c.c_size_t),
-                ("floats", c.c_int), ("targets", c.c_int), ("_room", c.c_char * 256)]
+    _fields_ = [("size", c.c_size_t), ("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
+                ("width", c.c_int), ("outputs", c.c_int), ("parameters", c.c_size_t),
+                ("row_type", c.c_int), ("task", c.c_int)]
+
+
+class evaluation(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("rows", c.c_uint64), ("loss", c.c_double), ("accuracy", c.c_double),
+                ("metric", c.c_char_p), ("value", c.c_double)]
 
 
 class model_options(c.Structure):
@@ -79,7 +85,7 @@ class model_options(c.Structure):
 
 
 class field(c.Structure):
-    _fields_ = [("column", c.c_char_p), ("text", c.c_char_p), ("number", c.c_double)]
+    _fields_ = [("size", c.c_size_t), ("column", c.c_char_p), ("text", c.c_char_p), ("number", c.c_double)]
 
 
 class picture_options(c.Structure):
@@ -88,31 +94,46 @@ class picture_options(c.Structure):
 
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
               "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_result": step_result,
-              "ls_model_info": model_info, "ls_model_options": model_options, "ls_field": field,
+              "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
+
+VERSION = "0.2.0"  # of this package and of the library that it loads
+TASK_VALUES = 2  # ls_task
+OUTPUT_F64 = 16  # ls_output
+
+
+def sized(structure):
+    """Returns a zeroed structure whose field `size` is set."""
+    return structure(size=c.sizeof(structure))
+
 
 _P, _E = c.c_void_p, c.POINTER(c_error)
 _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that return a status is a c_error
     "ls_status_name": (c.c_char_p, [c.c_int]),
+    "ls_version": (c.c_char_p, []),
     "ls_trainer_open": (c.c_int, [c.POINTER(_P), c.POINTER(trainer_options), _E]),
     "ls_trainer_run": (c.c_int, [_P, _E]),
     "ls_trainer_interrupt": (None, [_P]),
     "ls_trainer_result": (c.POINTER(result), [_P]),
     "ls_trainer_step": (c.c_int, [_P, _P, _P, c.c_uint32, c.POINTER(step_result), _E]),
-    "ls_trainer_evaluate": (c.c_int, [_P, c.POINTER(c.c_double), c.POINTER(c.c_double), _E]),
+    "ls_trainer_evaluate": (c.c_int, [_P, c.POINTER(evaluation), _E]),
     "ls_trainer_model": (c.c_int, [_P, c.POINTER(_P), _E]),
     "ls_trainer_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_load": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_trainer_add_sink": (c.c_int, [_P, RECORD, _P, _E]),
     "ls_trainer_close": (c.c_int, [_P]),
-    "ls_model_describe": (None, [_P, c.POINTER(model_info)]),
-    "ls_snapshot_predict": (c.c_int, [_P, _P, c.c_uint32, _P, c.c_size_t, _E]),
+    "ls_model_describe": (c.c_int, [_P, c.POINTER(model_info), _E]),
     "ls_model_release": (None, [_P]),
     "ls_model_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_export": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
-    "ls_model_run": (c.c_int, [_P, _P, c.c_int, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
+    "ls_model_predict": (c.c_int, [_P, _P, c.c_int, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
     "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, c.c_size_t, _E]),
+    "ls_rows_open": (c.c_int, [c.POINTER(_P), _P, c.c_char_p, _P, _E]),
+    "ls_rows_count": (c.c_uint32, [_P]),
+    "ls_rows_predict": (c.c_int, [_P, c.c_uint32, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
+    "ls_rows_evaluate": (c.c_int, [_P, c.POINTER(evaluation), _E]),
+    "ls_rows_close": (None, [_P]),
     "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
 }
@@ -137,7 +158,11 @@ def lib():
     """Returns the library, which is loaded at the first call."""
     global _library
     if _library is None:
-        _library = _load("liblockstep", _FUNCTIONS)
+        library = _load("liblockstep", _FUNCTIONS)
+        found = library.ls_version().decode()
+        if found != VERSION:
+            raise ImportError(f"lockstep_trainer {VERSION} found liblockstep {found}; install the package of that version")
+        _library = library
     return _library
 
 

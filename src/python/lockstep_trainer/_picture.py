@@ -63,7 +63,7 @@ def _contents(one, number):
 
 
 def rows(handle, shape, x):
-    """Converts pictures (paths of files or folders, or bytes of files) to rows for ls_model_run: uint8 (n, channels,
+    """Converts pictures (paths of files or folders, or bytes of files) to rows for ls_model_predict: uint8 (n, channels,
     height, width)."""
     every = _listed(x)
     out = _np.empty((len(every), *shape), _np.uint8)

@@ -3,51 +3,10 @@ import ctypes as _c
 import datetime as _datetime
 import decimal as _decimal
 import numbers as _numbers
-import os as _os
-import re as _re
 
 import numpy as _np
 
 from . import _library as _l
-
-_FIELD = _re.compile(r'"((?:[^"]|"")*)"\r?(?=[,\n]|\Z)|([^,\n]*)')
-_NO_UTF8 = _re.compile("[\udc80-\udcff]")
-
-
-def read(path, columns):
-    """Reads a CSV file as the library does: with commas, quotes as in RFC 4180, the columns' names in the first line,
-    and U+FFFD for each byte that is invalid UTF-8. Returns a dict from each column's name to its list of texts, in the
-    order of the file. `columns`: names that must occur only once in the header."""
-    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        text = _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", file.read())
-    if "\0" in text:
-        raise ValueError(f"{_os.fspath(path)}: expected text, found a zero byte")
-    rows, row, at = [], [], 0
-    while at < len(text):
-        if not row and text[at] in "\r\n":
-            at += 1
-            continue
-        match = _FIELD.match(text, at)
-        quoted, plain = match.groups()
-        row.append(quoted.replace('""', '"') if quoted is not None else plain.strip(" \r"))
-        at = match.end()
-        comma = at < len(text) and text[at] == ","
-        if comma and at + 1 == len(text):
-            row.append("")
-        if not comma or at + 1 == len(text):
-            rows.append(row)
-            row = []
-        at += 1
-    if not rows:
-        raise ValueError(f"{_os.fspath(path)}: expected a header with the columns' names, found an empty file")
-    for name in columns:
-        if rows[0].count(name) > 1:
-            raise ValueError(f"{_os.fspath(path)}:1: column \"{name}\": expected once, found twice")
-    for i, found in enumerate(rows):
-        if len(found) != len(rows[0]):
-            raise ValueError(f"{_os.fspath(path)}: row {i}: expected {len(rows[0])} fields, as the header has, "
-                             f"found {len(found)}")
-    return {name: [found[i] for found in rows[1:]] for i, name in enumerate(rows[0])}
 
 
 def _named(items, columns):
@@ -136,7 +95,7 @@ def _bit(value):
 
 
 def rows(handle, named, table):
-    """Converts columns (a dict from names to values) to rows for ls_model_run, float64 (n, features). `table`: the
+    """Converts columns (a dict from names to values) to rows for ls_model_predict, float64 (n, features). `table`: the
     columns in the model's card (its description)."""
     for column in table:
         if column["name"] not in named:
@@ -159,7 +118,7 @@ def rows(handle, named, table):
              else [_value(_bit(v)) for v in values[c["name"]]] for c in table]
     fields = (_l.field * len(table))()
     for field, column in zip(fields, table):
-        field.column = column["name"].encode()
+        field.size, field.column = _c.sizeof(field), column["name"].encode()
     for i in range(n):
         for field, column in zip(fields, lists):
             text = isinstance(column[i], str)

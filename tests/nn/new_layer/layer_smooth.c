@@ -7,7 +7,8 @@ static void parse(ls_layer *layer, ls_fields *fields)
     long reach;
     ls_field_int(fields, "reach", 1, 7, &one, &reach);
     const int side = 2 * (int)reach + 1, padding = (int)reach;
-    layer->op.pool = (ls_pool2d){0, side, side, 1, 1, padding, padding};
+    layer->op.pool =
+        (ls_pool2d){.kh = side, .kw = side, .sh = 1, .sw = 1, .ph = padding, .pw = padding};
 }
 
 static int shape(ls_layer *layer, ls_error *err)

@@ -1,0 +1,41 @@
+/* Rows of the calling program (lockstep/data_source.h): resident, or streamed.
+ *
+ * If the config asks for scales, rows and targets are scaled before they reach a device. The scales
+ * are fixed in the config, or learnt: from all rows if they are resident; from the first
+ * data.scale_rows ones if they are streamed; from the first ones that are passed to ls_trainer_step
+ * if the source has none. In the last case the scales change until that many rows were trained on,
+ * and resident test rows are scaled again before they are evaluated. */
+#ifndef DATA_OWN_ROWS_H
+#define DATA_OWN_ROWS_H
+
+#include "data/kinds.h"
+
+/* Keys below `data` for a program's own rows, in the form of ls_dataset_about.keys. */
+#define LS_OWN_ROWS_KEYS "standardize standardize_target target_mean target_std scale_rows"
+
+/* Opener of a data source, which is o->kind->detail. */
+int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o);
+
+/* Returns whether scales are learnt from the rows of a streamed dataset, so that a checkpoint
+ * determines them. Other datasets: false. */
+bool ls_own_rows_learn(const ls_dataset *train);
+/* Returns whether the caller gives rows and targets as doubles. */
+bool ls_own_rows_are_doubles(const ls_dataset *train);
+/* Learns from `n` rows of ls_trainer_step, unless enough rows were learnt from. `rows` and
+ * `targets` have the types of the data source. Returns whether the scales have changed. */
+bool ls_own_rows_observe(ls_dataset *train, const void *rows, const void *targets, uint32_t n);
+/* Undoes the last change by ls_own_rows_observe. */
+void ls_own_rows_undo(ls_dataset *train);
+/* Takes over the scales of `prep`, the preparation in a file, if the dataset learns scales. Errors:
+ * LS_EDATA (`prep` has other scales than the dataset). */
+int ls_own_rows_adopt(ls_dataset *train, const ls_prep *prep, const char *path, ls_error *err);
+/* Scales the test rows by the present scales of the training rows. Returns whether the rows have
+ * changed since the last call. No device may read them meanwhile. */
+bool ls_own_rows_scale_test(ls_dataset *train);
+
+/* Copies `n` rows of the caller and their targets to `out` and `out_targets`, scaled. Errors:
+ * LS_EDATA (a float does not hold a scaled number). */
+int ls_own_rows_take(const ls_dataset *train, const void *rows, const void *targets, uint32_t n,
+                     void *out, void *out_targets, ls_error *err);
+
+#endif

@@ -1,0 +1,53 @@
+/* Rows of new data with values that are unknown to the model (prep/prep.h): which they are, and the
+ * words in which the first of them are reported. */
+#ifndef DATA_UNKNOWN_H
+#define DATA_UNKNOWN_H
+
+#include "prep/prep.h"
+
+/* A row that cannot be predicted. */
+typedef struct ls_unknown_row {
+    uint32_t row; /* number of the row in its table or array, from 0 */
+    char *why;    /* the message about its first unknown value */
+} ls_unknown_row;
+
+/* The places of some rows, for a message. */
+typedef struct ls_unknown_places {
+    char text[320];
+    int count; /* number of rows, those included that are not in `text` */
+} ls_unknown_places;
+
+/* The rows of a table or array with unknown values. */
+typedef struct ls_unknown_rows {
+    const ls_host *host;
+    ls_unknown_row *row; /* [count], in the order of the table */
+    size_t count, capacity;
+    uint32_t zeroed; /* number of rows in which unknown texts were replaced by zeros */
+    /* where the first rows that cannot be predicted are, and the first with zeros */
+    ls_unknown_places places, zeroed_places;
+} ls_unknown_rows;
+
+/* Where an unknown value is. */
+typedef struct ls_unknown_place {
+    const char *unit; /* what `number` counts: "line" or "row" */
+    size_t number;
+    const char *column; /* name of the column; NULL: `text` has it */
+    const char *text;   /* the value; without a column: a message that names both */
+} ls_unknown_place;
+
+/* Adds row number `row` of the table, whose values are `found`, unless that is LS_PREP_KNOWN.
+ * `why`: the message about the row's first unknown value. The caller initialises *u with
+ * {.host = …}. Errors: LS_ENOMEM. */
+int ls_unknown_rows_add(ls_unknown_rows *u, uint32_t row, ls_prep_found found,
+                        const ls_unknown_place *place, const char *why, ls_error *err);
+/* Logs a warning, with the number of rows in which unknown texts were replaced by zeros, if there
+ * are such rows. `rows`: number of rows of the table `source`. */
+void ls_unknown_rows_tell_zeroed(const ls_unknown_rows *u, const char *source, size_t rows);
+/* Logs a warning, with the number of rows that were left out, if there are such rows. Errors:
+ * LS_EDATA (all of them were left out; the message is that about the first row). */
+int ls_unknown_rows_tell_left_out(const ls_unknown_rows *u, const char *source, size_t rows,
+                                  ls_error *err);
+/* Frees the list and zeroes *u. */
+void ls_unknown_rows_free(ls_unknown_rows *u);
+
+#endif

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""init_cures.py TRAINER: tests that each key which a message of `init` names can be set with `--set`: `init` then
+accepts the data, a run accepts the config, and what `init` prints agrees with what it writes. Needs only Python.
+"""
+import json
+import re
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import data_forms as forms
+from data_forms import npy, trainer
+
+ROWS = 60
+failures = forms.failures
+
+
+def floats(values, shape):
+    return npy("<f8", shape, struct.pack(f"<{len(values)}d", *values))
+
+
+def wholes(values):
+    return npy("<i8", (len(values),), struct.pack(f"<{len(values)}q", *values))
+
+
+def numbers(hole=None):
+    values = [(i * 37 % 101) / 10 for i in range(4 * ROWS)]
+    if hole is not None:
+        values[hole] = float("nan")
+    return floats(values, (ROWS, 4))
+
+
+def pair(folder, x, y, names=("x.npy", "y.npy")):
+    Path(folder).mkdir()
+    (Path(folder) / names[0]).write_bytes(x)
+    (Path(folder) / names[1]).write_bytes(y)
+    return folder
+
+
+def table(name, head, row, encoding="utf-8"):
+    Path(name).write_bytes((head + "\n" + "".join(row(i) + "\n" for i in range(ROWS))).encode(encoding))
+    return name
+
+
+def png(path, size, pixel, kind=6, depth=8):
+    """Writes a PNG file. pixel(x, y): the bytes of a pixel."""
+    body = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(size)) for y in range(size))
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", size, size, depth, kind, 0, 0, 0)), (b"IDAT", zlib.compress(body)), (b"IEND", b""))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts))
+
+
+def run(what, *arguments):
+    code, text = trainer("config.json", "--devices", "cpu:1", "--set", "epochs=1", "--set", "run_dir=null", *arguments)
+    if code:
+        failures.append(f"{what}: the run: {code}: {text}")
+    return text
+
+
+def accepts(what, *arguments, said=(), unsaid=(), data=None, trains=True):
+    """`init` writes a config with the members `data`, prints the texts `said`, and a run accepts the config."""
+    code, text = trainer("init", *arguments, "--to", "config.json")
+    if code:
+        failures.append(f"{what}: {code}: {text}")
+        return
+    found = json.loads(Path("config.json").read_text())["data"]
+    for key, value in (data or {}).items():
+        if found.get(key) != value:
+            failures.append(f"{what}: expected {key} {value!r} in {found}")
+    failures.extend(f"{what}: expected '{part}' in: {text}" for part in said if part not in text)
+    failures.extend(f"{what}: unexpected '{part}' in: {text}" for part in unsaid if part in text)
+    if trains:
+        run(what)
+
+
+# ---- each cure ----------------------------------------------------------------------------------------------------
+
+def cures():
+    """Yields data that `init` refuses, its arguments, and the key of each cure with a value."""
+    yield "codes", [table("codes.csv", "chrom,a,y", lambda i: f"{'123X'[i % 4]},{i % 7},{'uv'[i % 2]}")], {"categorical": "chrom"}
+    yield "money", [table("money.csv", "cost,a,y", lambda i: f"{'$' if i == 9 else ''}{i % 5},{i % 7},{'uv'[i % 2]}")], {
+        "categorical": "cost"}
+    yield "money, left out", ["money.csv"], {"drop": "cost"}
+    yield "decimals", [table("both.csv", "a;y", lambda i: f"{i % 9 + 1},{i * 25 % 900 + 100};{'uv'[i % 2]}")], {"decimal": '","'}
+    yield "separators", [table("fit.csv", "a;b,y", lambda i: f"{i % 3};{i % 2},{'uv'[i % 2]}")], {"separator": '","'}
+    yield "an encoding", [table("latin.csv", "a;ort;y", lambda i: f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}", "latin-1")], {
+        "encoding": "latin-1"}
+    yield "negative targets", [pair("negative", numbers(), wholes([i % 5 - 2 for i in range(ROWS)]))], {"labels": "values"}
+    two = wholes([i % 2 for i in range(ROWS)])
+    yield "targets of another name", [pair("other", numbers(), two, ("rows.npy", "kinds.npy")) + "/rows.npy"], {"y": "kinds.npy"}
+    with forms.zipfile.ZipFile("names.npz", "w") as archive:
+        archive.writestr("spectra.npy", numbers())
+        archive.writestr("kinds.npy", two)
+    yield "names in an archive", ["names.npz"], {"x": "spectra", "y": "kinds"}
+
+
+def follow(what, arguments, keys):
+    """`init` refuses the data and names the keys; with them it accepts the data."""
+    code, text = trainer("init", *arguments)
+    named = set(re.findall(r"data\.([a-z_]+)", text))
+    if code == 0 or not set(keys) <= named:
+        failures.append(f"{what}: expected to be refused with {sorted(keys)}, found {code}: {text}")
+    sets = [part for key, value in keys.items() for part in ("--set", f"data.{key}={value}")]
+    accepts(what, *arguments, *sets, data={key: value.strip('"') for key, value in keys.items()})
+
+
+# ---- what is printed and what is written --------------------------------------------------------------------------
+
+def agreement():
+    table("zip.csv", "zip,a,k,y", lambda i: f"{1000 + i % 6},{'' if i == 3 else i * 7 % 11},{i % 3},{i % 5}")
+    accepts("a column of texts", "zip.csv", "--set", "data.categorical=zip", said=("  zip                      texts ",),
+            data={"categorical": "zip"})
+    accepts("classes as values", "zip.csv", "--set", "data.labels=values", said=("  y                        value ",),
+            data={"labels": "values"})
+    accepts("another target", "zip.csv", "--set", "data.target=k", said=("  k                        class ",),
+            data={"target": "k", "labels": "classes"})
+    accepts("not standardised", "zip.csv", "--set", "data.standardize=false", "--set", "data.clip=0",
+            said=("numbers are not standardised (data.standardize)\n",), data={"standardize": False})
+    accepts("another limit", "zip.csv", "--set", "data.clip=4", said=("limited to 4 deviations",))
+    accepts("zeros", "zip.csv", "--set", "data.missing=zero", said=("missing numbers become 0 (data.missing)",))
+    accepts("half of the rows", "zip.csv", "--set", "data.validation=0.5", said=("0.5 of the rows are held out",),
+            unsaid=("a fifth",), data={"validation": 0.5})
+    accepts("targets in their unit", "zip.csv", "--set", "data.labels=values", "--set", "data.standardize_target=false",
+            said=("y is not standardised",))
+    table("counted.csv", "id,a,y", lambda i: f"{i},{i * 7 % 11},{i % 5}")
+    accepts("a column that counts", "counted.csv", said=("id is left out",), data={"drop": "id"})
+    accepts("chosen columns", "counted.csv", "--set", "data.drop=a", said=("  a                        left out",),
+            unsaid=("id is left out",), data={"drop": "a"})
+    table("test.csv", "zip,a,k,y", lambda i: f"{1000 + i % 6},{i * 5 % 11},{i % 3},{i % 5}")
+    accepts("test rows", "zip.csv", "--set", "data.test_path=test.csv", said=(f"  {ROWS} test rows",), unsaid=("held out",),
+            data={"validation": None})
+    for name, head, row, said in (("alone.csv", "y", "{0}", ("there is no other",)),
+                                  ("names.csv", "a,y", "n{1},{0}", ("all others are left out", "a is left out (data.drop): it has nearly"))):
+        code, text = trainer("init", table(name, head, lambda i, row=row: row.format(i % 2, i)), "--target", "y")
+        if code != 65 or any(part not in text for part in said):
+            failures.append(f"{name}: expected 65 and {said}, found {code}: {text}")
+    code, text = trainer("init", "zip.csv", "--set", "data.image_size=32")
+    if code != 78 or "image_size" not in text:
+        failures.append(f"a key of pictures: expected 78, found {code}: {text}")
+    code, text = trainer("init", "zip.csv", "--set", "data.path=other.csv")
+    if code != 64 or "data.path: expected" not in text:
+        failures.append(f"another path: expected 64, found {code}: {text}")
+
+
+# ---- pictures -----------------------------------------------------------------------------------------------------
+
+def shape(kind, i, x, y):
+    """Whether a pixel belongs to a cross (0) or to a frame (1), which is shifted."""
+    x, y = x - i % 3, y - i % 2
+    return x == 4 or y == 4 if kind == 0 else 1 <= x <= 7 and 1 <= y <= 7 and (x in (1, 7) or y in (1, 7))
+
+
+def pictures():
+    for kind in (0, 1):
+        for i in range(20):
+            name = f"{kind}/{i}.png"
+            png(Path("drawn") / name, 12, lambda x, y: b"\0\0\0" + bytes([255 * shape(kind, i, x, y)]))
+            png(Path("opaque") / name, 12, lambda x, y: bytes(3 * [255 - 255 * shape(kind, i, x, y)]), kind=2)
+            png(Path("equal") / name, 12, lambda x, y: b"\xff\xff\xff" + bytes([255 * shape(kind, i, x, y)]))
+            png(Path("sensor") / name, 12, lambda x, y: struct.pack(">H", 300 * shape(kind, i, x, y)), kind=0, depth=16)
+            png(Path("wide") / name, 40 if i > 2 else 10 + 80 * i, lambda x, y: bytes([x * y * (kind + 1) % 256]), kind=0)
+    accepts("a drawing", "drawn", data={"image_size": 12, "channels": 1}, said=("scaled to 12×12",))
+    said = run("a drawing")
+    if "40 images have transparent pixels and were laid on white" not in said:
+        failures.append(f"a drawing: expected to hear of the white ground: {said}")
+    first = re.findall(r"loss [0-9.]+  acc [0-9.]+", said)
+    accepts("an opaque one", "opaque", data={"image_size": 12, "channels": 1})
+    if not first or first != (other := re.findall(r"loss [0-9.]+  acc [0-9.]+", run("an opaque one"))):
+        failures.append(f"a drawing on white and a transparent one differ: {first}, {other}")
+    accepts("equal pictures", "equal", trains=False)
+    code, text = trainer("config.json", "--devices", "cpu:1", "--set", "run_dir=null")
+    if code != 65 or "all 40 training images are equal" not in text or "laid on white" not in text:
+        failures.append(f"equal pictures: expected 65, found {code}: {text}")
+    accepts("16 bits", "sensor")
+    if "at most 300 of 65535" not in run("16 bits"):
+        failures.append("16 bits: expected to hear of the range")
+    accepts("the median of the sides", "wide", data={"image_size": 40}, said=("40 training pictures are few", "shifted"))
+    accepts("a size that is set", "wide", "--set", "data.image_size=9", data={"image_size": 9}, said=("scaled to 9×9",))
+    accepts("colours that are set", "wide", "--set", "data.channels=3", "--set", "data.image_size=8", data={"channels": 3},
+            said=("pictures, in colour", "mirrored"))
+
+
+def small_images():
+    """Images of 8 × 8 in which only the place of a spot is the class: the network must not average over all places."""
+    def image(i):
+        left, top = 1 + 4 * (i % 2) + i // 4 % 2, 1 + 4 * (i // 2 % 2) + i // 8 % 2
+        return bytes(150 + i % 100 if x in (left, left + 1) and y in (top, top + 1) else i * 7 % 20 for y in range(8) for x in range(8))
+    pair("spots", npy("|u1", (400, 8, 8), b"".join(map(image, range(400)))), wholes([i % 4 for i in range(400)]))
+    accepts("small images", "spots", said=("rows of 1×8×8",), trains=False)
+    code, text = trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "run_dir=null", "--set", "epochs=5")
+    accuracy = re.search(r"validation acc: ([0-9.]+)", text)
+    if code or not accuracy or float(accuracy[1]) < 0.97:
+        failures.append(f"small images: expected an accuracy of 0.97, found {code}: {text}")
+
+
+def main():
+    for what, arguments, keys in cures():
+        follow(what, arguments, keys)
+    accepts("a missing number", pair("hole", numbers(5), wholes([i % 2 for i in range(ROWS)])), data={"missing": "mean"},
+            said=("missing numbers become their column's mean",))
+    agreement()
+    pictures()
+    small_images()
+
+
+if __name__ == "__main__":
+    sys.exit(forms.run_in_scratch(main))
