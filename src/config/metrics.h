@@ -9,7 +9,7 @@
  *   precision of a class (correct rows / rows predicted as the class) and its recall (correct rows
  *   / rows of the class) are computed from this matrix.
  * - mae: the mean of |value − target| over rows and outputs. The value is the score, or with the
- * loss poisson its exponential.
+ *   loss poisson its exponential.
  * - r2: 1 − Σ(value − target)² / Σ(target − mean target of the same output)², both sums over all
  *   rows and outputs.
  * - huber: the mean Huber loss over rows and outputs.
@@ -94,7 +94,7 @@ typedef struct ls_measured {
  *
  * - the accuracy, if the loss defines when a row is correct (ls_loss.hits)
  * - the metric of the loss, if it is in `wanted` and its value in `measured` is not NaN: r2, then
- * mae (mse), mae (mae), huber (huber), pinball (quantile), deviance (poisson)
+ *   mae (mse), mae (mae), huber (huber), pinball (quantile), deviance (poisson)
  * - the loss
  *
  * `measured` NULL: nothing has been measured yet, and values are not checked. */
