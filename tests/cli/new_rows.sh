@@ -356,8 +356,9 @@ expect_code 0
 awk -F, 'NR > 1 && !($2 == $3 " " $4 && $3 > 900 && $3 < 1500 && $4 > 900 && $4 < 1500) { exit 1 }' quantiles.csv || fail "quantiles: $(cat quantiles.csv)"
 run predict quantiles rows.csv --to quantiles.jsonl
 grep -q '^{"row":0,"prediction":{"q0.125":1[0-9.]*,"q0.75":1[0-9.]*}}$' quantiles.jsonl || fail "quantiles: $(cat quantiles.jsonl)"
-run predict quantiles --train --rows 7:8
+run predict quantiles --train --rows 7:9
 expect_stdout '^row 7: q0.125 1[0-9.]*, q0.75 1[0-9.]*; its targets are 1320$'
+expect_stdout '^row 8: q0.125 [0-9.]*, q0.75 1[0-9.]*; its targets are 1030$'
 run eval quantiles --train
 expect_stdout 'pinball'
 run values.json --quiet --set run_dir=counts --set loss=poisson --set quantiles=null --set optimizer.lr=0.0001 \

@@ -289,6 +289,8 @@ static void a_loss_for_other_targets_is_refused(void **state)
         {NUMBERS, "huber_delta=2", "huber_delta: applies to the loss huber only"},
         {NUMBERS, "quantiles=0.5", "quantiles: apply to the loss quantile only"},
         {CLASSES, "quantiles=[0.5]", "quantiles: apply to the loss quantile only"},
+        {COUNTS, "data.target_mean=1", "data.target_mean: scales targets that are values"},
+        {BITS, "data.target_std=2", "data.target_std: scales targets that are values"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
