@@ -14,7 +14,8 @@
  * model learns to predict for it: a class (an int32_t from 0 to `classes` − 1), or a vector of
  * floats (the field `targets` says how many). Values and targets are in their own units: the
  * config's keys data.mean, data.std and data.standardize say how the values of a row are scaled,
- * and with the loss mse the network learns scaled targets (data.standardize_target).
+ * and with the losses mse, mae, huber and quantile the network learns scaled targets
+ * (data.standardize_target).
  *
  * *Resident* data (the default) is read once, while the trainer is opened. *Streamed* training data
  * is read minibatch by minibatch, and can therefore be larger than memory. A *minibatch* is the

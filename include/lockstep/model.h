@@ -55,7 +55,8 @@ typedef struct ls_model ls_model;
 typedef enum ls_task {
     LS_TASK_CLASSES = 0, /* one output for each class, of which a row has one (softmax) */
     LS_TASK_LABELS = 1,  /* yes/no answers that are independent of each other (the loss "bce") */
-    LS_TASK_VALUES = 2   /* quantities, in the unit of the training data (the loss "mse") */
+    LS_TASK_VALUES = 2   /* quantities, in the unit of the training data (the losses "mse", "mae",
+                          * "huber" and "quantile"), or expected counts ("poisson") */
 } ls_task;
 
 /* Description of a model. */
@@ -104,17 +105,19 @@ int ls_model_describe(const ls_model *model, ls_model_info *out, ls_error *err);
 /* Form of predicted outputs: one of the first two values, and optionally `| LS_OUTPUT_F64`. */
 typedef enum ls_output {
     /* LS_TASK_CLASSES: the probability of each class; LS_TASK_LABELS: the probability of each yes;
-     * LS_TASK_VALUES: the predicted values. */
+     * LS_TASK_VALUES: the predicted values, with the loss "poisson" the expected counts. */
     LS_OUTPUT_PROBABILITIES = 0,
     /* The outputs of the last layer: their softmax (LS_TASK_CLASSES) or logistic function
-     * (LS_TASK_LABELS) are the probabilities. LS_TASK_VALUES: the predicted values. */
+     * (LS_TASK_LABELS) are the probabilities. LS_TASK_VALUES: the predicted values, with the loss
+     * "poisson" the logarithms of the expected counts. */
     LS_OUTPUT_LOGITS = 1,
     /* The outputs are an array of double instead of float. Needed for large predicted values: near
      * 1.7e9 neighbouring floats differ by 128. */
     LS_OUTPUT_F64 = 16
 } ls_output;
 
-/* Predicts `n` rows.
+/* Predicts `n` rows. A model has an output for each class or for each number of a row's target;
+ * with the loss "quantile" and T targets, output q·T + k is that of quantile number q of target k.
  *
  * - rows: [n][channels][height][width], with the values of the user's data. The function
  *   preprocesses each row as in training, but does not augment it: it standardises the numbers of a
@@ -155,8 +158,9 @@ typedef struct ls_field {
  *   needed, as ls_model_describe reports them. The type of the row is LS_ROW_F64.
  *
  * A value that the model does not know (docs/data.md, "Unknown values") is marked in the row, for
- * example by NaN, and all outputs that ls_model_predict computes for the row are then NaN. A model that
- * was trained with data.unknown "zeros" or "error" encodes unknown texts as zeros, or refuses them.
+ * example by NaN, and all outputs that ls_model_predict computes for the row are then NaN. A model
+ * that was trained with data.unknown "zeros" or "error" encodes unknown texts as zeros, or refuses
+ * them.
  *
  * Errors: messages name the column. LS_EDATA (no field has the name of a column that the model
  * reads, a text is not a number, or data.unknown is "error" and a value is unknown), LS_EINVAL (two
@@ -173,7 +177,8 @@ typedef struct ls_evaluation {
     double loss;        /* mean loss over the rows */
     double accuracy;    /* share of correct predictions; NaN if the loss function does not define
                          * when a prediction is correct */
-    const char *metric; /* name of the main metric: "accuracy", "r2", "mae" or "loss"; static */
+    const char *metric; /* name of the main metric: "accuracy", "r2", "mae", "huber", "pinball",
+                         * "deviance" or "loss"; static */
     double value;       /* value of that metric */
 } ls_evaluation;
 
@@ -227,11 +232,11 @@ int ls_model_save(const ls_model *model, const char *path, ls_error *err);
 
 /* Writes the whole network to `path` as an ONNX file, as `trainer export` does: its inputs are rows
  * as they are in the user's data, its outputs logits and, if the model predicts classes,
- * probabilities (docs/data.md). The file appears completely or not at all. If `path` is a symbolic
- * link, the file to which it leads is created or replaced, and the link stays. Any thread.
- * Errors: LS_EINVAL (no model or no path, or the path leads to a device, a pipe, a socket or a
- * directory, which is not replaced), LS_EUNSUPPORTED (the file would have 2 GB or more, or a layer
- * has no operator in ONNX), LS_EIO, LS_ENOMEM. */
+ * probabilities, or with the loss "poisson" counts (docs/data.md). The file appears completely or
+ * not at all. If `path` is a symbolic link, the file to which it leads is created or replaced, and
+ * the link stays. Any thread. Errors: LS_EINVAL (no model or no path, or the path leads to a
+ * device, a pipe, a socket or a directory, which is not replaced), LS_EUNSUPPORTED (the file would
+ * have 2 GB or more, or a layer has no operator in ONNX), LS_EIO, LS_ENOMEM. */
 int ls_model_export(const ls_model *model, const char *path, ls_error *err);
 
 /* Returns the description of the model that its file contains, a JSON text (see docs/data.md), or

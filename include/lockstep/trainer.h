@@ -85,7 +85,8 @@ typedef struct ls_progress {
     /* mean loss and share of correct predictions on the evaluated rows (ls_summary.judged_by) */
     double test_loss, test_accuracy;
     const char *metric; /* name of the main metric: "accuracy" if the loss function defines when a
-                         * prediction is correct, else "r2", "mae" or "loss" */
+                         * prediction is correct, else that of the loss, such as "r2" or "pinball",
+                         * or "loss" */
     double test_metric; /* value of that metric on the evaluated rows */
 } ls_progress;
 

@@ -152,10 +152,13 @@ static int end_with_broken(const ls_trained_rows *in)
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-static void print_values(const char *before, const double *value, int count)
+/* Prints values, each after its name. `name` NULL: they have none. */
+static void print_values(const char *before, const char *const *name, const double *value,
+                         int count)
 {
     for (int k = 0; k < count; k++)
-        printf("%s%.*g", k ? ", " : before, cli_digits(value[k], 6), value[k]);
+        printf("%s%s%s%.*g", k ? ", " : before, name ? name[k] : "", name ? " " : "",
+               cli_digits(value[k], 6), value[k]);
 }
 
 static void print_line(const ls_predictions *p, const ls_predicted *r)
@@ -168,9 +171,9 @@ static void print_line(const ls_predictions *p, const ls_predicted *r)
     if (r->why) {
         printf(": no prediction: %s", r->why);
     } else if (p->values) {
-        print_values(": ", r->output, p->outputs);
+        print_values(": ", p->named ? p->name : NULL, r->output, p->outputs);
         if (r->target)
-            print_values("; its targets are ", r->target, p->outputs);
+            print_values("; its targets are ", NULL, r->target, p->targets);
     } else {
         cli_class_print(": ", t, r->best);
         printf(" (%.3f)", r->probability);
@@ -224,7 +227,7 @@ static void put_outputs(ls_json_writer *w, const ls_predictions *p, const ls_pre
     if (p->values) {
         put_numbers(w, "outputs", r->output, p->outputs);
         if (r->target)
-            put_numbers(w, "targets", r->target, p->outputs);
+            put_numbers(w, "targets", r->target, p->targets);
     } else {
         const char *name = ls_class_name(p->rows->t, r->best);
         ls_json_put_int(w, "class", r->best);
@@ -280,7 +283,7 @@ static void put_field(ls_buffer *b, const char *before, const char *text)
  * prediction is the only output. */
 static int further_columns(const ls_predictions *p)
 {
-    return p->values && p->outputs == 1 ? 0 : p->outputs;
+    return p->values && p->outputs == 1 && !p->named ? 0 : p->outputs;
 }
 
 static void put_table_header(ls_buffer *b, const ls_predictions *p)
@@ -288,7 +291,11 @@ static void put_table_header(ls_buffer *b, const ls_predictions *p)
     char name[300];
     ls_buffer_put(b, p->rows->file ? "file,prediction" : "row,prediction");
     for (int i = 0; i < further_columns(p); i++) {
-        snprintf(name, sizeof name, "%s%s", p->values ? "value_" : "p_", p->name[i]);
+        snprintf(name, sizeof name, "%s%s",
+                 p->named    ? ""
+                 : p->values ? "value_"
+                             : "p_",
+                 p->name[i]);
         put_field(b, ",", name);
     }
     ls_buffer_put(b, "\n");
@@ -321,14 +328,24 @@ static void put_table_row(ls_buffer *b, const ls_predictions *p, const ls_predic
     ls_buffer_put(b, "\n");
 }
 
+/* Writes the outputs with their names: probabilities with the digits of floats, values with all
+ * that they have. */
+static void put_named(ls_json_writer *w, const char *key, const ls_predictions *p,
+                      const ls_predicted *r)
+{
+    ls_json_open_object(w, key);
+    for (int k = 0; k < p->outputs; k++)
+        put_number(w, p->name[k], p->values ? r->output[k] : (double)(float)r->output[k]);
+    ls_json_close(w);
+}
+
 static void put_prediction(ls_json_writer *w, const ls_predictions *p, const ls_predicted *r)
 {
     if (!p->values) {
         ls_json_put_string(w, "prediction", p->name[r->best]);
-        ls_json_open_object(w, "probabilities");
-        for (int k = 0; k < p->outputs; k++)
-            ls_json_put_float(w, p->name[k], (float)r->output[k]);
-        ls_json_close(w);
+        put_named(w, "probabilities", p, r);
+    } else if (p->named) {
+        put_named(w, "prediction", p, r);
     } else if (further_columns(p)) {
         put_numbers(w, "prediction", r->output, p->outputs);
     } else {

@@ -126,7 +126,7 @@ static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named
              f->synthetic && !f->named_synthetic ? " (synthetic)" : "");
     put_number(text[VALUE], "%.4f", f->value);
     if (named && !isnan(f->value))
-        snprintf(text[VALUE], TEXT, "%.12s %.4f", ls_metric_title(f->metric), f->value);
+        snprintf(text[VALUE], TEXT, "%.15s %.4f", ls_metric_title(f->metric), f->value);
     put_number(text[LOSS], "%.4f", f->loss);
     put_number(text[RATE], "%.0f", f->rate);
     if (f->of_epochs)
@@ -202,7 +202,9 @@ static void print_json(const entry *e)
     ls_json_put_uint(w, "steps", f->steps);
     ls_json_put_bool(w, "lacks_records", f->lacks_records);
     put_text(w, "judged_by", f->judged);
-    put_text(w, "metric", f->metric == LS_METRIC_R2 ? "r2" : ls_metric_title(f->metric));
+    put_text(w, "metric",
+             f->metric == LS_METRICS || f->metric == LS_METRIC_AUC ? ls_metric_title(f->metric)
+                                                                   : ls_metric_names[f->metric]);
     ls_json_put_double(w, "value", f->value);
     ls_json_put_double(w, "best", f->best);
     ls_json_put_double(w, "loss", f->loss);

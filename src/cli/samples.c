@@ -164,7 +164,7 @@ static void put_sample(ls_json_writer *w, samples *s, uint32_t i, const frame *f
         ls_json_put_bool(w, "right", r.best == r.label);
         ls_json_put_double(w, "probability", r.probability);
     } else {
-        put_values(w, "true", r.target, p->outputs);
+        put_values(w, "true", r.target, p->targets);
         put_values(w, "predicted", r.output, p->outputs);
     }
     if (f->height) {

@@ -36,7 +36,7 @@ enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics ha
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
-    metric *test[LS_METRIC_AUC + 1];
+    metric *test[LS_METRIC_CONFUSION];
     metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
     char labels[NUMBERS_WORKERS][LS_PHASES + 1][48];
 } numbers;
@@ -63,7 +63,7 @@ static void init_queue(numbers *n, int worker)
 
 /* Name and description of each metric of the newest evaluation, indexed by ls_metric. Metrics that
  * were not measured are left out of /metrics. */
-static const char *const tests[LS_METRIC_AUC + 1][2] = {
+static const char *const tests[LS_METRIC_CONFUSION][2] = {
     {"lockstep_test_loss", "Loss of the newest evaluation."},
     {"lockstep_test_accuracy",
      "Share of the evaluated rows that the newest evaluation predicted right."},
@@ -72,6 +72,11 @@ static const char *const tests[LS_METRIC_AUC + 1][2] = {
     {"lockstep_test_mae", "Mean absolute error on the evaluated rows."},
     {"lockstep_test_r2", "Share of the evaluated targets' variance that is explained."},
     {"lockstep_test_auc", "Area under the ROC curve on the evaluated rows."},
+    {"lockstep_test_huber", "Mean Huber loss on the evaluated rows."},
+    {"lockstep_test_pinball", "Mean pinball loss of the quantiles on the evaluated rows."},
+    {"lockstep_test_coverage",
+     "Share of the evaluated targets between the lowest and the highest quantile."},
+    {"lockstep_test_deviance", "Mean Poisson deviance on the evaluated rows."},
 };
 
 static void numbers_init(numbers *n)
@@ -91,7 +96,7 @@ static void numbers_init(numbers *n)
                             "Norm of the newest step's gradient, "
                             "before clipping.");
     metric_hide(n->norm);
-    for (int m = 0; m <= LS_METRIC_AUC; m++) {
+    for (int m = 0; m < LS_METRIC_CONFUSION; m++) {
         n->test[m] = metrics_gauge(all, tests[m][0], NULL, tests[m][1]);
         metric_hide(n->test[m]);
     }
@@ -128,7 +133,7 @@ static void numbers_take(numbers *n, const ls_record *r)
     case LS_RECORD_FAULT: metric_add(n->faults, 1); break;
     case LS_RECORD_NONFINITE: metric_add(n->skipped, 1); break;
     case LS_RECORD_EVAL:
-        for (int m = 0; m <= LS_METRIC_AUC; m++)
+        for (int m = 0; m < LS_METRIC_CONFUSION; m++)
             isnan(r->of.eval.measured.value[m])
                 ? metric_hide(n->test[m])
                 : metric_set(n->test[m], r->of.eval.measured.value[m]);

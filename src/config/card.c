@@ -187,9 +187,13 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     c->config.doc = doc;
     if (status == LS_OK)
         status = read_preparation(c, doc, preparation, floats != 0, err);
+    const int parts = status || !targets ? 1 : ls_config_parts(&c->config);
     const ls_dataset_info data = {.row_type = floats ? LS_ROW_F32 : LS_ROW_U8,
                                   .classes = targets ? 0 : c->classes,
-                                  .targets = targets ? c->classes : 0};
+                                  .targets = targets ? c->classes / parts : 0};
+    if (status == LS_OK && c->classes % parts != 0)
+        return ls_fail(err, LS_EDATA, "the model's card: %d outputs for %d quantiles", c->classes,
+                       parts);
     return status ? status : ls_config_fit_data(&c->config, &data, 0, err);
 }
 

@@ -373,11 +373,12 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Returns whether the loss will be mse if the target is one number. "auto" counts as mse, because
- * that is the loss for such a target; the function is called before the data is known. */
+/* Returns whether the loss allows standardised targets if targets are values. "auto" counts as mse,
+ * because that is the loss for such targets; the function is called before the data is known. */
 static bool learns_values(const ls_config *c)
 {
-    return c->loss_name && (strcmp(c->loss_name, "auto") == 0 || strcmp(c->loss_name, "mse") == 0);
+    const ls_loss *loss = c->loss_name ? ls_loss_find(c->loss_name, true) : NULL;
+    return loss && loss->scales;
 }
 
 static ls_dataset_spec data_spec(const ls_config *c)

@@ -125,6 +125,10 @@ typedef struct ls_config {
      * a row. */
     const ls_loss *loss;
     double label_smoothing;
+    double huber_delta;     /* delta of the loss huber */
+    const cJSON *quantiles; /* value of the key `quantiles`; NULL: none */
+    /* parameters of a loss of vectors; set by ls_config_fit_data */
+    ls_vector_loss vector_loss;
     const cJSON *class_weights; /* value of class_weights; NULL: none */
     ls_gather preprocessing;    /* normalisation, and augmentation of training rows */
     /* values of the keys brightness and mixup; `preprocessing` has them in units of 1/256 */
@@ -297,6 +301,12 @@ int ls_config_pack_again(ls_config *config, const ls_trainer_options *options,
  * data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, uint32_t rows,
                        ls_error *err);
+/* Returns the number of outputs that the model has for each target: the number of quantiles if the
+ * loss is `quantile`, else 1. May be called before ls_config_fit_data, which checks the quantiles.
+ */
+int ls_config_parts(const ls_config *config);
+/* Returns the number of outputs of a model that learns this data. */
+int ls_config_outputs(const ls_config *config, const ls_dataset_info *info);
 /* Returns the metrics that an evaluation of `rows` rows measures: config->metrics. *Scores* are the
  * model's outputs for all these rows, `outputs` floats for each row; most metrics are computed from
  * the scores (metrics.h). If metrics.names is "auto" and the scores need more than LS_SCORES_BYTES

@@ -80,14 +80,14 @@ static int choose_monitor(ls_config *c, ls_error *err)
     if (strcmp(c->monitor_name, "auto") == 0)
         return LS_OK;
     const ls_metric named = ls_metric_find(c->monitor_name);
-    if (named < LS_METRIC_CONFUSION && measured >> named & 1) {
+    if (named < LS_METRICS && ls_metric_ranks(named) && measured >> named & 1) {
         c->monitor = named;
         return LS_OK;
     }
     return ls_config_fail(
         err, c, "monitor", LS_ECONFIG,
-        "monitor: expected \"auto\", \"loss\", or a metric that is measured (metrics.names) and "
-        "has a number, found \"%.40s\"",
+        "monitor: expected \"auto\", \"loss\", or a metric that is measured (metrics.names), is a "
+        "number, and has a best value, found \"%.40s\"",
         c->monitor_name);
 }
 
@@ -100,6 +100,60 @@ static void list_losses(char *out, size_t size, bool vectors)
     for (const ls_loss *l = ls_losses; l->name && used < size; l++)
         if (l->vectors == vectors)
             used += (size_t)snprintf(out + used, size - used, ", %s", l->name);
+}
+
+static bool is_given(const cJSON *node)
+{
+    return node && !cJSON_IsNull(node);
+}
+
+int ls_config_parts(const ls_config *c)
+{
+    const ls_loss *loss = ls_loss_find(c->loss_name, true);
+    const int count = cJSON_IsArray(c->quantiles) ? cJSON_GetArraySize(c->quantiles) : 1;
+    if (!loss || loss->rule != LS_VECTOR_QUANTILE || count < 1)
+        return 1;
+    return count < LS_QUANTILES_MOST ? count : LS_QUANTILES_MOST;
+}
+
+int ls_config_outputs(const ls_config *c, const ls_dataset_info *info)
+{
+    return info->targets ? info->targets * ls_config_parts(c) : info->classes;
+}
+
+static int read_quantiles(ls_config *c, ls_error *err)
+{
+    const cJSON *node = c->quantiles, *one = cJSON_IsArray(node) ? node->child : node;
+    ls_vector_loss *v = &c->vector_loss;
+    double last = 0;
+    for (; one && v->quantiles < LS_QUANTILES_MOST; one = cJSON_IsArray(node) ? one->next : NULL) {
+        if (!cJSON_IsNumber(one) || !(one->valuedouble > last && one->valuedouble < 1))
+            break;
+        v->quantile[v->quantiles++] = last = one->valuedouble;
+    }
+    if (v->quantiles > 0 && !one)
+        return LS_OK;
+    return ls_config_fail(
+        err, c, is_given(node) ? "quantiles" : "loss", LS_ECONFIG,
+        "quantiles: the loss quantile needs a number between 0 and 1, or an ascending list of up "
+        "to %d such numbers: \"quantiles\": [0.05, 0.5, 0.95]",
+        LS_QUANTILES_MOST);
+}
+
+/* Sets the parameters of a loss of vectors. Fails if a parameter belongs to another loss. */
+static int fit_loss(ls_config *c, ls_error *err)
+{
+    const bool vectors = c->loss->vectors;
+    c->vector_loss = (ls_vector_loss){.rule = c->loss->rule, .delta = c->huber_delta};
+    if (c->huber_delta != 1 && !(vectors && c->loss->rule == LS_VECTOR_HUBER))
+        return ls_config_fail(err, c, "huber_delta", LS_ECONFIG,
+                              "huber_delta: applies to the loss huber only; remove it");
+    if (vectors && c->loss->rule == LS_VECTOR_QUANTILE)
+        return read_quantiles(c, err);
+    return is_given(c->quantiles)
+               ? ls_config_fail(err, c, "quantiles", LS_ECONFIG,
+                                "quantiles: apply to the loss quantile only; remove them")
+               : LS_OK;
 }
 
 /* Fails if the config has an augmentation that the rows do not allow. */
@@ -136,19 +190,19 @@ static int check_scale(const ls_config *c, bool vectors, ls_error *err)
     const char *key = k->target_mean ? "data.target_mean" : "data.target_std";
     if (!k->target_mean && !k->target_std)
         return LS_OK;
-    if (vectors && strcmp(c->loss->name, "mse") == 0 &&
+    if (vectors && c->loss->scales &&
         ls_config_standardizes(c, "standardize_target", k->standardize_target))
         return LS_OK;
     return ls_config_fail(err, c, key, LS_ECONFIG,
-                          "%s: scales targets that are values, with the loss mse and "
-                          "data.standardize_target; remove it",
+                          "%s: scales targets that are values, with one of the losses mse, mae, "
+                          "huber and quantile and with data.standardize_target; remove it",
                           key);
 }
 
 int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
 {
     const bool vectors = info->targets > 0;
-    const int outputs = vectors ? info->targets : info->classes;
+    const int outputs = ls_config_outputs(c, info);
     char names[160];
     c->preprocessing.floats = info->row_type == LS_ROW_F32;
     c->preprocessing.targets = info->targets;
@@ -170,7 +224,9 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: applies to classes only, but the targets of this data are vectors; "
             "remove it");
-    status = check_scale(c, vectors, err);
+    status = fit_loss(c, err);
+    if (status == LS_OK)
+        status = check_scale(c, vectors, err);
     if (status == LS_OK)
         status = choose_metrics(c, outputs, err);
     if (status)

@@ -577,10 +577,10 @@ const ls_config_key ls_config_keys[] = {
          "extreme value does not dominate a prediction; 0: no limit; the verb `init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
-     .help = "`csv`, `npy`, `safetensors`, a program's own rows: with the loss `mse` the network "
-             "learns (target − mean) / deviation, computed over the training rows for each target "
-             "of a row; losses, metrics and predictions are in the unit of the target "
-             "([scaling](data.md#scaling))"},
+     .help = "`csv`, `npy`, `safetensors`, a program's own rows: with the losses `mse`, `mae`, "
+             "`huber` and `quantile` the network learns (target − mean) / deviation, computed over "
+             "the training rows for each target of a row; losses, metrics and predictions are in "
+             "the unit of the target ([scaling](data.md#scaling))"},
     {"data", "target_mean", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target_mean), 0, -1e300, 1e300,
      FORM(scale),
      .help = "fixed mean for `data.standardize_target`: one number, or one for each target of a "
@@ -678,7 +678,15 @@ const ls_config_key ls_config_keys[] = {
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
      .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors of "
              "yes-or-no targets (1 and 0, or values between); `auto`: the first of these that "
-             "fits the data"},
+             "fits the data. For values also `mae`, `huber`, `quantile` and `poisson` "
+             "([losses](#losses-of-values))"},
+    {"", "huber_delta", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(huber_delta), 1, 1e-9, 1e9,
+     .help = "`huber` only: the distance between output and target from which the loss grows "
+             "linearly; in standard deviations of the target if it is standardised "
+             "(`data.standardize_target`)"},
+    {"", "quantiles", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(quantiles), FORM(node),
+     .help = "`quantile` only, and required there: a number between 0 and 1, or an ascending list "
+             "of up to 16; the network has an output for each quantile of each target"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "share of the target that is divided equally among all classes"},
     {"", "class_weights", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
@@ -782,7 +790,8 @@ const ls_config_key ls_config_keys[] = {
              "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
              "class), for values `mae` and `r2` (of several targets one quotient: 1 − the sum of "
              "all squared errors ÷ the sum of all squared deviations from the targets' means, "
-             "scikit-learn's `variance_weighted`), for yes-or-no targets `auc`; `\"auto\"`: all "
+             "scikit-learn's `variance_weighted`) and what belongs to the loss "
+             "([losses](#losses-of-values)), for yes-or-no targets `auc`; `\"auto\"`: all "
              "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
              "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,

@@ -4,20 +4,37 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/portable_math.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const ls_metric_names[LS_METRICS + 1] = {"loss", "accuracy", "top5",     "mae",
-                                                     "r2",   "auc",      "confusion"};
+const char *const ls_metric_names[LS_METRICS + 1] = {"loss",     "accuracy", "top5",     "mae",
+                                                     "r2",       "auc",      "huber",    "pinball",
+                                                     "coverage", "deviance", "confusion"};
 
 #define ONE(metric) (1u << LS_METRIC_##metric)
 
+/* The metrics of a loss of values. */
+typedef struct metrics_of_loss {
+    unsigned all;          /* metrics that can be measured besides the loss, as a bit mask */
+    ls_metric reported[2]; /* metrics that are the run's result, in order; LS_METRIC_LOSS: none */
+} metrics_of_loss;
+
+static const metrics_of_loss of_loss[] = {
+    [LS_VECTOR_MSE] = {ONE(MAE) | ONE(R2), {LS_METRIC_R2, LS_METRIC_MAE}},
+    [LS_VECTOR_BCE] = {ONE(AUC), {0}},
+    [LS_VECTOR_MAE] = {ONE(MAE) | ONE(R2), {LS_METRIC_MAE}},
+    [LS_VECTOR_HUBER] = {ONE(HUBER) | ONE(MAE) | ONE(R2), {LS_METRIC_HUBER}},
+    [LS_VECTOR_QUANTILE] = {ONE(PINBALL) | ONE(COVERAGE), {LS_METRIC_PINBALL}},
+    [LS_VECTOR_POISSON] = {ONE(DEVIANCE) | ONE(MAE) | ONE(R2), {LS_METRIC_DEVIANCE}},
+};
+
 ls_metric ls_metric_to_report(const ls_loss *loss, unsigned wanted, const ls_measured *measured)
 {
-    static const ls_metric order[] = {LS_METRIC_R2, LS_METRIC_MAE};
-    for (size_t i = 0; !loss->hits && i < sizeof order / sizeof *order; i++)
+    const ls_metric *order = of_loss[loss->rule].reported;
+    for (int i = 0; !loss->hits && i < 2 && order[i] != LS_METRIC_LOSS; i++)
         if (wanted & 1u << order[i] && (!measured || !isnan(measured->value[order[i]])))
             return order[i];
     return loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
@@ -33,7 +50,19 @@ ls_metric ls_metric_find(const char *name)
 
 bool ls_metric_rises(ls_metric metric)
 {
-    return metric != LS_METRIC_LOSS && metric != LS_METRIC_MAE;
+    switch (metric) {
+    case LS_METRIC_LOSS:
+    case LS_METRIC_MAE:
+    case LS_METRIC_HUBER:
+    case LS_METRIC_PINBALL:
+    case LS_METRIC_DEVIANCE: return false;
+    default: return true;
+    }
+}
+
+bool ls_metric_ranks(ls_metric metric)
+{
+    return metric != LS_METRIC_CONFUSION && metric != LS_METRIC_COVERAGE;
 }
 
 unsigned ls_metrics_of(const ls_loss *loss, int outputs)
@@ -41,7 +70,7 @@ unsigned ls_metrics_of(const ls_loss *loss, int outputs)
     unsigned all = ONE(LOSS) | (loss->hits ? ONE(ACCURACY) : 0);
     if (!loss->vectors)
         return all | ONE(TOP5) | (outputs <= LS_CONFUSION_MOST ? ONE(CONFUSION) : 0);
-    return all | (loss->bits ? ONE(AUC) : ONE(MAE) | ONE(R2));
+    return all | of_loss[loss->rule].all;
 }
 
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
@@ -187,9 +216,36 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *m)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+static bool is_rule(const ls_scored_rows *j, ls_vector_rule rule)
+{
+    return j->loss && j->loss->rule == rule;
+}
+
+static int targets_of(const ls_scored_rows *j)
+{
+    return j->outputs / (j->loss ? ls_loss_parts(j->loss) : 1);
+}
+
+/* Returns number `k` of the target of row `i`. */
 static double target(const ls_scored_rows *j, uint32_t i, int k)
 {
-    return (double)((const float *)j->labels)[row_of(j, i) * (size_t)j->outputs + (size_t)k];
+    return (double)((const float *)j->labels)[row_of(j, i) * (size_t)targets_of(j) + (size_t)k];
+}
+
+static double score(const ls_scored_rows *j, uint32_t i, int k)
+{
+    return (double)j->scores[i * (size_t)j->outputs + (size_t)k];
+}
+
+/* Returns the value that output `k` of row `i` predicts. */
+static double predicted(const ls_scored_rows *j, uint32_t i, int k)
+{
+    return is_rule(j, LS_VECTOR_POISSON) ? ls_exp(score(j, i, k)) : score(j, i, k);
+}
+
+static double or_nan(double value)
+{
+    return isfinite(value) ? value : NAN;
 }
 
 /* Returns Σ(target − mean of the targets)² over the rows, for output `k`. */
@@ -209,17 +265,81 @@ static void measure_values(ls_measured *out, unsigned wanted, const ls_scored_ro
     double absolute = 0, squares = 0, spreads = 0;
     for (uint32_t i = 0; i < j->rows; i++)
         for (int k = 0; k < j->outputs; k++) {
-            const double far =
-                (double)j->scores[i * (size_t)j->outputs + (size_t)k] - target(j, i, k);
+            const double far = predicted(j, i, k) - target(j, i, k);
             absolute += fabs(far);
             squares += far * far;
         }
     for (int k = 0; k < j->outputs && wanted & ONE(R2); k++)
         spreads += spread(j, k);
     if (wanted & ONE(MAE))
-        out->value[LS_METRIC_MAE] = absolute / ((double)j->rows * j->outputs);
+        out->value[LS_METRIC_MAE] = or_nan(absolute / ((double)j->rows * j->outputs));
     if (wanted & ONE(R2))
-        out->value[LS_METRIC_R2] = spreads > 0 ? 1 - squares / spreads : NAN;
+        out->value[LS_METRIC_R2] = spreads > 0 ? or_nan(1 - squares / spreads) : NAN;
+}
+
+static double huber_of(double far, double delta)
+{
+    return far < delta ? far * far / 2 : delta * (far - delta / 2);
+}
+
+static double pinball_of(double below, double q)
+{
+    return below > 0 ? q * below : (q - 1) * below;
+}
+
+/* Returns the Poisson deviance of a target from a prediction, whose logarithm is `z`. */
+static double deviance_of(double t, double z)
+{
+    return 2 * ((t > 0 ? t * (ls_ln(t) - z) - t : 0) + ls_exp(z));
+}
+
+/* Measures the metric that is the loss itself, or that belongs to it. */
+static void measure_loss(ls_measured *out, ls_metric metric, const ls_scored_rows *j)
+{
+    const ls_vector_loss *v = j->loss;
+    const int targets = targets_of(j);
+    double sum = 0;
+    for (uint32_t i = 0; i < j->rows; i++)
+        for (int k = 0; k < j->outputs; k++) {
+            const double z = score(j, i, k), t = target(j, i, k % targets);
+            if (metric == LS_METRIC_HUBER)
+                sum += huber_of(fabs(z - t), v->delta);
+            else if (metric == LS_METRIC_PINBALL)
+                sum += pinball_of(t - z, v->quantile[k / targets]);
+            else
+                sum += deviance_of(t, z);
+        }
+    out->value[metric] = or_nan(sum / ((double)j->rows * j->outputs));
+}
+
+static void measure_coverage(ls_measured *out, const ls_scored_rows *j)
+{
+    const int targets = targets_of(j), highest = j->outputs - targets;
+    uint64_t inside = 0;
+    for (uint32_t i = 0; i < j->rows; i++)
+        for (int k = 0; k < targets; k++) {
+            const double t = target(j, i, k);
+            if (t <= score(j, i, highest + k) && (highest == 0 || t >= score(j, i, k)))
+                inside++;
+        }
+    out->value[LS_METRIC_COVERAGE] = (double)inside / ((double)j->rows * targets);
+}
+
+static void measure_losses(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
+{
+    static const ls_metric sums[] = {LS_METRIC_HUBER, LS_METRIC_PINBALL, LS_METRIC_DEVIANCE};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        if (wanted >> sums[i] & 1)
+            measure_loss(out, sums[i], j);
+    if (wanted & ONE(COVERAGE))
+        measure_coverage(out, j);
+}
+
+void ls_measured_in_unit(ls_measured *m, double unit)
+{
+    m->value[LS_METRIC_MAE] *= unit;
+    m->value[LS_METRIC_PINBALL] *= unit;
+    m->value[LS_METRIC_HUBER] = ls_loss_in_unit(2, m->value[LS_METRIC_HUBER], unit);
 }
 
 /* ---- bits ----------------------------------------------------------------------------------- */
@@ -297,5 +417,6 @@ int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j, const
         measure_classes(out, wanted, j);
     if (wanted & (ONE(MAE) | ONE(R2)))
         measure_values(out, wanted, j);
+    measure_losses(out, wanted, j);
     return wanted & ONE(AUC) ? measure_bits(out, j, host, err) : LS_OK;
 }

@@ -8,9 +8,17 @@
  * - confusion: the number of rows for each pair of a true class and a predicted class. The
  *   precision of a class (correct rows / rows predicted as the class) and its recall (correct rows
  *   / rows of the class) are computed from this matrix.
- * - mae: the mean of |score − target| over rows and outputs.
- * - r2: 1 − Σ(score − target)² / Σ(target − mean target of the same output)², both sums over all
+ * - mae: the mean of |value − target| over rows and outputs. The value is the score, or with the
+ *   loss poisson its exponential.
+ * - r2: 1 − Σ(value − target)² / Σ(target − mean target of the same output)², both sums over all
  *   rows and outputs.
+ * - huber: the mean Huber loss over rows and outputs.
+ * - pinball: the mean pinball loss over rows and outputs; each output has its quantile.
+ * - coverage: with several quantiles, the share of targets that are at least the prediction of the
+ *   lowest quantile and at most that of the highest. With one quantile, the share of targets that
+ *   are at most its prediction.
+ * - deviance: the mean Poisson deviance over rows and outputs, 2·(t·ln(t / μ) − t + μ) for a target
+ *   t (t·ln t is 0 for t = 0) and a predicted count μ.
  * - auc: for one output a row is positive if its target is > 0.5, else negative. Each positive row
  *   is paired with each negative row. The AUC of the output is the share of pairs in which the
  *   positive row has the larger score; a pair of equal scores counts half (the Mann-Whitney
@@ -35,6 +43,10 @@ typedef enum ls_metric {
     LS_METRIC_MAE,
     LS_METRIC_R2,
     LS_METRIC_AUC,
+    LS_METRIC_HUBER,
+    LS_METRIC_PINBALL,
+    LS_METRIC_COVERAGE,
+    LS_METRIC_DEVIANCE,
     LS_METRIC_CONFUSION, /* a matrix instead of a number */
     LS_METRICS
 } ls_metric;
@@ -48,6 +60,9 @@ ls_metric ls_metric_find(const char *name);
 
 /* Returns whether larger values of a metric are better. */
 bool ls_metric_rises(ls_metric metric);
+/* Returns whether a metric orders evaluations. The matrix is no number, and the best coverage is
+ * neither the largest nor the smallest. */
+bool ls_metric_ranks(ls_metric metric);
 
 /* Largest number of classes for which the confusion matrix is measured by default
  * (LS_CONFUSION_CLASSES), and if the config names it (LS_CONFUSION_MOST). */
@@ -78,7 +93,8 @@ typedef struct ls_measured {
 /* Returns the metric that is reported as the run's result, which is the first of these:
  *
  * - the accuracy, if the loss defines when a row is correct (ls_loss.hits)
- * - r2, then mae, if it is in `wanted` and its value in `measured` is not NaN
+ * - the metric of the loss, if it is in `wanted` and its value in `measured` is not NaN: r2, then
+ *   mae (mse), mae (mae), huber (huber), pinball (quantile), deviance (poisson)
  * - the loss
  *
  * `measured` NULL: nothing has been measured yet, and values are not checked. */
@@ -87,13 +103,15 @@ ls_metric ls_metric_to_report(const ls_loss *loss, unsigned wanted, const ls_mea
 /* The rows of an evaluation, with their labels and the model's scores. */
 typedef struct ls_scored_rows {
     const float *scores; /* [rows][outputs] */
-    /* labels of the data set's rows: classes (int32_t), or target values (float [outputs] for each
-     * row) */
+    /* labels of the data set's rows: classes (int32_t), or target values (floats, one for each
+     * output, or with several quantiles one for each target) */
     const void *labels;
     /* [rows]: row i of the evaluation is row row[i] of `labels`; NULL: row i */
     const uint32_t *row;
     uint32_t rows;
     int outputs;
+    /* loss of vectors, by which outputs belong to targets; NULL: an output for each target */
+    const ls_vector_loss *loss;
 } ls_scored_rows;
 
 /* Sets all results to "not measured": NaN, and no matrix. */
@@ -105,6 +123,10 @@ void ls_measured_clear(ls_measured *measured);
  * outputs × outputs numbers. Errors: LS_ENOMEM (for auc). */
 int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *rows, const ls_host *host,
                ls_error *err);
+
+/* Converts the metrics of standardised targets to the unit of the user's data. `unit`: deviation of
+ * the targets (ls_prep_error_unit). */
+void ls_measured_in_unit(ls_measured *measured, double unit);
 
 /* Keys of a record that are computed from the confusion matrix: "precision", "recall" and
  * "confusion". The last entry is NULL. */

@@ -14,28 +14,60 @@
 #include <stdbool.h>
 
 /* Returns the loss of one output z with target t. `*slope` receives the derivative of the loss by
- * z. */
-typedef double loss_fn(double *slope, double z, double t);
+ * z. `parameter`: delta of the Huber loss, or the quantile; not used by the other losses. */
+typedef double loss_fn(double *slope, double z, double t, double parameter);
 
-static double mse(double *slope, double z, double t)
+static double mse(double *slope, double z, double t, double parameter)
 {
+    (void)parameter;
     *slope = 2 * (z - t);
     return (z - t) * (z - t);
 }
 
-static double bce(double *slope, double z, double t)
+static double bce(double *slope, double z, double t, double parameter)
 {
+    (void)parameter;
     const double e = ls_exp(-fabs(z));
     *slope = (z > 0 ? 1 : e) / (1 + e) - t;
     return fmax(z, 0) - z * t + ls_log1p(e);
+}
+
+static double mae(double *slope, double z, double t, double parameter)
+{
+    (void)parameter;
+    *slope = (double)((z > t) - (z < t));
+    return fabs(z - t);
+}
+
+static double huber(double *slope, double z, double t, double delta)
+{
+    const double d = z - t, far = fabs(d);
+    *slope = far < delta ? d : d < 0 ? -delta : delta;
+    return far < delta ? 0.5 * d * d : delta * (far - 0.5 * delta);
+}
+
+static double pinball(double *slope, double z, double t, double q)
+{
+    const double d = t - z;
+    *slope = d > 0 ? -q : d < 0 ? 1 - q : 0.5 - q;
+    return d > 0 ? q * d : (q - 1) * d;
+}
+
+static double poisson(double *slope, double z, double t, double parameter)
+{
+    const double rate = ls_exp(z);
+    (void)parameter;
+    *slope = rate - t;
+    return rate - z * t;
 }
 
 static const struct rule {
     loss_fn *lose;
     bool bits; /* true: each output is a yes/no decision, so that a row can be correct */
 } rules[] = {
-    [LS_VECTOR_MSE] = {mse, false},
-    [LS_VECTOR_BCE] = {bce, true},
+    [LS_VECTOR_MSE] = {mse, false},          [LS_VECTOR_BCE] = {bce, true},
+    [LS_VECTOR_MAE] = {mae, false},          [LS_VECTOR_HUBER] = {huber, false},
+    [LS_VECTOR_QUANTILE] = {pinball, false}, [LS_VECTOR_POISSON] = {poisson, false},
 };
 
 enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_GROUPS * LS_LANES };
@@ -43,21 +75,26 @@ enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_GROUPS * LS_
 typedef struct loss_op {
     ls_lanes_op base; /* base; must be first */
     const struct rule *rule;
+    int parts;   /* number of outputs for each target: the number of quantiles, or 1 */
+    int targets; /* number of numbers in a row's target */
+    double parameter[LS_QUANTILES_MOST]; /* [parts]: parameter of the loss (loss_fn) */
 } loss_op;
 
 /* Returns the loss of one row of n outputs. Stores whether the row is correct in *correct, and the
  * gradient in dx, which may be NULL. */
-static double lose_row(float *dx, int *correct, const struct rule *rule, const float *z,
-                       const float *t, int n)
+static double lose_row(float *dx, int *correct, const loss_op *l, const float *z, const float *t,
+                       int n)
 {
     double sum = 0, slope;
-    *correct = rule->bits;
-    for (int j = 0; j < n; j++) {
-        sum += rule->lose(&slope, (double)z[j], (double)t[j]);
-        if (dx)
-            dx[j] = (float)(slope / n);
-        *correct = *correct && (z[j] > 0) == (t[j] > 0.5f);
-    }
+    int j = 0;
+    *correct = l->rule->bits;
+    for (int q = 0; q < l->parts; q++)
+        for (int k = 0; k < l->targets; k++, j++) {
+            sum += l->rule->lose(&slope, (double)z[j], (double)t[k], l->parameter[q]);
+            if (dx)
+                dx[j] = (float)(slope / n);
+            *correct = *correct && (z[j] > 0) == (t[k] > 0.5f);
+        }
     return sum / n;
 }
 
@@ -65,7 +102,7 @@ static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *
 {
     const loss_op *l = (const loss_op *)op;
     const ls_op_buffers *b = &l->base.b;
-    const size_t n = (size_t)op->y.c, rows = (size_t)op->y.rows;
+    const size_t n = (size_t)op->y.c, rows = (size_t)op->y.rows, targets = (size_t)l->targets;
     const float *z = b->x, *t = (const float *)(const void *)b->labels;
     (void)stream;
     (void)err;
@@ -75,8 +112,8 @@ static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *
         double loss = 0;
         int correct = 0, right;
         for (; r < end; r++, correct += right)
-            loss += lose_row(l->base.needs_dx ? (float *)b->dx + r * n : NULL, &right, l->rule,
-                             z + r * n, t + r * n, op->y.c);
+            loss += lose_row(l->base.needs_dx ? (float *)b->dx + r * n : NULL, &right, l, z + r * n,
+                             t + r * targets, op->y.c);
         b->stats[0] = (add ? b->stats[0] : 0.0f) + (float)loss;
         b->stats[1] = (add ? b->stats[1] : 0.0f) + (float)correct;
     }
@@ -97,6 +134,19 @@ static const ls_op_impl loss_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
+/* Sets the numbers that depend on the quantiles, and the parameters of the loss. */
+static int set_parameters(loss_op *l, const ls_vector_loss *v, int outputs, ls_error *err)
+{
+    l->parts = v->rule == LS_VECTOR_QUANTILE ? v->quantiles : 1;
+    if (l->parts < 1 || l->parts > LS_QUANTILES_MOST || outputs % l->parts != 0)
+        return ls_fail(err, LS_EINVAL, "vector loss: %d outputs for %d quantiles", outputs,
+                       l->parts);
+    l->targets = outputs / l->parts;
+    for (int q = 0; q < l->parts; q++)
+        l->parameter[q] = v->rule == LS_VECTOR_QUANTILE ? v->quantile[q] : v->delta;
+    return LS_OK;
+}
+
 int ls_cpu_vector_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
                               ls_error *err)
 {
@@ -112,6 +162,10 @@ int ls_cpu_vector_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_de
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of a loss");
     l->base.op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
     l->rule = &rules[rule];
-    *out = &l->base.op;
-    return LS_OK;
+    const int status = set_parameters(l, &desc->u.vector_loss, x->c, err);
+    if (status)
+        ls_lanes_op_destroy(&l->base.op);
+    else
+        *out = &l->base.op;
+    return status;
 }

@@ -120,13 +120,24 @@ int ls_cuda_loss_setup(ls_cuda_op *op, ls_error *err)
     return set_loss(op, loss_forward);
 }
 
-_Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE,
+_Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE &&
+                   (int)LS_K_MAE == (int)LS_VECTOR_MAE && (int)LS_K_HUBER == (int)LS_VECTOR_HUBER &&
+                   (int)LS_K_QUANTILE == (int)LS_VECTOR_QUANTILE &&
+                   (int)LS_K_POISSON == (int)LS_VECTOR_POISSON &&
+                   (int)LS_K_QUANTILES == (int)LS_QUANTILES_MOST,
                "the kernels' rules are the plugin's");
+
+/* Returns the number of outputs for each target. */
+static int parts_of(const ls_vector_loss *v)
+{
+    return v->rule == LS_VECTOR_QUANTILE ? v->quantiles : 1;
+}
 
 static int vector_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const ls_op_buffers *b = &op->b;
+    const ls_vector_loss *v = &op->desc.u.vector_loss;
     ls_k_vector_loss k = {
         .x = b->x,
         .targets = (const float *)(const void *)b->labels,
@@ -135,9 +146,12 @@ static int vector_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         .row = ls_cuda_at(op, &op->work),
         .rows = x->rows,
         .n = x->c,
-        .rule = (int)op->desc.u.vector_loss.rule,
+        .each = x->c / parts_of(v),
+        .rule = (int)v->rule,
         .add = ls_cuda_accumulates(op),
+        .delta = v->delta,
     };
+    memcpy(k.quantile, v->quantile, sizeof k.quantile);
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
     return ls_cuda_done(op, ls_k_vector_loss_of(&k, on->cuda), err);
@@ -146,12 +160,14 @@ static int vector_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 int ls_cuda_vector_loss_setup(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
-    const ls_vector_rule rule = op->desc.u.vector_loss.rule;
+    const ls_vector_loss *v = &op->desc.u.vector_loss;
+    const int rule = (int)v->rule, parts = parts_of(v);
     if (x->h != 1 || x->w != 1 || x->layout)
         return ls_fail(err, LS_EINVAL, "vector loss: outputs must be row-major vectors");
-    if (rule != LS_VECTOR_MSE && rule != LS_VECTOR_BCE)
-        return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CUDA back end has no rule %d",
-                       (int)rule);
+    if (rule < 0 || rule >= LS_K_RULES)
+        return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CUDA back end has no rule %d", rule);
+    if (parts < 1 || parts > LS_QUANTILES_MOST || x->c % parts != 0)
+        return ls_fail(err, LS_EINVAL, "vector loss: %d outputs for %d quantiles", x->c, parts);
     return set_loss(op, vector_forward);
 }
 

@@ -143,7 +143,8 @@ typedef struct ls_engine_desc {
     const ls_optimizer *optimizer;
     const ls_gather *preprocessing;
     const ls_loss *loss;
-    float label_smoothing; /* 0: none */
+    float label_smoothing;      /* 0: none */
+    ls_vector_loss vector_loss; /* parameters of a loss of vectors */
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
     uint64_t seed; /* seed of the run's random numbers */

@@ -95,6 +95,7 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
         .normalisation = *d->preprocessing,
         .loss = d->loss,
         .label_smoothing = d->label_smoothing,
+        .vector_loss = d->vector_loss,
         .class_weight = d->class_weight,
         .scores = d->scores,
         .total_later = has_total_later(w),

@@ -15,8 +15,8 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     ls_prediction sum;
     const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
-    const ls_scored_rows scored = {scores, view.labels, view.row, out->data->rows,
-                                   t->model->classes};
+    const ls_scored_rows scored = {scores,          view.labels,       view.row,
+                                   out->data->rows, t->model->classes, &t->config.vector_loss};
     d->images = view.images;
     d->labels = view.labels;
     d->rows = out->data->rows;
@@ -30,10 +30,10 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     memcpy(out->devices, sum.devices, sizeof out->devices);
     double *value = out->measured.value;
     const double unit = ls_prep_error_unit(t->card.prep);
-    value[LS_METRIC_LOSS] = sum.loss / d->rows * unit * unit;
+    value[LS_METRIC_LOSS] = ls_loss_in_unit(t->config.loss->power, sum.loss / d->rows, unit);
     value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
     status = ls_measure(&out->measured, metrics, &scored, t->host, err);
-    value[LS_METRIC_MAE] *= unit;
+    ls_measured_in_unit(&out->measured, unit);
     return status;
 }
 

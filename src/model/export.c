@@ -28,6 +28,7 @@ int ls_export_onnx(const char *path, const ls_network *model, const float *weigh
         .prep = prep,
         .name = model->name[0] ? model->name : name,
         .loss = config->loss,
+        .vector_loss = config->vector_loss,
     };
     char target[LS_PATH_BYTES];
     int status = ls_follow_links(target, path, err);

@@ -36,12 +36,14 @@ static void softmax(double *out, const float *logits, int classes)
         out[i] /= sum;
 }
 
-/* Returns predicted value number `i` in the unit of the user's data. If floats hold the targets on
- * which the model was trained, the value is that of a float. */
-static double learnt_value(const ls_prep *prep, size_t i, float network)
+/* Returns predicted value number `i` in the unit of the user's data; of a count its logarithm if
+ * `logits` is true. If floats hold the targets on which the model was trained, the value is that of
+ * a float. */
+static double learnt_value(const ls_meaning *m, size_t i, float network, bool logits)
 {
-    const double v = ls_prep_output(prep, i, network);
-    return prep && prep->target_wide ? v : (double)(float)v;
+    const double v =
+        m->loss->counts && !logits ? ls_exp((double)network) : ls_prep_output(m->prep, i, network);
+    return m->prep && m->prep->target_wide ? v : (double)(float)v;
 }
 
 void ls_outputs(double *out, const float *network, int form, const ls_meaning *m)
@@ -53,7 +55,7 @@ void ls_outputs(double *out, const float *network, int form, const ls_meaning *m
     for (int i = 0; i < m->outputs && (task != LS_TASK_CLASSES || logits); i++) {
         const double v = (double)network[i];
         if (task == LS_TASK_VALUES)
-            out[i] = learnt_value(m->prep, (size_t)i, network[i]);
+            out[i] = learnt_value(m, (size_t)i, network[i], logits);
         else
             out[i] = logits ? v : 1 / (1 + ls_exp(-v));
     }

@@ -34,6 +34,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .normalisation = c->preprocessing,
         .loss = c->loss,
         .label_smoothing = (float)c->label_smoothing,
+        .vector_loss = c->vector_loss,
         .class_weight = d->class_weight,
         .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,

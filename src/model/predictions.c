@@ -23,6 +23,19 @@ static double target_in_data(const ls_prep *p, size_t i, float learnt)
     return value;
 }
 
+/* Writes the number of output `i`, or the name of its quantile. */
+static void name_output(ls_predictions *p, int i)
+{
+    const ls_vector_loss *v = &p->rows->t->config.vector_loss;
+    const size_t size = sizeof *p->number;
+    if (!p->named)
+        snprintf(p->number[i], size, "%d", i);
+    else if (p->targets == 1)
+        snprintf(p->number[i], size, "q%.9g", v->quantile[i]);
+    else
+        snprintf(p->number[i], size, "q%.9g_%d", v->quantile[i / p->targets], i % p->targets);
+}
+
 static int make_room(ls_predictions *p, ls_error *err)
 {
     const ls_trained *t = p->rows->t;
@@ -37,7 +50,7 @@ static int make_room(ls_predictions *p, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)p->rows->rows);
     for (int i = 0; i < p->outputs; i++) {
         const char *name = p->values ? NULL : ls_class_name(t, i);
-        snprintf(p->number[i], sizeof *p->number, "%d", i);
+        name_output(p, i);
         p->name[i] = name ? name : p->number[i];
     }
     return LS_OK;
@@ -56,7 +69,9 @@ int ls_predictions_make(ls_predictions *out, ls_trained_rows *rows, const ls_reg
                                .rows = rows->rows};
     *out = (ls_predictions){.rows = rows,
                             .outputs = t->model->classes,
+                            .targets = t->config.preprocessing.targets,
                             .values = t->config.loss && t->config.loss->vectors};
+    out->named = out->values && t->config.vector_loss.rule == LS_VECTOR_QUANTILE;
     int status = make_room(out, err);
     return status ? status : ls_predict(&sum, out->network, &d, err);
 }
@@ -68,7 +83,7 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
     const ls_meaning meaning = {t->config.loss, t->card.prep, p->outputs};
     const float *network = p->network + (size_t)i * (size_t)p->outputs;
     const float *learnt =
-        p->values && in->targets ? in->targets + (size_t)i * (size_t)p->outputs : NULL;
+        p->values && in->targets ? in->targets + (size_t)i * (size_t)p->targets : NULL;
     ls_predicted row = {.file = in->file ? in->file[i].path : NULL,
                         .number = ls_trained_rows_number(in, i),
                         .why = in->why ? in->why[i] : NULL,
@@ -81,7 +96,7 @@ ls_predicted ls_predictions_at(ls_predictions *p, uint32_t i)
         row.best = ls_best_class(network, p->outputs, &row.probability);
     ls_outputs(p->output, network, LS_OUTPUT_PROBABILITIES, &meaning);
     ls_outputs(p->logits, network, LS_OUTPUT_LOGITS, &meaning);
-    for (int k = 0; learnt && k < p->outputs; k++)
+    for (int k = 0; learnt && k < p->targets; k++)
         p->target[k] = target_in_data(t->card.prep, (size_t)k, learnt[k]);
     return row;
 }

@@ -18,12 +18,17 @@
 
 typedef struct ls_predictions {
     const ls_trained_rows *rows;
-    int outputs;       /* number of classes, or of values */
-    bool values;       /* the outputs are values; false: probabilities of classes */
-    const char **name; /* [outputs]: names of the classes; the number if there is no name */
-    char (*number)[12];
+    int outputs; /* number of classes, or of values */
+    int targets; /* number of numbers in a row's target, if the outputs are values */
+    bool values; /* the outputs are values; false: probabilities of classes */
+    bool named;  /* the values have names: those of quantiles */
+    /* [outputs]: names of the classes, or of quantiles: "q0.05", and "q0.05_1" for target 1 of
+     * several; the number if there is no name */
+    const char **name;
+    char (*number)[32];
     float *network; /* [rows][outputs]: outputs of the network */
-    /* [outputs]: output, logits and targets of the row that ls_predictions_at has described last */
+    /* [outputs], target [targets]: output, logits and targets of the row that ls_predictions_at has
+     * described last */
     double *output, *logits, *target;
 } ls_predictions;
 
@@ -36,7 +41,7 @@ typedef struct ls_predicted {
     const double *logits; /* [outputs]: logits, or the same values */
     int best, label;      /* predicted and true class; −1: not known */
     double probability;   /* of the class `best` */
-    const double *target; /* [outputs]: true values; NULL: not known */
+    const double *target; /* [targets]: true values; NULL: not known */
 } ls_predicted;
 
 /* Predicts `rows`, which must outlive *out. `devices`: as in ls_device_pool_options; NULL: those of

@@ -180,7 +180,7 @@ static int infer_card(ls_trained *t, ls_network **model, ls_error *err)
         t->data[LS_TRAIN] ? ls_dataset_describe(t->data[LS_TRAIN]) : NULL;
     if (train) {
         input = (ls_shape){train->channels, train->height, train->width};
-        classes = train->targets ? train->targets : train->classes;
+        classes = ls_config_outputs(&t->config, train);
         names = train->class_name ? train->class_name : names;
     }
     if (train)

@@ -289,7 +289,8 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .rows = desc->rows,
                       .training = desc->training,
                       .constant = desc->constant,
-                      .loss_desc = ls_loss_desc(criterion, desc->smoothing, desc->weighted),
+                      .loss_desc =
+                          ls_loss_desc(criterion, desc->smoothing, desc->weighted, &desc->vector),
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
     size_t most = (size_t)desc->model->layers + 1; /* + 1 for the export */

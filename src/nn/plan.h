@@ -201,10 +201,11 @@ typedef struct ls_plan_desc {
     /* plan of the same replica with another number of rows; NULL: none. Parameters must have the
      * same layouts in the twin and in the new plan */
     const ls_plan *twin;
-    const ls_loss *loss; /* NULL: cross-entropy */
-    float smoothing;     /* label smoothing */
-    bool weighted;       /* class_weight will be set in ls_plan_memory */
-    bool no_sharing;     /* every activation gets memory of its own */
+    const ls_loss *loss;   /* NULL: cross-entropy */
+    float smoothing;       /* label smoothing */
+    ls_vector_loss vector; /* parameters of a loss of vectors; its rule is not used */
+    bool weighted;         /* class_weight will be set in ls_plan_memory */
+    bool no_sharing;       /* every activation gets memory of its own */
     /* the logits that the loss reads must be row-major, because the caller reads them too */
     bool plain_logits;
     bool scores; /* ls_plan_scores will be called */

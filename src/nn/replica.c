@@ -146,6 +146,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .twin = i > 0 ? r->plan[0] : NULL,
             .loss = desc->loss,
             .smoothing = desc->label_smoothing,
+            .vector = desc->vector_loss,
             .weighted = desc->class_weight != NULL,
             .no_sharing = desc->no_sharing,
             .plain_logits = r->optimizer == NULL,

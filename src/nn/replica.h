@@ -91,6 +91,7 @@ typedef struct ls_replica_desc {
     ls_gather normalisation;
     const struct ls_loss *loss; /* NULL: cross-entropy */
     float label_smoothing;      /* 0: none */
+    ls_vector_loss vector_loss; /* parameters of a loss of vectors; its rule is not used */
     /* [classes] factor of each class's rows in the loss, for cross-entropy; NULL: 1 for all
      * classes */
     const float *class_weight;

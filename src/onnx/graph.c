@@ -317,9 +317,15 @@ static void add_weights(graph *g)
     }
 }
 
+/* Adds the second output: probabilities, or counts. Outputs that are values have none. */
 static void add_probabilities(graph *g)
 {
     const ls_loss *loss = g->desc->loss;
+    if (loss && loss->counts) {
+        ls_onnx_node_begin(&g->file, "Exp", LS_ONNX_COUNTS, OUTPUT);
+        ls_onnx_node_end(&g->file, LS_ONNX_COUNTS);
+        ls_onnx_put_output(&g->file, LS_ONNX_COUNTS, &g->desc->model->classes, 1);
+    }
     if (loss && loss->vectors && !loss->bits)
         return;
     ls_onnx_node_begin(&g->file, loss && loss->bits ? "Sigmoid" : "Softmax", PROBABILITIES, OUTPUT);
@@ -335,7 +341,7 @@ static void add_output(graph *g)
     const ls_network *m = g->desc->model;
     const ls_layer *last = &m->layer[m->layers - 1];
     tensor y = with_rank(g, source(g, last->index), &last->out, 2, OUTPUT ":in");
-    ls_onnx_give_back(&g->file, g->desc->prep, &y);
+    ls_onnx_give_back(&g->file, g->desc->prep, m->classes, &y);
     ls_onnx_node_begin(&g->file, "Identity", OUTPUT, y.name);
     ls_onnx_node_end(&g->file, OUTPUT);
     ls_onnx_put_output(&g->file, OUTPUT, &m->classes, 1);

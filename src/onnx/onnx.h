@@ -13,9 +13,9 @@
  *                     is an error at run time. A column whose name is empty, contains a colon or is
  *                     the name of a tensor is called "column:NUMBER". Needs version 3 of ai.onnx.ml
  *
- * The outputs are "logits" [batch, classes] and, if the model predicts classes, "probabilities" of
- * the same shape. Weights have the same names as in safetensors files. Batch norm uses the running
- * statistics; dropout is left out.
+ * The outputs are "logits" [batch, classes] and of the same shape, if the model predicts classes,
+ * "probabilities", or with the loss poisson "counts", which are eᶻ for a logit z. Weights have the
+ * same names as in safetensors files. Batch norm uses the running statistics; dropout is left out.
  *
  * The file's metadata describe input and output: "input" and "output" in words, "inputs" (name,
  * type, shape and columns of each), "size" [c, h, w], "mean" and "std" [c], and "class_names",
@@ -37,6 +37,7 @@ typedef struct ls_onnx_desc {
     const struct ls_prep *prep; /* how rows are prepared; NULL: only by `normalisation` */
     const char *name;           /* name of the graph */
     const ls_loss *loss;        /* NULL: cross-entropy */
+    ls_vector_loss vector_loss; /* its quantiles, for the description of the outputs */
 } ls_onnx_desc;
 
 /* Appends the complete file to `out`. Errors: LS_EUNSUPPORTED (2 GB or more, the limit of protocol

@@ -200,7 +200,8 @@ static const char *input_name(char *text, size_t size, const ls_onnx_desc *d, in
     const ls_network *m = d->model;
     const char *name = d->prep->column[column].name;
     bool taken = !name[0] || strchr(name, ':') || strcmp(name, LS_ONNX_LOGITS) == 0 ||
-                 strcmp(name, LS_ONNX_PROBABILITIES) == 0;
+                 strcmp(name, LS_ONNX_PROBABILITIES) == 0 ||
+                 (d->loss && d->loss->counts && strcmp(name, LS_ONNX_COUNTS) == 0);
     for (int i = 0; !taken && i < m->params + m->stats; i++)
         taken = strcmp(name, m->tensor[i]->name) == 0;
     snprintf(text, size, "column:%d", column);
@@ -453,18 +454,18 @@ static void empty_unknown(ls_onnx_file *f, ls_onnx_tensor *y)
 }
 
 /* The nodes compute in double, as prep.c does. */
-void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
+void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, int outputs, ls_onnx_tensor *y)
 {
     if (p && p->kind == LS_PREP_TABLE)
         empty_unknown(f, y);
     if (!p || p->targets == 0)
         return;
-    for (int i = 0; i < p->targets; i++)
-        ls_onnx_put_double(f, ls_prep_divisor(p->target_deviation[i]));
-    ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, &p->targets, 1);
-    for (int i = 0; i < p->targets; i++)
-        ls_onnx_put_double(f, p->target_mean[i]);
-    ls_onnx_put_tensor(f, "target_mean:by", LS_ONNX_DOUBLE, &p->targets, 1);
+    for (int i = 0; i < outputs; i++)
+        ls_onnx_put_double(f, ls_prep_divisor(p->target_deviation[i % p->targets]));
+    ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, &outputs, 1);
+    for (int i = 0; i < outputs; i++)
+        ls_onnx_put_double(f, p->target_mean[i % p->targets]);
+    ls_onnx_put_tensor(f, "target_mean:by", LS_ONNX_DOUBLE, &outputs, 1);
     step_back(f, y, "Cast", "target:double", NULL, LS_ONNX_DOUBLE);
     step_back(f, y, "Mul", "target:scaled", "target_deviation:by", 0);
     step_back(f, y, "Add", "target:moved", "target_mean:by", 0);
@@ -577,8 +578,18 @@ static const char *say_input(const ls_onnx_desc *d)
                  "std are in the graph";
 }
 
-static const char *say_output(const ls_loss *loss)
+/* Describes the outputs in words. A description of quantiles is written to `out`. */
+static const char *say_output(char out[256], const ls_loss *loss, const ls_vector_loss *v)
 {
+    int used = snprintf(out, 256, "logits: the values themselves, in the unit of the targets; ");
+    if (loss && loss->counts)
+        return "logits: the logarithm of each expected count; counts: the expected counts";
+    if (loss && loss->vectors && loss->rule == LS_VECTOR_QUANTILE) {
+        used += snprintf(out + used, 256 - (size_t)used, "quantiles");
+        for (int q = 0; q < v->quantiles && used < 250; q++)
+            used += snprintf(out + used, 256 - (size_t)used, " %.6g", v->quantile[q]);
+        return out;
+    }
     if (!loss || !loss->vectors)
         return "logits: one for each class; probabilities: their softmax";
     return loss->bits ? "logits: one for each target; probabilities: their sigmoids"
@@ -589,6 +600,7 @@ void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d
 {
     const ls_shape *in = &d->model->input;
     const float size[4] = {(float)in->c, (float)in->h, (float)in->w};
+    char text[256];
     ls_json_writer w;
     ls_json_writer_init(&w, 0, out->host);
     ls_onnx_put_entry(out, f, "input", say_input(d));
@@ -599,7 +611,7 @@ void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d
         tell_input(&w, d);
     ls_json_close(&w);
     put_json(out, f, "inputs", &w);
-    ls_onnx_put_entry(out, f, "output", say_output(d->loss));
+    ls_onnx_put_entry(out, f, "output", say_output(text, d->loss, &d->vector_loss));
     put_numbers(out, f, "size", &w, size, 3);
     put_numbers(out, f, "mean", &w, d->normalisation.mean, in->c);
     put_numbers(out, f, "std", &w, d->normalisation.std, in->c);

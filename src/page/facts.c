@@ -22,6 +22,10 @@ const char *ls_metric_title(ls_metric metric)
     case LS_METRIC_ACCURACY: return "accuracy";
     case LS_METRIC_R2: return "R²";
     case LS_METRIC_AUC: return "AUC";
+    case LS_METRIC_MAE: return "mean abs. error";
+    case LS_METRIC_HUBER: return "Huber loss";
+    case LS_METRIC_PINBALL: return "pinball loss";
+    case LS_METRIC_DEVIANCE: return "deviance";
     default: return "";
     }
 }
@@ -29,6 +33,16 @@ const char *ls_metric_title(ls_metric metric)
 static const cJSON *member(const cJSON *object, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+ls_metric ls_run_metric(const cJSON *start)
+{
+    const cJSON *name = member(member(start, "config"), "loss"),
+                *targets = member(member(start, "data"), "targets");
+    if (!cJSON_IsNumber(targets) || !(targets->valuedouble > 0))
+        return LS_METRIC_ACCURACY;
+    const ls_loss *loss = ls_loss_find(cJSON_IsString(name) ? name->valuestring : NULL, true);
+    return loss ? ls_metric_to_report(loss, ~0u, NULL) : LS_METRIC_R2;
 }
 
 static double number(const cJSON *object, const char *key)
@@ -94,10 +108,7 @@ static void take_start(ls_run_facts *f, const cJSON *r)
     f->synthetic = cJSON_IsTrue(member(data, "synthetic"));
     f->named_synthetic = ls_dataset_form_of(f->data) == LS_DATA_GENERATED;
     snprintf(f->judged, sizeof f->judged, "%s", ls_run_judged(config));
-    const char *loss =
-        cJSON_IsString(member(config, "loss")) ? member(config, "loss")->valuestring : "";
-    const bool values = number(data, "targets") > 0 && strcmp(loss, "bce") != 0;
-    f->metric = values ? LS_METRIC_R2 : LS_METRIC_ACCURACY;
+    f->metric = ls_run_metric(r);
 }
 
 static void take_resume(ls_run_facts *f, const cJSON *r)
@@ -128,19 +139,21 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
 
 static void take_eval(ls_run_facts *f, const cJSON *r)
 {
-    static const ls_metric metrics[] = {LS_METRIC_ACCURACY, LS_METRIC_R2, LS_METRIC_AUC};
+    const ls_metric metrics[] = {LS_METRIC_ACCURACY, f->metric, LS_METRIC_R2, LS_METRIC_AUC};
     const double seconds = number(r, "seconds");
     f->loss = number(r, "test_loss");
     f->seconds += seconds > 0 ? seconds : 0;
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         char key[32];
+        if (metrics[i] == LS_METRICS)
+            continue;
         snprintf(key, sizeof key, "test_%s", ls_metric_names[metrics[i]]);
         const double value = number(r, key);
         if (isnan(value))
             continue;
         f->metric = metrics[i];
         f->value = value;
-        f->best = fmax(f->best, value);
+        f->best = ls_metric_rises(metrics[i]) ? fmax(f->best, value) : fmin(f->best, value);
         return;
     }
 }

@@ -54,8 +54,12 @@ typedef struct ls_run_facts {
  * config in the run's first record; NULL: not known. */
 const char *ls_run_judged(const cJSON *config);
 
-/* Returns the name of the metric of a run's evaluations in tables and on pages: "accuracy", "R²" or
- * "AUC"; "" for any other metric. */
+/* Returns the metric of a run's evaluations by its first record: that of its loss, or the accuracy.
+ * `start`: record run_start. */
+ls_metric ls_run_metric(const cJSON *start);
+
+/* Returns the name of the metric of a run's evaluations in tables and on pages, such as "accuracy",
+ * "R²" or "AUC"; "" for a metric that is not the main one of any loss. */
 const char *ls_metric_title(ls_metric metric);
 
 /* Finds the facts in the records of the run in the directory `run_dir`. */

@@ -174,12 +174,14 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 /* Adds a row for each record of an epoch and of an evaluation. */
 static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
-    const bool accuracy = has_accuracy(o);
+    const ls_metric metric = ls_run_metric(root_of(o->start));
     const char *judged = ls_run_judged(member(root_of(o->start), "config"));
+    char key[32];
+    snprintf(key, sizeof key, "test_%s", ls_metric_names[metric]);
     ls_buffer_format(b,
                      "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
                      "<th>%s</th></tr></thead><tbody>\n",
-                     ls_metric_title(accuracy ? LS_METRIC_ACCURACY : LS_METRIC_R2));
+                     ls_metric_title(metric));
     for (size_t i = 0; i < log->others; i++) {
         ls_json *doc;
         if (parse(&doc, log, i) != LS_OK)
@@ -192,11 +194,7 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
             add_number(b, record, "epoch", 0);
             ls_buffer_format(b, "<td>%s</td>", test ? judged : "training");
             add_number(b, record, test ? "test_loss" : "train_loss", 4);
-            add_number(b, record,
-                       !test      ? "train_accuracy"
-                       : accuracy ? "test_accuracy"
-                                  : "test_r2",
-                       4);
+            add_number(b, record, test ? key : "train_accuracy", 4);
             ls_buffer_put(b, "</tr>\n");
         }
         ls_json_destroy(doc);

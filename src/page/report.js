@@ -27,12 +27,15 @@ function take(text) {
 
 const last = type => run.others.findLast(r => r.type === type);
 
-/* The metrics that can be the run's main metric. The main metric is the first metric of this list that the evaluations
- * have. */
+/* The metrics that can be the run's main metric. The main metric is that of the config's loss, or the first metric of
+ * this list that the evaluations have. `loss`: the loss whose metric it is; the smallest value is then the best. */
 const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
-  { key: 'test_auc', name: 'AUC' }];
+  { key: 'test_auc', name: 'AUC' }, { key: 'test_mae', name: 'mean abs. error', loss: 'mae' },
+  { key: 'test_huber', name: 'Huber loss', loss: 'huber' }, { key: 'test_pinball', name: 'pinball loss', loss: 'quantile' },
+  { key: 'test_deviance', name: 'deviance', loss: 'poisson' }];
 /* Keys and names of the metrics that are shown besides the main metric. */
-const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
+const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC'],
+  ['test_huber', 'Huber loss'], ['test_pinball', 'pinball loss'], ['test_coverage', 'coverage'], ['test_deviance', 'deviance']];
 
 /* Returns whether a record says the same as this warning: a record of a fault, or of a step that was not applied. */
 const is_reported = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
@@ -59,7 +62,7 @@ function summary() {
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
   const values = s.data.targets && config.loss !== 'bce'; /* the targets are values, for which there is no accuracy */
-  s.metric = METRICS.find(m => s.epochs.some(e => finite(e[m.key]))) || METRICS[values ? 1 : 0];
+  s.metric = METRICS.find(m => m.loss && m.loss === config.loss) || METRICS.find(m => !m.loss && s.epochs.some(e => finite(e[m.key]))) || METRICS[values ? 1 : 0];
   s.tested = s.epochs.filter(e => finite(e[s.metric.key]));
   s.step = run.steps.length ? run.steps.at(-1).step : end ? end.steps : 0;
   return Object.assign(s, progress(s));
@@ -170,7 +173,7 @@ function metric_tile(s) {
   const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
   if (!newest)
     return tile(`${capital(s.judged)} ${name}`, '–', '', 'no evaluation yet');
-  const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* of equal values the first, as in checkpoint.best */
+  const best = s.tested.reduce((a, e) => (s.metric.loss ? e[key] < a[key] : e[key] > a[key]) ? e : a); /* of equal values the first, as in checkpoint.best */
   const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
   return tile(`${capital(s.judged)} ${name}`, number(newest[key], 4), '',
     [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
@@ -249,6 +252,7 @@ function draw_charts(s) {
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
   charts.accuracy.name(capital(s.metric.name));
+  charts.accuracy.most = s.metric.loss ? undefined : 1;
   charts.rate.name('Throughput', s.rows + '/s');
   charts.accuracy.set([
     { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },

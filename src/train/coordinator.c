@@ -66,10 +66,10 @@ static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
                       "step", range->first_step + 1);
     }
     range->rows = ls_feed_rows(feed, slot);
-    if (status || !t->config.loss->bits)
+    if (status || !ls_loss_limits_targets(t->config.loss))
         return status;
-    return ls_check_bits(t->config.loss, ls_feed_targets(feed, slot), range->row_count,
-                         t->config.preprocessing.targets, "the rows of a step", err);
+    return ls_check_targets(t->config.loss, ls_feed_targets(feed, slot), range->row_count,
+                            t->config.preprocessing.targets, "the rows of a step", err);
 }
 
 static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps, ls_error *err)

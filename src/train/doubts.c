@@ -307,9 +307,11 @@ void ls_log_data_doubts(const ls_config *config, const ls_dataset *train, const 
         warn_of_size(&d);
     if (info->targets == 0)
         warn_of_classes(&d);
-    else if (info->targets == 1 && info->prep && !config->loss->bits)
+    else if (ls_loss_limits_targets(config->loss))
+        return; /* targets of 0 and 1, or counts, are what the loss needs */
+    else if (info->targets == 1 && info->prep)
         warn_of_values(&d);
-    else if (info->targets > 1 && !config->loss->bits)
+    else if (info->targets > 1)
         warn_of_one_hot(&d);
 }
 

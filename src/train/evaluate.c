@@ -27,7 +27,8 @@ static int measure(struct ls_trainer *t, ls_error *err)
                                    .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
                                    .row = r->row,
                                    .rows = r->rows,
-                                   .outputs = r->classes};
+                                   .outputs = r->classes,
+                                   .loss = &t->config.vector_loss};
     t->reported.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
     t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->reported.measured);
@@ -36,8 +37,8 @@ static int measure(struct ls_trainer *t, ls_error *err)
     int status = r->scores
                      ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
                      : LS_OK;
-    t->reported.measured.value[LS_METRIC_MAE] *=
-        ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep);
+    ls_measured_in_unit(&t->reported.measured,
+                        ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep));
     return status;
 }
 
@@ -118,15 +119,17 @@ static void warn_of_result(const struct ls_trainer *t)
     const double *value = t->reported.measured.value;
     if (at->epoch + 1 != (uint32_t)t->config.epochs || !ls_members_first(t))
         return;
-    ls_log_result_doubts(&t->config, t->data[LS_TEST],
-                         &(ls_last_result){.loss = t->reported.result.test_loss,
-                                           .least_loss = at->least_loss,
-                                           .epoch = at->epoch + 1,
-                                           .least_epoch = at->least_epoch,
-                                           .accuracy = t->reported.result.test_accuracy,
-                                           .r2 = value[LS_METRIC_R2],
-                                           .auc = value[LS_METRIC_AUC]},
-                         t->host);
+    ls_log_result_doubts(
+        &t->config, t->data[LS_TEST],
+        &(ls_last_result){.loss = t->reported.result.test_loss,
+                          .least_loss = at->least_loss,
+                          .epoch = at->epoch + 1,
+                          .least_epoch = at->least_epoch,
+                          .accuracy = t->reported.result.test_accuracy,
+                          /* a median can be worse than the mean by r2 */
+                          .r2 = t->config.loss->rule == LS_VECTOR_MSE ? value[LS_METRIC_R2] : NAN,
+                          .auc = value[LS_METRIC_AUC]},
+        t->host);
 }
 
 /* Computes the results of an evaluation, compares them with the best results, and writes their

@@ -119,8 +119,8 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
 {
     const ls_dataset_info *info = ls_dataset_describe(data);
     const ls_dataset_view view = ls_dataset_resident(data);
-    return view.images ? ls_check_bits(t->config.loss, view.targets, view.rows, info->targets,
-                                       info->source, err)
+    return view.images ? ls_check_targets(t->config.loss, view.targets, view.rows, info->targets,
+                                          info->source, err)
                        : LS_OK;
 }
 
@@ -186,7 +186,7 @@ static int build_model(ls_trainer *t, ls_error *err)
     ls_shape input = {info->channels, info->height, info->width};
     ls_network *model;
     int status = ls_network_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
-                                  info->targets ? info->targets : info->classes, t->host, err);
+                                  ls_config_outputs(&t->config, info), t->host, err);
     if (status)
         return status;
     status =
@@ -250,6 +250,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .preprocessing = &c->preprocessing,
                             .loss = c->loss,
                             .label_smoothing = (float)c->label_smoothing,
+                            .vector_loss = c->vector_loss,
                             .seed = c->seed,
                             .divides_by_batch_size = c->nominal,
                             .skip_nonfinite = c->skip_nonfinite,

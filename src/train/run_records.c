@@ -101,7 +101,7 @@ static void time_worker(ls_worker_times *out, int worker, int queued, const ls_r
 double ls_loss_of_run(const struct ls_trainer *t, double loss)
 {
     const double unit = ls_prep_error_unit(ls_dataset_describe(t->data[LS_TRAIN])->prep);
-    return loss * unit * unit;
+    return ls_loss_in_unit(t->config.loss->power, loss, unit);
 }
 
 int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)

@@ -437,7 +437,7 @@ static int read_case(const swarm_case *c)
     int status = ls_config_read(&config, &o, &err);
     if (status == LS_OK) {
         status = ls_network_parse(&model, ls_config_model_doc(&config), config.model, shape,
-                                  c->data.classes, NULL, &err);
+                                  c->data.classes * c->parts, NULL, &err);
         ls_network_destroy(model, NULL);
         ls_config_fini(&config);
     }

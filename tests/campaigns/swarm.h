@@ -43,6 +43,7 @@ typedef struct swarm_case {
     int on_disk;      /* a run has a run directory, and one is resumed */
     int refused;      /* the CPU lacks the communicator */
     int vectors;      /* targets are vectors with a bit for each class */
+    int parts;        /* number of outputs for each target or class: quantiles of the loss, or 1 */
     char inject[64];  /* fault for any number of workers; "": none */
     char lose[64];    /* fault for at least two workers; "": none */
     const char *directory;
@@ -55,8 +56,8 @@ void swarm_fini(swarm_case *c);
 /* Adds the place of the case's rows to "data". */
 void swarm_place(swarm_case *c, draws *d, cJSON *data);
 
-/* Draws the model of a case: {"layers": …}. */
-cJSON *swarm_model(draws *d, const ls_data_source *data);
+/* Draws the model of a case, with `outputs` outputs: {"layers": …}. */
+cJSON *swarm_model(draws *d, const ls_data_source *data, int outputs);
 
 /* ---- keys that cases have used --------------------------------------------------------------- */
 

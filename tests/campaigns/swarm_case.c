@@ -209,7 +209,7 @@ static void add_init(swarm_case *c, draws *d)
 /* In the config, or in a file of its own. */
 static void add_model(swarm_case *c, draws *d)
 {
-    cJSON *model = swarm_model(d, &c->data);
+    cJSON *model = swarm_model(d, &c->data, c->data.classes * c->parts);
     if (draw(d, 12)) {
         cJSON_AddItemToObject(c->config, "model", model);
         return;
@@ -265,13 +265,29 @@ static void add_class_weights(swarm_case *c, draws *d)
         cJSON_AddItemToArray(list, cJSON_CreateNumber(draw_between(d, 0.1, 3)));
 }
 
+static void add_loss_of_vectors(swarm_case *c, draws *d)
+{
+    static const char *const losses[] = {"auto",  "mse",      "bce",     "mae",
+                                         "huber", "quantile", "poisson", NULL};
+    const char *loss = draw_word(d, losses);
+    cJSON_AddStringToObject(c->config, "loss", loss);
+    if (strcmp(loss, "huber") == 0)
+        cJSON_AddNumberToObject(c->config, "huber_delta", draw_between(d, 0.1, 2));
+    if (strcmp(loss, "quantile") != 0)
+        return;
+    cJSON *list = cJSON_AddArrayToObject(c->config, "quantiles");
+    c->parts = draw_from(d, 1, 3);
+    for (int q = 0; q < c->parts; q++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((q + draw_between(d, 0.1, 0.9)) / c->parts));
+}
+
 /* Adds fixed or learnt scales of targets that are values. */
 static void add_scales(swarm_case *c, draws *d)
 {
     cJSON *data = cJSON_GetObjectItemCaseSensitive(c->config, "data");
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(c->config, "loss"),
                 *name = cJSON_GetObjectItemCaseSensitive(data, "name");
-    if (!c->vectors || (loss && strcmp(loss->valuestring, "bce") == 0))
+    if (!c->vectors || !ls_loss_find(loss->valuestring, true)->scales)
         return;
     if (one_in(d, 3))
         cJSON_AddNumberToObject(data, "target_mean", draw_between(d, -2, 2));
@@ -288,11 +304,13 @@ static void add_numerics(swarm_case *c, draws *d)
     static const char *const scaling[] = {"none", "linear", NULL};
     static const char *const divisors[] = {"batch", "nominal", NULL};
     static const char *const losses[] = {"auto", "cross_entropy", NULL};
-    static const char *const of_vectors[] = {"auto", "mse", "bce", NULL};
     add_word(c, d, "precision", precisions);
     add_word(c, d, "lr_scaling", scaling);
     add_word(c, d, "gradient_scale", divisors);
-    add_word(c, d, "loss", c->vectors ? of_vectors : losses);
+    if (c->vectors)
+        add_loss_of_vectors(c, d);
+    else
+        add_word(c, d, "loss", losses);
     add_scales(c, d);
     if (one_in(d, 4) && !c->vectors)
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
@@ -367,7 +385,7 @@ static void add_files(swarm_case *c, draws *d)
 void swarm_draw(swarm_case *c, uint64_t seed, uint32_t number, const char *directory)
 {
     draws d = {seed, number, 0};
-    *c = (swarm_case){.seed = seed, .number = number, .directory = directory};
+    *c = (swarm_case){.seed = seed, .number = number, .parts = 1, .directory = directory};
     c->config = cJSON_CreateObject();
     draw_data(c, &d);
     if (one_in(&d, 3))

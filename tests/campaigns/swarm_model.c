@@ -354,7 +354,7 @@ static void decorate(builder *b, cJSON *list)
     }
 }
 
-cJSON *swarm_model(draws *d, const ls_data_source *data)
+cJSON *swarm_model(draws *d, const ls_data_source *data, int outputs)
 {
     cJSON *model = cJSON_CreateObject();
     builder b = {.d = d, .c = data->channels, .h = data->height, .w = data->width};
@@ -367,13 +367,13 @@ cJSON *swarm_model(draws *d, const ls_data_source *data)
         add_image_layer(&b, &blocks);
     if (one_in(d, 5)) { /* a convolution makes the scores */
         cJSON *node = add(&b, "conv2d");
-        cJSON_AddNumberToObject(node, "out", data->classes);
+        cJSON_AddNumberToObject(node, "out", outputs);
         cJSON_AddNumberToObject(node, "kernel", 1);
         add(&b, "global_avg_pool");
     } else {
         add(&b, one_in(d, 6) ? "global_avg_pool" : "flatten");
         add_vectors(&b);
-        add_dense(&b, data->classes);
+        add_dense(&b, outputs);
     }
     decorate(&b, b.layers);
     for (cJSON *list = b.blocks->child; list; list = list->next)

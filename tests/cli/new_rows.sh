@@ -339,6 +339,36 @@ cp stdout.txt whole.txt
 run eval holes/weights.safetensors --data floats
 [ "$(cut -d';' -f1 stdout.txt)" = "$(cut -d';' -f1 whole.txt)" ] || fail "holes: $(cat whole.txt)"
 
+# ---- values: an output for each quantile has its name, and counts are counts ----------------------------------------
+
+awk 'BEGIN { print "u,v,w"; for (i = 0; i < 80; i++) printf "%d,%d,%d\n", i % 4, i % 5, 1000 + 100 * (i % 4) + 10 * (i % 5) }' >values.csv
+printf 'u,v\n3,0\n0,4\n' >rows.csv
+cat >values.json <<'END'
+{"data": {"name": "csv", "path": "values.csv", "target": "w", "labels": "values"}, "batch_size": 20, "epochs": 60,
+ "devices": "ref:1", "init": {"name": "kaiming"}, "model": {"layers": [{"type": "dense", "out": 2}]},
+ "loss": "quantile", "quantiles": [0.125, 0.75], "optimizer": {"name": "sgd", "lr": 0.1}}
+END
+run values.json --quiet --set run_dir=quantiles
+expect_code 0
+run predict quantiles rows.csv --to quantiles.csv
+expect_code 0
+[ "$(head -1 quantiles.csv)" = row,prediction,q0.125,q0.75 ] || fail "names of quantiles: $(cat quantiles.csv)"
+awk -F, 'NR > 1 && !($2 == $3 " " $4 && $3 > 900 && $3 < 1500 && $4 > 900 && $4 < 1500) { exit 1 }' quantiles.csv || fail "quantiles: $(cat quantiles.csv)"
+run predict quantiles rows.csv --to quantiles.jsonl
+grep -q '^{"row":0,"prediction":{"q0.125":1[0-9.]*,"q0.75":1[0-9.]*}}$' quantiles.jsonl || fail "quantiles: $(cat quantiles.jsonl)"
+run predict quantiles --train --rows 7:9
+expect_stdout '^row 7: q0.125 1[0-9.]*, q0.75 1[0-9.]*; its targets are 1320$'
+expect_stdout '^row 8: q0.125 [0-9.]*, q0.75 1[0-9.]*; its targets are 1030$'
+run eval quantiles --train
+expect_stdout 'pinball'
+run values.json --quiet --set run_dir=counts --set loss=poisson --set quantiles=null --set optimizer.lr=0.0001 \
+    --set 'model={"layers": [{"type": "dense"}]}'
+expect_code 0
+run predict counts rows.csv --json
+expect_stdout '^{"row":0,"outputs":\[\([0-9.e+]*\)\],"logits":\[[0-9.e-]*\]}$'
+sed 's/.*"outputs":\[\(.*\)\],"logits":\[\(.*\)\]}/\1 \2/' stdout.txt | awk '{ e = $1 / exp($2) - 1; if (e > 1e-5 || e < -1e-5) exit 1 }' ||
+    fail "counts: $(cat stdout.txt)"
+
 # ---- generated images have no files ---------------------------------------------------------------------------------
 
 sed 's/{"name": "npy".*y.npy"}/{"name": "synthetic", "limit": 32}/; s/"out": 2/"out": 10/; s/: 40/: 1/' array.json >drawn.json

@@ -247,6 +247,7 @@ static const char *other_value(const ls_config_key *row)
                     {"every_seconds", "3"},
                     {"names", "auto"},
                     {"class_weights", "balanced"},
+                    {"quantiles", "[0.5]"},
                     {"run_dir", "there"}};
     switch (row->kind) {
     case LS_KEY_INT:

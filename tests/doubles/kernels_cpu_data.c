@@ -537,16 +537,34 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream)
     return TWIN(stream, xent_body, *xent);
 }
 
+/* Returns the loss of output `j` of a row; its derivative by z becomes *slope. */
+static double lose(const ls_k_vector_loss *k, size_t j, double *slope, double z, double t)
+{
+    const double e = exp(-fabs(z)), d = z - t, q = k->quantile[j / (size_t)k->each];
+    switch (k->rule) {
+    case LS_K_BCE: *slope = (z > 0 ? 1 : e) / (1 + e) - t; return fmax(z, 0) - z * t + log1p(e);
+    case LS_K_MAE: *slope = d > 0 ? 1 : d < 0 ? -1 : 0; return fabs(d);
+    case LS_K_HUBER:
+        *slope = fmax(-k->delta, fmin(d, k->delta));
+        return fabs(d) < k->delta ? d * d / 2 : k->delta * (fabs(d) - k->delta / 2);
+    case LS_K_QUANTILE:
+        *slope = d > 0 ? 1 - q : d < 0 ? -q : 0.5 - q;
+        return fmax(-q * d, (1 - q) * d);
+    case LS_K_POISSON: *slope = exp(z) - t; return exp(z) - z * t;
+    default: *slope = 2 * d; return d * d;
+    }
+}
+
 static double vector_row(const ls_k_vector_loss *k, size_t row, int *correct)
 {
     const size_t n = (size_t)k->n;
     double sum = 0;
     *correct = k->rule == LS_K_BCE;
     for (size_t i = row * n; i < (row + 1) * n; i++) {
-        const double z = (double)k->x[i], t = (double)k->targets[i], e = exp(-fabs(z));
-        const int bits = k->rule == LS_K_BCE;
-        const double slope = bits ? (z > 0 ? 1 : e) / (1 + e) - t : 2 * (z - t);
-        sum += bits ? fmax(z, 0) - z * t + log1p(e) : (z - t) * (z - t);
+        const size_t j = i - row * n, each = (size_t)k->each;
+        const double z = (double)k->x[i], t = (double)k->targets[row * each + j % each];
+        double slope;
+        sum += lose(k, j, &slope, z, t);
         *correct = *correct && (z > 0) == (t > 0.5);
         if (k->dx)
             k->dx[i] = (float)(slope / k->n);
@@ -559,7 +577,7 @@ static void vector_body(const void *copied)
     const ls_k_vector_loss *k = copied;
     const size_t rows = (size_t)k->rows, count = rows * (size_t)k->n;
     double loss = 0, correct = 0;
-    if (!twin_floats(k->x, count) || !twin_floats(k->targets, count) ||
+    if (!twin_floats(k->x, count) || !twin_floats(k->targets, rows * (size_t)k->each) ||
         !twin_floats(k->dx, count) || !twin_floats(k->stats, 2) || !twin_floats(k->row, 2 * rows))
         return;
     for (size_t r = 0; r < rows; r++) {

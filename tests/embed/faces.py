@@ -137,22 +137,24 @@ def check_predictions(what, x):
     assert predicted[0] == predicted[1], (what, predicted[0][:300], predicted[1][:300])
 
 
-def own(what, x, y, width, targets, classes, kind, **keys):
-    """Arrays in files for the program, and rows of their own for C and Python."""
-    data = {k: v for k, v in keys.items()}
-    of_files = config({"name": "npy", "x": x + ".npy", "y": y + ".npy", **data}, targets or classes)
-    of_rows = config({"name": "mine", **data}, targets or classes)
+def own(what, x, y, width, targets, classes, kind, recipe=None, **keys):
+    """Arrays in files for the program, and rows of their own for C and Python. `keys`: those of `data`."""
+    data, recipe = {k: v for k, v in keys.items()}, recipe or {}
+    outputs = (targets or classes) * len(recipe.get("quantiles", [.5]))
+    of_files = config({"name": "npy", "x": x + ".npy", "y": y + ".npy", **data}, outputs, **recipe)
+    of_rows = config({"name": "mine", **data}, outputs, **recipe)
     arguments = (x + ".raw", y + ".raw", ROWS, width, targets, classes, kind)
     same(what, by_program(of_files), by_c(of_files), by_ctypes(of_files),
          *(by_c(of_rows, "rows", how, *arguments, f"devices=cpu:{n}") for how in ("resident", "streamed") for n in (1, 3)),
          by_ctypes(of_rows, (x, y, width, targets, classes, kind)),
-         by_numpy(config({"name": "python", **data}, targets or classes), x, y))
+         by_numpy(config({"name": "python", **data}, outputs, **recipe), x, y))
     check_predictions(what, x)
 
 
-def steps(what, x, y, width, targets, kind, **keys):
+def steps(what, x, y, width, targets, kind, recipe=None, **keys):
     """Rows that a program passes to ls_trainer_step: on any number of workers, and after a resume."""
-    settings = config({"name": "mine", **keys}, targets)
+    recipe = recipe or {}
+    settings = config({"name": "mine", **keys}, targets * len(recipe.get("quantiles", [.5])), **recipe)
     arguments = (x + ".raw", y + ".raw", ROWS, width, targets, 0, kind)
     same(what, *(by_c(settings, "rows", how, *arguments, f"devices=cpu:{n}") for how in ("steps", "again") for n in (1, 2)))
 
@@ -168,6 +170,7 @@ with tempfile.TemporaryDirectory() as place:
     save("labels", [int(r[0] > 0) + int(r[1] > 50) for r in xs], "i", 0)
     save("one", one, "d", 0)
     save("near", [600 * r[0] for r in xs], "f", 0)
+    save("counts", [abs(int(3 * r[0])) for r in xs], "f", 0)
     save("two", two, "d", 2)
     save("two32", two, "f", 2)
     with open("t.csv", "w") as f:
@@ -194,6 +197,14 @@ with tempfile.TemporaryDirectory() as place:
     own("doubles, two targets", "x64", "two", 6, 2, 0, "f64", standardize=True)
     own("floats, two targets", "x32", "two32", 6, 2, 0, "f32", standardize=True)
     own("floats, fixed targets", "x32", "two32", 6, 2, 0, "f32", standardize=True, target_mean=[-5000, 0], target_std=[990, 1])
+    own("floats, mae", "x32", "near", 6, 1, 0, "f32", {"loss": "mae"}, standardize=True)
+    own("floats, huber with fixed targets", "x32", "two32", 6, 2, 0, "f32", {"loss": "huber", "huber_delta": .5},
+        standardize=True, target_mean=[-5000, 0], target_std=[990, 1])
+    own("doubles, quantiles of two targets", "x64", "two", 6, 2, 0, "f64",
+        {"loss": "quantile", "quantiles": [.1, .5, .9]}, standardize=True)
+    own("floats, counts", "x32", "counts", 6, 1, 0, "f32", {"loss": "poisson"}, standardize=True)
+    steps("steps, quantiles of two targets", "x32", "two32", 6, 2, "f32",
+          {"loss": "quantile", "quantiles": [.1, .9]}, standardize=True, scale_rows=100)
     steps("steps, one target", "x64", "one", 6, 1, "f64", standardize=True)
     steps("steps, one target of floats", "x32", "near", 6, 1, "f32", standardize=True)
     steps("steps, two targets, learnt from 100 rows", "x32", "two32", 6, 2, "f32", standardize=True, scale_rows=100)

@@ -477,20 +477,22 @@ static void blocks_of_a_shard_give_the_same_bits(void **state)
 /* Adds the loss and the number of correct rows of `rows` rows from row `first` on to `stats`. */
 static void add_vector_loss(float stats[2], int rule, int rows, int first, const float *numbers)
 {
-    enum { WIDE = 5, ALL = 200 };
+    enum { WIDE = 6, ALL = 200 }; /* with quantiles, half of the targets are used */
     static float dx[ALL * WIDE];
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_VECTOR_LOSS, .training = 1};
     ls_cpu_device device = {.kernels = ls_cpu_isa_at(0)};
     ls_op *op;
     ls_error err = {0};
     desc.x = (ls_tensor){LS_F32, rows, WIDE, 1, 1, NULL, 0};
-    desc.u.vector_loss.rule = (ls_vector_rule)rule;
+    desc.u.vector_loss = (ls_vector_loss){(ls_vector_rule)rule, 2, 0.7, {0.1, 0.8}};
     desc.needs_dx = 1;
     assert_int_equal(ls_cpu_op_create(&op, &device, &desc, &err), LS_OK);
-    const ls_op_buffers b = {.x = numbers + (ptrdiff_t)first * WIDE,
-                             .labels = (const void *)(numbers + (ptrdiff_t)(ALL + first) * WIDE),
-                             .dx = dx,
-                             .stats = stats};
+    const int targets = rule == LS_VECTOR_QUANTILE ? WIDE / 2 : WIDE;
+    const ls_op_buffers b = {
+        .x = numbers + (ptrdiff_t)first * WIDE,
+        .labels = (const void *)(numbers + (ptrdiff_t)ALL * WIDE + (ptrdiff_t)first * targets),
+        .dx = dx,
+        .stats = stats};
     assert_int_equal(op->impl->bind(op, &b, &err), LS_OK);
     assert_int_equal(op->impl->forward(op, NULL, first ? LS_RUN_ACCUMULATE : 0, &err), LS_OK);
     op->impl->destroy(op);
@@ -498,11 +500,11 @@ static void add_vector_loss(float stats[2], int rule, int rows, int first, const
 
 static void blocks_of_a_vector_loss_give_the_same_bits(void **state)
 {
-    static float numbers[2 * 200 * 5];
+    static float numbers[2 * 200 * 6];
     (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         numbers[i] = ls_rng_normal(6500, 1, 0, i);
-    for (int rule = LS_VECTOR_MSE; rule <= LS_VECTOR_BCE; rule++)
+    for (int rule = LS_VECTOR_MSE; rule <= LS_VECTOR_POISSON; rule++)
         for (int rows = 33; rows <= 200; rows++) {
             float once[2], parts[2];
             add_vector_loss(once, rule, rows, 0, numbers);

@@ -166,16 +166,30 @@ void define_contribution(double *out, const ls_op_desc *d, const double *x, cons
     }
 }
 
+/* Returns the loss of output number `j` of a row, z, with the target t. */
+static double output_loss(const ls_vector_loss *v, int j, int targets, double z, double t)
+{
+    const double p = 1 / (1 + exp(-z)), d = t - z, q = v->quantile[j / targets];
+    switch (v->rule) {
+    case LS_VECTOR_BCE: return -t * log(p) - (1 - t) * log(1 - p);
+    case LS_VECTOR_MAE: return fabs(d);
+    case LS_VECTOR_HUBER:
+        return fabs(d) < v->delta ? d * d / 2 : v->delta * (fabs(d) - v->delta / 2);
+    case LS_VECTOR_QUANTILE: return fmax(q * d, (q - 1) * d);
+    case LS_VECTOR_POISSON: return exp(z) - t * z;
+    case LS_VECTOR_MSE: break;
+    }
+    return d * d;
+}
+
 static size_t vector_loss(double *y, const ls_op_desc *d, const double *z, const float *t)
 {
-    const int n = d->x.c;
+    const ls_vector_loss *v = &d->u.vector_loss;
+    const int n = d->x.c, targets = v->rule == LS_VECTOR_QUANTILE ? n / v->quantiles : n;
     *y = 0;
-    for (int i = 0; i < d->x.rows * n; i++) {
-        const double p = 1 / (1 + exp(-z[i])), target = (double)t[i];
-        *y += (d->u.vector_loss.rule == LS_VECTOR_BCE ? -target * log(p) - (1 - target) * log(1 - p)
-                                                      : (z[i] - target) * (z[i] - target)) /
-              n;
-    }
+    for (int i = 0; i < d->x.rows * n; i++)
+        *y +=
+            output_loss(v, i % n, targets, z[i], (double)t[i / n * targets + i % n % targets]) / n;
     return 1;
 }
 

@@ -288,13 +288,27 @@ op_chain op_make_loss(uint64_t seed)
     return chain;
 }
 
+void op_add_vector_loss(op_chain *chain, op_draws *d, ls_tensor x, uint64_t seed)
+{
+    ls_vector_loss v = {.rule = (ls_vector_rule)(seed % (LS_VECTOR_POISSON + 1))};
+    if (v.rule == LS_VECTOR_HUBER)
+        v.delta = op_draw(d, 1, 40) / 10.0;
+    if (v.rule == LS_VECTOR_QUANTILE) {
+        v.quantiles = op_draw(d, 1, 5);
+        x.c = (x.c + v.quantiles - 1) / v.quantiles * v.quantiles;
+    }
+    for (int q = 0; q < v.quantiles; q++)
+        v.quantile[q] = (q + op_draw(d, 1, 9) / 10.0) / v.quantiles;
+    op_add_plain(chain, LS_OP_VECTOR_LOSS, &x);
+    chain->op[chain->count - 1].u.vector_loss = v;
+}
+
 op_chain op_make_vector_loss(uint64_t seed)
 {
     op_draws d;
     op_chain chain = op_case(&d, seed);
     ls_tensor x = {LS_F32, op_draw(&d, 1, 64), op_draw(&d, 1, 100), 1, 1, NULL, 0};
-    op_add_plain(&chain, LS_OP_VECTOR_LOSS, &x);
-    chain.op[0].u.vector_loss.rule = seed % 2 ? LS_VECTOR_BCE : LS_VECTOR_MSE;
+    op_add_vector_loss(&chain, &d, x, seed);
     chain.spread = op_flip(&d) ? 23.0f : 1.0f;
     chain.needs_dx = chain.training = seed % 5 != 0;
     return chain;

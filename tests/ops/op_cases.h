@@ -27,6 +27,9 @@ void op_add_conv(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_dense(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max);
 void op_add_plain(op_chain *chain, ls_op_kind kind, ls_tensor *x);
+/* Appends a loss of vectors as the last op. `seed` selects its rule. `x` has at most four channels
+ * more afterwards if the loss has several quantiles. */
+void op_add_vector_loss(op_chain *chain, op_draws *d, ls_tensor x, uint64_t seed);
 
 /* Draws the shape of the chain's input, an image or a vector. The function that appends the first
  * op stores it. */

@@ -83,7 +83,10 @@ static void put_op(writer *w, const ls_op_desc *d)
         put(w, "(smoothing %g%s)", (double)d->u.softmax_xent.smoothing,
             d->u.softmax_xent.weighted ? ", weighted" : "");
         break;
-    case LS_OP_VECTOR_LOSS: put(w, "(rule %d)", (int)d->u.vector_loss.rule); break;
+    case LS_OP_VECTOR_LOSS:
+        put(w, "(rule %d, delta %g, %d quantiles)", (int)d->u.vector_loss.rule,
+            d->u.vector_loss.delta, d->u.vector_loss.quantiles);
+        break;
     case LS_OP_GATHER: put(w, "(crop %d%s)", g->crop, g->flip ? ", flip" : ""); break;
     default: break;
     }
@@ -129,7 +132,10 @@ size_t op_label_words(const op_chain *chain)
 {
     const int last = chain->count - 1;
     const ls_tensor x = op_x_of(chain, last);
-    return chain->op[last].kind == LS_OP_VECTOR_LOSS ? op_row(&x) : 1;
+    const ls_vector_loss *v = &chain->op[last].u.vector_loss;
+    if (chain->op[last].kind != LS_OP_VECTOR_LOSS)
+        return 1;
+    return v->rule == LS_VECTOR_QUANTILE ? op_row(&x) / (size_t)v->quantiles : op_row(&x);
 }
 
 int op_has_params(const ls_op_desc *d)

@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "ops/op_chain.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Streams of random draws. The stream of a parameter is PARAM plus the parameter's index. */
@@ -82,7 +83,19 @@ static void draw_second(op_inputs *in, const op_chain *chain, uint64_t seed)
     in->x2 = draw(chain->grid, seed, X2, (size_t)x2->rows * in->x2_row, 1);
 }
 
-/* Draws targets: numbers, or 0 and 1 if the loss is binary cross-entropy. */
+/* Makes some targets of a loss with a kink equal to an output. */
+static void put_on_kinks(float *targets, const op_inputs *in, const ls_op_desc *loss)
+{
+    const size_t each = in->label_words;
+    const ls_vector_rule rule = loss->u.vector_loss.rule;
+    if (in->x_row != (size_t)loss->x.c || (rule != LS_VECTOR_MAE && rule != LS_VECTOR_QUANTILE))
+        return;
+    for (size_t r = 0; r < (size_t)loss->x.rows; r++)
+        for (size_t k = r % 5; k < each; k += 5)
+            targets[r * each + k] = in->x[r * in->x_row + k];
+}
+
+/* Draws targets: numbers, 0 and 1 if the loss is binary cross-entropy, or counts. */
 static void draw_targets(op_inputs *in, const op_chain *chain, size_t rows)
 {
     const ls_op_desc *last = &chain->op[chain->count - 1];
@@ -92,6 +105,9 @@ static void draw_targets(op_inputs *in, const op_chain *chain, size_t rows)
     float *targets = draw(0, chain->seed, TARGETS, n, 1);
     for (size_t i = 0; last->u.vector_loss.rule == LS_VECTOR_BCE && i < n; i++)
         targets[i] = targets[i] > 0;
+    for (size_t i = 0; last->u.vector_loss.rule == LS_VECTOR_POISSON && i < n; i++)
+        targets[i] = floorf(3 * fabsf(targets[i]));
+    put_on_kinks(targets, in, last);
     free(in->labels);
     in->labels = (int32_t *)(void *)targets;
 }

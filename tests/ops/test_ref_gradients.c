@@ -227,8 +227,7 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
     } else if (kind == LS_OP_VECTOR_LOSS) {
         x.c = x.c * x.h * x.w;
         x.h = x.w = 1;
-        op_add_plain(&chain, kind, &x);
-        chain.op[0].u.vector_loss.rule = seed % 2 ? LS_VECTOR_BCE : LS_VECTOR_MSE;
+        op_add_vector_loss(&chain, &d, x, seed);
         chain.spread = 2;
     } else {
         op_add_plain(&chain, kind, &x);

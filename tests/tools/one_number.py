@@ -6,7 +6,7 @@
 On each dataset the program trains briefly. The file of weights is copied to another directory, and
 the training data, the run and the cache are deleted. Then the program, a C program, the Python
 package and ONNX Runtime predict the same new rows, as they are in the user's file: all must agree
-with the first to 1e-5 (of 1, and of the largest). --drawn: two datasets that need no package but
+with the first to 1e-5 (of 1, and of the largest). --drawn: four datasets that need no package but
 NumPy; without ONNX Runtime that column is left out. 77: a package is missing. TRAINER and
 ONE_NUMBER are programs, LIBRARY is the shared library.
 """
@@ -134,6 +134,28 @@ def drawn_bits(folder, new):
     return config({"name": "npy", "x": "x.npy", "y": "y.npy"}, dense(8, 1), loss="mse"), "new.npy"
 
 
+def drawn_quantiles(folder, new):
+    """Three quantiles of two targets with different units."""
+    draw = np.random.default_rng(5)
+    x = draw.normal(size=(300, 4)).astype(np.float32)
+    y = np.stack([1000 + 40 * x[:, 0], x[:, 1] / 50], axis=1) * (1 + draw.normal(size=(300, 2)) / 20)
+    np.save(folder / "x.npy", x[100:])
+    np.save(folder / "y.npy", y[100:].astype(np.float32))
+    np.save(new / "new.npy", x[:100])
+    return config({"name": "npy", "x": "x.npy", "y": "y.npy"}, dense(8, 6), loss="quantile", quantiles=[0.05, 0.5, 0.95]), \
+        "new.npy"
+
+
+def drawn_counts(folder, new):
+    """A table whose target is a count."""
+    draw = np.random.default_rng(6)
+    rows = []
+    for _ in range(200):
+        place, size = draw.choice(["north", "south"]), draw.normal()
+        rows.append([place, f"{size:.3f}", str(draw.poisson(np.exp(size + (place == "north"))))])
+    return table(["place", "size", "visits"], rows, {"labels": "values"}, dense(8, 1), folder, new, loss="poisson")
+
+
 def real():
     try:
         from PIL import Image  # noqa: F401
@@ -239,7 +261,7 @@ def by_onnx(env, folder, rows, card):
         x = env.whole
         feed = {"x": x.reshape(-1, *told[0]["shape"][1:])}
     outputs = [o.name for o in session.get_outputs()]
-    return session.run(["probabilities" if "probabilities" in outputs else "logits"], feed)[0]
+    return session.run([next(name for name in ("probabilities", "counts", "logits") if name in outputs)], feed)[0]
 
 
 # ---- all of it
@@ -282,7 +304,8 @@ def main():
     parser.add_argument("--only", help="names of sets, with commas")
     env = parser.parse_args()
     env.trainer, env.program = env.trainer.resolve(), env.program.resolve()
-    sets = {"table": drawn_table, "bits": drawn_bits} if env.drawn else real()
+    sets = {"table": drawn_table, "bits": drawn_bits, "quantiles": drawn_quantiles, "counts": drawn_counts} if env.drawn \
+        else real()
     try:
         import onnxruntime  # noqa: F401
         env.onnx = True

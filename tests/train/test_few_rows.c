@@ -73,7 +73,7 @@ static char *text_of(int net, int drawn, const ls_data_source *data)
     static char text[65536];
     draws d = {.seed = 36, .number = (uint32_t)net};
     if (net < drawn) {
-        cJSON *model = swarm_model(&d, data);
+        cJSON *model = swarm_model(&d, data, data->classes);
         char *json = cJSON_PrintUnformatted(model);
         snprintf(text, sizeof text, "model=%s", json);
         cJSON_free(json);

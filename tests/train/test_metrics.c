@@ -48,7 +48,7 @@ static void draw_rows(rows *r, uint32_t first)
 
 static ls_scored_rows judged_of(const rows *r, const void *labels, int outputs)
 {
-    return (ls_scored_rows){r->scores, labels, r->row, ROWS, outputs};
+    return (ls_scored_rows){r->scores, labels, r->row, ROWS, outputs, NULL};
 }
 
 static void must_measure(ls_measured *m, unsigned wanted, const ls_scored_rows *j)
@@ -125,6 +125,89 @@ static void auc_counts_pairs_and_halves_ties(void **state)
         const double wanted = sum / (outputs == 3 ? 2 : outputs);
         assert_true(fabs(m.value[LS_METRIC_AUC] - wanted) < 1e-14);
     }
+}
+
+/* Draws the targets of a loss and the scores of its model, and returns the rows. */
+static ls_scored_rows values_of(rows *r, const ls_vector_loss *loss, uint32_t seed)
+{
+    draw_rows(r, seed);
+    for (uint32_t i = 0; i < ROWS * OUTPUTS; i++)
+        r->targets[i] = (float)(next(&seed) % 5);
+    ls_scored_rows j = judged_of(r, r->targets, OUTPUTS / 2 * 2);
+    j.loss = loss;
+    return j;
+}
+
+static void a_huber_loss_grows_linearly_beyond_delta(void **state)
+{
+    rows r;
+    ls_measured m;
+    const ls_vector_loss loss = {.rule = LS_VECTOR_HUBER, .delta = 1.5};
+    double sum = 0;
+    (void)state;
+    const ls_scored_rows j = values_of(&r, &loss, 5);
+    must_measure(&m, 1u << LS_METRIC_HUBER, &j);
+    for (uint32_t i = 0; i < ROWS * (uint32_t)j.outputs; i++) {
+        const uint32_t n = (uint32_t)j.outputs;
+        const double d = fabs((double)r.scores[i] - (double)r.targets[r.row[i / n] * n + i % n]);
+        sum += d < 1.5 ? d * d / 2 : 1.5 * (d - 0.75);
+    }
+    assert_true(fabs(m.value[LS_METRIC_HUBER] - sum / (ROWS * j.outputs)) < 1e-12);
+    ls_measured_in_unit(&m, 3);
+    assert_true(fabs(m.value[LS_METRIC_HUBER] - 9 * sum / (ROWS * j.outputs)) < 1e-11);
+}
+
+/* Tests two quantiles of each of half as many targets, and then one quantile. */
+static void pinball_and_coverage_are_those_of_each_quantile(void **state)
+{
+    rows r;
+    ls_measured m;
+    const ls_vector_loss two = {
+        .rule = LS_VECTOR_QUANTILE, .quantiles = 2, .quantile = {0.125, 0.75}};
+    ls_vector_loss one = two;
+    (void)state;
+    one.quantiles = 1;
+    for (int parts = 1; parts <= 2; parts++) {
+        const ls_scored_rows j = values_of(&r, parts == 1 ? &one : &two, 7);
+        const uint32_t n = (uint32_t)j.outputs, targets = n / (uint32_t)parts;
+        double sum = 0, inside = 0;
+        must_measure(&m, 1u << LS_METRIC_PINBALL | 1u << LS_METRIC_COVERAGE, &j);
+        for (uint32_t i = 0; i < ROWS; i++)
+            for (uint32_t k = 0; k < targets; k++) {
+                const float t = r.targets[r.row[i] * targets + k], *z = r.scores + i * n + k;
+                const double d = (double)t - (double)z[0], e = (double)t - (double)z[n - targets];
+                sum += fmax(0.125 * d, -0.875 * d) + (parts == 2 ? fmax(0.75 * e, -0.25 * e) : 0);
+                inside += parts == 1 ? t <= z[0] : t >= z[0] && t <= z[targets];
+            }
+        assert_true(fabs(m.value[LS_METRIC_PINBALL] - sum / (ROWS * n)) < 1e-12);
+        assert_true(fabs(m.value[LS_METRIC_COVERAGE] - inside / (ROWS * targets)) < 1e-12);
+        ls_measured_in_unit(&m, 3);
+        assert_true(fabs(m.value[LS_METRIC_PINBALL] - 3 * sum / (ROWS * n)) < 1e-11);
+        assert_true(fabs(m.value[LS_METRIC_COVERAGE] - inside / (ROWS * targets)) < 1e-12);
+    }
+}
+
+static void the_metrics_of_counts_are_those_of_the_exponentials(void **state)
+{
+    rows r;
+    ls_measured m;
+    const ls_vector_loss loss = {.rule = LS_VECTOR_POISSON};
+    double deviance = 0, absolute = 0;
+    (void)state;
+    const ls_scored_rows j = values_of(&r, &loss, 9);
+    must_measure(&m, 1u << LS_METRIC_DEVIANCE | 1u << LS_METRIC_MAE, &j);
+    for (uint32_t i = 0; i < ROWS * (uint32_t)j.outputs; i++) {
+        const uint32_t n = (uint32_t)j.outputs;
+        const double mean = exp((double)r.scores[i]),
+                     t = (double)r.targets[r.row[i / n] * n + i % n];
+        deviance += 2 * ((t > 0 ? t * log(t / mean) : 0) - t + mean);
+        absolute += fabs(mean - t);
+    }
+    assert_true(fabs(m.value[LS_METRIC_DEVIANCE] - deviance / (ROWS * j.outputs)) < 1e-12);
+    assert_true(fabs(m.value[LS_METRIC_MAE] - absolute / (ROWS * j.outputs)) < 1e-12);
+    r.scores[3] = 1e4f; /* a count that no double holds */
+    must_measure(&m, 1u << LS_METRIC_DEVIANCE, &j);
+    assert_true(isnan(m.value[LS_METRIC_DEVIANCE]));
 }
 
 static void r2_and_mae_are_those_of_float64(void **state)
@@ -658,6 +741,9 @@ LS_TESTS(train_metrics, "integration")
         cmocka_unit_test(classes_are_counted_as_by_hand),
         cmocka_unit_test(auc_counts_pairs_and_halves_ties),
         cmocka_unit_test(r2_and_mae_are_those_of_float64),
+        cmocka_unit_test(a_huber_loss_grows_linearly_beyond_delta),
+        cmocka_unit_test(pinball_and_coverage_are_those_of_each_quantile),
+        cmocka_unit_test(the_metrics_of_counts_are_those_of_the_exponentials),
         cmocka_unit_test(scores_that_are_no_numbers_are_not_measured),
         cmocka_unit_test(an_evaluation_finds_the_same_on_any_number_of_workers),
         cmocka_unit_test(what_is_measured_is_what_was_asked_for),

@@ -193,8 +193,10 @@ static void a_table_predicts(const char *loss)
         fail_msg("%s", f.err.text);
     assert_memory_equal(scores, want, sizeof want);
     for (int i = 0; i < 4; i++) {
-        const double z = (double)scores[i], p = strstr(loss, "bce") ? 1 / (1 + exp(-z)) : z;
-        assert_true(fabs((double)outputs[i] - p) < 1e-6);
+        const double z = (double)scores[i], p = strstr(loss, "bce")       ? 1 / (1 + exp(-z))
+                                                : strstr(loss, "poisson") ? exp(z)
+                                                                          : z;
+        assert_true(fabs((double)outputs[i] - p) < 1e-6 * (1 + fabs(p)));
     }
     ls_model_describe(model, &info, NULL);
     assert_true(info.row_type == LS_ROW_F32 && info.outputs == 2 &&
@@ -209,6 +211,8 @@ static void a_model_of_floats_gives_numbers_or_bits(void **state)
     (void)state;
     a_table_predicts("loss=mse");
     a_table_predicts("loss=bce");
+    a_table_predicts("loss=huber");
+    a_table_predicts("loss=poisson");
 }
 
 /* ---- many at once --------------------------------------------------------------------------- */

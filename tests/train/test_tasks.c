@@ -43,8 +43,9 @@ static void table_row(int bits, int test, uint32_t row, float *values, float *su
         sums[j] = sums[j] > 0;
 }
 
-/* The kind of target. ALIKE: numbers as in NUMBERS, but the targets of all test rows are 3. */
-typedef enum task { CLASSES, NUMBERS, BITS, ALIKE } task;
+/* The kind of target. ALIKE: numbers as in NUMBERS, but the targets of all test rows are 3. COUNTS:
+ * whole numbers from 0 on. */
+typedef enum task { CLASSES, NUMBERS, BITS, ALIKE, COUNTS } task;
 
 static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                      void *targets, ls_error *err)
@@ -57,6 +58,8 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
         table_row(what == BITS, test, rows[i], (float *)values + (size_t)i * VALUES, sums, &class);
         for (int j = 0; what == ALIKE && test && j < TARGETS; j++)
             sums[j] = 3;
+        for (int j = 0; what == COUNTS && j < TARGETS; j++)
+            sums[j] = floorf(3 * fabsf(sums[j]));
         if (what == CLASSES)
             ((int32_t *)targets)[i] = class;
         else
@@ -74,7 +77,8 @@ typedef struct scenario {
 
 static void begin(scenario *s, task what, const char *devices, int streamed)
 {
-    static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce", "loss=mse"};
+    static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce", "loss=mse",
+                                         "loss=poisson"};
     fixture_begin(&s->f);
     s->what = what;
     s->data = (ls_data_source){.size = sizeof s->data,
@@ -128,6 +132,52 @@ static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
                 first = w == 0 ? *r : first;
                 assert_string_equal(r->weights_sha256, first.weights_sha256);
                 assert_memory_equal(&r->test_loss, &first.test_loss, sizeof r->test_loss);
+                ls_trainer_close(t);
+                fixture_end(&s.f);
+            }
+        }
+}
+
+/* Tests the losses that are not the default of their targets. */
+static void each_loss_of_values_has_the_same_bits_and_falls(void **state)
+{
+    static const int workers[] = {1, 2, 3, 8};
+    static const struct {
+        task what;
+        const char *set[3], *metric;
+    } cases[] = {
+        {NUMBERS, {"loss=mae"}, "mae"},
+        {NUMBERS, {"loss=huber", "huber_delta=0.5"}, "huber"},
+        {NUMBERS, {"loss=quantile", "quantiles=0.8"}, "pinball"},
+        {NUMBERS,
+         {"loss=quantile", "quantiles=[0.1, 0.9]",
+          "model={\"layers\":[{\"type\":\"dense\",\"out\":24},{\"type\":\"tanh\"},"
+          "{\"type\":\"dense\",\"out\":6}]}"},
+         "pinball"},
+        {COUNTS, {"loss=poisson"}, "deviance"},
+    };
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int b = 0; b < 2 && is_there(backends[b]); b++) {
+            ls_result first = {0};
+            for (int w = 0; w < 4; w++) {
+                char devices[32], key[32];
+                scenario s;
+                snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
+                begin(&s, cases[c].what, devices, 0);
+                for (int i = 0; i < 3 && cases[c].set[i]; i++)
+                    fixture_set(&s.f, cases[c].set[i]);
+                ls_trainer *t = fixture_run(&s.f);
+                const ls_result *r = ls_trainer_result(t);
+                first = w == 0 ? *r : first;
+                assert_string_equal(r->weights_sha256, first.weights_sha256);
+                assert_memory_equal(&r->test_loss, &first.test_loss, sizeof r->test_loss);
+                assert_string_equal(r->metric, cases[c].metric);
+                snprintf(key, sizeof key, "test_%s", cases[c].metric);
+                const char *begun = fixture_record(&s.f, "eval", 0);
+                assert_true(r->test_metric < record_number(begun, key));
+                if (strcmp(r->metric, "deviance") != 0) /* the metric is the loss */
+                    assert_true(fabs(r->test_metric - r->test_loss) < 1e-6);
                 ls_trainer_close(t);
                 fixture_end(&s.f);
             }
@@ -231,9 +281,16 @@ static void a_loss_for_other_targets_is_refused(void **state)
          "cross_entropy"},
         {NUMBERS, "loss=cross_entropy",
          "loss: \"cross_entropy\" does not fit this data, whose targets are vectors; expected one "
-         "of: auto, mse, bce"},
+         "of: auto, mse, bce, mae, huber, quantile, poisson"},
         {NUMBERS, "label_smoothing=0.1", "label_smoothing: applies to classes only"},
         {NUMBERS, "loss=bce", "bce needs targets from 0 to 1"},
+        {NUMBERS, "loss=poisson", "poisson needs targets of 0 or more, because they are counts"},
+        {NUMBERS, "loss=quantile", "quantiles: the loss quantile needs a number between 0 and 1"},
+        {NUMBERS, "huber_delta=2", "huber_delta: applies to the loss huber only"},
+        {NUMBERS, "quantiles=0.5", "quantiles: apply to the loss quantile only"},
+        {CLASSES, "quantiles=[0.5]", "quantiles: apply to the loss quantile only"},
+        {COUNTS, "data.target_mean=1", "data.target_mean: scales targets that are values"},
+        {BITS, "data.target_std=2", "data.target_std: scales targets that are values"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -289,6 +346,7 @@ LS_TESTS(train_tasks, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_task_has_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(each_loss_of_values_has_the_same_bits_and_falls),
         cmocka_unit_test(each_task_is_learned),
         cmocka_unit_test(accuracy_is_null_where_no_row_is_correct),
         cmocka_unit_test(steps_of_floats_and_vectors_give_the_bits_of_a_run),

@@ -309,18 +309,32 @@ typedef struct ls_softmax_xent {
                       * ls_op_buffers */
 } ls_softmax_xent;
 
-/* Loss of one output z with the target t. The loss of a row is the mean of the losses of its
- * outputs. */
+/* Loss of one output z with the target t, and its derivative by z. The loss of a row is the mean of
+ * the losses of its outputs. With every rule but LS_VECTOR_BCE no row counts as correct. */
 typedef enum ls_vector_rule {
-    LS_VECTOR_MSE = 0, /* (z − t)²; no row counts as correct */
+    LS_VECTOR_MSE = 0, /* (z − t)² */
     LS_VECTOR_BCE = 1, /* max(z, 0) − z·t + log(1 + e⁻|z|), where z is the logit of a yes/no label
                         * t (0: no, 1: yes); a row counts as correct if each of its outputs has
                         * z > 0 where t > ½, and z ≤ 0 elsewhere */
+    LS_VECTOR_MAE = 2, /* |z − t|; the derivative is the sign of z − t, 0 at z = t */
+    /* (z − t)² / 2 if |z − t| < delta, else delta · (|z − t| − delta / 2) */
+    LS_VECTOR_HUBER = 3,
+    /* pinball loss of the quantile q: max(q · (t − z), (q − 1) · (t − z)); the derivative at z = t
+     * is ½ − q, the mean of those on both sides */
+    LS_VECTOR_QUANTILE = 4,
+    LS_VECTOR_POISSON = 5, /* eᶻ − z·t, where z is the logarithm of the expected count */
 } ls_vector_rule;
 
-/* Loss for targets that are vectors. Outputs are vectors (h = w = 1), row-major (layout NULL). */
+enum { LS_QUANTILES_MOST = 16 }; /* largest number of quantiles of a loss */
+
+/* Loss for targets that are vectors. Outputs are vectors (h = w = 1), row-major (layout NULL). With
+ * LS_VECTOR_QUANTILE each of a row's T = c / quantiles targets has an output for each quantile:
+ * output q·T + k is quantile number q of target k. With the other rules T is c. */
 typedef struct ls_vector_loss {
     ls_vector_rule rule;
+    int quantiles; /* LS_VECTOR_QUANTILE: number of quantiles, at least 1; c is a multiple of it */
+    double delta;  /* LS_VECTOR_HUBER: distance from which the loss grows linearly, above 0 */
+    double quantile[LS_QUANTILES_MOST]; /* [quantiles]: above 0 and below 1 */
 } ls_vector_loss;
 
 /* Update of running statistics, for each element i:

@@ -394,15 +394,28 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream);
 
 /* The losses of ls_vector_loss, as plugin.h defines them. The constants equal those of
  * ls_vector_rule. */
-enum { LS_K_MSE = 0, LS_K_BCE = 1 };
+enum {
+    LS_K_MSE = 0,
+    LS_K_BCE = 1,
+    LS_K_MAE = 2,
+    LS_K_HUBER = 3,
+    LS_K_QUANTILE = 4,
+    LS_K_POISSON = 5,
+    LS_K_RULES = 6,
+    LS_K_QUANTILES = 16
+};
 typedef struct ls_k_vector_loss {
-    const float *x, *targets; /* [rows][n] */
-    float *dx;                /* may be NULL */
-    float *stats;             /* [0] summed loss, [1] number of correct rows */
-    float *row;               /* scratch: 2 · rows */
+    const float *x;       /* [rows][n] */
+    const float *targets; /* [rows][each] */
+    float *dx;            /* may be NULL */
+    float *stats;         /* [0] summed loss, [1] number of correct rows */
+    float *row;           /* scratch: 2 · rows */
     int rows, n;
-    int rule; /* LS_K_MSE or LS_K_BCE */
-    int add;  /* non-zero: adds to stats */
+    int each;     /* number of numbers in a row's target: n / (number of quantiles), or n */
+    int rule;     /* LS_K_MSE and so on */
+    int add;      /* non-zero: adds to stats */
+    double delta; /* LS_K_HUBER */
+    double quantile[LS_K_QUANTILES]; /* LS_K_QUANTILE */
 } ls_k_vector_loss;
 
 cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream);

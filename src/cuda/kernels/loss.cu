@@ -171,11 +171,38 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *k, cudaStream_t stream)
 
 /* ---- losses of target vectors: one warp per row, then the sum over the rows ------------------ */
 
-__device__ static double lose(int rule, double *slope, double z, double t)
+__device__ static double lose_bce(double *slope, double z, double t)
 {
-    const double e = exp(-fabs(z)), d = z - t;
-    *slope = rule == LS_K_BCE ? (z > 0 ? 1 : e) / (1 + e) - t : 2 * d;
-    return rule == LS_K_BCE ? fmax(z, 0.0) - z * t + log1p(e) : d * d;
+    const double e = exp(-fabs(z));
+    *slope = (z > 0 ? 1 : e) / (1 + e) - t;
+    return fmax(z, 0.0) - z * t + log1p(e);
+}
+
+__device__ static double lose_poisson(double *slope, double z, double t)
+{
+    const double rate = exp(z);
+    *slope = rate - t;
+    return rate - z * t;
+}
+
+/* Returns the loss of output `j` of a row, and stores its derivative by z. */
+__device__ static double lose(const ls_k_vector_loss &k, int j, double *slope, double z, double t)
+{
+    const double d = z - t, far = fabs(d), sign = (double)((d > 0) - (d < 0));
+    switch (k.rule) {
+    case LS_K_BCE: return lose_bce(slope, z, t);
+    case LS_K_MAE: *slope = sign; return far;
+    case LS_K_HUBER:
+        *slope = far < k.delta ? d : sign * k.delta;
+        return far < k.delta ? 0.5 * d * d : k.delta * (far - 0.5 * k.delta);
+    case LS_K_QUANTILE: {
+        const double q = k.quantile[j / k.each];
+        *slope = 0.5 + 0.5 * sign - q;
+        return d > 0 ? (1 - q) * d : -q * d;
+    }
+    case LS_K_POISSON: return lose_poisson(slope, z, t);
+    default: *slope = 2 * d; return d * d;
+    }
 }
 
 __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
@@ -187,8 +214,8 @@ __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
         return;
     double sum = 0, wrong = k.rule != LS_K_BCE, slope;
     for (int j = lane; j < k.n; j += WARP) {
-        const float z = k.x[first + j], t = k.targets[first + j];
-        sum += lose(k.rule, &slope, z, t);
+        const float z = k.x[first + j], t = k.targets[(size_t)row * k.each + j % k.each];
+        sum += lose(k, j, &slope, z, t);
         wrong += (z > 0) != (t > 0.5f);
         if (k.dx)
             k.dx[first + j] = (float)(slope / k.n);

@@ -364,7 +364,8 @@ class Model(_l.Handle):
 
     def predict(self, x, logits=False):
         """Predicts rows that are in the form of the user's own data: they are prepared as the training rows were.
-        Returns probabilities (n, classes), or logits if `logits` is true. A model that learnt numbers returns numbers.
+        Returns probabilities (n, classes), or logits if `logits` is true. A model that learnt numbers returns numbers,
+        with the loss poisson expected counts, or their logarithms if `logits` is true.
         A row with a value that the model does not know, such as a text that training did not have, gives NaN.
 
         x    one of these:
