@@ -59,7 +59,7 @@ make_build()
     # shellcheck disable=SC2016  # the loader's $ORIGIN
     cmake -S . -B "$build" "${generator[@]}" "${launcher[@]}" -D CMAKE_BUILD_TYPE=Release -D LOCKSTEP_CPU=OFF \
         -D LOCKSTEP_MPI=OFF -D LOCKSTEP_CUDA=ON -D LOCKSTEP_CARRIED=ON -U CMAKE_CUDA_ARCHITECTURES \
-        -D CMAKE_DISABLE_FIND_PACKAGE_Microhttpd=ON \
+        -D LOCKSTEP_HTTP=OFF \
         -D CMAKE_BUILD_RPATH='$ORIGIN/../lib;$ORIGIN/../../lib;$ORIGIN/../../../lib;$ORIGIN/../../../../lib' \
         >"$build.log" 2>&1 || end "configuring failed: $(tail -n 3 "$build.log")"
     cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target gpu_suite cuda_nodes >>"$build.log" 2>&1 ||

@@ -1,7 +1,8 @@
 #!/bin/sh
 # consumer.sh WAY WHAT KIND PREFIX LIBDIR WORK CMAKE CC CXX: builds and runs a program that uses
 # only the installed PREFIX, as C and as C++.
-#   WAY   cmake or pkgconfig     WHAT  pool, trainer or picture     KIND  shared or static
+#   WAY   cmake or pkgconfig     WHAT  pool, trainer or picture     KIND  shared, static, or archive: static where
+#                                                                         there is no shared library
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 way=$1 what=$2 kind=$3 prefix=$4 libdir=$5 work=$6 cmake=$7 cc=$8 cxx=$9
@@ -24,7 +25,8 @@ by_cmake()
     case $what-$kind in
     pool-shared) set -- "$1" pool lockstep::pool ;;
     pool-static) set -- "$1" pool lockstep::pool_static ;;
-    trainer-shared) set -- "$1" '' lockstep::lockstep ;;
+    pool-archive) set -- "$1" pool lockstep::pool ;;
+    trainer-shared | trainer-archive) set -- "$1" '' lockstep::lockstep ;;
     trainer-static) set -- "$1" static lockstep::static ;;
     picture-shared) set -- "$1" picture lockstep::picture ;;
     esac
@@ -72,7 +74,7 @@ for language in C CXX; do
     if needed "consumer_$language" | grep -q '^liblockstep'; then
         [ "$kind" = shared ] || die "$language: linked the shared library"
     else
-        [ "$kind" = static ] || die "$language: linked the archive"
+        [ "$kind" != shared ] || die "$language: linked the archive"
     fi
 done
 
@@ -84,6 +86,7 @@ fi
 # The pool needs the C library and its threads, and nothing else.
 if [ "$what" = pool ]; then
     for file in consumer_C "$prefix/$libdir/liblockstep_pool.so"; do
+        [ -e "$file" ] || continue
         others=$(needed "$file" | grep -v -e '^libc\.so' -e '^libpthread\.so' -e '^ld-linux' \
             -e '^liblockstep_pool\.so') && die "$file needs $others"
     done

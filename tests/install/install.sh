@@ -73,6 +73,7 @@ found=$(grep -rlF -e "$work/first" -e "$build" "$work/all" --include='*.cmake' -
     fail "these name a folder that may be gone: $found"
 [ "$("$work/all/bin/trainer" --version)" = "$("$work/all/bin/lockstep" --version)" ] ||
     fail "trainer is not lockstep"
+readelf -S "$work/all/bin/lockstep" | grep -q '\.debug_info' && fail "the installed program has debugging information"
 [ "$(find "$work/all/bin" -type f)" = "$work/all/bin/lockstep" ] || fail "trainer is a copy of lockstep"
 [ "$(cat "$work/all/share/man/man1/trainer.1")" = ".so man1/lockstep.1" ] || fail "the page trainer.1 is not lockstep's"
 
