@@ -73,6 +73,14 @@ typedef struct ls_data_source {
     void *user;           /* first argument of `read`; what it points to outlives the trainer */
     ls_row_type row_type; /* type of a row's values */
     int targets;          /* number of floats in the target of each row; 0: the target is a class */
+    /* Non-zero: rows have weights. The loss and the gradient of a row are multiplied by its weight,
+     * and their sums over a minibatch are divided by the sum of its weights. A weight is 0 (the row
+     * is not learnt from), or from 1e-9 to 1e9. If all weights of a minibatch are 0, its gradient
+     * is 0. Batch norm sees every row alike. Zero: all weights are 1. */
+    int weighted;
+    /* With `weighted`: [train_rows] and [test_rows] weights of the rows; NULL: all are 1. They
+     * outlive the trainer. ls_trainer_step receives the weights of its rows itself. */
+    const float *train_weights, *test_weights;
 } ls_data_source;
 
 #ifdef __cplusplus

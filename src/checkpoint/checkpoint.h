@@ -74,6 +74,7 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
 /* Totals of an epoch. */
 typedef struct ls_epoch_totals {
     double loss, correct, rows; /* sums over the epoch's minibatches */
+    double weight;              /* sum of the weights of the rows; `rows`, if they have none */
     double seconds;             /* seconds of training, without evaluation and saving */
 } ls_epoch_totals;
 

@@ -551,6 +551,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`, `folder`: file or directory of the test rows"},
     {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: name of the column that is predicted"},
+    {"data", "weight", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.weight),
+     .help = "`csv`: name of the column with the weights of the rows; it is no input. Absent: all "
+             "weights are 1 ([weights](data.md#weights-of-rows))"},
     {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
      .help = "`csv`: names of columns that are one-hot encoded although their first value is a "
              "number; a list, or a text with commas"},

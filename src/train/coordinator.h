@@ -46,7 +46,8 @@ typedef struct ls_coordination {
     /* Arguments of ls_trainer_step: values and labels (or targets) of the caller's rows. `images`
      * NULL: the rows come from the dataset. */
     const void *images, *labels;
-    uint32_t given; /* number of the caller's rows */
+    const float *weights; /* [given] weights of the rows; NULL: all are 1 */
+    uint32_t given;       /* number of the caller's rows */
 } ls_coordination;
 
 /* Creates trainer->coordination, which the trainer frees. Errors: LS_ENOMEM. */

@@ -161,7 +161,7 @@ static int describe_step(ls_step_result *out, const ls_trainer *t, const ls_repo
 {
     const ls_step_result step = {
         .number = r->number,
-        .loss = ls_loss_of_run(t, (double)r->loss / (double)r->rows),
+        .loss = ls_loss_of_run(t, ls_loss_mean((double)r->loss, (double)r->weight)),
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
         .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .skipped = r->skipped};
