@@ -74,12 +74,14 @@ public:
     void load(const char *path) { check(ls_trainer_load, held(get()), path); }
     lockstep::model model()
     { ls_model *m; check(ls_trainer_model, held(get()), &m); return lockstep::model(m); }
-    ls_step_result step(const void *rows, const void *targets, uint32_t n)
+    ls_step_result step(const ls_step_rows &rows)
     {
         auto r = sized<ls_step_result>();
-        check(ls_trainer_step, held(get()), rows, targets, n, &r);
+        check(ls_trainer_step, held(get()), &rows, &r);
         return r;
     }
+    ls_step_result step(const void *rows, ls_row_type type, const void *targets, uint32_t n)
+    { return step(ls_step_rows{sizeof(ls_step_rows), rows, targets, type, n}); }
     ls_evaluation evaluate()
     { auto e = sized<ls_evaluation>(); check(ls_trainer_evaluate, held(get()), &e); return e; }
 };

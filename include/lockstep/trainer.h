@@ -17,7 +17,8 @@
  * thread can predict while training continues (model.h):
  *
  *     while (collect(rows, classes, 256)) {
- *         status = ls_trainer_step(trainer, rows, classes, 256, &step, &err);
+ *         ls_step_rows given = {sizeof given, rows, classes, LS_ROW_U8, 256};
+ *         status = ls_trainer_step(trainer, &given, &step, &err);
  *         if (status == LS_OK && step.number % 50 == 0)
  *             status = ls_trainer_model(trainer, &model, &err);
  *     }
@@ -262,6 +263,16 @@ int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_erro
 
 /* ---- training step by step ------------------------------------------------------------------ */
 
+/* The rows of one step. */
+typedef struct ls_step_rows {
+    size_t size;          /* sizeof(ls_step_rows) */
+    const void *rows;     /* [n][channels][height][width] values of the type row_type */
+    const void *targets;  /* int32_t [n] (classes); or [n][k] if the data source's `targets` is
+                           * k > 0: double if row_type is LS_ROW_F64, else float */
+    ls_row_type row_type; /* type of the values, that of the data source */
+    uint32_t n;           /* number of rows: the config's batch_size or one of options.step_rows */
+} ls_step_rows;
+
 /* Result of one step. */
 typedef struct ls_step_result {
     size_t size;     /* sizeof(ls_step_result), set by the caller */
@@ -274,22 +285,17 @@ typedef struct ls_step_result {
 } ls_step_result;
 
 /* Trains one step on rows that the caller passes, and waits for the end of the step. The config's
- * data must be a streamed data source (data_source.h).
- *
- * - rows: [n][channels][height][width], uint8_t, float or double as the data source says
- * - targets: int32_t [n] (classes), or [n][k] if the data source's `targets` is k > 0, float, or
- *   double if the rows are doubles
- * - n: number of rows, either the config's batch_size or one of options.step_rows
- * - out: receives the result of the step; may be NULL; the caller sets out->size
- *
- * The library does not read `rows` and `targets` after the function has returned. Learning rate,
+ * data must be a streamed data source (data_source.h). `out` receives the result of the step; it
+ * may be NULL; the caller sets out->size.
+ * The library does not read the rows and targets after the function has returned. Learning rate,
  * checkpoints and records are as in ls_trainer_run. An epoch has train_rows / batch_size steps,
  * rounded up, where train_rows is the field of the data source. Called by the owner.
- * Errors: LS_EINVAL, LS_EINTERRUPTED (ls_trainer_interrupt was called; the rows were not trained
- * on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
- * callback's. */
-int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
-                    ls_step_result *out, ls_error *err);
+ * Errors: LS_EINVAL (for example if row_type is not set or not that of the data source, a value is
+ * not finite, or a class does not exist), LS_EINTERRUPTED (ls_trainer_interrupt was called; the
+ * rows were not trained on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED,
+ * LS_ENOMEM, or the record callback's. */
+int ls_trainer_step(ls_trainer *trainer, const ls_step_rows *rows, ls_step_result *out,
+                    ls_error *err);
 
 /* Evaluates the model on the test rows, on all devices. `out` receives the result; it may be NULL;
  * the caller sets out->size. Called by the owner.

@@ -123,6 +123,10 @@ typedef struct ls_dataset_info {
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
 
+/* Returns the name of a type of rows for messages, such as "LS_ROW_U8 (bytes)"; NULL if the number
+ * is no type. */
+const char *ls_row_type_name(ls_row_type type);
+
 /* The arrays of a resident dataset. Rows are bytes, `images`, or floats, `values`, as info.row_type
  * says: [rows][channels][height][width]. Targets are classes, `labels` [rows], or vectors,
  * `targets` [rows][info.targets]. */

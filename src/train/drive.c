@@ -97,21 +97,35 @@ static int check_labels(const ls_trainer *t, const int32_t *labels, uint32_t n, 
     return LS_OK;
 }
 
-static int check_rows(const ls_trainer *t, const void *rows, const void *targets, uint32_t n,
-                      ls_error *err)
+/* Checks the type of the caller's rows, which must be that of the data source. */
+static int check_type(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
+{
+    const ls_row_type type = ls_own_rows_type(t->data[LS_TRAIN]);
+    const char *found = ls_row_type_name(r->row_type);
+    if (r->row_type == type)
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "ls_trainer_step: ls_step_rows.row_type is %s%s; the rows of this data source "
+                   "are %s: pass such rows, and set row_type to it",
+                   found ? found : "not set to a type", r->row_type == 0 ? " (it is 0)" : "",
+                   ls_row_type_name(type));
+}
+
+static int check_rows(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
 {
     const ls_gather *g = &t->config.preprocessing;
     const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
-    const bool wide = ls_own_rows_are_doubles(t->data[LS_TRAIN]);
-    int status = g->floats ? check_numbers(rows, wide, n, values, "value", err) : LS_OK;
+    const bool wide = r->row_type == LS_ROW_F64;
+    int status = check_type(t, r, err);
+    if (status == LS_OK && g->floats)
+        status = check_numbers(r->rows, wide, r->n, values, "value", err);
     if (status)
         return status;
-    return g->targets ? check_numbers(targets, wide, n, (size_t)g->targets, "target", err)
-                      : check_labels(t, targets, n, err);
+    return g->targets ? check_numbers(r->targets, wide, r->n, (size_t)g->targets, "target", err)
+                      : check_labels(t, r->targets, r->n, err);
 }
 
-static int check_step(const ls_trainer *t, const void *images, const void *labels, uint32_t n,
-                      ls_error *err)
+static int check_step(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
 {
     int status = check_training(t, "ls_trainer_step", err);
     if (status)
@@ -121,12 +135,12 @@ static int check_step(const ls_trainer *t, const void *images, const void *label
             err, LS_EINVAL,
             "ls_trainer_step: the training data is resident; rows of the caller's need a "
             "data source with `streamed` set");
-    if (!images || !labels || !rows_are_prepared(t, n))
+    if (!r->rows || !r->targets || !rows_are_prepared(t, r->n))
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_step: %u rows; expected rows and targets of batch_size (%d) "
                        "rows, or of a number in options.step_rows",
-                       (unsigned)n, t->config.batch_size);
-    status = check_rows(t, images, labels, n, err);
+                       (unsigned)r->n, t->config.batch_size);
+    status = check_rows(t, r, err);
     if (status)
         return status;
     return ls_stopping(t) ? ls_fail(err, LS_EINTERRUPTED, "interrupted") : LS_OK;
@@ -168,23 +182,25 @@ static int describe_step(ls_step_result *out, const ls_trainer *t, const ls_repo
     return ls_sized_give(out, &step, sizeof step, "ls_step_result", err);
 }
 
-int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
-                    ls_step_result *out, ls_error *err)
+int ls_trainer_step(ls_trainer *t, const ls_step_rows *rows, ls_step_result *out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_step", err);
     ls_error why = {0};
     /* checks `size` before anything is trained */
     const ls_step_result none = {0};
+    ls_step_rows given;
     int status = out ? ls_sized_give(out, &none, sizeof none, "ls_step_result", err) : LS_OK;
     if (status == LS_OK)
-        status = check_step(t, rows, targets, n, err);
+        status = ls_sized_take(&given, sizeof given, rows, "ls_step_rows", err);
+    if (status == LS_OK)
+        status = check_step(t, &given, err);
     if (status)
         return status;
     ls_coordination *c = t->coordination;
-    c->images = rows;
-    c->labels = targets;
-    c->given = n;
+    c->images = given.rows;
+    c->labels = given.targets;
+    c->given = given.n;
     ls_forget_hash(t);
     status = ls_begin(t, &why);
     if (status == LS_OK)

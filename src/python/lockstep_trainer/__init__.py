@@ -70,7 +70,7 @@ def _address(a):
     return a.__array_interface__["data"][0]
 
 
-_ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
+_ROW_TYPE = {"uint8": 1, "float32": 2, "float64": 3}  # ls_row_type by the name of numpy's type
 
 
 def _sides(shape):
@@ -308,7 +308,7 @@ class Model(_l.Handle):
         """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
         of uint8 rows also accepts other integers from 0 to 255. A model of other numbers accepts uint8 only if it was
         trained on bool, on unsigned integers or on a table."""
-        if not self._info().row_type:
+        if self._info().row_type == _ROW_TYPE["uint8"]:
             if x.dtype == _np.uint8:
                 return x
             if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
@@ -325,7 +325,8 @@ class Model(_l.Handle):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().row_type and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
+        return (table is None and self._info().row_type == _ROW_TYPE["uint8"] and
+                not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv")))
 
     def _channels_first(self, x, shape):
         """Moves the channels to the front if they are last. If a shape fits both orders, the order of the training
@@ -668,8 +669,10 @@ class Trainer(_l.Handle):
         y = _targets(y, len(x), wide=self._arrays.wide)
         self._arrays.check(x, y)
         out = _l.sized(_l.step_result)
-        _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
-                _c.byref(out))
+        rows = _l.sized(_l.step_rows)
+        rows.rows, rows.targets, rows.n = x.ctypes.data, y.ctypes.data, len(x)
+        rows.row_type = _ROW_TYPE[x.dtype.name]
+        _l.call("ls_trainer_step", self.handle, _c.byref(rows), _c.byref(out))
         return out.loss, out.accuracy
 
     def evaluate(self):
