@@ -62,6 +62,7 @@ int main(int argc, char **argv)
     const ls_data_source *const sources[] = {&bars};
     const ls_trainer_options options = {
         .size = sizeof options, .config_text = config, .sources = sources, .source_count = 1};
+    const ls_step_rows rows = {sizeof rows, images, labels, LS_ROW_U8, BATCH};
     unsigned seed = (unsigned)getpid();
     ls_trainer *trainer = NULL;
     ls_error err;
@@ -73,7 +74,7 @@ int main(int argc, char **argv)
         pthread_t reader;
         for (int i = 0; i < BATCH; i++)
             draw(&seed, images + i * PIXELS, &labels[i]);
-        status = ls_trainer_step(trainer, images, labels, BATCH, NULL, &err);
+        status = ls_trainer_step(trainer, &rows, NULL, &err);
         if (status == LS_OK && step % 100 == 0)
             if ((status = ls_trainer_model(trainer, &model, &err)) == LS_OK &&
                 pthread_create(&reader, NULL, predict, model) == 0)

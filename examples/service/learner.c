@@ -196,6 +196,7 @@ static int open_trainer(learner *l, ls_error *err)
                                  .channels = o->channels,
                                  .height = o->height,
                                  .width = o->width,
+                                 .row_type = LS_ROW_U8,
                                  .classes = (int)o->classes,
                                  .streamed = 1};
     const ls_trainer_options wanted = {.size = sizeof wanted,
@@ -235,7 +236,8 @@ static int begin(learner *l, ls_error *err)
 static int train(learner *l, ls_error *err)
 {
     ls_step_result step = {.size = sizeof step};
-    const int status = ls_trainer_step(l->trainer, l->images, l->labels, l->batch, &step, err);
+    const ls_step_rows rows = {sizeof rows, l->images, l->labels, LS_ROW_U8, l->batch};
+    const int status = ls_trainer_step(l->trainer, &rows, &step, err);
     if (status)
         return status;
     l->steps = step.number;

@@ -4,8 +4,8 @@
  *                          void *values, void *targets, ls_error *err) { ...; return LS_OK; }
  *
  *     ls_data_source mine = {.size = sizeof mine, .name = "letters", .channels = 1, .height = 28,
- *                            .width = 28, .classes = 26, .train_rows = 88800, .test_rows = 14800,
- *                            .read = read_rows};
+ *                            .width = 28, .row_type = LS_ROW_U8, .classes = 26,
+ *                            .train_rows = 88800, .test_rows = 14800, .read = read_rows};
  *     const ls_data_source *const sources[] = {&mine};
  *     ls_trainer_options o = {..., .sources = sources, .source_count = 1};
  *     // config: "data": {"name": "letters"}
@@ -33,12 +33,12 @@
 extern "C" {
 #endif
 
-/* Type of the values of a row. */
+/* Type of the values of a row. The values of rows to train on are finite. */
 typedef enum ls_row_type {
-    LS_ROW_U8 = 0,  /* uint8_t */
-    LS_ROW_F32 = 1, /* float; every value is finite */
-    LS_ROW_F64 = 2  /* double, for numbers that a float does not hold closely; every value of a data
-                     * source is finite. In a data source, targets are then doubles too */
+    /* 0 is no type: a structure whose row_type was not set is refused */
+    LS_ROW_U8 = 1,  /* uint8_t */
+    LS_ROW_F32 = 2, /* float */
+    LS_ROW_F64 = 3  /* double, for numbers that a float does not hold closely */
 } ls_row_type;
 
 /* A custom dataset. */

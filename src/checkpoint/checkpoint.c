@@ -156,6 +156,8 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     if (at->totals.weight != at->totals.rows)
         ls_json_put_double(w, "weight", at->totals.weight);
     ls_json_put_double(w, "seconds", at->totals.seconds);
+    if (at->lr > 0)
+        ls_json_put_double(w, "lr", at->lr);
     ls_json_put_double(w, "trained_s", at->trained_s);
     if (at->least_epoch > 0) {
         ls_json_put_double(w, "least_loss", at->least_loss);
@@ -273,6 +275,8 @@ static int read_position(ls_position *out, const ls_json *doc, const cJSON *node
     if (ls_field_any(&f, "weight")) /* this key was added later */
         ls_field_double(&f, "weight", 0, INFINITY, NULL, &out->totals.weight);
     ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
+    if (ls_field_any(&f, "lr")) /* this key was added later */
+        ls_field_double(&f, "lr", 0, 1e6, NULL, &out->lr);
     ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
     if (ls_field_any(&f, "least_epoch")) { /* these keys were added later */
         out->least_epoch = (uint32_t)read_count(&f, "least_epoch", 1e6);

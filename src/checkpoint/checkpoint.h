@@ -104,6 +104,7 @@ typedef struct ls_position {
     bool recorded;    /* true: the record of the current epoch was written, and only the epoch's
                        * evaluation has still to be done */
     ls_epoch_totals totals; /* totals of the current epoch */
+    double lr;              /* full learning rate that the caller has set; 0: that of the config */
     double trained_s;       /* seconds of training in finished epochs */
     /* the lowest test loss so far, and the number, from 1, of its epoch; 0: there was none */
     double least_loss;

@@ -125,6 +125,10 @@ typedef struct ls_dataset_info {
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
 
+/* Returns the name of a type of rows for messages, such as "LS_ROW_U8 (bytes)"; NULL if the number
+ * is no type. */
+const char *ls_row_type_name(ls_row_type type);
+
 /* Which numbers are weights of rows, for messages: "expected " LS_ROW_WEIGHT. */
 #define LS_ROW_WEIGHT "a weight: 0, or a number from 1e-9 to 1e9"
 /* Returns whether a row may have this weight. */

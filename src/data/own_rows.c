@@ -465,10 +465,11 @@ static int check(const ls_data_source *s, const ls_opening *o)
             "%.64s: %d classes and %d targets; expected 2 or more classes and no targets, "
             "or no class and 1 … %d targets",
             s->name, s->classes, s->targets, most);
-    if (s->row_type != LS_ROW_U8 && s->row_type != LS_ROW_F32 && s->row_type != LS_ROW_F64)
+    if (!ls_row_type_name(s->row_type))
         return ls_fail(err, LS_EINVAL,
-                       "%.64s: row_type %d; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64", s->name,
-                       (int)s->row_type);
+                       "%.64s: ls_data_source.row_type is %d%s; set it to LS_ROW_U8, LS_ROW_F32 or "
+                       "LS_ROW_F64",
+                       s->name, (int)s->row_type, s->row_type == 0 ? ", which is no type" : "");
     if (s->train_rows == 0 && !s->streamed)
         return ls_fail(err, LS_EINVAL,
                        "%.64s: train_rows is 0; set it, or `streamed` to train by "
@@ -533,10 +534,9 @@ const float *ls_own_rows_weights(const ls_dataset *train)
     return s ? s->source->train_weights : NULL;
 }
 
-bool ls_own_rows_are_doubles(const ls_dataset *train)
+ls_row_type ls_own_rows_type(const ls_dataset *train)
 {
-    const streamed *s = streamed_of(train);
-    return s && s->source->row_type == LS_ROW_F64;
+    return streamed_of(train)->source->row_type;
 }
 
 /* Copies the scales to s->before, or back. */

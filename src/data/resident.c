@@ -25,12 +25,23 @@ ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char 
                              .height = about->height,
                              .width = about->width,
                              .classes = about->classes,
+                             .row_type = LS_ROW_U8,
                              .rows = !test && limit > 0 ? limit : rows};
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)
 {
     return &ds->info;
+}
+
+const char *ls_row_type_name(ls_row_type type)
+{
+    switch (type) {
+    case LS_ROW_U8: return "LS_ROW_U8 (bytes)";
+    case LS_ROW_F32: return "LS_ROW_F32 (floats)";
+    case LS_ROW_F64: return "LS_ROW_F64 (doubles)";
+    default: return NULL;
+    }
 }
 
 uint32_t ls_dataset_rows(const ls_dataset *ds)

@@ -27,6 +27,12 @@
 
 #include <stdio.h>
 
+float ls_rate(const struct ls_trainer *t, uint64_t step)
+{
+    const double full = t->position.lr > 0 ? t->position.lr : ls_config_lr(&t->config);
+    return ls_config_rate(&t->config, full, step, t->coordination->steps);
+}
+
 /* Returns the number of steps that the run will have done when all submitted steps are
  * completed. */
 static uint64_t steps_sent(const ls_coordination *c)
@@ -94,7 +100,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     range->first_step = steps_sent(c);
     range->steps = steps;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] = ls_config_rate(&t->config, range->first_step + i, c->steps);
+        range->lr[i] = ls_rate(t, range->first_step + i);
     if (!c->images)
         choose_rows(range, c, steps);
     int status = ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;

@@ -117,7 +117,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .hits = t->config.loss->hits,
         .loss = (float)ls_loss_of_run(
             t, (double)(float)ls_loss_mean((double)r->loss, (double)r->weight)),
-        .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
+        .lr = ls_rate(t, r->number - 1),
         .images_per_s = (float)images_per_s,
         .gradient_norm = r->gradient_norm,
         .worker = t->records.times,

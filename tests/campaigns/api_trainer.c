@@ -24,9 +24,7 @@ static void call_in(world *w, ls_error *err)
     float weights[1];
     int status = LS_EINVAL;
     switch (w->calls_in++ % 5) {
-    case 0:
-        status = ls_trainer_step(w->trainer, w->images, w->labels, WORLD_BATCH, NULL, err);
-        break;
+    case 0: status = own_step(w->trainer, w->images, w->labels, WORLD_BATCH, NULL, err); break;
     case 1: status = ls_trainer_weights(w->trainer, weights, 1, err); break;
     case 2: status = ls_trainer_run(w->trainer, err); break;
     case 3: status = ls_trainer_save(w->trainer, "nowhere", err); break;
@@ -234,7 +232,7 @@ static void follow_step(world *w, uint64_t before, uint32_t n)
         return;
     if (after != before + 1)
         world_problem(w, "one step counted as %llu", (unsigned long long)(after - before));
-    else if (ls_trainer_step(w->shadow, w->images, w->labels, n, NULL, &err) != LS_OK)
+    else if (own_step(w->shadow, w->images, w->labels, n, NULL, &err) != LS_OK)
         world_problem(w, "the shadow's step: %s", err.text);
 }
 
@@ -257,8 +255,8 @@ static void step(world *w)
     }
     const uint64_t before = steps_of(w->trainer);
     w->call = "ls_trainer_step";
-    const int status = world_note(w, "ls_trainer_step",
-                                  ls_trainer_step(w->trainer, images, labels, n, &result, &w->err));
+    const int status =
+        world_note(w, "ls_trainer_step", own_step(w->trainer, images, labels, n, &result, &w->err));
     if (status == LS_OK && result.number != steps_of(w->trainer))
         world_problem(w, "ls_trainer_step: step %llu of %llu", (unsigned long long)result.number,
                       (unsigned long long)steps_of(w->trainer));
@@ -522,7 +520,7 @@ static void use_model(world *w)
     choose_rows(w);
     w->call = "ls_model_predict";
     world_note(w, "ls_model_predict",
-               ls_model_predict(w->model, w->images, (ls_row_type)world_draw(w, 3),
+               ls_model_predict(w->model, w->images, (ls_row_type)world_draw(w, 4),
                                 world_draw(w, WORLD_BATCH + 1), (ls_output)world_draw(w, 4), out,
                                 some_room(w), &w->err));
     world_note(w, "ls_model_predict",

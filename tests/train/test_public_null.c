@@ -173,9 +173,10 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     REFUSED(ls_trainer_run(NULL, e));
     REFUSED(ls_trainer_weights(NULL, out, ROOM(out), e));
     REFUSED(ls_trainer_weights(t, NULL, ROOM(out), e));
-    REFUSED(ls_trainer_step(NULL, images, labels, BATCH, NULL, e));
-    REFUSED(ls_trainer_step(t, NULL, labels, BATCH, NULL, e));
-    REFUSED(ls_trainer_step(t, images, NULL, BATCH, NULL, e));
+    REFUSED(ls_trainer_step(t, NULL, NULL, e));
+    REFUSED(own_step(NULL, images, labels, BATCH, NULL, e));
+    REFUSED(own_step(t, NULL, labels, BATCH, NULL, e));
+    REFUSED(own_step(t, images, NULL, BATCH, NULL, e));
     REFUSED(ls_trainer_evaluate(NULL, NULL, e));
     REFUSED(ls_trainer_model(NULL, &snapshot, e));
     REFUSED(ls_trainer_model(t, NULL, e));
