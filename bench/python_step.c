@@ -39,7 +39,7 @@ static int round_of(ls_trainer *trainer, uint32_t n, int steps, ls_error *err)
     for (uint32_t i = 0; status == LS_OK && i < n; i++)
         labels[i] = (int32_t)(i % 10);
     for (int i = 0; status == LS_OK && i < steps; i++) {
-        const ls_step_rows given = {sizeof given, rows, labels, LS_ROW_U8, n};
+        const ls_step_rows given = {sizeof given, rows, labels, LS_ROW_U8, n, NULL};
         double begun = now_us();
         status = ls_trainer_step(trainer, &given, &result, err);
         printf("%s%.2f", i ? ", " : "[", now_us() - begun);

@@ -87,6 +87,8 @@ static void use(const ls_host *host)
     expect(status == LS_EINVAL, "a step of another number of rows throws LS_EINVAL");
 
     trainer.save("trainer.safetensors");
+    trainer.load_weights("trainer.safetensors", LS_STATE_KEEP);
+    trainer.set_lr(0.05);
     lockstep::model model = trainer.model(), copy = model;
     { lockstep::trainer gone(std::move(trainer)); }
     expect(copy.get() == model.get() && copy.info().steps == 20, "copies share a model");
@@ -140,6 +142,8 @@ static void move()
     expect_empty([&] { (void)from.result(); }, "result() throws");
     expect_empty([&] { from.run(); }, "run() throws");
     expect_empty([&] { from.save("file"); }, "save() throws");
+    expect_empty([&] { from.load_weights("file", LS_STATE_RESET); }, "load_weights() throws");
+    expect_empty([&] { from.set_lr(1); }, "set_lr() throws");
     expect_empty([&] { (void)from.model(); }, "model() throws");
     expect_empty([&] { (void)from.step(rows, LS_ROW_U8, labels, ROWS); }, "step() throws");
     to.step(rows, LS_ROW_U8, labels, ROWS);

@@ -48,7 +48,7 @@ ls_data_source own_data(int streamed)
 int own_step(ls_trainer *trainer, const void *images, const void *labels, uint32_t n,
              ls_step_result *out, ls_error *err)
 {
-    const ls_step_rows rows = {sizeof rows, images, labels, LS_ROW_U8, n};
+    const ls_step_rows rows = {sizeof rows, images, labels, LS_ROW_U8, n, NULL};
     return ls_trainer_step(trainer, &rows, out, err);
 }
 

@@ -249,7 +249,7 @@ static void step(story *s, ls_trainer *t, uint32_t n)
         int32_t *at = lend(four, sizeof four);
         labels = labels ? labels : at;
     }
-    const ls_step_rows given = {sizeof given, images, labels, LS_ROW_U8, n};
+    const ls_step_rows given = {sizeof given, images, labels, LS_ROW_U8, n, NULL};
     const int status = ls_trainer_step(t, lend(&given, sizeof given), &r, &s->err);
     take_back();
     if (status)

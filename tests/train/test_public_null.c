@@ -183,6 +183,9 @@ static void the_trainer(ls_trainer *t, const ls_trainer_options *options)
     REFUSED(ls_trainer_save(NULL, "file", e));
     REFUSED(ls_trainer_load(NULL, "file", e));
     REFUSED(ls_trainer_load(t, NULL, e));
+    REFUSED(ls_trainer_load_weights(NULL, "file", LS_STATE_RESET, e));
+    REFUSED(ls_trainer_load_weights(t, NULL, LS_STATE_RESET, e));
+    REFUSED(ls_trainer_set_lr(NULL, 0.1, e));
     REFUSED(ls_trainer_add_sink(NULL, record, NULL, e));
     REFUSED(ls_trainer_add_sink(t, NULL, NULL, e));
     NOTHING(ls_trainer_close(NULL));

@@ -122,7 +122,7 @@ class _Arrays:
     """A data source (ls_data_source) whose rows are in arrays, or one that has only a shape, for rows that the user
     passes to each step."""
 
-    def __init__(self, data, test, shape, classes, targets, dtype, weights, test_weights):
+    def __init__(self, data, test, shape, classes, targets, dtype, weights, test_weights, weighted):
         self.sets, self.failed = [], None
         self.wide = self._needs_doubles(*data) if data is not None else _np.dtype(dtype) == _np.float64
         for pair, what in ((data, "data"), (test, "test")):
@@ -151,7 +151,7 @@ class _Arrays:
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
             streamed=rows[0] == 0, read=self.read, row_type=_ROW_TYPE[self.dtype.name],
             targets=self.like[1][0] if self.like[1] else 0,
-            weighted=rows[0] == 0 or any(w is not None for w in self.weights))
+            weighted=weighted or any(w is not None for w in self.weights))
         self.source.train_weights, self.source.test_weights = map(_floats, self.weights)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 
@@ -497,7 +497,7 @@ class Trainer(_l.Handle):
     weights    with `data`: the weight of each training row, 0 or from 1e-9 to 1e9; `test_weights`: those of `test`
     shape      instead of `data`, for rows that are passed to `step`: the shape of a row, (features,), (height, width)
                or (channels, height, width). The rows have the type `dtype`; their targets are `classes` classes or
-               `targets` numbers
+               `targets` numbers. `weighted`: `step` receives weights of rows, too
     set        values of keys that replace those in the config, a dict: {"optimizer.lr": 0.1, "epochs": 3}
     resume     directory of a run to continue, or "latest"
     at         with `resume`: number of steps of the checkpoint to continue from; None: the newest
@@ -509,7 +509,8 @@ class Trainer(_l.Handle):
     """
 
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
-                 targets=0, dtype="uint8", weights=None, test_weights=None, set=None, resume=None, at=None,
+                 targets=0, dtype="uint8", weights=None, test_weights=None,
+                 weighted=False, set=None, resume=None, at=None,
                  data_dirs=("/usr/share/datasets",), cache_dir=None, step_rows=(), inject=()):
         self._latest = _Run()
         self._latest.done.set()
@@ -519,7 +520,7 @@ class Trainer(_l.Handle):
             raise ValueError("shape: rows come with each step; give `classes` or `targets`, and no `data`")
         self._arrays = None
         if data is not None or shape is not None:
-            self._arrays = _Arrays(data, test, shape, classes, targets, dtype, weights, test_weights)
+            self._arrays = _Arrays(data, test, shape, classes, targets, dtype, weights, test_weights, weighted)
         assignments = {k: v if isinstance(v, str) else _json.dumps(v)
                        for k, v in (set or {}).items()}
         if self._arrays:

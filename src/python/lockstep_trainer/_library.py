@@ -34,7 +34,9 @@ class data_source(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("channels", c.c_int),
                 ("height", c.c_int), ("width", c.c_int), ("classes", c.c_int),
                 ("train_rows", c.c_uint32), ("test_rows", c.c_uint32), ("streamed", c.c_int),
-                ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("targets", c.c_int)]
+                ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("targets", c.c_int),
+                ("weighted", c.c_int), ("train_weights", c.POINTER(c.c_float)),
+                ("test_weights", c.POINTER(c.c_float))]
 
 
 class result(c.Structure):
