@@ -39,8 +39,9 @@ static int round_of(ls_trainer *trainer, uint32_t n, int steps, ls_error *err)
     for (uint32_t i = 0; status == LS_OK && i < n; i++)
         labels[i] = (int32_t)(i % 10);
     for (int i = 0; status == LS_OK && i < steps; i++) {
+        const ls_step_rows given = {sizeof given, rows, labels, LS_ROW_U8, n, NULL};
         double begun = now_us();
-        status = ls_trainer_step(trainer, rows, labels, n, &result, err);
+        status = ls_trainer_step(trainer, &given, &result, err);
         printf("%s%.2f", i ? ", " : "[", now_us() - begun);
     }
     puts("]");
@@ -57,6 +58,7 @@ int main(int argc, char **argv)
                              .channels = 1,
                              .height = 28,
                              .width = 28,
+                             .row_type = LS_ROW_U8,
                              .classes = 10,
                              .streamed = 1};
     const ls_data_source *const sources[] = {&source};

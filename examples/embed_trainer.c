@@ -57,11 +57,18 @@ int main(int argc, char **argv)
     static int32_t labels[BATCH];
     /* A streamed source of images of 1×28×28: it has no rows, because each step gets its rows from
      * the caller. */
-    const ls_data_source bars = {sizeof bars, "bars", 1,    28,   28,        CLASSES, 0,
-                                 0,           1,      NULL, NULL, LS_ROW_U8, 0};
+    const ls_data_source bars = {.size = sizeof bars,
+                                 .name = "bars",
+                                 .channels = 1,
+                                 .height = 28,
+                                 .width = 28,
+                                 .classes = CLASSES,
+                                 .streamed = 1,
+                                 .row_type = LS_ROW_U8};
     const ls_data_source *const sources[] = {&bars};
     const ls_trainer_options options = {
         .size = sizeof options, .config_text = config, .sources = sources, .source_count = 1};
+    const ls_step_rows rows = {sizeof rows, images, labels, LS_ROW_U8, BATCH, NULL};
     unsigned seed = (unsigned)getpid();
     ls_trainer *trainer = NULL;
     ls_error err;
@@ -73,7 +80,7 @@ int main(int argc, char **argv)
         pthread_t reader;
         for (int i = 0; i < BATCH; i++)
             draw(&seed, images + i * PIXELS, &labels[i]);
-        status = ls_trainer_step(trainer, images, labels, BATCH, NULL, &err);
+        status = ls_trainer_step(trainer, &rows, NULL, &err);
         if (status == LS_OK && step % 100 == 0)
             if ((status = ls_trainer_model(trainer, &model, &err)) == LS_OK &&
                 pthread_create(&reader, NULL, predict, model) == 0)

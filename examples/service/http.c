@@ -83,6 +83,32 @@ static int make_text(call *k, size_t bytes)
 
 /* ---- the routes ----------------------------------------------------------------------------- */
 
+/* Checks the floats of items whose length is right: their values are finite, and the weight of an
+ * example is 0, or from 1e-9 to 1e9. If not, makes the reply an error and returns 0. */
+static int has_numbers(call *k, size_t item, uint32_t count)
+{
+    const size_t head = item - k->s->o->image_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = k->body + i * item;
+        float v = 1;
+        if (head)
+            memcpy(&v, at + 1, sizeof v);
+        if (v != 0 && !(v >= 1e-9f && v <= 1e9f)) {
+            refuse(k, 400, "row %u: weight %g; expected 0, or 1e-9 to 1e9", i, (double)v);
+            return 0;
+        }
+        for (size_t value = 0; value < k->s->o->image_bytes / sizeof v; value++) {
+            memcpy(&v, at + head + value * sizeof v, sizeof v);
+            if (!isfinite(v)) {
+                refuse(k, 400, "row %u: value %zu is %g; expected a finite number", i, value,
+                       (double)v);
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 /* Checks that the body consists of one or more items of `item` bytes (an image, or a label and an
  * image), and sets *count to their number. If not, makes the reply an error and returns 0. */
 static int has_images(call *k, const char *type, size_t item, uint32_t *count)
@@ -92,9 +118,11 @@ static int has_images(call *k, const char *type, size_t item, uint32_t *count)
         refuse(k, 415, "Content-Type: expected %s", wanted);
     else if (k->length == 0 || k->length % item != 0)
         refuse(k, 400, "the body has %zu bytes; expected a multiple of %zu: %s", k->length, item,
-               item > k->s->o->image_bytes ? "a label and an image" : "an image");
+               item == k->s->o->image_bytes ? "an image"
+               : k->s->o->head_bytes > 1    ? "a label, a weight and an image"
+                                            : "a label and an image");
     *count = (uint32_t)(k->length / item);
-    return !k->code;
+    return !k->code && (k->s->o->row_type == LS_ROW_U8 || has_numbers(k, item, *count));
 }
 
 /* Checks that each example's label is a class. If not, makes the reply an error and returns 0. */
@@ -114,7 +142,7 @@ static void take_examples(call *k, const char *type)
 {
     uint32_t count;
     ls_error err;
-    const size_t item = 1 + k->s->o->image_bytes;
+    const size_t item = k->s->o->head_bytes + k->s->o->image_bytes;
     if (!has_images(k, type, item, &count) || !has_labels(k, item, count))
         return;
     const int status = learner_give(k->s->learner, k->body, count, &err);
@@ -172,8 +200,8 @@ static void predict(call *k, const char *type)
     float *scores = malloc(count * sizeof *scores);
     ls_model *model = learner_model(k->s->learner);
     ls_model_describe(model, &info, NULL);
-    int status = scores ? ls_model_predict(model, k->body, LS_ROW_U8, rows, LS_OUTPUT_LOGITS,
-                                           scores, count, &err)
+    int status = scores ? ls_model_predict(model, k->body, k->s->o->row_type, rows,
+                                           LS_OUTPUT_LOGITS, scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
     ls_model_release(model);
     for (size_t i = 0; i < count && status == LS_OK; i++)
@@ -185,6 +213,21 @@ static void predict(call *k, const char *type)
         put_predictions(k, info.steps, scores, rows, classes);
     metric_add(k->s->n->of[PREDICTED], status ? 0 : rows);
     free(scores);
+}
+
+static void set_rate(call *k, const char *type)
+{
+    char text[32], *end;
+    ls_error err;
+    (void)type;
+    snprintf(text, sizeof text, "%.*s", k->length < 31 ? (int)k->length : 31, (char *)k->body);
+    const double rate = strtod(text, &end);
+    const int number = end != text && end[strspn(end, " \r\n")] == '\0';
+    const int status = learner_set_rate(k->s->learner, number ? rate : NAN, &err);
+    if (status)
+        refuse(k, status == LS_EINVAL ? 400 : 503, "%s", err.text);
+    else if (make_text(k, 64))
+        k->text_length = (size_t)sprintf(k->text, "{\"rate\":%g}\n", rate);
 }
 
 static void predict_rows(call *k, const char *type)
@@ -238,11 +281,9 @@ static void tell_metrics(call *k, const char *type)
 static const struct route {
     const char *path, *method;
     void (*answer)(call *k, const char *type);
-} routes[] = {{"/examples", "POST", take_examples},
-              {"/predict", "POST", predict},
-              {"/rows", "POST", predict_rows},
-              {"/metrics", "GET", tell_metrics},
-              {"/healthz", "GET", tell_health}};
+} routes[] = {{"/examples", "POST", take_examples}, {"/predict", "POST", predict},
+              {"/rows", "POST", predict_rows},      {"/rate", "POST", set_rate},
+              {"/metrics", "GET", tell_metrics},    {"/healthz", "GET", tell_health}};
 
 /* ---- a request ------------------------------------------------------------------------------ */
 
@@ -252,10 +293,9 @@ static void find_route(call *k, const char *path, const char *method)
         if (strcmp(routes[i].path, path) == 0)
             k->route = &routes[i];
     if (!k->route) {
-        refuse(
-            k, 404,
-            "no such path; there are POST /examples, POST /predict, POST /rows, GET /metrics and "
-            "GET /healthz");
+        refuse(k, 404,
+               "no such path; there are POST /examples, POST /predict, POST /rows, POST /rate, GET "
+               "/metrics and GET /healthz");
         return;
     }
     const char *wanted = k->route->method;

@@ -27,8 +27,9 @@ struct learner {
     pthread_mutex_t lock; /* guards the fields from here down to `why` */
     pthread_cond_t changed;
     int stop;
-    uint8_t *ring; /* [capacity][1 + image_bytes] */
+    uint8_t *ring; /* [capacity][head_bytes + image_bytes] */
     uint64_t capacity, received, seen;
+    double rate; /* learning rate to set before the next step; 0: none */
     ls_model *shown;
     ls_error why; /* error that has ended training; status 0: there is none */
     /* The fields below are used only by the thread, after it was started. */
@@ -37,6 +38,7 @@ struct learner {
     uint32_t batch;  /* number of rows in a minibatch */
     uint8_t *images; /* [batch][image_bytes] */
     int32_t *labels; /* [batch] */
+    float *weights;  /* [batch] weights of the rows; all are 1 if rows are bytes */
     uint64_t steps, begun_at, saved_step, shown_step;
     double saved_at, shown_at;
     int lock_file;
@@ -45,14 +47,19 @@ struct learner {
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
+static size_t example_bytes(const learner *l)
+{
+    return l->o->head_bytes + l->o->image_bytes;
+}
+
 static uint8_t *slot(const learner *l, uint64_t index)
 {
-    return l->ring + index % l->capacity * (1 + l->o->image_bytes);
+    return l->ring + index % l->capacity * example_bytes(l);
 }
 
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err)
 {
-    const size_t bytes = 1 + l->o->image_bytes;
+    const size_t bytes = example_bytes(l);
     pthread_mutex_lock(&l->lock);
     const uint64_t waiting = l->received - l->seen;
     int status = LS_OK;
@@ -101,14 +108,17 @@ static void fill_batch(learner *l)
             index = oldest + mix(mix(l->steps) + row) % known;
         const uint8_t *example = slot(l, index);
         l->labels[row] = *example;
-        memcpy(l->images + row * l->o->image_bytes, example + 1, l->o->image_bytes);
+        l->weights[row] = 1;
+        memcpy(&l->weights[row], example + 1, l->o->head_bytes - 1);
+        memcpy(l->images + row * l->o->image_bytes, example + l->o->head_bytes, l->o->image_bytes);
     }
     l->seen += fresh;
 }
 
 /* Fills a minibatch; if there is nothing to train on, waits for at most a second. Returns whether a
- * minibatch was filled. Sets *stop to whether the thread must end. */
-static int next_batch(learner *l, int *stop)
+ * minibatch was filled. Sets *rate to a learning rate that is to be set before, or 0, and *stop to
+ * whether the thread must end. */
+static int next_batch(learner *l, double *rate, int *stop)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until); /* the clock of `changed` */
@@ -119,6 +129,8 @@ static int next_batch(learner *l, int *stop)
     const int work = has_work(l) && !l->stop;
     if (work)
         fill_batch(l);
+    *rate = work ? l->rate : 0;
+    l->rate = work ? 0 : l->rate;
     *stop = l->stop;
     pthread_mutex_unlock(&l->lock);
     return work;
@@ -196,6 +208,8 @@ static int open_trainer(learner *l, ls_error *err)
                                  .channels = o->channels,
                                  .height = o->height,
                                  .width = o->width,
+                                 .row_type = o->row_type,
+                                 .weighted = o->row_type == LS_ROW_F32,
                                  .classes = (int)o->classes,
                                  .streamed = 1};
     const ls_trainer_options wanted = {.size = sizeof wanted,
@@ -224,7 +238,8 @@ static int begin(learner *l, ls_error *err)
     l->batch = (uint32_t)summary->batch_size;
     l->images = malloc(l->batch * l->o->image_bytes);
     l->labels = malloc(l->batch * sizeof *l->labels);
-    if (!l->images || !l->labels)
+    l->weights = malloc(l->batch * sizeof *l->weights);
+    if (!l->images || !l->labels || !l->weights)
         return fail(err, LS_ENOMEM, "out of memory for a minibatch");
     metric_add(l->n->of[STEPS], (double)l->steps);
     say("%s on %s: begins at step %llu", summary->name, summary->devices,
@@ -235,7 +250,13 @@ static int begin(learner *l, ls_error *err)
 static int train(learner *l, ls_error *err)
 {
     ls_step_result step = {.size = sizeof step};
-    const int status = ls_trainer_step(l->trainer, l->images, l->labels, l->batch, &step, err);
+    const ls_step_rows rows = {.size = sizeof rows,
+                               .rows = l->images,
+                               .targets = l->labels,
+                               .row_type = l->o->row_type,
+                               .n = l->batch,
+                               .weights = l->source.weighted ? l->weights : NULL};
+    const int status = ls_trainer_step(l->trainer, &rows, &step, err);
     if (status)
         return status;
     l->steps = step.number;
@@ -246,10 +267,13 @@ static int train(learner *l, ls_error *err)
 static int train_until_stopped(learner *l, ls_error *err)
 {
     int status = LS_OK, stop = 0;
+    double rate;
     ls_error saving;
     while (status == LS_OK && !stop) {
-        const int work = next_batch(l, &stop);
-        if (work)
+        const int work = next_batch(l, &rate, &stop);
+        if (rate > 0)
+            status = ls_trainer_set_lr(l->trainer, rate, err);
+        if (work && status == LS_OK)
             status = train(l, err);
         const int late = (seconds_now() - l->shown_at) * 1000 >= SHOW_MS;
         if (status == LS_OK && l->shown_step != l->steps && (late || !work))
@@ -291,6 +315,7 @@ static void destroy(learner *l)
     pthread_mutex_destroy(&l->lock);
     if (l->lock_file >= 0)
         close(l->lock_file);
+    free(l->weights);
     free(l->labels);
     free(l->images);
     free(l->ring);
@@ -312,7 +337,7 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
     pthread_cond_init(&l->changed, &steady);
     pthread_condattr_destroy(&steady);
     l->capacity = (uint64_t)o->queue + (uint64_t)o->replay;
-    l->ring = calloc(l->capacity, 1 + o->image_bytes);
+    l->ring = calloc(l->capacity, example_bytes(l));
     int status =
         l->ring ? begin(l, err) : fail(err, LS_ENOMEM, "out of memory for --queue and --replay");
     if (status == LS_OK && pthread_create(&l->thread, NULL, learn, l) != 0)
@@ -321,6 +346,20 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
         destroy(l);
     else
         *out = l;
+    return status;
+}
+
+int learner_set_rate(learner *l, double rate, ls_error *err)
+{
+    if (!(rate > 0 && rate <= 1e6))
+        return fail(err, LS_EINVAL, "expected a learning rate above 0 and up to 1e6, found %g",
+                    rate);
+    pthread_mutex_lock(&l->lock);
+    const int status = l->why.status
+                           ? fail(err, l->why.status, "training has failed: %.400s", l->why.text)
+                           : LS_OK;
+    l->rate = status ? l->rate : rate;
+    pthread_mutex_unlock(&l->lock);
     return status;
 }
 

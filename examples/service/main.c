@@ -26,7 +26,8 @@ static const char help[] =
     "  --address A      where to listen (127.0.0.1)\n"
     "  --port N         0: any that is free; the log tells (8080)\n"
     "  --host NAME      it may be asked by, besides localhost and its address; may be repeated\n"
-    "  --shape CxHxW    of an image, one byte a value (1x28x28)\n"
+    "  --shape CxHxW    of an image (1x28x28)\n"
+    "  --type T         of its values: u8, bytes, or f32, floats, with a weight per example (u8)\n"
     "  --classes N      labels are below this (10)\n"
     "  --set KEY=VALUE  changes a value of CONFIG; may be repeated\n"
     "  --passes N       how often training sees each example; 0: training is off (20)\n"
@@ -67,6 +68,14 @@ static int read_shape(options *o, const char *text)
     return usage("--shape: expected channels x height x width, such as 1x28x28, not ", text);
 }
 
+static int read_type(options *o, const char *text)
+{
+    const int floats = strcmp(text, "f32") == 0;
+    o->row_type = floats ? LS_ROW_F32 : LS_ROW_U8;
+    return floats || strcmp(text, "u8") == 0 ? GO_ON
+                                             : usage("--type: expected u8 or f32, not ", text);
+}
+
 static int add(const char **list, int *count, int most, const char *name, const char *value)
 {
     if (*count == most)
@@ -79,8 +88,11 @@ static int add(const char **list, int *count, int most, const char *name, const 
  * queue. */
 static int complete(options *o)
 {
+    const int floats = o->row_type == LS_ROW_F32;
     o->image_bytes = (size_t)o->channels * (size_t)o->height * (size_t)o->width;
-    const long example = 1 + (long)o->image_bytes;
+    o->image_bytes *= floats ? sizeof(float) : 1;
+    o->head_bytes = 1 + (floats ? sizeof(float) : 0);
+    const long example = (long)(o->head_bytes + o->image_bytes);
     if (o->body < example)
         return usage("--body is smaller than an example", "");
     if (o->body / example > o->queue)
@@ -108,6 +120,7 @@ static const struct row {
     {"state", 0, offsetof(options, state), 0, 0},
     {"address", 0, offsetof(options, address), 0, 0},
     {"shape", 0, 0, 0, 0},
+    {"type", 0, 0, 0, 0},
     {"set", 0, 0, 0, 0},
     {"host", 0, 0, 0, 0},
 };
@@ -120,6 +133,8 @@ static int take(options *o, const struct row *r, const char *value)
                            r->most);
     if (strcmp(r->name, "shape") == 0)
         return read_shape(o, value);
+    if (strcmp(r->name, "type") == 0)
+        return read_type(o, value);
     if (strcmp(r->name, "set") == 0)
         return add(o->set, &o->set_count, SETS_MOST, r->name, value);
     if (strcmp(r->name, "host") == 0)
@@ -137,6 +152,7 @@ static int read_options(options *o, int argc, char **argv)
                    .channels = 1,
                    .height = 28,
                    .width = 28,
+                   .row_type = LS_ROW_U8,
                    .classes = 10,
                    .port = 8080,
                    .passes = 20,

@@ -18,6 +18,7 @@ static const struct {
                       "Rows trained on since the start, each pass counted."},
     [LOSS] = {0, "lockstep_loss", NULL, "Training loss, a mean of about the last 50 steps."},
     [ACCURACY] = {0, "lockstep_accuracy", NULL, "Training accuracy, likewise."},
+    [RATE] = {0, "lockstep_learning_rate", NULL, "Learning rate of the last step."},
     [SHOWN_STEP] = {0, "service_model_step", NULL, "Step of the weights that predictions use."},
     [SAVES] = {1, "service_saves_total", NULL, "Saves since the start."},
     [FAILED_SAVES] = {1, "service_failed_saves_total", NULL, "Saves that failed."},
@@ -55,6 +56,7 @@ void numbers_step(numbers *n, const ls_step_result *step, uint32_t rows)
         move_mean(n->of[LOSS], step->loss, weight);
         move_mean(n->of[ACCURACY], step->accuracy, weight);
     }
+    metric_set(n->of[RATE], step->lr);
     metric_add(n->of[STEPS], 1);
     metric_add(n->of[ROWS_TRAINED], rows);
 }

@@ -1,5 +1,6 @@
 /* The interfaces between the files of the service. The service learns from labelled images that
- * clients send (*examples*), and predicts the classes of other images.
+ * clients send (*examples*), and predicts the classes of other images. With --type f32 a row is any
+ * floats instead of an image, and each example has a weight.
  *
  *   main.c     reads the options, starts and stops the other parts
  *   learner.c  the thread that owns the trainer, and the queue of examples before it
@@ -26,9 +27,12 @@ typedef struct options {
     const char *host[HOSTS_MOST]; /* host names by which clients may address the server */
     const char *set[SETS_MOST];   /* assignments to keys of the config */
     int host_count, set_count;
-    int channels, height, width; /* shape of an image, one byte per value */
-    /* size of an image; an example is one byte longer: its label precedes the image */
-    size_t image_bytes;
+    int channels, height, width; /* shape of an image */
+    ls_row_type row_type;        /* type of its values: bytes or floats */
+    size_t image_bytes;          /* size of an image */
+    /* size of what precedes the image in an example: the label, one byte, and, if values are
+     * floats, the example's weight, a float */
+    size_t head_bytes;
     long classes; /* labels are below this */
     long port;    /* 0: the system chooses a free port */
     long passes;  /* how many times each example is trained on, on average; 0: training is off */
@@ -47,6 +51,7 @@ enum {
     ROWS_TRAINED,
     LOSS,
     ACCURACY,
+    RATE,
     SHOWN_STEP,
     SAVES,
     FAILED_SAVES,
@@ -92,6 +97,10 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err);
 /* Appends `count` examples to the queue, all or none. Errors: LS_EAGAIN (the queue has too little
  * space); if training has failed, the status of that failure. Any thread. */
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err);
+
+/* Sets the learning rate, from the next step on. Errors: LS_EINVAL; if training has failed, the
+ * status of that failure. Any thread. */
+int learner_set_rate(learner *l, double rate, ls_error *err);
 
 /* Returns a model for predictions: the newest one that the learner has made. The
  * caller releases it. Any thread. */

@@ -4,8 +4,8 @@
  *                          void *values, void *targets, ls_error *err) { ...; return LS_OK; }
  *
  *     ls_data_source mine = {.size = sizeof mine, .name = "letters", .channels = 1, .height = 28,
- *                            .width = 28, .classes = 26, .train_rows = 88800, .test_rows = 14800,
- *                            .read = read_rows};
+ *                            .width = 28, .row_type = LS_ROW_U8, .classes = 26,
+ *                            .train_rows = 88800, .test_rows = 14800, .read = read_rows};
  *     const ls_data_source *const sources[] = {&mine};
  *     ls_trainer_options o = {..., .sources = sources, .source_count = 1};
  *     // config: "data": {"name": "letters"}
@@ -33,12 +33,12 @@
 extern "C" {
 #endif
 
-/* Type of the values of a row. */
+/* Type of the values of a row. The values of rows to train on are finite. */
 typedef enum ls_row_type {
-    LS_ROW_U8 = 0,  /* uint8_t */
-    LS_ROW_F32 = 1, /* float; every value is finite */
-    LS_ROW_F64 = 2  /* double, for numbers that a float does not hold closely; every value of a data
-                     * source is finite. In a data source, targets are then doubles too */
+    /* 0 is no type: a structure whose row_type was not set is refused */
+    LS_ROW_U8 = 1,  /* uint8_t */
+    LS_ROW_F32 = 2, /* float */
+    LS_ROW_F64 = 3  /* double, for numbers that a float does not hold closely */
 } ls_row_type;
 
 /* A custom dataset. */
@@ -73,6 +73,14 @@ typedef struct ls_data_source {
     void *user;           /* first argument of `read`; what it points to outlives the trainer */
     ls_row_type row_type; /* type of a row's values */
     int targets;          /* number of floats in the target of each row; 0: the target is a class */
+    /* Non-zero: rows have weights. The loss and the gradient of a row are multiplied by its weight,
+     * and their sums over a minibatch are divided by the sum of its weights. A weight is 0 (the row
+     * is not learnt from), or from 1e-9 to 1e9. If all weights of a minibatch are 0, its gradient
+     * is 0. Batch norm sees every row alike. Zero: all weights are 1. */
+    int weighted;
+    /* With `weighted`: [train_rows] and [test_rows] weights of the rows; NULL: all are 1. They
+     * outlive the trainer. ls_trainer_step receives the weights of its rows itself. */
+    const float *train_weights, *test_weights;
 } ls_data_source;
 
 #ifdef __cplusplus

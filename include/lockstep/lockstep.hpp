@@ -72,14 +72,20 @@ public:
     void run() { check(ls_trainer_run, held(get())); }
     void save(const char *path) { check(ls_trainer_save, held(get()), path); }
     void load(const char *path) { check(ls_trainer_load, held(get()), path); }
+    void load_weights(const char *path, ls_load_state state)
+    { check(ls_trainer_load_weights, held(get()), path, state); }
+    void set_lr(double lr) { check(ls_trainer_set_lr, held(get()), lr); }
     lockstep::model model()
     { ls_model *m; check(ls_trainer_model, held(get()), &m); return lockstep::model(m); }
-    ls_step_result step(const void *rows, const void *targets, uint32_t n)
+    ls_step_result step(const ls_step_rows &rows)
     {
         auto r = sized<ls_step_result>();
-        check(ls_trainer_step, held(get()), rows, targets, n, &r);
+        check(ls_trainer_step, held(get()), &rows, &r);
         return r;
     }
+    ls_step_result step(const void *rows, ls_row_type type, const void *targets, uint32_t n,
+                        const float *weights = nullptr)
+    { return step(ls_step_rows{sizeof(ls_step_rows), rows, targets, type, n, weights}); }
     ls_evaluation evaluate()
     { auto e = sized<ls_evaluation>(); check(ls_trainer_evaluate, held(get()), &e); return e; }
 };

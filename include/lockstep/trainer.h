@@ -17,7 +17,8 @@
  * thread can predict while training continues (model.h):
  *
  *     while (collect(rows, classes, 256)) {
- *         status = ls_trainer_step(trainer, rows, classes, 256, &step, &err);
+ *         ls_step_rows given = {sizeof given, rows, classes, LS_ROW_U8, 256};
+ *         status = ls_trainer_step(trainer, &given, &step, &err);
  *         if (status == LS_OK && step.number % 50 == 0)
  *             status = ls_trainer_model(trainer, &model, &err);
  *     }
@@ -262,11 +263,24 @@ int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_erro
 
 /* ---- training step by step ------------------------------------------------------------------ */
 
+/* The rows of one step. */
+typedef struct ls_step_rows {
+    size_t size;          /* sizeof(ls_step_rows) */
+    const void *rows;     /* [n][channels][height][width] values of the type row_type */
+    const void *targets;  /* int32_t [n] (classes); or [n][k] if the data source's `targets` is
+                           * k > 0: double if row_type is LS_ROW_F64, else float */
+    ls_row_type row_type; /* type of the values, that of the data source */
+    uint32_t n;           /* number of rows: the config's batch_size or one of options.step_rows */
+    /* [n] weights of the rows, 0 or from 1e-9 to 1e9, as the data source's `weighted` explains;
+     * NULL: all are 1 */
+    const float *weights;
+} ls_step_rows;
+
 /* Result of one step. */
 typedef struct ls_step_result {
     size_t size;     /* sizeof(ls_step_result), set by the caller */
     uint64_t number; /* number of the step, from 1 */
-    double loss;     /* mean loss over the step's rows */
+    double loss;     /* mean loss over the step's rows, weighted if they have weights */
     double accuracy; /* share of correct predictions among the step's rows */
     double lr;       /* learning rate of the update */
     int skipped;     /* non-zero: the step updated nothing, because the loss was not finite and the
@@ -274,22 +288,27 @@ typedef struct ls_step_result {
 } ls_step_result;
 
 /* Trains one step on rows that the caller passes, and waits for the end of the step. The config's
- * data must be a streamed data source (data_source.h).
- *
- * - rows: [n][channels][height][width], uint8_t, float or double as the data source says
- * - targets: int32_t [n] (classes), or [n][k] if the data source's `targets` is k > 0, float, or
- *   double if the rows are doubles
- * - n: number of rows, either the config's batch_size or one of options.step_rows
- * - out: receives the result of the step; may be NULL; the caller sets out->size
- *
- * The library does not read `rows` and `targets` after the function has returned. Learning rate,
+ * data must be a streamed data source (data_source.h). `out` receives the result of the step; it
+ * may be NULL; the caller sets out->size.
+ * The library does not read the rows and targets after the function has returned. Learning rate,
  * checkpoints and records are as in ls_trainer_run. An epoch has train_rows / batch_size steps,
  * rounded up, where train_rows is the field of the data source. Called by the owner.
- * Errors: LS_EINVAL, LS_EINTERRUPTED (ls_trainer_interrupt was called; the rows were not trained
- * on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
- * callback's. */
-int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
-                    ls_step_result *out, ls_error *err);
+ * Errors: LS_EINVAL (for example if row_type is not set or not that of the data source, a value is
+ * not finite, or a class does not exist), LS_EINTERRUPTED (ls_trainer_interrupt was called; the
+ * rows were not trained on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED,
+ * LS_ENOMEM, or the record callback's. */
+int ls_trainer_step(ls_trainer *trainer, const ls_step_rows *rows, ls_step_result *out,
+                    ls_error *err);
+
+/* Sets the full learning rate, from the next step on: the config's schedule multiplies `lr` in
+ * place of optimizer.lr (and of linear_scaling's factor). `lr`: above 0, at most 1e6. The records
+ * and results of steps have the rate of each step, and a checkpoint has the full rate, with which a
+ * resumed run continues. In a run of several processes each process sets the same rate before the
+ * same step; the step after one with different rates ends the run with LS_EDIVERGED, because the
+ * comparison of all replicas finds different weights. Called by the owner, between steps or before
+ * ls_trainer_run. Errors: LS_EINVAL (another `lr`, or the run has ended), and the error that has
+ * ended the training. */
+int ls_trainer_set_lr(ls_trainer *trainer, double lr, ls_error *err);
 
 /* Evaluates the model on the test rows, on all devices. `out` receives the result; it may be NULL;
  * the caller sets out->size. Called by the owner.
@@ -326,6 +345,21 @@ int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
  * another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, and LS_ENONFINITE or LS_EDIVERGED if
  * the training has ended with that error. */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
+
+/* The optimizer's state after ls_trainer_load_weights. */
+typedef enum ls_load_state {
+    LS_STATE_RESET = 0, /* as at the beginning of a run */
+    LS_STATE_KEEP = 1,  /* unchanged; only a moving average of the weights begins anew */
+    LS_STATE_TAKE = 2   /* that in the file, which must be a checkpoint with the same optimizer */
+} ls_load_state;
+
+/* Loads the weights in `path`, a checkpoint or another safetensors file, with or without the
+ * optimizer's state. The position in the schedule and the learning rate stay as they are, and the
+ * checkpoint may have another recipe, as long as the model is the same. If a part of the file
+ * cannot be read, nothing is changed. Called by the owner. Errors: those of ls_trainer_load, and
+ * LS_EINVAL for another `state`. */
+int ls_trainer_load_weights(ls_trainer *trainer, const char *path, ls_load_state state,
+                            ls_error *err);
 
 /* Adds a receiver of metrics records. After this call the trainer passes each record also to
  * `record`, in the same way as to ls_trainer_callbacks.record, with `user` as the first argument.

@@ -123,6 +123,8 @@ uint32_t ls_data_crc32(ls_dataset *const *data)
         crc = info->targets == 0 && info->classes <= 256
                   ? add_labels(crc, view.labels, view.rows)
                   : ls_crc32(crc, view.labels, view.rows * ls_dataset_target_bytes(data[s]));
+        if (view.weights)
+            crc = ls_crc32(crc, view.weights, view.rows * sizeof *view.weights);
     }
     return crc;
 }
@@ -151,7 +153,11 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_put_double(w, "loss", at->totals.loss);
     ls_json_put_double(w, "correct", at->totals.correct);
     ls_json_put_double(w, "rows", at->totals.rows);
+    if (at->totals.weight != at->totals.rows)
+        ls_json_put_double(w, "weight", at->totals.weight);
     ls_json_put_double(w, "seconds", at->totals.seconds);
+    if (at->lr > 0)
+        ls_json_put_double(w, "lr", at->lr);
     ls_json_put_double(w, "trained_s", at->trained_s);
     if (at->least_epoch > 0) {
         ls_json_put_double(w, "least_loss", at->least_loss);
@@ -265,7 +271,12 @@ static int read_position(ls_position *out, const ls_json *doc, const cJSON *node
     ls_field_double(&f, "loss", -INFINITY, INFINITY, NULL, &out->totals.loss);
     out->totals.correct = (double)read_count(&f, "correct", EXACT);
     out->totals.rows = (double)read_count(&f, "rows", EXACT);
+    out->totals.weight = out->totals.rows;
+    if (ls_field_any(&f, "weight")) /* this key was added later */
+        ls_field_double(&f, "weight", 0, INFINITY, NULL, &out->totals.weight);
     ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
+    if (ls_field_any(&f, "lr")) /* this key was added later */
+        ls_field_double(&f, "lr", 0, 1e6, NULL, &out->lr);
     ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
     if (ls_field_any(&f, "least_epoch")) { /* these keys were added later */
         out->least_epoch = (uint32_t)read_count(&f, "least_epoch", 1e6);

@@ -74,6 +74,7 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path,
 /* Totals of an epoch. */
 typedef struct ls_epoch_totals {
     double loss, correct, rows; /* sums over the epoch's minibatches */
+    double weight;              /* sum of the weights of the rows; `rows`, if they have none */
     double seconds;             /* seconds of training, without evaluation and saving */
 } ls_epoch_totals;
 
@@ -103,6 +104,7 @@ typedef struct ls_position {
     bool recorded;    /* true: the record of the current epoch was written, and only the epoch's
                        * evaluation has still to be done */
     ls_epoch_totals totals; /* totals of the current epoch */
+    double lr;              /* full learning rate that the caller has set; 0: that of the config */
     double trained_s;       /* seconds of training in finished epochs */
     /* the lowest test loss so far, and the number, from 1, of its epoch; 0: there was none */
     double least_loss;

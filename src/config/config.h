@@ -59,6 +59,7 @@ typedef struct ls_schedule {
     /* LS_SCHEDULE_EXPONENTIAL: number of steps in which the rate grows; the last of them has the
      * full rate */
     double steps;
+    double epoch_steps; /* number of steps that the rule takes for an epoch; 0: that of the data */
 } ls_schedule;
 
 /* Value of cluster.transport: the library that connects the processes of a run. The key is not used
@@ -213,8 +214,9 @@ double ls_config_lr(const ls_config *config);
  * if the kind of data that data.name selects has the key, else false. */
 bool ls_config_standardizes(const ls_config *config, const char *key, int set);
 
-/* Returns the learning rate of step number `step`, from 0, according to the schedule. */
-float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_epoch);
+/* Returns the learning rate of step number `step`, from 0, according to the schedule. `full`: the
+ * full rate, such as that of ls_config_lr. */
+float ls_config_rate(const ls_config *config, double full, uint64_t step, uint32_t steps_per_epoch);
 
 /* Returns the default of the key `shards` for a minibatch of `rows` rows.
  *

@@ -551,6 +551,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`, `folder`: file or directory of the test rows"},
     {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: name of the column that is predicted"},
+    {"data", "weight", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.weight),
+     .help = "`csv`: name of the column with the weights of the rows; it is no input. Absent: all "
+             "weights are 1 ([weights](data.md#weights-of-rows))"},
     {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
      .help = "`csv`: names of columns that are one-hot encoded although their first value is a "
              "number; a list, or a text with commas"},
@@ -665,13 +668,16 @@ const ls_config_key ls_config_keys[] = {
              "keeps this share of the average. The average starts at the first weights, and is "
              "what is evaluated, saved and used to predict; 0: none"},
     {"", "schedule", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
-     .help = "the learning rate over the run: `\"constant\"`; `{\"name\": \"step\", "
-             "\"every_epochs\": 30, \"gamma\": 0.1}`; `{\"name\": \"cosine\", \"minimum\": 0}`; "
-             "these three take `\"warmup_epochs\"`. `{\"name\": \"one_cycle\", \"peak\": 0.3, "
-             "\"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
-             "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. `{\"name\": "
-             "\"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the same factor in "
-             "each step, as in the verb `find-lr`"},
+     .help =
+         "the learning rate over the run: `\"constant\"`; `{\"name\": \"step\", "
+         "\"every_epochs\": 30, \"gamma\": 0.1}`; `{\"name\": \"cosine\", \"minimum\": 0}`; "
+         "these three take `\"warmup_epochs\"`. `{\"name\": \"one_cycle\", \"peak\": 0.3, "
+         "\"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
+         "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. `{\"name\": "
+         "\"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the same factor in "
+         "each step, as in the verb `find-lr`. `\"epoch_steps\": 1000`: number of steps that the "
+         "others take for an epoch, for rows that are streamed without end; absent: that of the "
+         "data"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is the rate for 256 rows, and is multiplied by "
              "`batch_size` / 256"},

@@ -33,6 +33,8 @@ static const schedule_key schedule_keys[] = {
     {"minimum", HAS(ONE_CYCLE), IN(minimum), 4e-6, 0, 1},
     {"minimum", HAS(EXPONENTIAL), IN(minimum), 1e-7, 1e-30, 1},
     {"steps", HAS(EXPONENTIAL), IN(steps), 300, 2, 1e9},
+    {"epoch_steps", HAS(CONSTANT) | HAS(STEP) | HAS(COSINE) | HAS(ONE_CYCLE) | HAS(TRIANGULAR),
+     IN(epoch_steps), 0, 0, 1e9},
 };
 
 enum { SCHEDULE_KEYS = sizeof schedule_keys / sizeof *schedule_keys };
@@ -80,9 +82,12 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)
 {
     ls_json_open_object(w, key);
     ls_json_put_string(w, "name", schedules[s->rule]);
-    for (const schedule_key *k = schedule_keys; k < schedule_keys + SCHEDULE_KEYS; k++)
-        if (k->rules & 1u << s->rule)
-            ls_json_put_double(w, k->name, *(const double *)((const char *)s + k->at));
+    for (const schedule_key *k = schedule_keys; k < schedule_keys + SCHEDULE_KEYS; k++) {
+        const double value = *(const double *)((const char *)s + k->at);
+        /* a key that was added later is not written if it is 0, so that recipes stay the same */
+        if (k->rules & 1u << s->rule && (value != 0 || k->at != IN(epoch_steps)))
+            ls_json_put_double(w, k->name, value);
+    }
     ls_json_close(w);
 }
 
@@ -113,17 +118,15 @@ static double triangle(double minimum, double cycles)
 double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t steps_per_epoch,
                         uint64_t epochs)
 {
-    double warmup = s->warmup * (double)steps_per_epoch, t = (double)step;
-    double last = (double)(steps_per_epoch * epochs);
+    const double epoch = s->epoch_steps > 0 ? s->epoch_steps : (double)steps_per_epoch;
+    const double warmup = s->warmup * epoch, t = (double)step, last = epoch * (double)epochs;
     if (t < warmup)
         return lr * fmin(1, (t + 1) / warmup);
     switch (s->rule) {
-    case LS_SCHEDULE_STEP:
-        return lr * ls_power(s->gamma, (uint64_t)(t / (s->every * (double)steps_per_epoch)));
+    case LS_SCHEDULE_STEP: return lr * ls_power(s->gamma, (uint64_t)(t / (s->every * epoch)));
     case LS_SCHEDULE_COSINE: return lr * cosine(1, s->minimum, (t - warmup) / (last - warmup));
     case LS_SCHEDULE_ONE_CYCLE: return lr * one_cycle(s, t, last);
-    case LS_SCHEDULE_TRIANGULAR:
-        return lr * triangle(s->minimum, t / (s->every * (double)steps_per_epoch));
+    case LS_SCHEDULE_TRIANGULAR: return lr * triangle(s->minimum, t / (s->every * epoch));
     case LS_SCHEDULE_EXPONENTIAL:
         return lr * ls_exp(ls_ln(s->minimum) * (1 - fmin(1, t / (s->steps - 1))));
     case LS_SCHEDULE_CONSTANT: break;

@@ -364,6 +364,8 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
             memcpy(b->labels_out + (size_t)r * words, b->labels + b->args->rows[r] * words,
                    words * sizeof *b->labels);
     }
+    for (int r = 0; b->weights && b->weights_out && r < op->y.rows; r++)
+        b->weights_out[r] = b->weights[b->args->rows[r]];
     return LS_OK;
 }
 

@@ -80,6 +80,15 @@ typedef struct loss_op {
     double parameter[LS_QUANTILES_MOST]; /* [parts]: parameter of the loss (loss_fn) */
 } loss_op;
 
+/* Multiplies a row's loss and gradient, which may be NULL, by the row's weight. Returns the loss. A
+ * row of weight 0 gets zeros, even if its loss is not finite. */
+static double weigh(float *dx, double loss, int n, float weight)
+{
+    for (int j = 0; dx && j < n; j++)
+        dx[j] = weight == 0 ? 0 : dx[j] * weight;
+    return weight == 0 ? 0 : loss * (double)weight;
+}
+
 /* Returns the loss of one row of n outputs. Stores whether the row is correct in *correct, and the
  * gradient in dx, which may be NULL. */
 static double lose_row(float *dx, int *correct, const loss_op *l, const float *z, const float *t,
@@ -111,9 +120,11 @@ static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *
         const bool add = r > 0 || (flags & LS_RUN_ACCUMULATE) != 0;
         double loss = 0;
         int correct = 0, right;
-        for (; r < end; r++, correct += right)
-            loss += lose_row(l->base.needs_dx ? (float *)b->dx + r * n : NULL, &right, l, z + r * n,
-                             t + r * targets, op->y.c);
+        for (; r < end; r++, correct += right) {
+            float *dx = l->base.needs_dx ? (float *)b->dx + r * n : NULL;
+            const double each = lose_row(dx, &right, l, z + r * n, t + r * targets, op->y.c);
+            loss += b->weights ? weigh(dx, each, op->y.c, b->weights[r]) : each;
+        }
         b->stats[0] = (add ? b->stats[0] : 0.0f) + (float)loss;
         b->stats[1] = (add ? b->stats[1] : 0.0f) + (float)correct;
     }

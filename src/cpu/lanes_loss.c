@@ -21,14 +21,19 @@ static int check_labels(const int32_t *labels, int rows, int classes, ls_error *
 }
 
 /* Multiplies the loss and dx of each row, which the kernel has computed, by the weight of the row's
- * class. Each number is multiplied once, so the result is the same on every CPU. */
-static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx, float *row_loss)
+ * class and by that of the row. Each number is multiplied once, so the result is the same on every
+ * CPU. A row of weight 0 gets zeros, even if its loss is not finite. */
+static void weigh(const loss_op *op, int rows, const int32_t *labels, const float *of_row,
+                  float *dx, float *row_loss)
 {
     for (int r = 0; r < rows; r++) {
-        const float weight = op->base.b.class_weight[labels[r]];
-        row_loss[r] *= weight;
-        for (int k = 0; dx && k < op->classes; k++)
-            dx[k * LS_LANES + r] *= weight;
+        const float weight = (op->weighted ? op->base.b.class_weight[labels[r]] : 1.0f) *
+                             (of_row ? of_row[r] : 1.0f);
+        row_loss[r] = weight == 0 ? 0 : row_loss[r] * weight;
+        for (int k = 0; dx && k < op->classes; k++) {
+            float *const to = &dx[k * LS_LANES + r];
+            *to = weight == 0 ? 0 : *to * weight;
+        }
     }
 }
 
@@ -43,8 +48,8 @@ static void group_loss(const loss_op *op, int group, double *loss, double *corre
     float *dx = op->base.needs_dx ? (float *)b->dx + at : NULL;
     op->base.kernels->loss(op->classes, rows, op->smoothing, (const float *)b->x + at, labels, dx,
                            row_loss, row_correct);
-    if (op->weighted)
-        weigh(op, rows, labels, dx, row_loss);
+    if (op->weighted || b->weights)
+        weigh(op, rows, labels, b->weights ? b->weights + group * LS_LANES : NULL, dx, row_loss);
     for (int r = 0; r < rows; r++) {
         *loss += (double)row_loss[r];
         *correct += (double)row_correct[r];

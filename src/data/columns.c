@@ -2,7 +2,8 @@
  *
  *     number, texts    inputs; each different text of a column is a *level*
  *     left out         a column that is not used
- *     class, value     the target: a class, whose different texts are levels, or a number */
+ *     class, value     the target: a class, whose different texts are levels, or a number
+ *     weight           the weights of the rows */
 #include "data/columns.h"
 
 #include <stdio.h>
@@ -15,11 +16,11 @@ void ls_column_head(char out[LS_COLUMN_LINE])
 
 void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_summary *c)
 {
-    static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
+    static const char *const uses[] = {"number", "texts", "left out", "class", "value", "weight"};
     char levels[16] = "-", mean[24] = "-", deviation[24] = "-";
     if (c->use == LS_COLUMN_LEVELS || c->use == LS_COLUMN_CLASS)
         snprintf(levels, sizeof levels, "%d", c->levels);
-    if (c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE) {
+    if (c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE || c->use == LS_COLUMN_WEIGHT) {
         snprintf(mean, sizeof mean, "%.4g", c->mean);
         snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
     }

@@ -51,6 +51,7 @@ typedef struct ls_csv {
     ls_table *t; /* the table that is being read */
     ls_csv_column *column;
     int columns, target; /* number of columns; index of the target column */
+    int weight;          /* index of the column of weights; −1: none */
     int slots;           /* number of floats in a row of `cells` */
     int features;        /* number of floats in a row */
     ls_prep *prep;       /* the preparation that is computed from the training table */

@@ -115,9 +115,16 @@ static void put_number(const ls_csv_column *col, double value, float *cell)
         *cell = (float)value;
 }
 
+static bool is_weight(const ls_csv *c, const ls_csv_column *col)
+{
+    return c->weight >= 0 && col == &c->column[c->weight];
+}
+
 /* Stores a number that has been read. */
 static int take_value(const ls_csv *c, ls_csv_column *col, double value, float *cell)
 {
+    if (is_weight(c, col) && !ls_is_row_weight(value))
+        return ls_csv_fail_field(c, col, LS_ROW_WEIGHT);
     if (!isfinite((float)value))
         return ls_csv_fail_field(c, col, "a finite number");
     col->rounding = fmax(col->rounding, fabs(value - (double)(float)value));
@@ -127,6 +134,8 @@ static int take_value(const ls_csv *c, ls_csv_column *col, double value, float *
 
 static int fail_missing(const ls_csv *c, const ls_csv_column *col)
 {
+    if (is_weight(c, col))
+        return ls_csv_fail_field(c, col, LS_ROW_WEIGHT);
     return ls_csv_fail_field(
         c, col,
         col == &c->column[c->target]
@@ -138,7 +147,8 @@ static int fail_missing(const ls_csv *c, const ls_csv_column *col)
 static int take_missing(const ls_csv *c, const ls_csv_column *col, float *cell)
 {
     put_number(col, (double)NAN, cell);
-    return col == &c->column[c->target] || c->o->spec->keys.missing == LS_MISSING_REFUSED
+    return col == &c->column[c->target] || is_weight(c, col) ||
+                   c->o->spec->keys.missing == LS_MISSING_REFUSED
                ? fail_missing(c, col)
                : LS_OK;
 }
@@ -175,6 +185,8 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
     const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
     if (!looks_like && ls_number_read(c->t->field, c->t->length, 0, &value, &form))
         return fail_decimal(c, col);
+    if (is_weight(c, col))
+        return ls_csv_fail_field(c, col, LS_ROW_WEIGHT);
     if (looks_like)
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows, but this is %s; write it as a plain "

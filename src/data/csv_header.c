@@ -165,6 +165,10 @@ static void find_kind(ls_csv *c, ls_csv_column *at)
         c->target = c->columns - 1;
         at->named = true;
         at->kind = k->labels == LS_LABELS_VALUES ? LS_CSV_NUMBER : LS_CSV_TEXT;
+    } else if (k->weight && strcmp(k->weight, at->name) == 0) {
+        c->weight = c->columns - 1;
+        at->named = true;
+        at->kind = LS_CSV_NUMBER;
     } else if (ls_csv_names(&k->drop, at->name)) {
         at->kind = LS_CSV_DROPPED;
     } else if (ls_csv_names(&k->categorical, at->name)) {
@@ -231,7 +235,8 @@ static void guess_target(ls_csv *c)
     for (size_t u = sizeof usual / sizeof *usual; u-- > 0;)
         for (int i = c->columns; i-- > 0;)
             found = strcasecmp(c->column[i].name, usual[u]) == 0 ? i : found;
-    if (!k->lenient || k->target.text || k->target.list || c->column[found].slot < 0)
+    if (!k->lenient || k->target.text || k->target.list || c->column[found].slot < 0 ||
+        found == c->weight)
         return;
     c->target = found;
     c->column[found].named = true;
@@ -253,6 +258,27 @@ static int check_target(const ls_csv *c)
                              c->t->path, listed);
 }
 
+/* Checks that the table has the column of weights, and that no other key names it. */
+static int check_weight(const ls_csv *c)
+{
+    const ls_data_keys *k = &c->o->spec->keys;
+    if (!k->weight)
+        return LS_OK;
+    if (!has_column(c, k->weight, strlen(k->weight)))
+        return fail_name(c, "data.weight", k->weight, strlen(k->weight));
+    if (c->weight < 0 || ls_csv_names(&k->drop, k->weight) ||
+        ls_csv_names(&k->categorical, k->weight))
+        return ls_dataset_refuse(
+            c->o, "data.weight",
+            "the column \"%.60s\" is also named in %s; a column of weights has "
+            "no other use",
+            k->weight,
+            c->weight < 0                       ? "data.target"
+            : ls_csv_names(&k->drop, k->weight) ? "data.drop"
+                                                : "data.categorical");
+    return LS_OK;
+}
+
 int ls_csv_read_header(ls_csv *c)
 {
     const ls_data_keys *k = &c->o->spec->keys;
@@ -263,7 +289,7 @@ int ls_csv_read_header(ls_csv *c)
     if (most > LS_TABLE_COLUMNS)
         return ls_table_fail(c->t, "expected at most 65536 columns");
     c->column = ls_alloc_array(c->o->host, most + 1, sizeof *c->column);
-    c->target = -1;
+    c->target = c->weight = -1;
     if (!c->column)
         return ls_csv_no_memory(c);
     do {
@@ -279,6 +305,8 @@ int ls_csv_read_header(ls_csv *c)
         guess_target(c);
     if (status == LS_OK)
         status = check_target(c);
+    if (status == LS_OK)
+        status = check_weight(c);
     if (status == LS_OK)
         status = check_key(c, "data.drop", &k->drop);
     return status ? status : check_key(c, "data.categorical", &k->categorical);

@@ -10,6 +10,8 @@
 static ls_column_use use_of(const ls_csv *c, int i)
 {
     const ls_csv_kind kind = c->column[i].kind;
+    if (i == c->weight)
+        return LS_COLUMN_WEIGHT;
     if (i == c->target)
         return kind == LS_CSV_TEXT ? LS_COLUMN_CLASS : LS_COLUMN_VALUE;
     return kind == LS_CSV_TEXT      ? LS_COLUMN_LEVELS

@@ -70,7 +70,7 @@ int ls_csv_measure(ls_csv *c, size_t rows)
 static int width_of(const ls_csv *c, int i)
 {
     const ls_csv_column *at = &c->column[i];
-    if (i == c->target || at->kind == LS_CSV_DROPPED)
+    if (i == c->target || i == c->weight || at->kind == LS_CSV_DROPPED)
         return 0;
     return at->kind == LS_CSV_TEXT ? at->levels.count : 1;
 }
@@ -266,6 +266,8 @@ static int fill_row(const ls_csv *c, ls_resident *r, size_t row)
             if (at->wide)
                 r->exact[row] = v;
             r->targets[row] = (float)v;
+        } else if (i == c->weight) {
+            r->weights[row] = (float)v;
         } else if (text) {
             memset(to, 0, (size_t)at->levels.count * sizeof *to);
             if (!isnan(v))
@@ -376,6 +378,8 @@ static int create_split(const ls_csv *c, ls_resident **out)
     status = classes ? name_classes(c, *out) : LS_OK;
     if (status == LS_OK && !classes && target->wide)
         status = ls_resident_take_exact(*out, c->o->err);
+    if (status == LS_OK && c->weight >= 0)
+        status = ls_resident_take_weights(*out, NULL, c->o->err);
     if (status == LS_OK)
         status = ls_csv_summarise(c, *out);
     return status ? status : tell_features(c, *out);
@@ -511,6 +515,7 @@ static int open_as(ls_dataset *split[2], const ls_opening *o)
 {
     ls_input_format format = *o->spec->keys.input_format;
     format.labelled = true;
+    format.weight = o->spec->keys.weight;
     format.host = o->host;
     format.split = "train";
     format.limit = o->spec->limit;
@@ -535,6 +540,7 @@ static int open_test(ls_dataset **out, const ls_dataset *train, const ls_opening
                           .classes = info->classes,
                           .targets = info->targets,
                           .class_name = info->class_name,
+                          .weight = o->spec->keys.weight,
                           .labelled = true,
                           .split = "test",
                           .host = o->host};
@@ -565,7 +571,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
-     "test_path target categorical drop separator decimal encoding standardize clip "
+     "test_path target weight categorical drop separator decimal encoding standardize clip "
      "standardize_target target_mean target_std labels missing unknown",
      LS_DATA_TABLE},
     open_csv,

@@ -57,7 +57,8 @@ typedef enum ls_column_use {
     LS_COLUMN_LEVELS, /* texts; each becomes a vector with one 1 */
     LS_COLUMN_DROPPED,
     LS_COLUMN_CLASS, /* the target, which is a class */
-    LS_COLUMN_VALUE  /* the target, which is a number */
+    LS_COLUMN_VALUE, /* the target, which is a number */
+    LS_COLUMN_WEIGHT /* the weights of the rows */
 } ls_column_use;
 
 /* Summary of a column of a training table. */
@@ -105,6 +106,7 @@ typedef struct ls_dataset_info {
     int columns;
     int targets;          /* number of floats in a row's target; 0: the target is a class */
     ls_row_type row_type; /* type of a row's values */
+    bool weighted;        /* each row has a weight (ls_dataset_view.weights) */
     /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: the
      * values were not converted. */
     const char *stored;
@@ -123,6 +125,15 @@ typedef struct ls_dataset_info {
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
 
+/* Returns the name of a type of rows for messages, such as "LS_ROW_U8 (bytes)"; NULL if the number
+ * is no type. */
+const char *ls_row_type_name(ls_row_type type);
+
+/* Which numbers are weights of rows, for messages: "expected " LS_ROW_WEIGHT. */
+#define LS_ROW_WEIGHT "a weight: 0, or a number from 1e-9 to 1e9"
+/* Returns whether a row may have this weight. */
+bool ls_is_row_weight(double weight);
+
 /* The arrays of a resident dataset. Rows are bytes, `images`, or floats, `values`, as info.row_type
  * says: [rows][channels][height][width]. Targets are classes, `labels` [rows], or vectors,
  * `targets` [rows][info.targets]. */
@@ -135,6 +146,7 @@ typedef struct ls_dataset_view {
         const int32_t *labels;
         const float *targets;
     };
+    const float *weights; /* [rows] weights of the rows, ≥ 0; NULL: all are 1 */
     /* [info.rows]: row i of the dataset is row row[i] of the arrays; NULL: row i of the dataset is
      * row i of the arrays */
     const uint32_t *row;
@@ -204,6 +216,7 @@ typedef struct ls_data_keys {
     const char *x, *y, *test_x, *test_y;
     const char *test_path;      /* csv, folder: path of the test rows */
     ls_names target;            /* csv: the column with the targets */
+    const char *weight;         /* csv: the column with the weights of the rows; NULL: all are 1 */
     ls_names categorical, drop; /* csv: columns */
     /* csv: ",", ";", "tab", "bar" or "space"; NULL: it is detected */
     const char *separator;

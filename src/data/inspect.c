@@ -287,7 +287,8 @@ static int drop_useless(ls_inspection *l, const ls_dataset_info *info)
                              "  %.60s goes %s evenly from row to row, as a time or an id does "
                              "(data.drop leaves it out)\n",
                              c->name, c->step > 0 ? "up" : "down");
-        if (!why || chosen || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE)
+        if (!why || chosen || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE ||
+            c->use == LS_COLUMN_WEIGHT)
             continue;
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;

@@ -153,6 +153,7 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
+    float *weights; /* [rows], owned; NULL: all weights are 1 */
     /* [rows × targets]: the targets as doubles, while the dataset is opened; NULL: `targets` holds
      * them closely enough */
     double *exact;
@@ -186,6 +187,9 @@ int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_
 /* Gives the dataset room for its targets as doubles, resident->exact. The caller fills these and
  * resident->targets. Errors: LS_ENOMEM. */
 int ls_resident_take_exact(ls_resident *resident, ls_error *err);
+
+/* Gives the rows weights, [rows], which are copied. NULL: all are 1. Errors: LS_ENOMEM. */
+int ls_resident_take_weights(ls_resident *resident, const float *weights, ls_error *err);
 
 /* Scales the targets of both splits to (target − mean) / deviation, each of several targets by its
  * own mean and deviation. Does nothing if a target is a class. In a training run, targets are

@@ -51,7 +51,7 @@ int ls_new_rows_reserve(ls_dataset **out, const ls_input_format *format, const c
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-enum { IGNORED = -1, TARGET = -2 };
+enum { IGNORED = -1, TARGET = -2, WEIGHT = -3 };
 
 /* A row of the table that has been read. */
 typedef struct read_row {
@@ -59,6 +59,7 @@ typedef struct read_row {
         double value;
         int32_t label;
     } target;      /* 0 if the targets are not read */
+    float weight;  /* 1 if the weights are not read */
     float ready[]; /* [features]: the ready row */
 } read_row;
 
@@ -70,7 +71,8 @@ typedef struct reading {
      * ls_prep_level finds a class by its name; NULL: targets are values, or classes without
      * names. */
     ls_prep *classes;
-    /* [columns]: for each column of the file, its index in the preparation, or IGNORED or TARGET */
+    /* [columns]: for each column of the file, its index in the preparation, or IGNORED, TARGET or
+     * WEIGHT */
     int *column;
     int columns;
     ls_row_blocks rows;   /* of `read_row` */
@@ -133,17 +135,29 @@ static int find_class_names(reading *r)
     return status ? status : ls_prep_finish(r->classes, r->err);
 }
 
-static int take_name(reading *r, bool *seen, bool *has_target)
+/* Returns the name of the column of weights; NULL: weights are not read. */
+static const char *weight_of(const ls_input_format *format)
 {
+    return format->labelled ? format->weight : NULL;
+}
+
+/* `seen` has a place for each column of the preparation, and then for target and weight. */
+static int take_name(reading *r, bool *seen)
+{
+    const int columns = r->format->prep->columns;
     const ls_input_format *format = r->format;
     const char *name, *target = format->labelled ? target_of(format) : NULL;
     int status = read_text(r, &name);
     if (status)
         return status;
     const bool is_target = target && ls_prep_is_name(target, name);
-    const int column = is_target ? TARGET : ls_prep_find(format->prep, name);
+    const bool is_weight = weight_of(format) && ls_prep_is_name(weight_of(format), name);
+    const int column = is_target ? TARGET : is_weight ? WEIGHT : ls_prep_find(format->prep, name);
     r->column[r->columns++] = column == -1 ? IGNORED : column;
-    bool *once = is_target ? has_target : column >= 0 ? &seen[column] : NULL;
+    bool *once = is_target     ? &seen[columns]
+                 : is_weight   ? &seen[columns + 1]
+                 : column >= 0 ? &seen[column]
+                               : NULL;
     if (once && *once)
         return ls_fail(r->err, LS_EDATA, "%.300s:1: column \"%.60s\": expected once, found twice",
                        r->t->path, name);
@@ -154,7 +168,7 @@ static int take_name(reading *r, bool *seen, bool *has_target)
 
 /* Checks that the file has all columns that the model needs. The message names up to four missing
  * columns. */
-static int check_names(const reading *r, const bool *seen, bool has_target)
+static int check_names(const reading *r, const bool *seen)
 {
     const ls_prep *p = r->format->prep;
     char list[320] = "";
@@ -164,9 +178,12 @@ static int check_names(const reading *r, const bool *seen, bool has_target)
         if (!seen[i] && ++missing <= 4)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.60s\"",
                                      used ? ", " : "", p->column[i].name);
-    if (r->format->labelled && !has_target && ++missing <= 4)
-        snprintf(list + used, sizeof list - used, "%s\"%.60s\"", used ? ", " : "",
-                 target_of(r->format));
+    const char *const other[] = {r->format->labelled ? target_of(r->format) : NULL,
+                                 weight_of(r->format)};
+    for (int i = 0; i < 2; i++)
+        if (other[i] && !seen[p->columns + i] && ++missing <= 4)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.60s\"",
+                                     used ? ", " : "", other[i]);
     if (missing == 0)
         return LS_OK;
     return ls_fail(r->err, LS_EDATA,
@@ -180,13 +197,12 @@ static int read_header(reading *r)
     ls_table *t = r->t;
     const ls_host *host = r->format->host;
     size_t most;
-    bool has_target = false;
     int status = ls_table_count(t, &most);
     if (status)
         return status;
     if (most > LS_PREP_COLUMNS)
         return ls_table_fail(t, "expected at most 65536 columns");
-    bool *seen = ls_alloc_array(host, (size_t)r->format->prep->columns, sizeof *seen);
+    bool *seen = ls_alloc_array(host, (size_t)r->format->prep->columns + 2, sizeof *seen);
     r->column = ls_alloc_array(host, most, sizeof *r->column);
     status = seen && r->column ? LS_OK : no_memory(r);
     while (status == LS_OK) {
@@ -194,12 +210,12 @@ static int read_header(reading *r)
         if (status == LS_OK && (size_t)r->columns == most)
             status = ls_table_fail(t, "expected a header of less than 16 MiB");
         if (status == LS_OK)
-            status = take_name(r, seen, &has_target);
+            status = take_name(r, seen);
         if (t->ends_row)
             break;
     }
     if (status == LS_OK)
-        status = check_names(r, seen, has_target);
+        status = check_names(r, seen);
     ls_free(host, seen);
     return status;
 }
@@ -233,6 +249,22 @@ static int take_target(const reading *r)
         return LS_OK;
     return ls_fail(r->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"",
                    r->t->path, r->t->line, target_of(format), expected, text);
+}
+
+static int take_weight(const reading *r)
+{
+    const char *text, *expected = NULL;
+    double weight = 0;
+    int status = read_text(r, &text);
+    if (status)
+        return status;
+    take_value(r, text, &weight, &expected);
+    r->row->weight = (float)weight;
+    if (!expected && ls_is_row_weight(weight))
+        return LS_OK;
+    return ls_fail(r->err, LS_EDATA,
+                   "%.300s:%zu: column \"%.60s\": expected " LS_ROW_WEIGHT ", found \"%.70s\"",
+                   r->t->path, r->t->line, weight_of(r->format), text);
 }
 
 /* Writes a field to the raw row. */
@@ -271,6 +303,8 @@ static int take_field(void *user, int i)
         return status;
     if (column == TARGET)
         return take_target(r);
+    if (column == WEIGHT)
+        return take_weight(r);
     status = read_text(r, &text);
     return status ? status : put_field(r, column, text);
 }
@@ -314,6 +348,7 @@ static int read_rows(reading *r)
         if (!r->row)
             return no_memory(r);
         r->row->target.value = 0;
+        r->row->weight = 1;
         status = ls_table_row(r->t, r->columns, take_field, r);
         if (status == LS_OK)
             status = finish_row(r);
@@ -343,6 +378,8 @@ static void fill_rows(reading *r, ls_resident *to)
             to->targets[i] = (float)row->target.value;
         } else if (r->format->labelled)
             to->labels[i] = row->target.label;
+        if (to->weights)
+            to->weights[i] = row->weight;
     }
 }
 
@@ -378,6 +415,8 @@ static int hand_over(reading *r, ls_dataset **out)
     *out = &made->base;
     if (r->format->labelled && r->format->targets)
         status = ls_resident_take_exact(made, r->err);
+    if (status == LS_OK && weight_of(r->format))
+        status = ls_resident_take_weights(made, NULL, r->err);
     if (status)
         return status;
     fill_rows(r, made);

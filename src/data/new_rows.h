@@ -18,6 +18,8 @@ typedef struct ls_input_format {
     /* true: the targets are read. false: all targets are 0, and a table need not have their
      * column. */
     bool labelled;
+    /* Table, with `labelled`: name of the column with the weights of the rows; NULL: all are 1. */
+    const char *weight;
     uint32_t limit;    /* largest number of rows; 0: all */
     char separator;    /* separator of a table's fields; 0: it is detected */
     const char *split; /* name of the split: "test" */

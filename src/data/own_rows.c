@@ -61,6 +61,11 @@ static double target_at(const void *of, size_t i)
     return number_at(r->source, r->targets, i);
 }
 
+static const float *weights_of(const ls_data_source *s, int test)
+{
+    return test ? s->test_weights : s->train_weights;
+}
+
 /* Allocates room for `rows` rows. The caller frees it with free_rows, also after a failure. */
 static int take_room(raw_rows *out, const ls_data_source *s, size_t rows, const ls_host *host,
                      ls_error *err)
@@ -110,6 +115,18 @@ static int check_numbers(const ls_data_source *source, int test, const uint32_t 
                            "%.64s: row %u of the %s rows: %s %zu is %g; expected finite numbers",
                            source->name, (unsigned)rows[i / each], rows_of(test), what, i % each,
                            number_at(source, numbers, i));
+    return LS_OK;
+}
+
+static int check_weights(const ls_data_source *source, int test, size_t rows, ls_error *err)
+{
+    const float *weights = weights_of(source, test);
+    for (size_t i = 0; weights && i < rows; i++)
+        if (!ls_is_row_weight((double)weights[i]))
+            return ls_fail(
+                err, LS_EDATA,
+                "%.64s: row %zu of the %s rows has the weight %g; expected " LS_ROW_WEIGHT,
+                source->name, i, rows_of(test), (double)weights[i]);
     return LS_OK;
 }
 
@@ -241,6 +258,8 @@ static int open_split(ls_resident **out, const ls_dataset_info *info, raw_rows *
 {
     const ls_data_source *s = o->kind->detail;
     int status = ls_resident_create(out, info, o);
+    if (status == LS_OK && info->weighted)
+        status = ls_resident_take_weights(*out, weights_of(s, test), o->err);
     if (status)
         return status;
     *raw = (raw_rows){s, (*out)->images, (*out)->labels, info->rows};
@@ -446,10 +465,11 @@ static int check(const ls_data_source *s, const ls_opening *o)
             "%.64s: %d classes and %d targets; expected 2 or more classes and no targets, "
             "or no class and 1 … %d targets",
             s->name, s->classes, s->targets, most);
-    if (s->row_type != LS_ROW_U8 && s->row_type != LS_ROW_F32 && s->row_type != LS_ROW_F64)
+    if (!ls_row_type_name(s->row_type))
         return ls_fail(err, LS_EINVAL,
-                       "%.64s: row_type %d; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64", s->name,
-                       (int)s->row_type);
+                       "%.64s: ls_data_source.row_type is %d%s; set it to LS_ROW_U8, LS_ROW_F32 or "
+                       "LS_ROW_F64",
+                       s->name, (int)s->row_type, s->row_type == 0 ? ", which is no type" : "");
     if (s->train_rows == 0 && !s->streamed)
         return ls_fail(err, LS_EINVAL,
                        "%.64s: train_rows is 0; set it, or `streamed` to train by "
@@ -457,7 +477,13 @@ static int check(const ls_data_source *s, const ls_opening *o)
                        s->name);
     if (!s->read && (s->train_rows > 0 || s->test_rows > 0))
         return ls_fail(err, LS_EINVAL, "%.64s: it has rows, but no `read` callback", s->name);
-    return ls_dataset_check_limit(o, s->train_rows, s->name);
+    if (!s->weighted && (s->train_weights || s->test_weights))
+        return ls_fail(err, LS_EINVAL, "%.64s: it has weights of rows; set `weighted` as well",
+                       s->name);
+    int status = check_weights(s, 0, s->train_rows, err);
+    if (status == LS_OK)
+        status = check_weights(s, 1, s->test_rows, err);
+    return status ? status : ls_dataset_check_limit(o, s->train_rows, s->name);
 }
 
 int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o)
@@ -474,6 +500,7 @@ int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o)
         .classes = source->classes,
         .targets = source->targets,
         .row_type = source->row_type == LS_ROW_U8 ? LS_ROW_U8 : LS_ROW_F32,
+        .weighted = source->weighted,
         .rows = o->spec->limit > 0 ? o->spec->limit : source->train_rows,
     };
     int status = check(source, o);
@@ -501,10 +528,15 @@ bool ls_own_rows_learn(const ls_dataset *train)
     return s && s->learns;
 }
 
-bool ls_own_rows_are_doubles(const ls_dataset *train)
+const float *ls_own_rows_weights(const ls_dataset *train)
 {
     const streamed *s = streamed_of(train);
-    return s && s->source->row_type == LS_ROW_F64;
+    return s ? s->source->train_weights : NULL;
+}
+
+ls_row_type ls_own_rows_type(const ls_dataset *train)
+{
+    return streamed_of(train)->source->row_type;
 }
 
 /* Copies the scales to s->before, or back. */

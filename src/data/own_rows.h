@@ -19,8 +19,11 @@ int ls_own_rows_open(ls_dataset *split[2], const ls_opening *o);
 /* Returns whether scales are learnt from the rows of a streamed dataset, so that a checkpoint
  * determines them. Other datasets: false. */
 bool ls_own_rows_learn(const ls_dataset *train);
-/* Returns whether the caller gives rows and targets as doubles. */
-bool ls_own_rows_are_doubles(const ls_dataset *train);
+/* Returns the weights of a streamed dataset's training rows, [info.rows]; NULL: the caller gives
+ * none, and all are 1. */
+const float *ls_own_rows_weights(const ls_dataset *train);
+/* Returns the type of the caller's rows. `train` is streamed. */
+ls_row_type ls_own_rows_type(const ls_dataset *train);
 /* Learns from `n` rows of ls_trainer_step, unless enough rows were learnt from. `rows` and
  * `targets` have the types of the data source. Returns whether the scales have changed. */
 bool ls_own_rows_observe(ls_dataset *train, const void *rows, const void *targets, uint32_t n);

@@ -25,12 +25,23 @@ ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char 
                              .height = about->height,
                              .width = about->width,
                              .classes = about->classes,
+                             .row_type = LS_ROW_U8,
                              .rows = !test && limit > 0 ? limit : rows};
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)
 {
     return &ds->info;
+}
+
+const char *ls_row_type_name(ls_row_type type)
+{
+    switch (type) {
+    case LS_ROW_U8: return "LS_ROW_U8 (bytes)";
+    case LS_ROW_F32: return "LS_ROW_F32 (floats)";
+    case LS_ROW_F64: return "LS_ROW_F64 (doubles)";
+    default: return NULL;
+    }
 }
 
 uint32_t ls_dataset_rows(const ls_dataset *ds)
@@ -108,7 +119,8 @@ static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t co
 static ls_dataset_view resident_view(const ls_dataset *ds)
 {
     const ls_resident *r = (const ls_resident *)ds;
-    return (ls_dataset_view){.images = r->images, .labels = r->labels, .rows = ds->info.rows};
+    return (ls_dataset_view){
+        .images = r->images, .labels = r->labels, .weights = r->weights, .rows = ds->info.rows};
 }
 
 static void resident_close(ls_dataset *ds)
@@ -129,6 +141,7 @@ static void resident_close(ls_dataset *ds)
         munmap(r->map, r->map_bytes);
     else
         ls_free(host, r->images);
+    ls_free(host, r->weights);
     ls_free(host, r->labels);
     ls_free(host, r->source);
     ls_free(host, r);
@@ -174,6 +187,23 @@ int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_
     return ls_resident_create_mapped(out, info, NULL, NULL, 0, o);
 }
 
+int ls_resident_take_weights(ls_resident *r, const float *weights, ls_error *err)
+{
+    const uint32_t rows = r->base.info.rows;
+    r->weights = ls_alloc_array(r->host, rows, sizeof *r->weights);
+    if (!r->weights)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u weights", r->base.info.name, rows);
+    for (uint32_t i = 0; i < rows; i++)
+        r->weights[i] = weights ? weights[i] : 1;
+    r->base.info.weighted = true;
+    return LS_OK;
+}
+
+bool ls_is_row_weight(double weight)
+{
+    return weight == 0 || (weight >= 1e-9 && weight <= 1e9);
+}
+
 int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o)
 {
     ls_dataset_info info = *train;
@@ -183,6 +213,7 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
     info.rows = 0;
     info.class_name = NULL;
     info.features = NULL;
+    info.weighted = false;
     info.prep = NULL;
     info.column = NULL;
     info.columns = 0;

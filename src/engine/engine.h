@@ -160,6 +160,9 @@ typedef struct ls_engine_desc {
     /* [step_row_count] other numbers of rows that a minibatch may have, besides batch_size */
     const uint32_t *step_rows;
     int step_row_count;
+    /* Training rows have weights; the divisor of the sum of a minibatch's gradients is then the sum
+     * of the weights of its rows (ls_range.weight), whatever divides_by_batch_size says. */
+    bool weighted;
     bool scores;            /* an evaluation also returns the scores of every row */
     const atomic_int *stop; /* not 0: an evaluation ends early; NULL: it never does */
     /* Distribution of the shards. */
@@ -238,6 +241,8 @@ typedef struct ls_range {
     /* number of `rows`; only the range's last minibatch may have fewer rows than the others */
     uint32_t row_count;
     float lr[LS_RANGE_MAX]; /* [steps] learning rate of each step */
+    /* [steps] sum of the weights of each minibatch's rows; not used if rows have no weights */
+    float weight[LS_RANGE_MAX];
 } ls_range;
 
 /* A worker's report of one step. */
@@ -250,6 +255,7 @@ typedef struct ls_report {
     float loss;    /* loss summed over the whole minibatch; equal on all workers */
     float correct; /* number of correct rows of the minibatch */
     float rows;    /* number of rows of the minibatch */
+    float weight;  /* sum of the weights of its rows; equals `rows` if they have no weights */
     /* Norm of the summed gradient before clipping; equal on all workers. NaN: unknown. */
     float gradient_norm;
     /* Time of ls_now_ns at the end of the step, if steps are so short that the worker wakes the

@@ -20,14 +20,24 @@ int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, const 
     f->label_bytes = ls_dataset_target_bytes(data);
     f->labels = ls_alloc_array(host, rows, f->label_bytes);
     f->index = ls_alloc_array(host, rows, sizeof *f->index);
-    if (!f->images || !f->labels || !f->index) {
+    if (ls_dataset_describe(data)->weighted)
+        f->weights = ls_alloc_array(host, rows, sizeof *f->weights);
+    if (!f->images || !f->labels || !f->index ||
+        (ls_dataset_describe(data)->weighted && !f->weights)) {
         ls_feed_destroy(f);
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu rows in flight", rows);
     }
     for (size_t i = 0; i < rows; i++)
         f->index[i] = (uint32_t)i;
+    ls_feed_reset_weights(f);
     *out = f;
     return LS_OK;
+}
+
+void ls_feed_reset_weights(ls_feed *f)
+{
+    for (size_t i = 0; f->weights && i < (size_t)f->batch * LS_IN_FLIGHT; i++)
+        f->weights[i] = 1;
 }
 
 void ls_feed_destroy(ls_feed *f)
@@ -35,6 +45,7 @@ void ls_feed_destroy(ls_feed *f)
     if (!f)
         return;
     ls_free(f->host, f->index);
+    ls_free(f->host, f->weights);
     ls_free(f->host, f->labels);
     ls_free(f->host, f->images);
     ls_free(f->host, f);
@@ -44,6 +55,7 @@ ls_replica_data ls_feed_data(const ls_feed *f)
 {
     return (ls_replica_data){.images = (const void *)f->images,
                              .labels = (const void *)f->labels,
+                             .weights = f->weights,
                              .rows = f->batch * LS_IN_FLIGHT};
 }
 
@@ -56,16 +68,22 @@ int ls_feed_read(ls_feed *f, uint32_t slot, const ls_dataset *data, const uint32
                  uint32_t n, ls_error *err)
 {
     const size_t first = (size_t)slot * f->batch;
+    const float *weights = ls_own_rows_weights(data);
+    for (uint32_t i = 0; f->weights && i < n; i++)
+        f->weights[first + i] = weights ? weights[rows[i]] : 1;
     return ls_dataset_read(data, rows, n, f->images + first * f->image_bytes,
                            f->labels + first * f->label_bytes, err);
 }
 
-int ls_feed_take(ls_feed *f, uint32_t slot, const ls_dataset *data, const void *images,
-                 const void *labels, uint32_t n, ls_error *err)
+int ls_feed_take(ls_feed *f, uint32_t slot, const ls_dataset *data, const ls_feed_rows_given *rows,
+                 ls_error *err)
 {
     const size_t first = (size_t)slot * f->batch;
-    return ls_own_rows_take(data, images, labels, n, f->images + first * f->image_bytes,
-                            f->labels + first * f->label_bytes, err);
+    for (uint32_t i = 0; f->weights && i < rows->n; i++)
+        f->weights[first + i] = rows->weights ? rows->weights[i] : 1;
+    return ls_own_rows_take(data, rows->images, rows->labels, rows->n,
+                            f->images + first * f->image_bytes, f->labels + first * f->label_bytes,
+                            err);
 }
 
 const float *ls_feed_targets(const ls_feed *f, uint32_t slot)

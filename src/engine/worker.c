@@ -110,8 +110,10 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
         ls_dataset_view view = ls_dataset_resident(d->data[s]);
         const uint32_t rows = ls_dataset_rows(d->data[s]);
         if (rows > 0)
-            desc.data[s] =
-                (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
+            desc.data[s] = (ls_replica_data){.images = view.images,
+                                             .labels = view.labels,
+                                             .weights = view.weights,
+                                             .rows = view.rows};
     }
     w->feed = e->feed;
     if (w->feed) {

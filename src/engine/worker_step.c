@@ -442,22 +442,33 @@ static void send_report(ls_train_worker *w, ls_step *s, bool more)
         ls_ring_push(&w->reports, report, UINT64_MAX, NULL);
 }
 
+/* Returns the factor of the summed gradient of a minibatch of `n` rows whose weights have the sum
+ * `weight`. If all rows have weight 0, the gradient is 0, and the factor is 0 too. */
+static float scale_of(const ls_engine_desc *d, uint32_t n, float weight)
+{
+    if (d->weighted)
+        return weight > 0 ? 1.0f / weight : 0;
+    return 1.0f / (float)(d->divides_by_batch_size ? d->batch_size : n);
+}
+
 static ls_step step_of(const ls_range *range, uint32_t index)
 {
     const ls_engine_desc *d = &range->engine->desc;
     const uint32_t batch = d->batch_size, n = ls_minibatch_rows(range->row_count, batch, index);
     const uint64_t number = range->first_step + index + 1;
+    const float weight = d->weighted ? range->weight[index] : (float)n;
     return (ls_step){.rows = range->rows + (size_t)index * batch,
                      .n = n,
                      .draw = range->engine->streams ? (uint32_t)number : range->epoch,
                      .spoilt = -1,
                      .update = {.lr = range->lr[index],
-                                .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
+                                .scale = scale_of(d, n, weight),
                                 .rows = n,
                                 .number = number},
                      .report = {.number = number,
                                 .status = LS_EABORTED,
                                 .bad_shard = -1,
+                                .weight = weight,
                                 .gradient_norm = NAN,
                                 .steps_left = 1}};
 }

@@ -8,6 +8,14 @@
 #include <math.h>
 #include <string.h>
 
+static double weight_of_rows(const ls_predict_desc *d)
+{
+    double sum = d->weights ? 0 : d->rows;
+    for (uint32_t i = 0; d->weights && i < d->rows; i++)
+        sum += (double)d->weights[d->row_index ? d->row_index[i] : i];
+    return sum;
+}
+
 /* Predicts the rows and computes the metrics in `metrics`. */
 static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_dataset *data,
                    unsigned metrics, float *scores, ls_error *err)
@@ -19,6 +27,7 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
                                    out->data->rows, t->model->classes, &t->config.vector_loss};
     d->images = view.images;
     d->labels = view.labels;
+    d->weights = view.weights;
     d->rows = out->data->rows;
     d->row_index = view.row;
     d->total_rows = view.rows;
@@ -30,7 +39,8 @@ static int measure(ls_trained_evaluation *out, ls_predict_desc *d, const ls_data
     memcpy(out->devices, sum.devices, sizeof out->devices);
     double *value = out->measured.value;
     const double unit = ls_prep_error_unit(t->card.prep);
-    value[LS_METRIC_LOSS] = ls_loss_in_unit(t->config.loss->power, sum.loss / d->rows, unit);
+    value[LS_METRIC_LOSS] =
+        ls_loss_in_unit(t->config.loss->power, ls_loss_mean(sum.loss, weight_of_rows(d)), unit);
     value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
     status = ls_measure(&out->measured, metrics, &scored, t->host, err);
     ls_measured_in_unit(&out->measured, unit);

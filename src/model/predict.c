@@ -39,6 +39,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,
+                          .weights = d->weights,
                           .rows = d->row_index ? d->total_rows : d->rows},
         .shard_rows = sizes,
         .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, j->rows.batch, j->rows.shards),

@@ -26,12 +26,13 @@ typedef struct ls_predict_desc {
     /* classes or target vectors of the rows in `images`; NULL: not known, and only the scores are
      * valid */
     const void *labels;
-    uint32_t rows; /* number of rows to predict, at least 1 */
+    const float *weights; /* weights of the rows in `images`; NULL: all are 1 */
+    uint32_t rows;        /* number of rows to predict, at least 1 */
 } ls_predict_desc;
 
 typedef struct ls_prediction {
-    /* Sum of the rows' losses, and number of correctly predicted rows. Both are added in the same
-     * order as in a run's evaluation. */
+    /* Sum of the rows' losses, each multiplied by the row's weight, and number of correctly
+     * predicted rows. Both are added in the same order as in a run's evaluation. */
     double loss, correct;
     char devices[512]; /* names of the devices: "[cpu(0), cpu(1)]" */
 } ls_prediction;

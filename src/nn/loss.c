@@ -33,6 +33,11 @@ double ls_loss_accuracy(const ls_loss *loss, double correct, double rows)
     return loss->hits ? correct / rows : NAN;
 }
 
+double ls_loss_mean(double loss, double weight)
+{
+    return weight == 0 ? 0 : loss / weight;
+}
+
 double ls_loss_in_unit(int power, double value, double unit)
 {
     for (int i = 0; i < power; i++)

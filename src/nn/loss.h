@@ -37,6 +37,10 @@ const ls_loss *ls_loss_find(const char *name, bool vectors);
  * correct. */
 double ls_loss_accuracy(const ls_loss *loss, double correct, double rows);
 
+/* Returns the mean loss of rows whose losses have the sum `loss` and whose weights have the sum
+ * `weight` (the number of rows, if they have no weights); 0 if all weights are 0. */
+double ls_loss_mean(double loss, double weight);
+
 /* Converts a loss, or a metric of this power of the targets, from that of standardised targets to
  * the unit of the user's data. `unit`: deviation of the targets (ls_prep_error_unit). */
 double ls_loss_in_unit(int power, double value, double unit);

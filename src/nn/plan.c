@@ -291,7 +291,8 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .constant = desc->constant,
                       .loss_desc =
                           ls_loss_desc(criterion, desc->smoothing, desc->weighted, &desc->vector),
-                      .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
+                      .targets = desc->normalisation.targets ? desc->normalisation.targets : 1,
+                      .row_weights = desc->row_weights};
     int status = LS_OK;
     size_t most = (size_t)desc->model->layers + 1; /* + 1 for the export */
     plan->node = ls_alloc_array(desc->host, most, sizeof *plan->node);

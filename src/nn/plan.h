@@ -161,6 +161,7 @@ typedef struct ls_plan {
     bool constant;             /* the weights change only by imports, never by updates */
     ls_op_desc loss_desc;      /* description of the loss op; x is not set */
     int targets;               /* number of 4-byte words in a row's label or target */
+    bool row_weights;          /* rows have weights, which the gather copies for the loss */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;             /* [nodes] in the order of the forward pass */
     int nodes;                 /* number of nodes */
@@ -172,7 +173,7 @@ typedef struct ls_plan {
      * no caller reads the logits, or they are row-major already */
     ls_op *scores;
     /* byte offsets in the activations */
-    size_t x_at, labels_at, scores_at, loss_saved_at[LS_SUBSETS];
+    size_t x_at, labels_at, weights_at, scores_at, loss_saved_at[LS_SUBSETS];
     size_t activation_bytes; /* size of the activations in bytes */
     size_t unshared_bytes;   /* size of the activations in bytes if buffers did not share memory */
     /* largest number of bytes in use at the same time; no layout needs less memory */
@@ -205,6 +206,7 @@ typedef struct ls_plan_desc {
     float smoothing;       /* label smoothing */
     ls_vector_loss vector; /* parameters of a loss of vectors; its rule is not used */
     bool weighted;         /* class_weight will be set in ls_plan_memory */
+    bool row_weights;      /* row_weights will be set in ls_plan_memory */
     bool no_sharing;       /* every activation gets memory of its own */
     /* the logits that the loss reads must be row-major, because the caller reads them too */
     bool plain_logits;
@@ -215,8 +217,9 @@ typedef struct ls_plan_desc {
 typedef struct ls_plan_memory {
     const ls_step_args *args; /* values that change from step to step */
     const void *images[LS_SUBSETS], *labels[LS_SUBSETS];
-    char *activations;         /* at least activation_bytes of the plan */
-    void *scratch;             /* at least scratch_bytes of the plan */
+    const float *row_weights[LS_SUBSETS]; /* weight of each row; NULL: 1 for all rows */
+    char *activations;                    /* at least activation_bytes of the plan */
+    void *scratch;                        /* at least scratch_bytes of the plan */
     float *weights, *gradient; /* arenas (replica.h); gradient NULL: the replica is never trained */
     /* [layer · LS_OP_PARAMS + k]: offset in floats of parameter k of a layer in `weights` and
      * `gradient` */

@@ -152,7 +152,7 @@ static int last_read_at(const ls_plan *plan, int k)
 /* Indices in the list of buffers. First come the buffers of the whole plan, which the first enum
  * names; NODES is their number. From index NODES on there are PER_NODE buffers for each node, which
  * the second enum names. */
-enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
+enum { LABELS, ROW_WEIGHTS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
 static ls_live_buffer *buffer_of(ls_live_buffer *list, int node, int which)
@@ -242,6 +242,8 @@ static void list_ends(const ls_plan *plan, ls_live_buffer *list)
     const int loss = loss_at(plan);
     list[LABELS] = (ls_live_buffer){
         (size_t)plan->rows * (size_t)plan->targets * sizeof(int32_t), 0, loss, 0, 0, 0};
+    list[ROW_WEIGHTS] = (ls_live_buffer){
+        plan->row_weights ? (size_t)plan->rows * sizeof(float) : 0, 0, loss, 0, 0, 0};
     list[SCORES] = (ls_live_buffer){plan->scores ? plan->scores->y.bytes : 0, loss, loss, 0, 0, 0};
     for (int s = 0; s < LS_SUBSETS; s++)
         list[LOSS_SAVED + s] =
@@ -254,6 +256,7 @@ static void store_offsets(ls_plan *plan, ls_live_buffer *list)
 {
     plan->x_at = list[X].at;
     plan->labels_at = list[LABELS].at;
+    plan->weights_at = list[ROW_WEIGHTS].at;
     plan->scores_at = list[SCORES].at;
     for (int s = 0; s < LS_SUBSETS; s++)
         plan->loss_saved_at[s] = list[LOSS_SAVED + s].at;
@@ -322,6 +325,14 @@ static char *output_at(const ls_plan *plan, const ls_plan_memory *m, int k)
     return m->activations + (k == LS_INPUT ? plan->x_at : plan->node[k].y_at);
 }
 
+/* Returns the weights of the batch's rows; NULL: the rows of the subset have no weights. */
+static float *row_weights_at(const ls_plan *plan, const ls_plan_memory *m, int subset)
+{
+    return plan->row_weights && m->row_weights[subset]
+               ? (float *)(void *)(m->activations + plan->weights_at)
+               : NULL;
+}
+
 static int bind_gathers(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
 {
     for (int s = 0; s < LS_SUBSETS; s++) {
@@ -331,6 +342,8 @@ static int bind_gathers(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
             .y = output_at(plan, m, LS_INPUT),
             .labels = m->labels[s],
             .labels_out = (int32_t *)(void *)(m->activations + plan->labels_at),
+            .weights = m->row_weights[s],
+            .weights_out = row_weights_at(plan, m, s),
             .scratch = m->scratch,
         };
         int status = plan->gather[s] ? bind(plan->gather[s], &b, err) : LS_OK;
@@ -411,6 +424,7 @@ static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
             .args = m->args,
             .x = output_at(plan, m, output),
             .labels = (const int32_t *)(const void *)(m->activations + plan->labels_at),
+            .weights = row_weights_at(plan, m, s),
             .stats = m->stats[s],
             .class_weight = m->class_weight,
             .saved = at(m, plan->loss_saved_at[s], op->saved_bytes),

@@ -148,6 +148,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .smoothing = desc->label_smoothing,
             .vector = desc->vector_loss,
             .weighted = desc->class_weight != NULL,
+            .row_weights = desc->data[LS_TRAIN].weights || desc->data[LS_TEST].weights,
             .no_sharing = desc->no_sharing,
             .plain_logits = r->optimizer == NULL,
             .scores = desc->scores && desc->data[LS_TEST].images,
@@ -292,8 +293,13 @@ static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, l
     int status = copy_rows(r, &r->images[subset], data->images, data->rows * r->image_bytes, err);
     if (status == LS_OK)
         status = copy_rows(r, &r->labels[subset], data->labels, data->rows * r->label_bytes, err);
-    r->data[subset] = (ls_replica_data){
-        .images = r->images[subset], .labels = r->labels[subset], .rows = data->rows};
+    if (status == LS_OK && data->weights)
+        status = copy_rows(r, &r->row_weights[subset], data->weights,
+                           data->rows * sizeof *data->weights, err);
+    r->data[subset] = (ls_replica_data){.images = r->images[subset],
+                                        .labels = r->labels[subset],
+                                        .weights = r->row_weights[subset],
+                                        .rows = data->rows};
     return status;
 }
 
@@ -318,9 +324,13 @@ int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t
     const size_t image = first * r->image_bytes, label = first * r->label_bytes;
     int status = ops->upload(r->device, NULL, (char *)r->images[subset] + image,
                              (const char *)from->images + image, n * r->image_bytes, err);
-    return status ? status
-                  : ops->upload(r->device, NULL, (char *)r->labels[subset] + label,
-                                (const char *)from->labels + label, n * r->label_bytes, err);
+    if (status == LS_OK)
+        status = ops->upload(r->device, NULL, (char *)r->labels[subset] + label,
+                             (const char *)from->labels + label, n * r->label_bytes, err);
+    if (status || !r->row_weights[subset])
+        return status;
+    return ops->upload(r->device, NULL, (float *)r->row_weights[subset] + first,
+                       from->weights + first, n * sizeof *from->weights, err);
 }
 
 static void measure_rows(ls_replica *r, const ls_gather *g)
@@ -363,6 +373,7 @@ static int bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
         .args = &r->args,
         .images = {r->data[LS_TRAIN].images, r->data[LS_TEST].images},
         .labels = {r->data[LS_TRAIN].labels, r->data[LS_TEST].labels},
+        .row_weights = {r->data[LS_TRAIN].weights, r->data[LS_TEST].weights},
         .activations = r->activations,
         .scratch = r->scratch,
         .weights = r->arena[WEIGHTS],

@@ -66,7 +66,8 @@ enum {
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
 /* Rows in host memory: images [rows][c][h][w] of bytes or floats, and labels int32_t [rows] or
- * targets float [rows][targets]; ls_replica_desc.normalisation says which. The rows are either a
+ * targets float [rows][targets]; ls_replica_desc.normalisation says which. Each row can have a
+ * weight, by which its loss is multiplied. The rows are either a
  * dataset that never changes, or a buffer whose contents change. After a change in the buffer,
  * ls_replica_refresh must be called before the changed rows are used. */
 typedef struct ls_replica_data {
@@ -78,6 +79,7 @@ typedef struct ls_replica_data {
         const int32_t *labels;
         const float *targets;
     };
+    const float *weights; /* [rows] ≥ 0; NULL: all are 1 */
     uint32_t rows;
 } ls_replica_data;
 

@@ -134,7 +134,7 @@ struct ls_replica {
     float *test_stats;   /* on the device: loss and number of correct rows of an evaluation */
     float *class_weight; /* on the device; NULL: none */
     /* copies of the data on the device; NULL: the device reads host memory */
-    void *images[LS_SUBSETS], *labels[LS_SUBSETS];
+    void *images[LS_SUBSETS], *labels[LS_SUBSETS], *row_weights[LS_SUBSETS];
     size_t image_bytes, label_bytes; /* size of a row in bytes */
     /* the data with the pointers from which the device reads */
     ls_replica_data data[LS_SUBSETS];

@@ -54,6 +54,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
         t->position.totals.loss += ls_loss_of_run(t, (double)r->loss);
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;
+        t->position.totals.weight += (double)r->weight;
     }
     t->reported.result.steps = t->position.steps;
     c->last = *r;

@@ -21,10 +21,17 @@
 #include "base/rng.h"
 #include "engine/feed.h"
 #include "engine/view.h"
+#include "merge/weights.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
 #include <stdio.h>
+
+float ls_rate(const struct ls_trainer *t, uint64_t step)
+{
+    const double full = t->position.lr > 0 ? t->position.lr : ls_config_lr(&t->config);
+    return ls_config_rate(&t->config, full, step, t->coordination->steps);
+}
 
 /* Returns the number of steps that the run will have done when all submitted steps are
  * completed. */
@@ -57,7 +64,9 @@ static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
     const uint32_t slot = (uint32_t)(range->first_step % LS_IN_FLIGHT);
     int status = LS_OK;
     if (c->images) {
-        status = ls_feed_take(feed, slot, t->data[LS_TRAIN], c->images, c->labels, c->given, err);
+        status =
+            ls_feed_take(feed, slot, t->data[LS_TRAIN],
+                         &(ls_feed_rows_given){c->images, c->labels, c->weights, c->given}, err);
         range->row_count = c->given;
     } else {
         const uint64_t start = ls_now_ns();
@@ -72,6 +81,18 @@ static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
                             t->config.preprocessing.targets, "the rows of a step", err);
 }
 
+/* Sets the divisor of each step: the sum of the weights of its rows. */
+static void weigh_range(ls_range *range, const struct ls_trainer *t)
+{
+    const ls_feed *feed = ls_engine_feed(t->engine);
+    const float *weights = feed ? feed->weights : ls_dataset_resident(t->data[LS_TRAIN]).weights;
+    const uint32_t batch = (uint32_t)t->config.batch_size;
+    for (uint32_t i = 0; weights && i < range->steps; i++)
+        range->weight[i] = (float)ls_sum_weights(weights, range->rows + (size_t)i * batch,
+                                                 ls_minibatch_rows(range->row_count, batch, i),
+                                                 ls_engine_shards(t->engine));
+}
+
 static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -79,10 +100,13 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     range->first_step = steps_sent(c);
     range->steps = steps;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] = ls_config_rate(&t->config, range->first_step + i, c->steps);
+        range->lr[i] = ls_rate(t, range->first_step + i);
     if (!c->images)
         choose_rows(range, c, steps);
-    return ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;
+    int status = ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;
+    if (status == LS_OK)
+        weigh_range(range, t);
+    return status;
 }
 
 /* ---- work between steps --------------------------------------------------------------------- */

@@ -97,21 +97,48 @@ static int check_labels(const ls_trainer *t, const int32_t *labels, uint32_t n, 
     return LS_OK;
 }
 
-static int check_rows(const ls_trainer *t, const void *rows, const void *targets, uint32_t n,
-                      ls_error *err)
+/* Checks the type of the caller's rows, which must be that of the data source. */
+static int check_type(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
+{
+    const ls_row_type type = ls_own_rows_type(t->data[LS_TRAIN]);
+    const char *found = ls_row_type_name(r->row_type);
+    if (r->row_type == type)
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "ls_trainer_step: ls_step_rows.row_type is %s%s; the rows of this data source "
+                   "are %s: pass such rows, and set row_type to it",
+                   found ? found : "not set to a type", r->row_type == 0 ? " (it is 0)" : "",
+                   ls_row_type_name(type));
+}
+
+static int check_rows(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
 {
     const ls_gather *g = &t->config.preprocessing;
     const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
-    const bool wide = ls_own_rows_are_doubles(t->data[LS_TRAIN]);
-    int status = g->floats ? check_numbers(rows, wide, n, values, "value", err) : LS_OK;
+    const bool wide = r->row_type == LS_ROW_F64;
+    int status = check_type(t, r, err);
+    if (status == LS_OK && g->floats)
+        status = check_numbers(r->rows, wide, r->n, values, "value", err);
     if (status)
         return status;
-    return g->targets ? check_numbers(targets, wide, n, (size_t)g->targets, "target", err)
-                      : check_labels(t, targets, n, err);
+    return g->targets ? check_numbers(r->targets, wide, r->n, (size_t)g->targets, "target", err)
+                      : check_labels(t, r->targets, r->n, err);
 }
 
-static int check_step(const ls_trainer *t, const void *images, const void *labels, uint32_t n,
-                      ls_error *err)
+static int check_weights(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
+{
+    if (r->weights && !ls_engine_feed(t->engine)->weights)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_step: the rows have weights; set `weighted` in the data source");
+    for (uint32_t i = 0; r->weights && i < r->n; i++)
+        if (!ls_is_row_weight((double)r->weights[i]))
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_step: row %u has the weight %g; expected " LS_ROW_WEIGHT,
+                           (unsigned)i, (double)r->weights[i]);
+    return LS_OK;
+}
+
+static int check_step(const ls_trainer *t, const ls_step_rows *r, ls_error *err)
 {
     int status = check_training(t, "ls_trainer_step", err);
     if (status)
@@ -121,12 +148,14 @@ static int check_step(const ls_trainer *t, const void *images, const void *label
             err, LS_EINVAL,
             "ls_trainer_step: the training data is resident; rows of the caller's need a "
             "data source with `streamed` set");
-    if (!images || !labels || !rows_are_prepared(t, n))
+    if (!r->rows || !r->targets || !rows_are_prepared(t, r->n))
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_step: %u rows; expected rows and targets of batch_size (%d) "
                        "rows, or of a number in options.step_rows",
-                       (unsigned)n, t->config.batch_size);
-    status = check_rows(t, images, labels, n, err);
+                       (unsigned)r->n, t->config.batch_size);
+    status = check_rows(t, r, err);
+    if (status == LS_OK)
+        status = check_weights(t, r, err);
     if (status)
         return status;
     return ls_stopping(t) ? ls_fail(err, LS_EINTERRUPTED, "interrupted") : LS_OK;
@@ -161,38 +190,55 @@ static int describe_step(ls_step_result *out, const ls_trainer *t, const ls_repo
 {
     const ls_step_result step = {
         .number = r->number,
-        .loss = ls_loss_of_run(t, (double)r->loss / (double)r->rows),
+        .loss = ls_loss_of_run(t, ls_loss_mean((double)r->loss, (double)r->weight)),
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
-        .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
+        .lr = (double)ls_rate(t, r->number - 1),
         .skipped = r->skipped};
     return ls_sized_give(out, &step, sizeof step, "ls_step_result", err);
 }
 
-int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
-                    ls_step_result *out, ls_error *err)
+int ls_trainer_step(ls_trainer *t, const ls_step_rows *rows, ls_step_result *out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     LS_TRAINER_CALL(t, "ls_trainer_step", err);
     ls_error why = {0};
     /* checks `size` before anything is trained */
     const ls_step_result none = {0};
+    ls_step_rows given;
     int status = out ? ls_sized_give(out, &none, sizeof none, "ls_step_result", err) : LS_OK;
     if (status == LS_OK)
-        status = check_step(t, rows, targets, n, err);
+        status = ls_sized_take(&given, sizeof given, rows, "ls_step_rows", err);
+    if (status == LS_OK)
+        status = check_step(t, &given, err);
     if (status)
         return status;
     ls_coordination *c = t->coordination;
-    c->images = rows;
-    c->labels = targets;
-    c->given = n;
+    c->images = given.rows;
+    c->labels = given.targets;
+    c->weights = given.weights;
+    c->given = given.n;
     ls_forget_hash(t);
     status = ls_begin(t, &why);
     if (status == LS_OK)
         status = learn_from(c, &why);
     c->images = c->labels = NULL;
+    c->weights = NULL;
     if (status == LS_OK && out)
         status = describe_step(out, t, &c->last, err);
     return remember_error(t, status, &why, err);
+}
+
+int ls_trainer_set_lr(ls_trainer *t, double lr, ls_error *err)
+{
+    LS_TRAINER_CALL(t, "ls_trainer_set_lr", err);
+    if (!(lr > 0 && lr <= 1e6))
+        return ls_fail(
+            err, LS_EINVAL,
+            "ls_trainer_set_lr: expected a learning rate above 0 and up to 1e6, found %g", lr);
+    int status = check_training(t, "ls_trainer_set_lr", err);
+    if (status == LS_OK)
+        t->position.lr = lr;
+    return status;
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -321,19 +367,42 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
+/* Reads the weights of a file, with the optimizer's state that `state` says. */
+static int read_part(ls_trainer *t, const char *path, ls_load_state state, ls_error *err)
 {
-    LS_OWN_ARITHMETIC;
-    LS_TRAINER_CALL(t, "ls_trainer_load", err);
+    ls_engine_state *e = ls_engine_weights(t->engine);
+    const ls_optimizer *optimizer = &t->config.optimizer;
+    const int average = ls_optimizer_average(optimizer);
+    if (state == LS_STATE_RESET)
+        return read_weights(t, path, err);
+    const ls_checkpoint_values values = {.weights = e->canonical, .slot = e->slot};
+    int status = LS_OK;
+    if (state == LS_STATE_TAKE)
+        status = ls_checkpoint_read(&values, path, t->model, optimizer, t->host, err);
+    else
+        status = ls_take_weights(t, "ls_trainer_load_weights", err);
+    if (status == LS_OK && state == LS_STATE_KEEP)
+        status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
+    if (status == LS_OK)
+        status = ls_adopt_scales(t, path, err);
+    if (status == LS_OK && state == LS_STATE_KEEP && average >= 0)
+        memcpy(e->slot[average], e->canonical, t->model->floats * sizeof *e->canonical);
+    return status;
+}
+
+/* Loads a file. `state` NULL: the whole checkpoint, or weights. */
+static int load(ls_trainer *t, const char *function, const char *path, const ls_load_state *state,
+                ls_error *err)
+{
     ls_error why = {0};
     ls_coordination *c = t->coordination;
-    int status = path ? check_training(t, "ls_trainer_load", err)
-                      : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
+    int status =
+        path ? check_training(t, function, err) : ls_fail(err, LS_EINVAL, "%s: no path", function);
     /* Waits, because a save in progress reads the arrays of ls_engine_weights. */
     if (status == LS_OK)
         status = ls_saver_settle(t->dir.saver, err);
     if (status == LS_OK)
-        status = read_from(t, path, err);
+        status = state ? read_part(t, path, *state, err) : read_from(t, path, err);
     if (status)
         return status;
     ls_forget_hash(t);
@@ -344,6 +413,26 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);
     return remember_error(t, status, &why, err);
+}
+
+int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_load", err);
+    return load(t, "ls_trainer_load", path, NULL, err);
+}
+
+int ls_trainer_load_weights(ls_trainer *t, const char *path, ls_load_state state, ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_load_weights", err);
+    if (state != LS_STATE_RESET && state != LS_STATE_KEEP && state != LS_STATE_TAKE)
+        return ls_fail(
+            err, LS_EINVAL,
+            "ls_trainer_load_weights: state %d; expected LS_STATE_RESET, LS_STATE_KEEP or "
+            "LS_STATE_TAKE",
+            (int)state);
+    return load(t, "ls_trainer_load_weights", path, &state, err);
 }
 
 /* ---- records -------------------------------------------------------------------------------- */

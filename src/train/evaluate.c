@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "data/own_rows.h"
 #include "engine/view.h"
+#include "merge/weights.h"
 #include "train/coordinator.h"
 #include "train/doubts.h"
 #include "train/run_records.h"
@@ -23,13 +24,15 @@ static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
     const ls_tally sum = ls_sharded_rows_sum(r);
+    const ls_dataset_view view = ls_dataset_resident(t->data[LS_TEST]);
     const ls_scored_rows judged = {.scores = r->scores,
-                                   .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
+                                   .labels = view.labels,
                                    .row = r->row,
                                    .rows = r->rows,
                                    .outputs = r->classes,
                                    .loss = &t->config.vector_loss};
-    t->reported.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
+    const double weight = ls_sum_weights(view.weights, r->row, r->rows, 1);
+    t->reported.result.test_loss = ls_loss_of_run(t, ls_loss_mean(sum.loss, weight));
     t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->reported.measured);
     t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;

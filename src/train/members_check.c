@@ -291,6 +291,7 @@ static void clear_feed(struct ls_trainer *t)
         return;
     memset(feed->images, 0, feed->batch * feed->image_bytes);
     memset(feed->labels, 0, feed->batch * feed->label_bytes);
+    ls_feed_reset_weights(feed);
 }
 
 /* Returns the checksum of the gradient that the first live worker has computed

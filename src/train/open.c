@@ -255,6 +255,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .divides_by_batch_size = c->nominal,
                             .skip_nonfinite = c->skip_nonfinite,
                             .data = t->data,
+                            .weighted = ls_dataset_describe(t->data[LS_TRAIN])->weighted,
                             .batch_size = (uint32_t)c->batch_size,
                             .step_rows = t->options.step_rows,
                             .step_row_count = t->options.step_row_count,

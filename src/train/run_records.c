@@ -115,8 +115,9 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .rows = (uint64_t)r->rows,
         .correct = (uint64_t)r->correct,
         .hits = t->config.loss->hits,
-        .loss = (float)ls_loss_of_run(t, (double)(r->loss / r->rows)),
-        .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
+        .loss = (float)ls_loss_of_run(
+            t, (double)(float)ls_loss_mean((double)r->loss, (double)r->weight)),
+        .lr = ls_rate(t, r->number - 1),
         .images_per_s = (float)images_per_s,
         .gradient_norm = r->gradient_norm,
         .worker = t->records.times,
@@ -179,7 +180,7 @@ int ls_record_epoch(struct ls_trainer *t, ls_error *err)
     const ls_epoch_totals *totals = &t->position.totals;
     ls_record r = {.type = LS_RECORD_EPOCH, .epoch = t->position.epoch + 1};
     r.of.epoch = (ls_epoch_values){totals->seconds, totals->rows / totals->seconds,
-                                   totals->loss / totals->rows,
+                                   ls_loss_mean(totals->loss, totals->weight),
                                    ls_loss_accuracy(t->config.loss, totals->correct, totals->rows)};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
@@ -265,7 +266,7 @@ void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluate
         .epochs = (int)t->config.epochs,
         .step = at->step,
         .steps = c->steps,
-        .loss = at->totals.loss / at->totals.rows,
+        .loss = ls_loss_mean(at->totals.loss, at->totals.weight),
         .accuracy = ls_loss_accuracy(t->config.loss, at->totals.correct, at->totals.rows),
         .rows_per_s = at->totals.rows / epoch_s,
         .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,

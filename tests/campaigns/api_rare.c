@@ -270,7 +270,7 @@ static void break_down(world *w)
         world_note(w, "ls_trainer_run", ls_trainer_run(t, &w->err));
     for (int i = 0; streamed && i < 4; i++)
         world_note(w, "ls_trainer_step",
-                   ls_trainer_step(t, w->images, w->labels, WORLD_BATCH, NULL, &w->err));
+                   own_step(t, w->images, w->labels, WORLD_BATCH, NULL, &w->err));
     limit_files(0);
     ask_for_all(w, t);
     w->call = "ls_trainer_close of a trainer that broke down";

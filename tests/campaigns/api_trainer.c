@@ -24,9 +24,7 @@ static void call_in(world *w, ls_error *err)
     float weights[1];
     int status = LS_EINVAL;
     switch (w->calls_in++ % 5) {
-    case 0:
-        status = ls_trainer_step(w->trainer, w->images, w->labels, WORLD_BATCH, NULL, err);
-        break;
+    case 0: status = own_step(w->trainer, w->images, w->labels, WORLD_BATCH, NULL, err); break;
     case 1: status = ls_trainer_weights(w->trainer, weights, 1, err); break;
     case 2: status = ls_trainer_run(w->trainer, err); break;
     case 3: status = ls_trainer_save(w->trainer, "nowhere", err); break;
@@ -234,7 +232,7 @@ static void follow_step(world *w, uint64_t before, uint32_t n)
         return;
     if (after != before + 1)
         world_problem(w, "one step counted as %llu", (unsigned long long)(after - before));
-    else if (ls_trainer_step(w->shadow, w->images, w->labels, n, NULL, &err) != LS_OK)
+    else if (own_step(w->shadow, w->images, w->labels, n, NULL, &err) != LS_OK)
         world_problem(w, "the shadow's step: %s", err.text);
 }
 
@@ -257,8 +255,8 @@ static void step(world *w)
     }
     const uint64_t before = steps_of(w->trainer);
     w->call = "ls_trainer_step";
-    const int status = world_note(w, "ls_trainer_step",
-                                  ls_trainer_step(w->trainer, images, labels, n, &result, &w->err));
+    const int status =
+        world_note(w, "ls_trainer_step", own_step(w->trainer, images, labels, n, &result, &w->err));
     if (status == LS_OK && result.number != steps_of(w->trainer))
         world_problem(w, "ls_trainer_step: step %llu of %llu", (unsigned long long)result.number,
                       (unsigned long long)steps_of(w->trainer));
@@ -454,6 +452,13 @@ static void damage(const world *w, char path[600], size_t keep)
     fclose(f);
 }
 
+/* Loads a file: a part of it (an ls_load_state), or the whole (3). */
+static int load_part(ls_trainer *t, const char *from, int part, ls_error *err)
+{
+    return part == 3 ? ls_trainer_load(t, from, err)
+                     : ls_trainer_load_weights(t, from, (ls_load_state)part, err);
+}
+
 static void load(world *w)
 {
     char path[600];
@@ -466,13 +471,26 @@ static void load(world *w)
         const char *const others[] = {path, path, "there/is/no/such/file", NULL, w->directory};
         from = others[world_draw(w, 5)];
     }
-    w->call = "ls_trainer_load";
-    const int status = world_note(w, "ls_trainer_load", ls_trainer_load(w->trainer, from, &w->err));
-    if (status == LS_OK && w->comparable && ls_trainer_load(w->shadow, from, &err) != LS_OK)
+    const int part = (int)world_draw(w, 4); /* an ls_load_state, or the whole file */
+    w->call = part == 3 ? "ls_trainer_load" : "ls_trainer_load_weights";
+    const int status = world_note(w, w->call, load_part(w->trainer, from, part, &w->err));
+    if (status == LS_OK && w->comparable && load_part(w->shadow, from, part, &err) != LS_OK)
         world_problem(w, "the shadow's load: %s", err.text);
     /* It may have been taken over by some of the devices, which then failed. */
     if (status == LS_EDEVICE || status == LS_ESTALLED || status == LS_ENOMEM || status == LS_EDATA)
         w->comparable &= status == LS_EDATA;
+}
+
+static void set_lr(world *w)
+{
+    const double lr = world_chance(w, 5) ? -1 : 0.001 * (double)(1 + world_draw(w, 100));
+    ls_error err;
+    if (!w->trainer)
+        return;
+    const int status =
+        world_note(w, "ls_trainer_set_lr", ls_trainer_set_lr(w->trainer, lr, &w->err));
+    if (status == LS_OK && w->comparable && ls_trainer_set_lr(w->shadow, lr, &err) != LS_OK)
+        world_problem(w, "the shadow's rate: %s", err.text);
 }
 
 static void add_sink(world *w)
@@ -522,7 +540,7 @@ static void use_model(world *w)
     choose_rows(w);
     w->call = "ls_model_predict";
     world_note(w, "ls_model_predict",
-               ls_model_predict(w->model, w->images, (ls_row_type)world_draw(w, 3),
+               ls_model_predict(w->model, w->images, (ls_row_type)world_draw(w, 4),
                                 world_draw(w, WORLD_BATCH + 1), (ls_output)world_draw(w, 4), out,
                                 some_room(w), &w->err));
     world_note(w, "ls_model_predict",
@@ -617,7 +635,8 @@ void world_end_trainer(world *w)
 }
 
 world_call *const trainer_calls[] = {
-    open_trainer,    open_trainer, resolve, step,     step,       step,       run,
-    interrupt,       look,         weights, weights,  evaluate,   take_model, predict,
-    use_shown,       save,         load,    add_sink, open_model, use_model,  start_reader,
-    close_sometimes, NULL};
+    open_trainer, open_trainer, resolve,         step,     step,
+    step,         run,          interrupt,       look,     weights,
+    weights,      evaluate,     take_model,      predict,  use_shown,
+    save,         load,         set_lr,          add_sink, open_model,
+    use_model,    start_reader, close_sometimes, NULL};

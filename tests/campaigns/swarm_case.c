@@ -75,6 +75,7 @@ static void draw_data(swarm_case *c, draws *d)
                                .channels = draw_from(d, 1, table || one_in(d, 4) ? 6 : 3),
                                .height = table ? 1 : draw_from(d, 3, 12),
                                .width = table ? 1 : draw_from(d, 3, 12),
+                               .row_type = LS_ROW_U8,
                                .classes = draw_from(d, 2, 12),
                                .train_rows = (uint32_t)draw_from(d, 4, 90),
                                .test_rows = (uint32_t)draw_from(d, 1, 70),

@@ -181,7 +181,9 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "test_path", path[1]);
     cJSON_AddStringToObject(data, "target", "kind");
     cJSON_AddStringToObject(data, "categorical", "kind");
-    if (one_in(d, 2))
+    if (one_in(d, 3))
+        cJSON_AddStringToObject(data, "weight", "id");
+    else if (one_in(d, 2))
         cJSON_AddStringToObject(data, "drop", "id");
     else
         cJSON_AddItemToArray(cJSON_AddArrayToObject(data, "drop"), cJSON_CreateString("id"));

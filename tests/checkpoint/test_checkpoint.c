@@ -279,8 +279,35 @@ static void a_key_that_an_older_state_lacks_leaves_zero(void **state)
         fail_msg("%s", err.text);
     assert_int_equal(read.standing.position.steps, 16);
     assert_int_equal(read.standing.position.best.kept, 0); /* key that older files lack */
-    assert_true(read.standing.test_metric == 0);
+    assert_true(read.standing.test_metric == 0 && read.standing.position.lr == 0);
     ls_json_destroy(doc);
+}
+
+/* The sum of weights is that of the rows unless rows have weights. */
+static void sums_of_weights_and_a_rate_come_back(void **state)
+{
+    static const char *const keys[] = {"", "\"lr\": 0.25, \"weight\": 1.5, "};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char text[900];
+        ls_json *doc;
+        ls_state read;
+        ls_error err = {0};
+        snprintf(text, sizeof text,
+                 "{\"schema\": 2, \"position\": {%s\"steps\": 16, \"epoch\": 2, \"step\": 3, "
+                 "\"recorded\": false, \"loss\": 2, \"correct\": 1, \"rows\": 7, \"seconds\": 0, "
+                 "\"trained_s\": 1}, \"epochs\": 2, \"test_loss\": 1, \"test_accuracy\": 1, "
+                 "\"metrics\": {\"bytes\": 0, \"lines\": 0, \"sum\": 0, \"moment\": 0}, "
+                 "\"shards\": 8, \"instruction_set\": \"a\", \"library\": \"b\", "
+                 "\"train_rows\": 9, \"test_rows\": 9, \"data_crc32\": 1, \"recipe\": {}}",
+                 keys[k]);
+        assert_int_equal(ls_json_parse(&doc, "state", text, strlen(text), NULL, &err), LS_OK);
+        if (ls_state_read(&read, doc, &err) != LS_OK)
+            fail_msg("%s", err.text);
+        assert_true(read.standing.position.lr == (k ? 0.25 : 0));
+        assert_true(read.standing.position.totals.weight == (k ? 1.5 : 7));
+        ls_json_destroy(doc);
+    }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -296,6 +323,7 @@ LS_TESTS(train_checkpoint, "unit")
         TEST(the_best_stays_whatever_step_it_is_of),
         TEST(what_is_not_finite_takes_the_place_of_nothing),
         TEST(a_key_that_an_older_state_lacks_leaves_zero),
+        TEST(sums_of_weights_and_a_rate_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,6 +101,7 @@ void scenario_bright_rows(fixture *f, int streamed)
                               .channels = 1,
                               .height = SIDE,
                               .width = SIDE,
+                              .row_type = LS_ROW_U8,
                               .classes = 10,
                               .train_rows = SOURCE_ROWS,
                               .streamed = streamed,

@@ -370,6 +370,81 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
     close_both(split);
 }
 
+/* The column of weights is no feature, also in the test table, whose columns have another order. */
+static void a_column_of_weights_weighs_the_rows(void **state)
+{
+    ls_dataset *split[2];
+    ls_data_keys keys = kind_target;
+    keys.weight = "w";
+    opens(*state, "a,w,kind\n1,0.5,x\n2,0,y\n3,3,x\n", "w,kind,a\n7,y,1\n0,x,2\n", keys, split);
+    const float *weights = ls_dataset_resident(split[0]).weights;
+    assert_true(ls_dataset_describe(split[0])->weighted);
+    assert_true(weights[0] == 0.5f && weights[1] == 0 && weights[2] == 3);
+    row_is(split[0], 2, 1, (float[]){3});
+    weights = ls_dataset_resident(split[1]).weights;
+    assert_true(ls_dataset_describe(split[1])->weighted);
+    assert_true(weights[0] == 7 && weights[1] == 0);
+    row_is(split[1], 1, 1, (float[]){2});
+    close_both(split);
+    opens(*state, "a,w,kind\n1,0.5,x\n2,0,y\n3,3,x\n", NULL, kind_target, split);
+    assert_false(ls_dataset_describe(split[0])->weighted);
+    assert_null(ls_dataset_resident(split[0]).weights);
+    row_is(split[0], 1, 2, (float[]){2, 0});
+    close_both(split);
+}
+
+static void what_is_no_weight_is_told_by_line_and_column(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } tables[] = {
+        {"a,w,kind\n1,1,x\n2,-1,y\n", "t.csv:3: column \"w\": expected a weight: 0, or"},
+        {"a,w,kind\n1,nan,x\n2,1,y\n", "t.csv:2: column \"w\": expected a weight: 0, or"},
+        {"a,w,kind\n1,1,x\n2,inf,y\n", "t.csv:3: column \"w\": expected a weight: 0, or"},
+        {"a,w,kind\n1,1,x\n2,,y\n", "t.csv:3: column \"w\": expected a weight: 0, or"},
+        {"a,w,kind\n1,1,x\n2,big,y\n", "t.csv:3: column \"w\": expected a weight: 0, or"},
+        {"a,w,kind\n1,1e10,x\n2,1,y\n", "t.csv:2: column \"w\": expected a weight: 0, or"},
+    };
+    ls_data_keys keys = kind_target;
+    keys.weight = "w";
+    keys.missing = LS_MISSING_MEAN;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        refuses(*state, tables[i].text, keys, LS_EDATA, tables[i].message);
+    refuses(*state, "a,v,kind\n1,1,x\n2,1,y\n", keys, LS_ECONFIG,
+            "data.weight: the table has no column \"w\"");
+    keys.drop.text = "w";
+    refuses(*state, "a,w,kind\n1,1,x\n2,1,y\n", keys, LS_ECONFIG, "is also named in data.drop");
+    keys.weight = "kind";
+    refuses(*state, "a,w,kind\n1,1,x\n2,1,y\n", keys, LS_ECONFIG, "is also named in data.target");
+}
+
+/* A test table must have weights too, from the same range. */
+static void weights_of_a_test_table_are_checked(void **state)
+{
+    static const struct {
+        const char *test, *message;
+    } tables[] = {
+        {"a,kind\n1,x\n", "missing: \"w\""},
+        {"a,w,kind\n1,2,x\n1,-2,x\n", "test.csv:3: column \"w\": expected a weight: 0, or"},
+        {"a,w,kind\n1,nan,x\n", "test.csv:2: column \"w\": expected a weight: 0, or"},
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        ls_dataset *split[2];
+        ls_error err = {0};
+        char path[512];
+        scratch *s = *state;
+        ls_data_keys keys = kind_target;
+        keys.weight = "w";
+        snprintf(path, sizeof path, "%s/test.csv", s->directory);
+        keys.test_path = path;
+        assert_int_equal(
+            open_table(s, "a,w,kind\n1,1,x\n2,1,y\n", tables[i].test, keys, 0, split, &err),
+            LS_EDATA);
+        if (!strstr(err.text, tables[i].message))
+            fail_msg("\"%s\"\nhas no \"%s\"", err.text, tables[i].message);
+    }
+}
+
 static void fields_and_columns_have_bounds(void **state)
 {
     char *text = malloc(1 << 20);
@@ -678,6 +753,9 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(long_numbers_are_scaled_as_doubles),
         IN_SCRATCH(a_limit_parses_the_first_rows_and_the_checksum_covers_all),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),
+        IN_SCRATCH(a_column_of_weights_weighs_the_rows),
+        IN_SCRATCH(what_is_no_weight_is_told_by_line_and_column),
+        IN_SCRATCH(weights_of_a_test_table_are_checked),
         IN_SCRATCH(fields_and_columns_have_bounds),
         IN_SCRATCH(names_are_told_without_what_terminals_obey),
         IN_SCRATCH(texts_that_would_become_too_many_numbers_are_refused),

@@ -45,6 +45,7 @@ static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t
                               .channels = 2,
                               .height = 1,
                               .width = 1,
+                              .row_type = LS_ROW_U8,
                               .classes = 3,
                               .train_rows = ROWS,
                               .test_rows = TESTS,

@@ -171,8 +171,11 @@ static void a_source_has_classes_or_targets(void **state)
         s, LS_EINVAL,
         "mine: 10 classes and 2 targets; expected 2 or more classes and no targets, or no class "
         "and 1 … 16384 targets");
-    s = of((ls_row_type)3, 0);
-    refuses(s, LS_EINVAL, "mine: row_type 3; expected LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64");
+    s = of((ls_row_type)4, 0);
+    refuses(s, LS_EINVAL,
+            "mine: ls_data_source.row_type is 4; set it to LS_ROW_U8, LS_ROW_F32 or LS_ROW_F64");
+    s = of((ls_row_type)0, 0);
+    refuses(s, LS_EINVAL, "mine: ls_data_source.row_type is 0, which is no type; set it to");
 }
 
 LS_TESTS(data_source, "unit")

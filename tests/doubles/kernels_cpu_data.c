@@ -101,6 +101,8 @@ static void gather_body(const void *copied)
         return;
     for (int r = 0; r < k->rows; r++) {
         const uint32_t row = k->args->rows[r];
+        if (k->weights)
+            k->weights_out[r] = k->weights[row];
         if (k->rotate || k->erase || k->brightness || k->mixup) {
             change_row(k, r);
             continue;
@@ -479,6 +481,11 @@ cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, 
 
 /* ---- loss ----------------------------------------------------------------------------------- */
 
+static double weighed(double value, float weight)
+{
+    return weight == 0 ? 0 : value * (double)weight;
+}
+
 static double row_loss(const ls_k_xent *k, int row, int *correct)
 {
     const float *x = k->x + (size_t)row * (size_t)k->classes;
@@ -486,7 +493,8 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
     const int label = k->labels[row];
     const double smoothing = (double)k->smoothing;
     const int known = label >= 0 && label < k->classes;
-    const float weight = k->weight && known ? k->weight[label] : 1;
+    const float weight =
+        (k->weight && known ? k->weight[label] : 1) * (k->row_weight ? k->row_weight[row] : 1);
     int best = 0;
     double sum = 0, all = 0;
     for (int j = 1; j < k->classes; j++)
@@ -499,13 +507,14 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
     for (int j = 0; dx && j < k->classes; j++) {
         float p =
             (float)((double)expf(x[j] - x[best]) * (1 / sum)) - (float)(smoothing / k->classes);
-        dx[j] = weight * (j == label ? p - (float)(1 - smoothing) : p);
+        p = j == label ? p - (float)(1 - smoothing) : p;
+        dx[j] = (float)weighed((double)p, weight);
     }
     *correct = best == label;
     if (!known)
         return (double)NAN; /* nothing may be learned from it */
     double target = (double)x[label] - (double)x[best];
-    return (double)weight * (log(sum) - (1 - smoothing) * target - smoothing / k->classes * all);
+    return weighed(log(sum) - (1 - smoothing) * target - smoothing / k->classes * all, weight);
 }
 
 static void xent_body(const void *copied)
@@ -516,7 +525,7 @@ static void xent_body(const void *copied)
     if (!twin_floats(k->x, count) || !twin_floats(k->dx, count) ||
         !twin_bytes(k->labels, rows * sizeof *k->labels) || !twin_floats(k->stats, 2) ||
         !twin_floats(k->row, 2 * rows) || !twin_bytes(k->fault, sizeof *k->fault) ||
-        !twin_floats(k->weight, (size_t)k->classes))
+        !twin_floats(k->weight, (size_t)k->classes) || !twin_floats(k->row_weight, rows))
         return;
     for (int r = k->rows - 1; r >= 0; r--)
         if (k->labels[r] < 0 || k->labels[r] >= k->classes)
@@ -558,6 +567,7 @@ static double lose(const ls_k_vector_loss *k, size_t j, double *slope, double z,
 static double vector_row(const ls_k_vector_loss *k, size_t row, int *correct)
 {
     const size_t n = (size_t)k->n;
+    const float weight = k->row_weight ? k->row_weight[row] : 1;
     double sum = 0;
     *correct = k->rule == LS_K_BCE;
     for (size_t i = row * n; i < (row + 1) * n; i++) {
@@ -567,9 +577,9 @@ static double vector_row(const ls_k_vector_loss *k, size_t row, int *correct)
         sum += lose(k, j, &slope, z, t);
         *correct = *correct && (z > 0) == (t > 0.5);
         if (k->dx)
-            k->dx[i] = (float)(slope / k->n);
+            k->dx[i] = (float)weighed(slope / k->n, weight);
     }
-    return sum / k->n;
+    return weighed(sum / k->n, weight);
 }
 
 static void vector_body(const void *copied)
@@ -578,7 +588,8 @@ static void vector_body(const void *copied)
     const size_t rows = (size_t)k->rows, count = rows * (size_t)k->n;
     double loss = 0, correct = 0;
     if (!twin_floats(k->x, count) || !twin_floats(k->targets, rows * (size_t)k->each) ||
-        !twin_floats(k->dx, count) || !twin_floats(k->stats, 2) || !twin_floats(k->row, 2 * rows))
+        !twin_floats(k->dx, count) || !twin_floats(k->stats, 2) || !twin_floats(k->row, 2 * rows) ||
+        !twin_floats(k->row_weight, rows))
         return;
     for (size_t r = 0; r < rows; r++) {
         int right;

@@ -85,9 +85,15 @@ static int train(ls_trainer *t, const own *o, uint32_t first, uint32_t end, ls_e
 {
     const uint32_t batch = (uint32_t)ls_trainer_summary(t)->batch_size;
     int status = LS_OK;
-    for (uint32_t i = first; status == LS_OK && i < end; i++)
-        status = ls_trainer_step(t, o->x + (size_t)i * batch * o->row,
-                                 o->y + (size_t)i * batch * o->target, batch, NULL, err);
+    for (uint32_t i = first; status == LS_OK && i < end; i++) {
+        const ls_step_rows rows = {sizeof rows,
+                                   o->x + (size_t)i * batch * o->row,
+                                   o->y + (size_t)i * batch * o->target,
+                                   o->source.row_type,
+                                   batch,
+                                   NULL};
+        status = ls_trainer_step(t, &rows, NULL, err);
+    }
     return status;
 }
 

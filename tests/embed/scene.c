@@ -36,7 +36,7 @@ static int train(const scene *s, ls_trainer *t, ls_error *err)
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
     for (int i = 0; status == LS_OK && i < (s->steps ? s->steps : 2); i++) {
-        status = ls_trainer_step(t, images, labels, BATCH, NULL, err);
+        status = own_step(t, images, labels, BATCH, NULL, err);
         if (s->between)
             s->between(s->user);
     }

@@ -73,7 +73,7 @@ static void open_trainer(story *s)
 
 static int step(story *s)
 {
-    return ls_trainer_step(s->trainer, s->images, s->labels, BATCH, NULL, &s->err);
+    return own_step(s->trainer, s->images, s->labels, BATCH, NULL, &s->err);
 }
 
 static int weights(story *s)
@@ -302,7 +302,7 @@ static void nulls_for_results_are_refused(void **state)
     assert_int_equal(ls_trainer_model(s.trainer, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_load(s.trainer, NULL, &s.err), LS_EINVAL);
     assert_int_equal(own_predict(s.trainer, NULL, LS_ROW_U8, 1, NULL, 0, &s.err), LS_EINVAL);
-    assert_int_equal(ls_trainer_step(NULL, s.images, s.labels, BATCH, NULL, &s.err), LS_EINVAL);
+    assert_int_equal(own_step(NULL, s.images, s.labels, BATCH, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_trainer_weights(NULL, s.weights, MOST_PARAMETERS, &s.err), LS_EINVAL);
     assert_int_equal(ls_pool_create(NULL, NULL, &s.err), LS_EINVAL);
     assert_int_equal(ls_device_pool_create(NULL, NULL, &s.err), LS_EINVAL);
@@ -332,8 +332,7 @@ static int call_everything(void *user, const char *json, size_t length, ls_error
     if (!s->trainer) /* while it is opened */
         return LS_OK;
     ls_error why;
-    assert_int_equal(ls_trainer_step(s->trainer, s->images, s->labels, BATCH, NULL, &why),
-                     LS_EINVAL);
+    assert_int_equal(own_step(s->trainer, s->images, s->labels, BATCH, NULL, &why), LS_EINVAL);
     assert_non_null(strstr(why.text, "callback"));
     assert_int_equal(ls_trainer_run(s->trainer, NULL), LS_EINVAL);
     assert_int_equal(ls_trainer_weights(s->trainer, s->weights, MOST_PARAMETERS, NULL), LS_EINVAL);

@@ -156,7 +156,7 @@ static void resolve(stage *g)
 
 static void step(stage *g)
 {
-    g->status = ls_trainer_step(g->trainer, g->images, g->labels, BATCH, NULL, &g->err);
+    g->status = own_step(g->trainer, g->images, g->labels, BATCH, NULL, &g->err);
 }
 
 static void run(stage *g)
@@ -186,6 +186,17 @@ static void save(stage *g)
 static void load(stage *g)
 {
     g->status = ls_trainer_load(g->trainer, g->saved, &g->err);
+}
+
+static void load_weights(stage *g)
+{
+    for (int state = LS_STATE_RESET; state <= LS_STATE_TAKE; state++)
+        g->status = ls_trainer_load_weights(g->trainer, g->saved, (ls_load_state)state, &g->err);
+}
+
+static void set_lr(stage *g)
+{
+    g->status = ls_trainer_set_lr(g->trainer, 0.1, &g->err);
 }
 
 static void take_model(stage *g)
@@ -248,6 +259,8 @@ static const struct {
     {"ls_trainer_weights", weights, LS_CALL_STACK_BYTES},
     {"ls_trainer_save", save, LS_CALL_STACK_BYTES},
     {"ls_trainer_load", load, LS_CALL_STACK_BYTES},
+    {"ls_trainer_load_weights", load_weights, LS_CALL_STACK_BYTES},
+    {"ls_trainer_set_lr", set_lr, LS_CALL_STACK_BYTES},
     {"ls_trainer_model", take_model, LS_CALL_STACK_BYTES},
     {"ls_trainer_predict", predict, LS_PREDICT_STACK_BYTES},
     {"ls_model_predict", predict_few, LS_PREDICT_STACK_BYTES},

@@ -1,7 +1,7 @@
 #!/bin/sh
 # cxx.sh PREFIX LIBDIR WORK SOURCE: <lockstep/lockstep.hpp> of the installed library, with every C++
-# compiler that is there: examples/embed.cpp, compiled by the command in its first comment, and
-# raii.cpp.
+# compiler that is there: examples/embed.cpp and embed_learner.cpp, each compiled by the command in
+# its first comment, and raii.cpp.
 set -eu
 prefix=$1 libdir=$2 work=$3 here=$4
 command -v pkg-config >/dev/null || {
@@ -16,7 +16,8 @@ for compiler in g++ clang++; do
     compiled=$((compiled + 1))
     rm -rf -- "$work"
     mkdir -p -- "$work"
-    cp -- "$prefix/share/doc/lockstep/examples/embed.cpp" "$here/raii.cpp" "$work"
+    cp -- "$prefix/share/doc/lockstep/examples/embed.cpp" \
+        "$prefix/share/doc/lockstep/examples/embed_learner.cpp" "$here/raii.cpp" "$work"
     cd -- "$work"
     line=$(sed -n 's|^// *c++ ||p' embed.cpp)
     eval "$compiler $strict $line"
@@ -24,6 +25,23 @@ for compiler in g++ clang++; do
     [ "$(grep -cx -e 'accuracy 0\.9[0-9]' -e 'in the circle: 1.00 and 0.00' embed.txt)" -eq 2 ] || {
         cat embed.txt
         echo "$compiler: embed learnt something else"
+        exit 1
+    }
+    line=$(sed -n 's|^// *c++ ||p' embed_learner.cpp)
+    eval "$compiler $strict $line"
+    ./learner saved.safetensors 320 >first.txt
+    ./learner saved.safetensors 40 >second.txt
+    for text in 'first.txt learner_steps_total 320' 'first.txt learner_rate 0.002' \
+        'second.txt learner_steps_total 360' 'second.txt learner_rate 0.002'; do
+        grep -qx "${text#* }" "${text%% *}" || {
+            cat first.txt second.txt
+            echo "$compiler: embed_learner: expected $text"
+            exit 1
+        }
+    done
+    awk '$1 == "learner_recall" && $2 > 0.8 { good = 1 } END { exit !good }' second.txt || {
+        cat second.txt
+        echo "$compiler: embed_learner learnt too little"
         exit 1
     }
     cat >other.cpp <<'END'

@@ -57,6 +57,7 @@ static void use(const ls_host *host)
     given.name = "given";
     given.channels = 1;
     given.height = given.width = 28;
+    given.row_type = LS_ROW_U8;
     given.classes = 10;
     given.streamed = 1;
     const ls_data_source *sources[] = {&given};
@@ -70,7 +71,7 @@ static void use(const ls_host *host)
     lockstep::trainer trainer(std::move(first));
     ls_step_result step{};
     for (int i = 0; i < 20; i++)
-        step = trainer.step(rows, labels, ROWS);
+        step = trainer.step(rows, LS_ROW_U8, labels, ROWS);
     expect(step.number == 20 && step.loss < 1, "twenty steps were done and learnt something");
     expect(trainer.result().steps == 20, "result() counts them");
     const auto wide = trainer.model().predict<double>(rows, LS_ROW_U8, 1);
@@ -78,7 +79,7 @@ static void use(const ls_host *host)
     expect(wide.size() == 10 && static_cast<float>(wide[0]) == narrow[0], "doubles are finer floats");
     int status = LS_OK;
     try {
-        trainer.step(rows, labels, ROWS - 1);
+        trainer.step(rows, LS_ROW_U8, labels, ROWS - 1);
     } catch (const lockstep::error &e) {
         status = e.status;
         expect(std::strstr(e.what(), "31") != nullptr, "what() is the message");
@@ -86,6 +87,8 @@ static void use(const ls_host *host)
     expect(status == LS_EINVAL, "a step of another number of rows throws LS_EINVAL");
 
     trainer.save("trainer.safetensors");
+    trainer.load_weights("trainer.safetensors", LS_STATE_KEEP);
+    trainer.set_lr(0.05);
     lockstep::model model = trainer.model(), copy = model;
     { lockstep::trainer gone(std::move(trainer)); }
     expect(copy.get() == model.get() && copy.info().steps == 20, "copies share a model");
@@ -123,6 +126,7 @@ static void move()
     given.name = "given";
     given.channels = 1;
     given.height = given.width = 28;
+    given.row_type = LS_ROW_U8;
     given.classes = 10;
     given.streamed = 1;
     const ls_data_source *sources[] = {&given};
@@ -138,12 +142,14 @@ static void move()
     expect_empty([&] { (void)from.result(); }, "result() throws");
     expect_empty([&] { from.run(); }, "run() throws");
     expect_empty([&] { from.save("file"); }, "save() throws");
+    expect_empty([&] { from.load_weights("file", LS_STATE_RESET); }, "load_weights() throws");
+    expect_empty([&] { from.set_lr(1); }, "set_lr() throws");
     expect_empty([&] { (void)from.model(); }, "model() throws");
-    expect_empty([&] { (void)from.step(rows, labels, ROWS); }, "step() throws");
-    to.step(rows, labels, ROWS);
+    expect_empty([&] { (void)from.step(rows, LS_ROW_U8, labels, ROWS); }, "step() throws");
+    to.step(rows, LS_ROW_U8, labels, ROWS);
     expect(std::strlen(to.result().weights_sha256) == 64, "a step has a hash");
     from = std::move(to);
-    from.step(rows, labels, ROWS);
+    from.step(rows, LS_ROW_U8, labels, ROWS);
     expect(from.result().steps == 2, "a trainer can be moved back");
 
     lockstep::model kept = std::move(shown);

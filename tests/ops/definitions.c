@@ -105,15 +105,23 @@ static size_t pool(double *y, const ls_op_desc *d, const double *x)
     return count;
 }
 
-static size_t loss(double *y, const ls_op_desc *d, const double *x, const int32_t *labels)
+static double row_weight(const definition_inputs *in, int row)
 {
+    return in->row_weights ? (double)op_row_weight((size_t)row) : 1;
+}
+
+static size_t loss(double *y, const ls_op_desc *d, const definition_inputs *in)
+{
+    const double *x = in->x;
+    const int32_t *labels = in->labels;
     int classes = d->x.c * d->x.h * d->x.w;
     double smoothing = (double)d->u.softmax_xent.smoothing;
     y[0] = 0;
     for (int n = 0; n < d->x.rows; n++)
         for (int i = 0; i < classes; i++) {
             const double weight =
-                d->u.softmax_xent.weighted ? (double)op_class_weight(labels[n]) : 1;
+                (d->u.softmax_xent.weighted ? (double)op_class_weight(labels[n]) : 1) *
+                row_weight(in, n);
             double sum = 0, target = smoothing / classes + (i == labels[n] ? 1 - smoothing : 0);
             for (int k = 0; k < classes; k++)
                 sum += exp(x[n * classes + k] - x[n * classes + i]);
@@ -182,14 +190,16 @@ static double output_loss(const ls_vector_loss *v, int j, int targets, double z,
     return d * d;
 }
 
-static size_t vector_loss(double *y, const ls_op_desc *d, const double *z, const float *t)
+static size_t vector_loss(double *y, const ls_op_desc *d, const definition_inputs *in)
 {
+    const double *z = in->x;
+    const float *t = (const float *)(const void *)in->labels;
     const ls_vector_loss *v = &d->u.vector_loss;
     const int n = d->x.c, targets = v->rule == LS_VECTOR_QUANTILE ? n / v->quantiles : n;
     *y = 0;
     for (int i = 0; i < d->x.rows * n; i++)
-        *y +=
-            output_loss(v, i % n, targets, z[i], (double)t[i / n * targets + i % n % targets]) / n;
+        *y += row_weight(in, i / n) / n *
+              output_loss(v, i % n, targets, z[i], (double)t[i / n * targets + i % n % targets]);
     return 1;
 }
 
@@ -273,10 +283,8 @@ size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
     case LS_OP_CONV2D: n = conv(y, desc, in->x, in->weight, in->bias); break;
     case LS_OP_DENSE: n = dense(y, desc, in->x, in->weight, in->bias); break;
     case LS_OP_POOL: n = pool(y, desc, in->x); break;
-    case LS_OP_VECTOR_LOSS:
-        n = vector_loss(y, desc, in->x, (const float *)(const void *)in->labels);
-        break;
-    case LS_OP_SOFTMAX_XENT: n = loss(y, desc, in->x, in->labels); break;
+    case LS_OP_VECTOR_LOSS: n = vector_loss(y, desc, in); break;
+    case LS_OP_SOFTMAX_XENT: n = loss(y, desc, in); break;
     case LS_OP_BATCHNORM: norm(y, desc, in); break;
     case LS_OP_LAYERNORM: layer_norm(y, desc, in); break;
     case LS_OP_UPSAMPLE: n = upsample(y, desc, in->x); break;

@@ -9,6 +9,7 @@
 typedef struct definition_inputs {
     const double *x, *x2, *weight, *bias; /* bias: NULL if the op has none */
     const int32_t *labels;                /* labels, or targets as floats */
+    int row_weights;                      /* non-zero: rows have the weights of op_row_weight */
     const uint32_t *rows;                 /* row numbers in the data set, for dropout */
     uint64_t seed;
     uint32_t epoch;

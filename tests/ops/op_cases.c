@@ -285,6 +285,7 @@ op_chain op_make_loss(uint64_t seed)
     op_add_plain(&chain, LS_OP_SOFTMAX_XENT, &x);
     chain.spread = op_flip(&d) ? 23.0f : 1.0f; /* 23·√12: up to ±80 */
     chain.needs_dx = chain.training = seed % 5 != 0;
+    chain.row_weights = seed % 3 == 1;
     return chain;
 }
 
@@ -311,6 +312,7 @@ op_chain op_make_vector_loss(uint64_t seed)
     op_add_vector_loss(&chain, &d, x, seed);
     chain.spread = op_flip(&d) ? 23.0f : 1.0f;
     chain.needs_dx = chain.training = seed % 5 != 0;
+    chain.row_weights = seed % 3 == 1;
     return chain;
 }
 
@@ -437,6 +439,7 @@ op_chain op_make_network(uint64_t seed)
     op_add_dense(&chain, &d, &x);
     chain.op[4].u.dense.out = x.c = 10;
     op_add_plain(&chain, LS_OP_SOFTMAX_XENT, &x);
+    chain.row_weights = seed % 2 == 1;
     return chain;
 }
 

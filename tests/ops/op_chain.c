@@ -25,6 +25,11 @@ float op_class_weight(int class)
     return (float)(1 + class % 6) / 4;
 }
 
+float op_row_weight(size_t row)
+{
+    return (float)(row * 3 % 5) / 2;
+}
+
 size_t op_row(const ls_tensor *t)
 {
     return (size_t)t->c * (size_t)t->h * (size_t)t->w;
@@ -115,6 +120,7 @@ const char *op_chain_text(const op_chain *chain)
     put(&w, "%s%s%s%s%s", chain->training ? "" : ", inference",
         chain->evaluate ? ", in evaluation" : "", chain->needs_dx ? ", dx" : "",
         chain->hints ? ", hints" : "", chain->grid ? ", grid" : "");
+    put(&w, "%s", chain->row_weights ? ", weights" : "");
     return text;
 }
 

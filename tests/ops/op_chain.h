@@ -15,6 +15,9 @@ size_t op_row(const ls_tensor *t);
 /* Returns the weight of a class in a weighted loss: 0.25 to 1.5. */
 float op_class_weight(int class);
 
+/* Returns the weight of a row of the inputs, or of the data set that a gather reads: 0 to 2. */
+float op_row_weight(size_t row);
+
 /* Returns the name of a kind, such as "conv2d". */
 const char *op_kind_name(int kind);
 

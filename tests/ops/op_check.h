@@ -49,8 +49,9 @@ typedef struct op_chain {
     /* Non-zero: the last op ends in a fused relu of sums that are not exact. Then dy is 0 where
      * these sums are near 0, the relu's *kink*, because rounding decides their sign there. */
     int off_kinks;
-    float spread; /* factor of x; 0 counts as 1 */
-    float offset; /* added to x */
+    int row_weights; /* non-zero: the rows of a loss have the weights of op_row_weight */
+    float spread;    /* factor of x; 0 counts as 1 */
+    float offset;    /* added to x */
 } op_chain;
 
 /* Returns the chain as one line of text, in static storage. */

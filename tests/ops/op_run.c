@@ -31,7 +31,9 @@ struct op_run {
     float *stats;
     int32_t *labels, *labels_out;
     float *class_weight; /* NULL: the loss is not weighted */
-    uint32_t *rows;      /* a copy of the inputs' rows; NULL: the device reads the host's */
+    /* weights of the rows, and the gather's copy of them; NULL: rows have no weights */
+    float *weights, *weights_out;
+    uint32_t *rows; /* a copy of the inputs' rows; NULL: the device reads the host's */
     void *saved[OP_CHAIN + 1], *scratch[OP_CHAIN + 1];
     ls_step_args args;
 };
@@ -246,6 +248,10 @@ static void create_memory(op_run *run)
         x_bytes = OP_DATA_ROWS * op_row(&run->x0);
     run->x = memory(run, x_bytes);
     size_t labels = run->x0.rows > OP_DATA_ROWS ? (size_t)run->x0.rows : OP_DATA_ROWS;
+    if (run->chain.row_weights) {
+        run->weights = memory(run, labels * sizeof *run->weights);
+        run->weights_out = memory(run, labels * sizeof *run->weights);
+    }
     labels *= op_label_words(&run->chain);
     run->labels = memory(run, labels * sizeof *run->labels);
     run->labels_out = memory(run, labels * sizeof *run->labels);
@@ -297,6 +303,8 @@ static void bind_ops(op_run *run)
             .contribution = run->chain.training ? run->contribution[i] : NULL,
             .labels = gathered && !gather ? run->labels_out : run->labels,
             .labels_out = gather ? run->labels_out : NULL,
+            .weights = gathered && !gather ? run->weights_out : run->weights,
+            .weights_out = gather ? run->weights_out : NULL,
             .stats = run->stats,
             .class_weight = run->class_weight,
             .saved = run->saved[i],
@@ -365,6 +373,8 @@ void op_run_close(op_run *run)
     release(run, run->labels);
     release(run, run->labels_out);
     release(run, run->class_weight);
+    release(run, run->weights);
+    release(run, run->weights_out);
     release(run, run->rows);
     free(run);
 }
@@ -390,10 +400,23 @@ void op_run_params(op_run *run, const op_inputs *in)
     }
 }
 
+static void load_weights(op_run *run, size_t first)
+{
+    const bool gathered = run->x0.dtype == LS_U8;
+    const size_t n = gathered ? OP_DATA_ROWS : (size_t)run->x0.rows;
+    float *weight = op_zeros(n, sizeof *weight);
+    for (size_t i = 0; i < n; i++)
+        weight[i] = op_row_weight((gathered ? 0 : first) + i);
+    upload(run, run->weights, weight, n * sizeof *weight);
+    free(weight);
+}
+
 static void load(op_run *run, const op_inputs *in, int first)
 {
     size_t rows = (size_t)run->x0.rows, from = (size_t)first;
     int last = run->count - 1;
+    if (run->weights)
+        load_weights(run, from);
     if (run->x0.dtype == LS_U8) {
         upload(run, run->x, in->images, OP_DATA_ROWS * in->x_row);
         upload(run, run->labels, in->labels, OP_DATA_ROWS * sizeof *in->labels);

@@ -44,6 +44,7 @@ static size_t evaluate(problem *p, double *y)
                             .weight = p->param[0],
                             .bias = p->n_param[1] ? p->param[1] : NULL,
                             .labels = p->in->labels,
+                            .row_weights = p->chain->row_weights,
                             .rows = p->in->rows,
                             .seed = p->in->seed,
                             .epoch = p->in->epoch};

@@ -30,7 +30,7 @@ ls_model *new_model(int channels, int height, int width, int floats, ls_error *e
                                    .width = width,
                                    .classes = 3,
                                    .streamed = 1,
-                                   .row_type = floats};
+                                   .row_type = floats ? LS_ROW_F32 : LS_ROW_U8};
     const ls_data_source *const sources[] = {&source};
     const ls_trainer_options o = {.size = sizeof o,
                                   .config_text = config,

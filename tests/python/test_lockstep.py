@@ -92,6 +92,28 @@ def test_steps_take_rows_as_they_come():
         assert wrong.value.status == "LS_EINVAL"
 
 
+def test_weights_of_rows_a_rate_and_a_state(tmp_path):
+    x, y = stripes(64, 3)
+    hashes, losses = set(), set()
+    for weight in (None, 1, 2):  # of resident rows, and of those of steps
+        w = None if weight is None else [weight] * 64
+        with lockstep.Trainer(CONFIG, data=(x, y), weights=w, set={"epochs": 1}) as t:
+            hashes.add(t.fit().weights_sha256)
+        with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3, weighted=w is not None) as t:
+            losses.add(t.step(x[:32], y[:32], w and w[:32]))
+            if w:
+                assert t.step(x[:32], y[:32], [0] * 32)[0] == 0
+                with pytest.raises(lockstep.Error, match="row 3 has the weight -1"):
+                    t.step(x[:32], y[:32], [1, 1, 1, -1] + [1] * 28)
+                with pytest.raises(ValueError, match="a number for each of 32 rows"):
+                    t.step(x[:32], y[:32], [1, 1])
+            t.set_lr(0.01)
+            t.save(tmp_path / "saved")
+            for state in ("reset", "keep", "take"):
+                t.load(tmp_path / "saved", state)
+    assert len(hashes) == len(losses) == 1
+
+
 def test_rows_of_another_type_are_told_the_cure():
     x, y = stripes(64, 3)
     with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3) as t:

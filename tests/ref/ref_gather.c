@@ -117,6 +117,8 @@ int ref_gather(ref_op *op, unsigned flags, ls_error *err)
     const ls_gather *g = &op->desc.u.gather;
     const ls_augment a = {g->crop, g->flip, g->rotate, g->erase, g->brightness, g->mixup};
     for (int r = 0; r < op->desc.x.rows; r++) {
+        if (op->b.weights)
+            op->b.weights_out[r] = op->b.weights[rows[r]];
         if (op->desc.training && ls_augment_more(&a)) {
             change_row(op, &a, r);
             continue;

@@ -8,11 +8,13 @@ status 77: curl is missing.
 """
 import http.client
 import json
+import math
 import re
 import shutil
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -180,6 +182,49 @@ def learns(place):
     answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(map(image, fresh))).json()
     hits = sum(p["class"] == i % 10 for p, i in zip(answer["predictions"], fresh))
     assert hits >= 90 and answer["step"] > 0, (hits, answer["step"])
+    same(service.end(), 0)
+
+
+def floats(number):
+    """Two numbers of very different scales; the class is the sign of their scaled sum."""
+    a, b = number * 37 % 101 - 50, number * 53 % 97 - 48
+    return struct.pack("<ff", a * 1000, b / 1000), int(a + b > 0)
+
+
+def learns_rows_of_floats(place):
+    place.config = place.folder / "floats.json"
+    place.config.write_text(json.dumps({
+        "data": {"name": "examples", "standardize": True}, "batch_size": BATCH,
+        "model": {"layers": [{"type": "dense", "out": 2}]},
+        "optimizer": {"name": "sgd", "lr": 0.5}}))
+    options = ("--type", "f32", "--shape", "2x1x1", "--classes", "2")
+    service = place.start(*options).ready()
+
+    def rows(first, count, weight=1.0, wrong=0):
+        return b"".join(bytes([label ^ wrong]) + struct.pack("<f", weight) + row
+                        for row, label in map(floats, range(first, first + count)))
+
+    def post(path, data):
+        return curl(service.url + path, *BYTES, "@-", data=data)
+
+    for bad, why in ((rows(0, 1, -1.0), "weight -1"), (rows(0, 1)[:-4] + struct.pack("<f", math.nan), "value 1 is nan"),
+                     (rows(0, 1)[:-1], "a label, a weight and an image")):
+        answer = post("/examples", bad)
+        assert answer.code == 400 and why in answer.json()["error"], answer.body
+    for i in range(4):
+        same(post("/examples", rows(i * 160, 160) + rows(i * 160, 160, 0.0, 1)).code, 200)  # weight 0: no effect
+    service.wait(lambda m: m["lockstep_loss"] < 0.2 and m["service_queue_examples"] == 0, "it learns", 100)
+    fresh = [floats(i) for i in range(7000, 7100)]
+    found = post("/predict", b"".join(row for row, _ in fresh)).json()["predictions"]
+    assert sum(p["class"] == label for p, (_, label) in zip(found, fresh)) >= 90, found
+    same(post("/rate", b"0.125").json(), {"rate": 0.125})
+    same(post("/rate", b"fast").code, 400)
+    post("/examples", rows(700, BATCH))
+    service.wait(lambda m: m["lockstep_learning_rate"] == 0.125, "the rate is set")
+    same(service.end(), 0)
+    service = place.start(*options).ready()  # the save has the rate and the scales
+    post("/examples", rows(800, BATCH))
+    service.wait(lambda m: m["lockstep_learning_rate"] == 0.125, "the rate is kept")
     same(service.end(), 0)
 
 

@@ -37,11 +37,19 @@ ls_data_source own_data(int streamed)
                             .channels = 1,
                             .height = 28,
                             .width = 28,
+                            .row_type = LS_ROW_U8,
                             .classes = OWN_CLASSES,
                             .train_rows = OWN_TRAIN,
                             .test_rows = OWN_TEST,
                             .streamed = streamed,
                             .read = read_rows};
+}
+
+int own_step(ls_trainer *trainer, const void *images, const void *labels, uint32_t n,
+             ls_step_result *out, ls_error *err)
+{
+    const ls_step_rows rows = {sizeof rows, images, labels, LS_ROW_U8, n, NULL};
+    return ls_trainer_step(trainer, &rows, out, err);
 }
 
 int own_predict(ls_trainer *trainer, const void *rows, ls_row_type type, uint32_t n, float *outputs,

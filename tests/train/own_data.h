@@ -18,6 +18,10 @@ ls_data_source own_data(int streamed);
  * `test`: 1 for a test row, 0 for a training row. */
 void own_row(int test, uint32_t row, uint8_t *image, int32_t *label);
 
+/* Trains one step on rows of bytes and their classes. */
+int own_step(ls_trainer *trainer, const void *images, const void *labels, uint32_t n,
+             ls_step_result *out, ls_error *err);
+
 /* Predicts with the trainer's current weights: the logits, or values. */
 int own_predict(ls_trainer *trainer, const void *rows, ls_row_type type, uint32_t n, float *outputs,
                 size_t capacity, ls_error *err);

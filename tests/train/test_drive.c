@@ -67,7 +67,7 @@ static ls_step_result step(scenario *s, ls_trainer *t, uint64_t number)
 {
     ls_step_result result = {.size = sizeof result};
     choose(s, number);
-    if (ls_trainer_step(t, s->images, s->labels, BATCH, &result, &s->f.err) != LS_OK)
+    if (own_step(t, s->images, s->labels, BATCH, &result, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     return result;
 }
@@ -579,7 +579,7 @@ static void rows_of_a_prepared_number_are_taken_and_others_refused(void **state)
     choose(&s, 0);
     for (uint32_t n = 1; n <= BATCH + 1; n++) {
         const int expected = n == 5 || n == 16 || n == BATCH ? LS_OK : LS_EINVAL;
-        assert_int_equal(ls_trainer_step(t, s.images, s.labels, n, NULL, &s.f.err), expected);
+        assert_int_equal(own_step(t, s.images, s.labels, n, NULL, &s.f.err), expected);
     }
     assert_int_equal(ls_trainer_result(t)->steps, 3);
     ls_trainer_close(t);
@@ -596,19 +596,44 @@ static void calls_that_break_the_rules_leave_everything_as_it_was(void **state)
     ls_trainer *t = fixture_open(&s.f);
     choose(&s, 0);
     s.labels[7] = 10;
-    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "row 7 has label 10"));
-    assert_int_equal(ls_trainer_step(t, NULL, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(own_step(t, NULL, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
     assert_int_equal(step(&s, t, 0).number, 1);
     ls_trainer_close(t);
     end(&s);
     begin(&s, 0, "devices=ref:2");
     t = fixture_open(&s.f);
     choose(&s, 0);
-    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "streamed"));
     assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+static void a_step_says_the_type_of_its_rows(void **state)
+{
+    (void)state;
+    scenario s;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    choose(&s, 0);
+    ls_step_rows rows = {.size = sizeof rows, .rows = s.images, .targets = s.labels, .n = BATCH};
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "ls_step_rows.row_type is not set to a type (it is 0); "
+                                         "the rows of this data source are LS_ROW_U8 (bytes)"));
+    rows.row_type = LS_ROW_F32;
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "ls_step_rows.row_type is LS_ROW_F32 (floats); the rows"));
+    rows.row_type = LS_ROW_U8;
+    rows.size = 0;
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "ls_step_rows: `size` is not set"));
+    rows.size = sizeof rows;
+    assert_int_equal(ls_trainer_result(t)->steps, 0);
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_OK);
     ls_trainer_close(t);
     end(&s);
 }
@@ -623,8 +648,7 @@ static void an_interrupt_refuses_the_next_step(void **state)
     ls_trainer *t = fixture_open(&s.f);
     step(&s, t, 0);
     ls_trainer_interrupt(t);
-    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err),
-                     LS_EINTERRUPTED);
+    assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINTERRUPTED);
     float *weights = weights_of(t);
     ls_trainer_close(t);
     end(&s);
@@ -643,8 +667,8 @@ static void the_first_error_is_told_again(void **state)
     ls_error first;
     step(&s, t, 0);
     choose(&s, 1);
-    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &first), LS_EDEVICE);
-    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EDEVICE);
+    assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &first), LS_EDEVICE);
+    assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EDEVICE);
     assert_string_equal(s.f.err.text, first.text);
     assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), LS_EDEVICE);
     ls_model *none = NULL;
@@ -721,13 +745,13 @@ static void labels_need_more_than_a_byte(void **state)
         choose(&s, 0);
         for (int i = 0; i < BATCH; i++)
             s.labels[i] = 299;
-        assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_OK);
+        assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_OK);
         float *after = weights_of(t);
         const size_t bias = OWN_PIXELS * 300;
         assert_true(after[bias + 299] > before[bias + 299]);
         assert_true(after[bias + 299 % 256] < before[bias + 299 % 256]);
         s.labels[3] = -1;
-        assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+        assert_int_equal(own_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
         assert_non_null(strstr(s.f.err.text, "row 3 has label -1"));
         free(before);
         free(after);
@@ -867,6 +891,7 @@ LS_TESTS(train_drive, "unit")
         cmocka_unit_test(data_without_epochs_is_trained_by_steps_alone),
         cmocka_unit_test(rows_of_a_prepared_number_are_taken_and_others_refused),
         cmocka_unit_test(calls_that_break_the_rules_leave_everything_as_it_was),
+        cmocka_unit_test(a_step_says_the_type_of_its_rows),
         cmocka_unit_test(an_interrupt_refuses_the_next_step),
         cmocka_unit_test(the_first_error_is_told_again),
         cmocka_unit_test(a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for),

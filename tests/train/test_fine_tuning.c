@@ -113,7 +113,7 @@ static void step_once(one_step *out, scenario *s)
     fixture_set(&s->f, "batch_size=32");
     ls_trainer *t = fixture_open(&s->f);
     out->before = weights_of(t);
-    if (ls_trainer_step(t, images, labels, BATCH, NULL, &s->f.err) != LS_OK)
+    if (own_step(t, images, labels, BATCH, NULL, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     out->after = weights_of(t);
     out->model = t->model;
@@ -307,8 +307,7 @@ static void the_average_is_that_of_the_weights(void **state)
         for (uint32_t i = 0; i < BATCH; i++)
             own_row(0, step * 7 + i, images + (size_t)i * OWN_PIXELS, &labels[i]);
         for (int k = 0; k < 2; k++)
-            assert_int_equal(ls_trainer_step(t[k], images, labels, BATCH, NULL, &s[k].f.err),
-                             LS_OK);
+            assert_int_equal(own_step(t[k], images, labels, BATCH, NULL, &s[k].f.err), LS_OK);
         float *weights = weights_of(t[0]), *found = weights_of(t[1]);
         for (int k = 0; k < t[0]->model->params; k++) {
             const ls_param *p = t[0]->model->param[k];

@@ -418,6 +418,7 @@ static int open_many(scenario *s, small_host *h, ls_trainer **t, const char *set
                                .channels = 1,
                                .height = 1,
                                .width = 1,
+                               .row_type = LS_ROW_U8,
                                .classes = MANY_CLASSES,
                                .train_rows = 4,
                                .test_rows = MANY_ROWS,

@@ -403,7 +403,7 @@ static int try_step(ls_trainer *t, ls_error *err)
     static int32_t labels[OWN_TRAIN];
     for (uint32_t i = 0; i < OWN_TRAIN; i++)
         own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
-    return ls_trainer_step(t, images, labels, OWN_TRAIN, NULL, err);
+    return own_step(t, images, labels, OWN_TRAIN, NULL, err);
 }
 
 static void train_one_step(ls_trainer *t)

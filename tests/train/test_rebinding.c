@@ -190,7 +190,7 @@ static void train_step(fixture *f, ls_trainer *t, int step)
     for (int i = 0; i < BATCH; i++)
         own_row(0, (uint32_t)((step * BATCH + i) % OWN_TRAIN), images + (size_t)i * OWN_PIXELS,
                 labels + i);
-    if (ls_trainer_step(t, images, labels, BATCH, NULL, &f->err) != LS_OK)
+    if (own_step(t, images, labels, BATCH, NULL, &f->err) != LS_OK)
         fail_msg("%s", f->err.text);
 }
 

@@ -101,7 +101,7 @@ static void take_step(scenario *s, uint32_t number)
     }
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, (number * BATCH + i) % OWN_TRAIN, images + (size_t)i * OWN_PIXELS, &labels[i]);
-    if (ls_trainer_step(s->t, images, labels, BATCH, NULL, &s->f.err) != LS_OK)
+    if (own_step(s->t, images, labels, BATCH, NULL, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     assert_int_equal(ls_trainer_weights(s->t, s->weights, s->count, &s->f.err), LS_OK);
 }

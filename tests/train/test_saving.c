@@ -168,7 +168,7 @@ static void train_one_step(ls_trainer *t)
     ls_error err;
     for (uint32_t i = 0; i < OWN_TRAIN; i++)
         own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
-    if (ls_trainer_step(t, images, labels, OWN_TRAIN, NULL, &err))
+    if (own_step(t, images, labels, OWN_TRAIN, NULL, &err))
         fail_msg("%s", err.text);
 }
 

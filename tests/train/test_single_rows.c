@@ -67,7 +67,7 @@ static float moved_by(scenario *s, ls_trainer *t, uint32_t rows)
     float before[8 * OWN_CLASSES], after[8 * OWN_CLASSES], most = 0;
     ls_step_result result = {.size = sizeof result};
     scores(before, s, t);
-    if (ls_trainer_step(t, s->images, s->labels, rows, &result, &s->f.err) != LS_OK)
+    if (own_step(t, s->images, s->labels, rows, &result, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     scores(after, s, t);
     for (int i = 0; i < 8 * OWN_CLASSES; i++)

@@ -252,7 +252,8 @@ static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
         for (uint32_t i = 0; i < n; i++)
             table_row(0, 0, order[step * BATCH + i], values + (size_t)i * VALUES,
                       sums + (size_t)i * TARGETS, &class);
-        if (ls_trainer_step(t, values, sums, n, NULL, &s.f.err) != LS_OK)
+        const ls_step_rows rows = {sizeof rows, values, sums, LS_ROW_F32, n, NULL};
+        if (ls_trainer_step(t, &rows, NULL, &s.f.err) != LS_OK)
             fail_msg("%s", s.f.err.text);
     }
     assert_int_equal(own_predict(t, values, LS_ROW_F32, 2, scores, ROOM(scores), &s.f.err), LS_OK);
@@ -262,7 +263,8 @@ static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
     for (int j = 0; j < 2 * TARGETS; j++)
         assert_true(fabsf(scores[j] - again[j]) < 1e-5f);
     values[VALUES + 2] = NAN;
-    assert_int_equal(ls_trainer_step(t, values, sums, BATCH, NULL, &s.f.err), LS_EINVAL);
+    const ls_step_rows rows = {sizeof rows, values, sums, LS_ROW_F32, BATCH, NULL};
+    assert_int_equal(ls_trainer_step(t, &rows, NULL, &s.f.err), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "row 1: value 2 is nan; expected finite numbers"));
     assert_int_equal(ls_trainer_weights(t, found, ROOM(found), &s.f.err), LS_OK);
     assert_memory_equal(found, wanted, sizeof wanted);

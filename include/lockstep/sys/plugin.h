@@ -493,7 +493,14 @@ typedef struct ls_op_buffers {
     /* Labels [rows], or floats [rows][targets] if the target of a row is a vector. For a gather,
      * `rows` is the number of rows of the dataset; for a loss, the number of rows of the batch. */
     const int32_t *labels;
-    int32_t *labels_out;       /* gather: output, the labels or targets of the batch */
+    int32_t *labels_out; /* gather: output, the labels or targets of the batch */
+    /* Weights of rows, ≥ 0. For a gather [rows of the dataset]; for a loss [rows of the batch]: the
+     * loss and dx of a row are multiplied by its weight, and are 0 if the weight is 0. NULL: all
+     * weights are 1. */
+    const float *weights;
+    /* gather with `weights`: output, [rows of the batch]; a row that mixup mixes with another one
+     * keeps its own weight */
+    float *weights_out;
     float *stats;              /* losses: [0] summed loss, [1] number of correct predictions */
     const float *class_weight; /* softmax_xent with `weighted`: [classes] factors */
     const void *x2;            /* the second input */

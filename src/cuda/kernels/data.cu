@@ -39,10 +39,17 @@ __device__ static Value value_of(const gather &g, const Value *image, shift s, u
     return image[(*c * k.h + i) * k.w + (s.mirror ? k.w - 1 - j : j)];
 }
 
+__device__ static void copy_weight(const ls_k_gather &k, uint32_t row)
+{
+    if (threadIdx.x == 0 && k.weights)
+        k.weights_out[blockIdx.x] = k.weights[row];
+}
+
 __device__ static void copy_label(const ls_k_gather &k, uint32_t row)
 {
     for (int i = threadIdx.x; k.labels && k.labels_out && i < k.words; i += LS_THREADS)
         k.labels_out[(size_t)blockIdx.x * k.words + i] = k.labels[(size_t)row * k.words + i];
+    copy_weight(k, row);
 }
 
 /* Copies rows of bytes. Each thread block first computes a lookup table of the normalised values of
@@ -122,6 +129,7 @@ __device__ static void mix_target(const ls_k_gather &k, const ls_change *c, cons
         k.labels_out[(size_t)blockIdx.x * k.words + i] =
             k.vectors ? (int32_t)__float_as_uint(mixed) : c->other_label ? other : mine;
     }
+    copy_weight(k, row[0]);
 }
 
 template <class Value>

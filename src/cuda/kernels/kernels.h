@@ -68,7 +68,9 @@ typedef struct ls_k_gather {
     const void *images;    /* [dataset rows][c][h][w], bytes or floats */
     const int32_t *labels; /* labels or targets of the dataset, `words` per row; may be NULL */
     int32_t *labels_out;
-    float *y; /* [rows][h][w][c] */
+    const float *weights; /* [dataset rows] weights of the rows; NULL: they have none */
+    float *weights_out;   /* with `weights`: [rows] */
+    float *y;             /* [rows][h][w][c] */
     /* the kernel reads the field rows, and seed and epoch if rows are augmented */
     const ls_k_args *args;
     int rows, c, h, w;
@@ -381,10 +383,11 @@ typedef struct ls_k_xent {
     const int32_t *labels; /* [rows] */
     /* [classes], factor of a row's loss and gradient, by the row's label; NULL: 1 */
     const float *weight;
-    float *dx;         /* may be NULL */
-    float *stats;      /* [0] summed loss, [1] number of correct rows */
-    float *row;        /* scratch: 2 · rows */
-    ls_k_fault *fault; /* set for the first row whose label is not a class */
+    const float *row_weight; /* [rows], the same, by the row; NULL: 1 */
+    float *dx;               /* may be NULL */
+    float *stats;            /* [0] summed loss, [1] number of correct rows */
+    float *row;              /* scratch: 2 · rows */
+    ls_k_fault *fault;       /* set for the first row whose label is not a class */
     int rows, classes;
     float smoothing;
     int add; /* non-zero: adds to stats */
@@ -405,11 +408,12 @@ enum {
     LS_K_QUANTILES = 16
 };
 typedef struct ls_k_vector_loss {
-    const float *x;       /* [rows][n] */
-    const float *targets; /* [rows][each] */
-    float *dx;            /* may be NULL */
-    float *stats;         /* [0] summed loss, [1] number of correct rows */
-    float *row;           /* scratch: 2 · rows */
+    const float *x;          /* [rows][n] */
+    const float *targets;    /* [rows][each] */
+    const float *row_weight; /* [rows], factor of a row's loss and gradient; NULL: 1 */
+    float *dx;               /* may be NULL */
+    float *stats;            /* [0] summed loss, [1] number of correct rows */
+    float *row;              /* scratch: 2 · rows */
     int rows, n;
     int each;     /* number of numbers in a row's target: n / (number of quantiles), or n */
     int rule;     /* LS_K_MSE and so on */

@@ -13,6 +13,19 @@ template <int LANES> __device__ static double add_lanes(double value)
     return value;
 }
 
+/* Returns value · weight; 0 if the weight is 0, even if the value is not finite. */
+__device__ static double weighed(double value, float weight)
+{
+    return weight == 0 ? 0 : value * (double)weight;
+}
+
+/* Returns the factor of a row: the weight of its class times its own. */
+__device__ static float weight_of(const ls_k_xent &k, int row, int label)
+{
+    const float own = k.row_weight ? k.row_weight[row] : 1;
+    return k.weight ? k.weight[label] * own : own;
+}
+
 /* Stores a row's loss, which it computes from the row's sums, and whether the row's prediction is
  * right. `m`: largest logit; `sum`: Σe; `all`: Σ(z − m). */
 __device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum,
@@ -25,7 +38,8 @@ __device__ static void put_row(const ls_k_xent &k, int row, int best, float m, d
     /* A row without a valid label gets the loss NaN, so that the update of this training step is
      * skipped. */
     const double loss = log(sum) - target - smoothing / k.classes * all;
-    k.row[row] = known ? (float)(k.weight ? (double)k.weight[label] * loss : loss) : NAN;
+    const bool weighs = k.weight || k.row_weight;
+    k.row[row] = !known ? NAN : (float)(weighs ? weighed(loss, weight_of(k, row, label)) : loss);
     k.row[k.rows + row] = best == label;
 }
 
@@ -37,7 +51,9 @@ __device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, doubl
     float p = (float)((double)expf(k.x[at] - m) * share) - everywhere;
     const int label = k.labels[row];
     p = j == label ? p - (float)(1 - (double)k.smoothing) : p;
-    k.dx[at] = k.weight && label >= 0 && label < k.classes ? k.weight[label] * p : p;
+    if ((k.weight || k.row_weight) && label >= 0 && label < k.classes)
+        p = (float)weighed(p, weight_of(k, row, label));
+    k.dx[at] = p;
 }
 
 /* Finds the first largest value of a row. */
@@ -218,12 +234,13 @@ __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
         sum += lose(k, j, &slope, z, t);
         wrong += (z > 0) != (t > 0.5f);
         if (k.dx)
-            k.dx[first + j] = (float)(slope / k.n);
+            k.dx[first + j] = (float)(k.row_weight ? weighed(slope / k.n, k.row_weight[row])
+                                                   : slope / k.n);
     }
     sum = add_lanes<WARP>(sum);
     wrong = add_lanes<WARP>(wrong);
     if (lane == 0) {
-        k.row[row] = (float)(sum / k.n);
+        k.row[row] = (float)(k.row_weight ? weighed(sum / k.n, k.row_weight[row]) : sum / k.n);
         k.row[k.rows + row] = wrong == 0;
     }
 }

@@ -70,7 +70,7 @@ def _address(a):
     return a.__array_interface__["data"][0]
 
 
-_ROW_TYPE = {"uint8": 0, "float32": 1, "float64": 2}  # ls_row_type by the name of numpy's type
+_ROW_TYPE = {"uint8": 1, "float32": 2, "float64": 3}  # ls_row_type by the name of numpy's type
 
 
 def _sides(shape):
@@ -98,6 +98,21 @@ def _targets(y, n, what="y", wide=False):
     return _np.ascontiguousarray(y, dtype=_np.int32)
 
 
+def _weights(weights, rows):
+    """Returns the weights of rows as an array of float32, or None if they have none."""
+    if weights is None:
+        return None
+    weights = _np.ascontiguousarray(weights, dtype=_np.float32)
+    if weights.shape != (rows,):
+        raise ValueError(f"weights: expected a number for each of {rows} rows, found an array of {weights.shape}")
+    return weights
+
+
+def _floats(array):
+    """Returns the address of an array of float32 for C, or None."""
+    return None if array is None else array.ctypes.data_as(_c.POINTER(_c.c_float))
+
+
 def _like(y):
     """Returns the properties that training and test targets must share: type, and number of targets of a row."""
     return y.dtype, y.shape[1:]
@@ -107,7 +122,7 @@ class _Arrays:
     """A data source (ls_data_source) whose rows are in arrays, or one that has only a shape, for rows that the user
     passes to each step."""
 
-    def __init__(self, data, test, shape, classes, targets, dtype):
+    def __init__(self, data, test, shape, classes, targets, dtype, weights, test_weights, weighted):
         self.sets, self.failed = [], None
         self.wide = self._needs_doubles(*data) if data is not None else _np.dtype(dtype) == _np.float64
         for pair, what in ((data, "data"), (test, "test")):
@@ -129,12 +144,15 @@ class _Arrays:
         elif classes is None:
             classes = 1 + max(int(y.max()) for _, y in self.sets if y is not None)
         rows = [0 if x is None else len(x) for x, _ in self.sets]
+        self.weights = [_weights(w, n) for w, n in ((weights, rows[0]), (test_weights, rows[1]))]
         self.read = _l.READ(self._read)
         self.source = _l.data_source(
             size=_c.sizeof(_l.data_source), name=b"python", channels=self.shape[0],
             height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
             streamed=rows[0] == 0, read=self.read, row_type=_ROW_TYPE[self.dtype.name],
-            targets=self.like[1][0] if self.like[1] else 0)
+            targets=self.like[1][0] if self.like[1] else 0,
+            weighted=weighted or any(w is not None for w in self.weights))
+        self.source.train_weights, self.source.test_weights = map(_floats, self.weights)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 
     @staticmethod
@@ -308,7 +326,7 @@ class Model(_l.Handle):
         """Checks that the type of `x` fits the training data, because the library divides only uint8 by 255. A model
         of uint8 rows also accepts other integers from 0 to 255. A model of other numbers accepts uint8 only if it was
         trained on bool, on unsigned integers or on a table."""
-        if not self._info().row_type:
+        if self._info().row_type == _ROW_TYPE["uint8"]:
             if x.dtype == _np.uint8:
                 return x
             if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
@@ -325,7 +343,8 @@ class Model(_l.Handle):
         """Returns whether `x`, a path or the bytes of a file, is a picture. Bytes always are."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().row_type and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
+        return (table is None and self._info().row_type == _ROW_TYPE["uint8"] and
+                not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv")))
 
     def _channels_first(self, x, shape):
         """Moves the channels to the front if they are last. If a shape fits both orders, the order of the training
@@ -475,9 +494,10 @@ class Trainer(_l.Handle):
                n classes or floats (n, targets). uint8 rows are divided by 255; numbers of other types keep their
                values. None: the data that the config names
     test       (x, y) like `data`: the rows on which the model is evaluated
+    weights    with `data`: the weight of each training row, 0 or from 1e-9 to 1e9; `test_weights`: those of `test`
     shape      instead of `data`, for rows that are passed to `step`: the shape of a row, (features,), (height, width)
                or (channels, height, width). The rows have the type `dtype`; their targets are `classes` classes or
-               `targets` numbers
+               `targets` numbers. `weighted`: `step` receives weights of rows, too
     set        values of keys that replace those in the config, a dict: {"optimizer.lr": 0.1, "epochs": 3}
     resume     directory of a run to continue, or "latest"
     at         with `resume`: number of steps of the checkpoint to continue from; None: the newest
@@ -489,7 +509,8 @@ class Trainer(_l.Handle):
     """
 
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
-                 targets=0, dtype="uint8", set=None, resume=None, at=None,
+                 targets=0, dtype="uint8", weights=None, test_weights=None,
+                 weighted=False, set=None, resume=None, at=None,
                  data_dirs=("/usr/share/datasets",), cache_dir=None, step_rows=(), inject=()):
         self._latest = _Run()
         self._latest.done.set()
@@ -499,7 +520,7 @@ class Trainer(_l.Handle):
             raise ValueError("shape: rows come with each step; give `classes` or `targets`, and no `data`")
         self._arrays = None
         if data is not None or shape is not None:
-            self._arrays = _Arrays(data, test, shape, classes, targets, dtype)
+            self._arrays = _Arrays(data, test, shape, classes, targets, dtype, weights, test_weights, weighted)
         assignments = {k: v if isinstance(v, str) else _json.dumps(v)
                        for k, v in (set or {}).items()}
         if self._arrays:
@@ -659,18 +680,26 @@ class Trainer(_l.Handle):
 
     # ---- step by step ---------------------------------------------------------------------------
 
-    def step(self, x, y):
-        """Trains one step on these rows, and returns its loss and accuracy. The trainer must have been created with
-        `shape`."""
+    def step(self, x, y, weights=None):
+        """Trains one step on these rows, and returns its loss and accuracy. `weights`: the weight of each row. The
+        trainer must have been created with `shape`."""
         if self._arrays is None:
             raise ValueError("a trainer for steps is made with shape= and classes= or targets=")
         x = self._arrays.rows(x)
         y = _targets(y, len(x), wide=self._arrays.wide)
         self._arrays.check(x, y)
         out = _l.sized(_l.step_result)
-        _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
-                _c.byref(out))
+        rows = _l.sized(_l.step_rows)
+        rows.rows, rows.targets, rows.n = x.ctypes.data, y.ctypes.data, len(x)
+        rows.row_type = _ROW_TYPE[x.dtype.name]
+        weights = _weights(weights, len(x))
+        rows.weights = _floats(weights)
+        _l.call("ls_trainer_step", self.handle, _c.byref(rows), _c.byref(out))
         return out.loss, out.accuracy
+
+    def set_lr(self, lr):
+        """Sets the full learning rate, from the next step on. The schedule multiplies it."""
+        _l.call("ls_trainer_set_lr", self.handle, float(lr))
 
     def evaluate(self):
         """Returns mean loss and accuracy on the test rows."""
@@ -694,15 +723,17 @@ class Trainer(_l.Handle):
         too."""
         _l.call("ls_trainer_save", self.handle, _bytes(path))
 
-    def load(self, source):
+    def load(self, source, state=None):
         """Continues from a file that `save` has written. If `source` is another safetensors file, or a dict of arrays
-        with PyTorch's names (`load(net.state_dict())`), loads only the weights."""
-        if isinstance(source, (str, bytes, _os.PathLike)):
-            _l.call("ls_trainer_load", self.handle, _bytes(source))
-            return
-        with _tensors.scratch() as path:
-            _tensors.write(path, source)
-            _l.call("ls_trainer_load", self.handle, _bytes(path))
+        with PyTorch's names (`load(net.state_dict())`), loads only the weights. `state` "reset", "keep" or "take":
+        loads only the weights, and resets the optimizer's state, keeps it, or takes that of the file."""
+        if not isinstance(source, (str, bytes, _os.PathLike)):
+            with _tensors.scratch() as path:
+                _tensors.write(path, source)
+                return self.load(path, state)
+        if state is None:
+            return _l.call("ls_trainer_load", self.handle, _bytes(source))
+        return _l.call("ls_trainer_load_weights", self.handle, _bytes(source), ("reset", "keep", "take").index(state))
 
     def weights(self):
         """Does the same as Model.weights, with the current weights."""

@@ -34,7 +34,9 @@ class data_source(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("channels", c.c_int),
                 ("height", c.c_int), ("width", c.c_int), ("classes", c.c_int),
                 ("train_rows", c.c_uint32), ("test_rows", c.c_uint32), ("streamed", c.c_int),
-                ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("targets", c.c_int)]
+                ("read", READ), ("user", c.c_void_p), ("row_type", c.c_int), ("targets", c.c_int),
+                ("weighted", c.c_int), ("train_weights", c.POINTER(c.c_float)),
+                ("test_weights", c.POINTER(c.c_float))]
 
 
 class result(c.Structure):
@@ -61,6 +63,11 @@ class trainer_options(c.Structure):
                 ("pool", c.c_void_p), ("host", c.c_void_p), ("cluster", c.c_void_p),
                 ("sys", c.POINTER(trainer_sys)), ("cache_bytes", c.c_uint64),
                 ("resume_at", c.c_uint64)]
+
+
+class step_rows(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("rows", c.c_void_p), ("targets", c.c_void_p), ("row_type", c.c_int),
+                ("n", c.c_uint32), ("weights", c.POINTER(c.c_float))]
 
 
 class step_result(c.Structure):
@@ -93,7 +100,8 @@ class picture_options(c.Structure):
 
 
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
-              "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_result": step_result,
+              "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_rows": step_rows,
+              "ls_step_result": step_result,
               "ls_model_info": model_info, "ls_evaluation": evaluation, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
 
@@ -115,7 +123,9 @@ _FUNCTIONS = {  # name: (result, arguments); the last argument of functions that
     "ls_trainer_run": (c.c_int, [_P, _E]),
     "ls_trainer_interrupt": (None, [_P]),
     "ls_trainer_result": (c.POINTER(result), [_P]),
-    "ls_trainer_step": (c.c_int, [_P, _P, _P, c.c_uint32, c.POINTER(step_result), _E]),
+    "ls_trainer_step": (c.c_int, [_P, c.POINTER(step_rows), c.POINTER(step_result), _E]),
+    "ls_trainer_set_lr": (c.c_int, [_P, c.c_double, _E]),
+    "ls_trainer_load_weights": (c.c_int, [_P, c.c_char_p, c.c_int, _E]),
     "ls_trainer_evaluate": (c.c_int, [_P, c.POINTER(evaluation), _E]),
     "ls_trainer_model": (c.c_int, [_P, c.POINTER(_P), _E]),
     "ls_trainer_save": (c.c_int, [_P, c.c_char_p, _E]),
