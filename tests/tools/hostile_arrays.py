@@ -6,7 +6,7 @@
 Training refuses such a row and names it; a model has no prediction for it, and predicts the other rows; test rows and
 `eval` leave it out. The rows go through training, test rows, `trainer predict` and `eval`, a C program, the Python
 package by path and by array, and, where it is installed, ONNX Runtime. The models differ in type and scale of their
-rows, in `data.missing`, and in the loss. 77: NumPy is missing, or the ONNX Runtime that is asked for.
+rows and targets, in `data.missing`, and in the loss; the predictions of all are compared. 77: NumPy is missing, or the ONNX Runtime that is asked for.
 TRAINER and ONE_NUMBER are programs, LIBRARY is the shared library.
 """
 import argparse
@@ -62,6 +62,10 @@ def models():
                                  {}),
             "doubles": (x8, values8, {"standardize": True}, dense(6), three),
             "doubles, filled": (x8, labels8, {"standardize": True, "missing": "mean"}, dense(2), {}),
+            "far target": (x8, values8[:, :1] + 1.7e9, {"standardize": True}, dense(1), {"loss": "huber"}),
+            "fixed targets": (np.concatenate([x4, x4], axis=1), values,
+                              {"mean": [0, 0, 40, -3] * 2, "std": [1, 1e-3, 5, 1] * 2, "target_mean": [1000, 0.8],
+                               "target_std": [40, 0.1]}, dense(2), {"loss": "mae"}),
             "images": (pictures, kinds, {"layout": "channels_last"}, conv, {}),
             "images, scaled": (pictures, kinds, {"layout": "channels_last", "standardize": True}, conv, {})}
 
@@ -73,7 +77,7 @@ def run(command, folder):
 class Model:
     def __init__(self, env, folder, name, x, y, keys, layers, recipe):
         self.env, self.folder, self.name, self.x, self.y = env, folder, name, x, y
-        self.filled, self.scaled = "missing" in keys, "standardize" in keys
+        self.filled, self.scaled = "missing" in keys, "standardize" in keys or len(keys.get("std", [])) > 4
         self.wide = x.dtype == np.float64
         self.config = {"data": {"name": "npy", "x": "x.npy", "y": "y.npy", **keys}, "model": {"layers": layers},
                        "batch_size": 20, "epochs": 2, "seed": 1, "devices": "cpu:1", "optimizer": {"lr": 0.01}, **recipe}
@@ -105,13 +109,13 @@ def by_cli(m, rows):
     if not (m.folder / "out.csv").exists():
         return done.stderr
     with open(m.folder / "out.csv") as file:
-        found = [[float(v) if v else NAN for v in row[2:]] for row in list(csv.reader(file))[1:]]
+        found = [[float(v) if v else NAN for v in row[-m.outputs:]] for row in list(csv.reader(file))[1:]]
     (m.folder / "out.csv").unlink()
     found = np.array(found)
     empty = np.isnan(found).all(axis=1).sum()
     if done.returncode != (65 if empty else 0) or f"{empty} of {len(rows)} rows have no prediction" not in done.stderr:
         return f"{empty} empty rows: {done.returncode}: {done.stderr}"
-    return found[:, -m.outputs:]
+    return found
 
 
 def by_c(m, rows):
