@@ -206,16 +206,15 @@ static int find_means(arrays *a)
     return status;
 }
 
-/* Stores number `i` of the dataset in *out, or its replacement if it is missing. */
-static int number_of(const arrays *a, const pair *p, size_t i, float *out)
+/* Stores number `i` of the dataset in *out, or its replacement if it is missing. Returns false if
+ * the number is unknown. */
+static bool number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
     const size_t row = ls_array_row(&p->x);
     const double v = ls_array_number(&p->x, place_of(a, p, i));
     const bool filled = isnan(v) && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     const double used = !filled ? v : a->mean ? (double)(float)a->mean[i % row] : 0.0;
-    return ls_prep_value(a->scale, used, i % row, row, out)
-               ? LS_OK
-               : fail_number(a, &p->x, p->x_name, i, v);
+    return ls_prep_value(a->scale, used, i % row, row, out);
 }
 
 /* Makes the mapping of rows writable. It is private: a page that is written becomes a copy in this
@@ -229,46 +228,55 @@ static int make_writable(const arrays *a, const pair *p, ls_resident *r)
 }
 
 /* Fills a row of floats. Of a row in a mapping only missing numbers are replaced. *writable:
- * whether the rows can be written; a mapping can from the first missing number on. */
-static int fill_row(const arrays *a, const pair *p, ls_resident *r, size_t row, bool *writable)
+ * whether the rows can be written; a mapping can from the first missing number on. *bad: index of
+ * the first unknown number in the dataset, or that of the next row's first number. */
+static int fill_row(const arrays *a, const pair *p, ls_resident *r, size_t row, bool *writable,
+                    size_t *bad)
 {
     const size_t each = ls_array_row(&p->x);
     const bool in_place = is_in_place(a, p);
     float v;
     int status = LS_OK;
-    for (size_t i = row * each; status == LS_OK && i < (row + 1) * each; i++) {
-        if (in_place && isfinite(r->values[i]))
+    for (*bad = row * each; status == LS_OK && *bad < (row + 1) * each; ++*bad) {
+        if (in_place && isfinite(r->values[*bad]))
             continue;
-        status = number_of(a, p, i, &v);
-        if (status == LS_OK && !*writable)
+        if (!number_of(a, p, *bad, &v))
+            break;
+        if (!*writable)
             status = make_writable(a, p, r);
         *writable |= status == LS_OK;
         if (status == LS_OK)
-            r->values[i] = v;
+            r->values[*bad] = v;
     }
     return status;
 }
 
-/* Returns whether rows with unknown values are left out: those of tests and of evaluations. */
-static bool leaves_out(const arrays *a, const pair *p)
+/* Adds row number `row`, whose number `bad` of the dataset is unknown, to those that are left out:
+ * rows of tests and of evaluations. Other rows are refused. */
+static int take_unknown(const arrays *a, const pair *p, ls_resident *r, size_t row, size_t bad)
 {
-    return a->o->spec->keys.input_format || p == &a->split[1];
+    char text[80];
+    const double v = ls_array_number(&p->x, place_of(a, p, bad));
+    const int status = fail_number(a, &p->x, p->x_name, bad, v);
+    const ls_error why = *a->o->err;
+    if (!a->o->spec->keys.input_format && p == a->split)
+        return status;
+    snprintf(text, sizeof text, "column %zu: %g", bad % ls_array_row(&p->x), v);
+    return ls_unknown_rows_add(&r->unknown, (uint32_t)row, LS_PREP_UNKNOWN,
+                               &(ls_unknown_place){"row", row, NULL, text}, why.text, a->o->err);
 }
 
 /* Fills the rows of floats. */
 static int fill_rows(const arrays *a, const pair *p, ls_resident *r)
 {
+    const size_t each = ls_array_row(&p->x);
     bool writable = !is_in_place(a, p);
-    ls_error *err = a->o->err;
     int status = LS_OK;
     for (size_t row = 0; status == LS_OK && row < r->base.info.rows; row++) {
-        status = fill_row(a, p, r, row, &writable);
-        if (status != LS_EDATA || !leaves_out(a, p))
-            continue;
-        const ls_error why = *err;
-        const ls_unknown_place at = {"row", row, NULL, strstr(why.text, "column")};
-        status =
-            ls_unknown_rows_add(&r->unknown, (uint32_t)row, LS_PREP_UNKNOWN, &at, why.text, err);
+        size_t bad;
+        status = fill_row(a, p, r, row, &writable, &bad);
+        if (status == LS_OK && bad < (row + 1) * each)
+            status = take_unknown(a, p, r, row, bad);
     }
     return status;
 }
