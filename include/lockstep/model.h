@@ -123,8 +123,8 @@ typedef enum ls_output {
  *   preprocesses each row as in training, but does not augment it: it standardises the numbers of a
  *   table in double, and replaces missing numbers by the value that training used for them. In rows
  *   of a table NaN, inf and −inf are missing numbers; in other rows NaN is, if training replaced
- *   missing numbers. All outputs of a row of a table with a value that the model does not know are
- *   NaN (ls_model_row).
+ *   missing numbers. All outputs of a row with a value that the model does not know are NaN
+ *   (ls_model_row): in other rows than those of a table, any other NaN, inf and −inf are such.
  * - type: type of the values. If ls_model_info.row_type is LS_ROW_U8, it is LS_ROW_U8; else
  *   LS_ROW_F32 or LS_ROW_F64. Long numbers of a table, such as times in milliseconds, need doubles.
  * - form: an ls_output, such as LS_OUTPUT_PROBABILITIES | LS_OUTPUT_F64

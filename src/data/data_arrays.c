@@ -158,7 +158,8 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
     return ls_fail(a->o->err, LS_EDATA,
                    "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
                    array->path, name, i / row, i % row, v,
-                   isnan(v) && array != &a->split[0].y && array != &a->split[1].y
+                   isnan(v) && (array == &a->split[0].x || array == &a->split[1].x) &&
+                           !a->o->spec->keys.input_format
                        ? "; set data.missing to \"zero\" or \"mean\" to replace missing numbers"
                        : "");
 }
@@ -205,39 +206,104 @@ static int find_means(arrays *a)
     return status;
 }
 
-/* Stores number `i` of the dataset in *out, or its replacement if it is missing. */
-static int number_of(const arrays *a, const pair *p, size_t i, float *out)
+/* Stores number `i` of the dataset in *out, or its replacement if it is missing. Returns false if
+ * the number is unknown. */
+static bool number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
+    const size_t row = ls_array_row(&p->x);
     const double v = ls_array_number(&p->x, place_of(a, p, i));
     const bool filled = isnan(v) && a->o->spec->keys.missing != LS_MISSING_REFUSED;
-    *out = !filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
-    if (a->scale)
-        *out = ls_prep_value(a->scale, filled ? (double)*out : v, i % ls_array_row(&p->x),
-                             ls_array_row(&p->x));
-    return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
+    const double used = !filled ? v : a->mean ? (double)(float)a->mean[i % row] : 0.0;
+    return ls_prep_value(a->scale, used, i % row, row, out);
 }
 
-/* Checks the numbers of rows in a mapping and replaces missing ones. The mapping is made writable
- * only at the first missing number. It is private: a page that is written becomes a copy in this
+/* Makes the mapping of rows writable. It is private: a page that is written becomes a copy in this
  * process, and the file does not change. */
-static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t all)
+static int make_writable(const arrays *a, const pair *p, ls_resident *r)
 {
-    bool writable = false;
+    return !r->map || mprotect(r->map, r->map_bytes, PROT_READ | PROT_WRITE) == 0
+               ? LS_OK
+               : ls_fail(a->o->err, LS_ENOMEM, "%.200s: out of memory to replace missing numbers",
+                         p->x.path);
+}
+
+/* Fills a row of floats. Of a row in a mapping only missing numbers are replaced. *writable:
+ * whether the rows can be written; a mapping can from the first missing number on. *bad: index of
+ * the first unknown number in the dataset, or that of the next row's first number. */
+static int fill_row(const arrays *a, const pair *p, ls_resident *r, size_t row, bool *writable,
+                    size_t *bad)
+{
+    const size_t each = ls_array_row(&p->x);
+    const bool in_place = is_in_place(a, p);
     float v;
     int status = LS_OK;
-    for (size_t i = 0; status == LS_OK && i < all; i++) {
-        if (isfinite(r->values[i]))
+    for (*bad = row * each; status == LS_OK && *bad < (row + 1) * each; ++*bad) {
+        if (in_place && isfinite(r->values[*bad]))
             continue;
-        status = number_of(a, p, i, &v);
-        if (status == LS_OK && !writable && mprotect(r->map, r->map_bytes, PROT_READ | PROT_WRITE))
-            status = ls_fail(a->o->err, LS_ENOMEM,
-                             "%.200s: out of memory to replace missing "
-                             "numbers",
-                             p->x.path);
-        writable = true;
+        if (!number_of(a, p, *bad, &v))
+            break;
+        if (!*writable)
+            status = make_writable(a, p, r);
+        *writable |= status == LS_OK;
         if (status == LS_OK)
-            r->values[i] = v;
+            r->values[*bad] = v;
     }
+    return status;
+}
+
+/* Adds row number `row`, whose number `bad` of the dataset is unknown, to those that are left out:
+ * rows of tests and of evaluations. Other rows are refused. */
+static int take_unknown(const arrays *a, const pair *p, ls_resident *r, size_t row, size_t bad)
+{
+    char text[80];
+    const double v = ls_array_number(&p->x, place_of(a, p, bad));
+    const int status = fail_number(a, &p->x, p->x_name, bad, v);
+    const ls_error why = *a->o->err;
+    if (!a->o->spec->keys.input_format && p == a->split)
+        return status;
+    snprintf(text, sizeof text, "column %zu: %g", bad % ls_array_row(&p->x), v);
+    return ls_unknown_rows_add(&r->unknown, (uint32_t)row, LS_PREP_UNKNOWN,
+                               &(ls_unknown_place){"row", row, NULL, text}, why.text, a->o->err);
+}
+
+/* Fills the rows of floats. */
+static int fill_rows(const arrays *a, const pair *p, ls_resident *r)
+{
+    const size_t each = ls_array_row(&p->x);
+    bool writable = !is_in_place(a, p);
+    int status = LS_OK;
+    for (size_t row = 0; status == LS_OK && row < r->base.info.rows; row++) {
+        size_t bad;
+        status = fill_row(a, p, r, row, &writable, &bad);
+        if (status == LS_OK && bad < (row + 1) * each)
+            status = take_unknown(a, p, r, row, bad);
+    }
+    return status;
+}
+
+/* Leaves out the rows with unknown values. */
+static int leave_out(const arrays *a, const pair *p, ls_resident *r)
+{
+    const ls_unknown_rows *u = &r->unknown;
+    const size_t image = ls_dataset_image_bytes(&r->base), each = (size_t)r->base.info.targets,
+                 target = ls_dataset_target_bytes(&r->base);
+    size_t kept = 0, next = 0;
+    int status = ls_unknown_rows_tell_left_out(u, p->x.path, r->base.info.rows, a->o->err);
+    if (status == LS_OK && u->count > 0)
+        status = make_writable(a, p, r);
+    for (size_t row = 0; status == LS_OK && u->count > 0 && row < r->base.info.rows; row++) {
+        if (next < u->count && u->row[next].row == row) {
+            next++;
+            continue;
+        }
+        memmove(r->images + kept * image, r->images + row * image, image);
+        memmove((char *)r->labels + kept * target, (char *)r->labels + row * target, target);
+        if (each)
+            memmove(r->exact + kept * each, r->exact + row * each, each * sizeof *r->exact);
+        kept++;
+    }
+    r->base.info.left_out = (uint32_t)u->count;
+    r->base.info.rows -= (uint32_t)u->count;
     return status;
 }
 
@@ -303,17 +369,16 @@ static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, s
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
-    const bool in_place = is_in_place(a, p), bytes = r->base.info.row_type == LS_ROW_U8;
+    const bool bytes = r->base.info.row_type == LS_ROW_U8;
     int status = take_targets(a, p, r);
-    for (size_t i = 0; status == LS_OK && !in_place && !bytes && i < all; i++)
-        status = number_of(a, p, i, &r->values[i]);
-    for (size_t i = 0; status == LS_OK && !in_place && bytes && i < all; i++)
+    for (size_t i = 0; status == LS_OK && bytes && !is_in_place(a, p) && i < all; i++)
         r->images[i] = p->x.data[place_of(a, p, i)];
-    if (status == LS_OK && in_place && r->base.info.row_type == LS_ROW_F32)
-        status = check_mapped(a, p, r, all);
-    if (status == LS_OK && r->base.info.row_type == LS_ROW_U8 && p == a->split)
+    if (status == LS_OK && bytes && p == a->split)
         warn_of_bits(a, p, r, all);
-    return status;
+    if (status || bytes)
+        return status;
+    status = fill_rows(a, p, r);
+    return status ? status : leave_out(a, p, r);
 }
 
 static int describe(ls_dataset_info *info, const arrays *a, int test)

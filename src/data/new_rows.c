@@ -584,21 +584,15 @@ static int fill_bytes(const ls_array *x, bool last, ls_resident *r, ls_error *er
     return LS_OK;
 }
 
-/* Reads and prepares a row. `raw`: room for the row. In a row of a table any number that is not
- * finite is missing; in other rows only NaN is, if the preparation has a replacement. */
+/* Reads and prepares a row. `raw`: room for the row. */
 static int fill_floats(const ls_prep *prep, const ls_array *x, bool last, size_t row, double *raw,
                        float *ready, ls_unknown_rows *unknown, ls_error *err)
 {
     const size_t each = ls_array_row(x);
     ls_prep_found found = LS_PREP_KNOWN;
     ls_error why, full;
-    for (size_t k = 0; k < each; k++) {
-        const size_t i = row * each + k;
-        raw[k] = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
-        if (prep->kind != LS_PREP_TABLE && !isfinite((float)raw[k]) &&
-            !(isnan(raw[k]) && ls_prep_acts(prep)))
-            return fail_number(x, i, raw[k], "a finite number", err);
-    }
+    for (size_t k = 0; k < each; k++)
+        raw[k] = ls_array_number(x, last ? ls_array_last_place(x, row * each + k) : row * each + k);
     int status = ls_prep_ready(prep, raw, true, ready, each, &found, &why);
     if (status)
         return ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text);

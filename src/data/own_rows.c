@@ -110,11 +110,12 @@ static int check_numbers(const ls_data_source *source, int test, const uint32_t 
                          ls_error *err)
 {
     for (size_t i = 0; i < count * each; i++)
-        if (!isfinite(number_at(source, numbers, i)))
+        if (!isfinite((float)number_at(source, numbers, i)))
             return ls_fail(err, LS_EDATA,
-                           "%.64s: row %u of the %s rows: %s %zu is %g; expected finite numbers",
+                           "%.64s: row %u of the %s rows: %s %zu is %g; expected finite numbers%s",
                            source->name, (unsigned)rows[i / each], rows_of(test), what, i % each,
-                           number_at(source, numbers, i));
+                           number_at(source, numbers, i),
+                           isfinite(number_at(source, numbers, i)) ? " that a float holds" : "");
     return LS_OK;
 }
 
@@ -173,8 +174,9 @@ static int fail_large(const ls_data_source *s, size_t row, const char *what, siz
                       ls_error *err)
 {
     return ls_fail(err, LS_EDATA,
-                   "%.64s: row %zu: %s %zu is %g; expected a number that a float holds", s->name,
-                   row, what, i, v);
+                   "%.64s: row %zu: %s %zu is %g; expected a number that a float holds once it is "
+                   "scaled",
+                   s->name, row, what, i, v);
 }
 
 /* Converts the values of rows to the floats or bytes that the network reads. `out` may be
@@ -183,16 +185,14 @@ static int scale_values(const raw_rows *rows, const ls_prep *prep, void *out, ls
 {
     const ls_data_source *s = rows->source;
     const size_t each = values_of(s), all = rows->rows * each;
-    const bool scaled = prep && prep->scales > 0;
     float *ready = out;
-    if (s->row_type == LS_ROW_U8 || (s->row_type == LS_ROW_F32 && !scaled)) {
+    if (s->row_type == LS_ROW_U8 || (s->row_type == LS_ROW_F32 && !(prep && prep->scales))) {
         memmove(out, rows->values, rows->rows * row_bytes(s));
         return LS_OK;
     }
     for (size_t i = 0; i < all; i++) {
         const double v = value_at(rows, i);
-        ready[i] = scaled ? ls_prep_value(prep, v, i % each, each) : (float)v;
-        if (!isfinite(ready[i]))
+        if (!ls_prep_value(prep, v, i % each, each, &ready[i]))
             return fail_large(s, i / each, "value", i % each, v, err);
     }
     return LS_OK;
@@ -438,14 +438,15 @@ static int open_test(ls_dataset *split[2], const ls_dataset_info *info, const ls
     return status;
 }
 
-bool ls_own_rows_scale_test(ls_dataset *train)
+int ls_own_rows_scale_test(ls_dataset *train, bool *changed, ls_error *err)
 {
     streamed *s = streamed_of(train);
-    if (!s || !s->test || !s->test_is_old)
-        return false;
-    s->test_is_old = false;
-    scale_rows(&s->test_rows, s->prep, s->test->images, s->test->labels, NULL);
-    return true;
+    *changed = s && s->test && s->test_is_old;
+    if (!*changed)
+        return LS_OK;
+    int status = scale_rows(&s->test_rows, s->prep, s->test->images, s->test->labels, err);
+    s->test_is_old = status != LS_OK;
+    return status;
 }
 
 /* ---- the source ------------------------------------------------------------------------------ */

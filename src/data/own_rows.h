@@ -32,9 +32,10 @@ void ls_own_rows_undo(ls_dataset *train);
 /* Takes over the scales of `prep`, the preparation in a file, if the dataset learns scales. Errors:
  * LS_EDATA (`prep` has other scales than the dataset). */
 int ls_own_rows_adopt(ls_dataset *train, const ls_prep *prep, const char *path, ls_error *err);
-/* Scales the test rows by the present scales of the training rows. Returns whether the rows have
- * changed since the last call. No device may read them meanwhile. */
-bool ls_own_rows_scale_test(ls_dataset *train);
+/* Scales the test rows by the present scales of the training rows. *changed: whether the rows have
+ * changed since the last call. No device may read them meanwhile. Errors: LS_EDATA (a float does
+ * not hold a scaled number; some rows then have the former scales). */
+int ls_own_rows_scale_test(ls_dataset *train, bool *changed, ls_error *err);
 
 /* Copies `n` rows of the caller and their targets to `out` and `out_targets`, scaled. Errors:
  * LS_EDATA (a float does not hold a scaled number). */

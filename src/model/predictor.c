@@ -118,7 +118,7 @@ static size_t row_bytes(const predictor *p)
 }
 
 /* Converts n rows from the form of the caller's data to the input of the network. ls_prep_ready
- * converts one row. If ls_prep_acts returns false, floats need no conversion. */
+ * converts one row of numbers. Bytes need no conversion here. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
     const ls_prep *prep = ls_card_of_model(p->model)->prep;
@@ -127,12 +127,7 @@ static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
     int status = LS_OK;
     for (uint32_t i = 0; i < n; i++)
         p->known[i] = true;
-    if (p->type == LS_ROW_F64 && !prep) {
-        for (size_t i = 0; i < n * floats; i++)
-            ready[i] = (float)((const double *)(const void *)images)[i];
-        return LS_OK;
-    }
-    if (p->type == LS_ROWS_READY || (p->type != LS_ROW_F64 && (!prep || !ls_prep_acts(prep)))) {
+    if (p->type == LS_ROWS_READY || p->type == LS_ROW_U8) {
         memcpy(p->images, images, n * p->image_bytes);
         return LS_OK;
     }

@@ -341,7 +341,7 @@ static void add_output(graph *g)
     const ls_network *m = g->desc->model;
     const ls_layer *last = &m->layer[m->layers - 1];
     tensor y = with_rank(g, source(g, last->index), &last->out, 2, OUTPUT ":in");
-    ls_onnx_give_back(&g->file, g->desc->prep, m->classes, &y);
+    ls_onnx_give_back(&g->file, g->desc, &y);
     ls_onnx_node_begin(&g->file, "Identity", OUTPUT, y.name);
     ls_onnx_node_end(&g->file, OUTPUT);
     ls_onnx_put_output(&g->file, OUTPUT, &m->classes, 1);

@@ -183,9 +183,15 @@ static void find_unknown(ls_onnx_file *f, const ls_onnx_tensor *x)
 {
     const float zero = 0;
     const int64_t axis = 1;
+    const char *vectors = x->rank == 2 ? x->name : INPUT ":vectors";
+    if (x->rank > 2) {
+        ls_onnx_node_begin(f, "Flatten", vectors, x->name);
+        ls_onnx_node_int(f, "axis", 1);
+        ls_onnx_node_end(f, vectors);
+    }
     ls_onnx_put_floats(f, "zero:by", NULL, 0, &zero, 1);
     ls_onnx_put_int64s(f, "unknown:axis", &axis, 1);
-    ls_onnx_node_begin(f, "Mul", INPUT ":zero", x->name);
+    ls_onnx_node_begin(f, "Mul", INPUT ":zero", vectors);
     ls_onnx_node_input(f, "zero:by");
     ls_onnx_node_end(f, INPUT ":zero");
     ls_onnx_node_begin(f, "ReduceSum", UNKNOWN, INPUT ":zero");
@@ -361,7 +367,9 @@ static bool is_wide(const ls_onnx_desc *d)
 static void scale_array(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x, bool wide)
 {
     const int dim[4] = {1, p->scales, 1, 1};
-    if (!wide)
+    if (wide)
+        refuse_large(f, x);
+    else
         cast(f, x, LS_ONNX_DOUBLE);
     for (int i = 0; i < p->scales; i++)
         ls_onnx_put_double(f, p->mean[i]);
@@ -420,10 +428,11 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
         divide_bytes(f, &x);
     } else if (table_of(d)) {
         scale_table(f, d->prep, &x);
-        find_unknown(f, &x);
     } else {
         fill_array(f, d, &x);
     }
+    if (d->normalisation.floats)
+        find_unknown(f, &x);
     per_channel(f, d, &x, "Sub", "mean:by", d->normalisation.mean, 0);
     per_channel(f, d, &x, "Div", "std:by", d->normalisation.std, 1);
     return x;
@@ -454,9 +463,11 @@ static void empty_unknown(ls_onnx_file *f, ls_onnx_tensor *y)
 }
 
 /* The nodes compute in double, as prep.c does. */
-void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, int outputs, ls_onnx_tensor *y)
+void ls_onnx_give_back(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *y)
 {
-    if (p && p->kind == LS_PREP_TABLE)
+    const ls_prep *p = d->prep;
+    const int outputs = d->model->classes;
+    if (d->normalisation.floats)
         empty_unknown(f, y);
     if (!p || p->targets == 0)
         return;
@@ -528,9 +539,9 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "name", INPUT);
     ls_json_put_string(w, "type",
-                       !d->normalisation.floats   ? "uint8"
-                       : table && has_wide(table) ? "float64"
-                                                  : "float32");
+                       !d->normalisation.floats ? "uint8"
+                       : is_wide(d)             ? "float64"
+                                                : "float32");
     tell_shape(w, shape, in->h * in->w == 1 ? 1 : 3);
     if (table && table->columns <= MOST_COLUMNS_TOLD) {
         ls_json_open_array(w, "columns");
@@ -572,6 +583,11 @@ static const char *say_input(const ls_onnx_desc *d)
                    ? "x: uint8, batch x values; the division by 255, mean and std are in the graph"
                    : "x: pixels, uint8, batch x channels x height x width; the division by 255, "
                      "mean and std are in the graph";
+    if (is_wide(d))
+        return vectors ? "x: values as in the data, float64, batch x values; mean and std are in "
+                         "the graph"
+                       : "x: values as in the data, float64, batch x channels x height x width; "
+                         "mean and std are in the graph";
     return vectors
                ? "x: values as in the data, float32, batch x values; mean and std are in the graph"
                : "x: values as in the data, float32, batch x channels x height x width; mean and "

@@ -25,11 +25,11 @@ bool ls_onnx_has_texts(const ls_onnx_desc *desc);
  * layer reads. */
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
-/* Writes the nodes that make the outputs *y, `outputs` numbers, of rows with unknown values NaN,
- * and, if the target was scaled (prep->targets), those that convert the outputs to the unit of the
- * target: output i belongs to target i modulo prep->targets. Replaces *y by the outputs of these
- * nodes. `prep` may be NULL. */
-void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, int outputs, ls_onnx_tensor *y);
+/* Writes the nodes that make the outputs *y of rows with unknown values NaN, if rows are numbers,
+ * and, if the target was scaled (desc->prep->targets), those that convert the outputs to the unit
+ * of the target: output i belongs to target i modulo `targets`. Replaces *y by the outputs of these
+ * nodes. */
+void ls_onnx_give_back(ls_onnx_file *f, const ls_onnx_desc *desc, ls_onnx_tensor *y);
 
 /* Writes the metadata that describe input and output (onnx.h) to `out`, after the graph. */
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *desc);

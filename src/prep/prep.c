@@ -408,11 +408,6 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, d
                      : put_number(p, c, text, number, row, prefix, found, err);
 }
 
-bool ls_prep_acts(const ls_prep *p)
-{
-    return p->kind == LS_PREP_TABLE || p->fills > 0 || p->scales > 0;
-}
-
 static double raw_number(const void *raw, bool wide, size_t i)
 {
     return wide ? ((const double *)raw)[i] : (double)((const float *)raw)[i];
@@ -454,27 +449,52 @@ static int ready_column(const ls_prep *p, const ls_prep_column *c, const void *r
     return take_unknown(p, false, found);
 }
 
-float ls_prep_value(const ls_prep *p, double raw, size_t i, size_t count)
+bool ls_prep_value(const ls_prep *p, double raw, size_t i, size_t count, float *ready)
 {
-    const bool missing = isnan(raw) && p->fills > 0;
+    const bool missing = p && p->fills > 0 && isnan(raw);
     double v = missing ? (double)p->fill[p->fills > 1 ? i : 0] : raw;
-    if (p->scales == 0)
-        return (float)v;
-    const size_t k = i / (count / (size_t)p->scales);
-    v = p->wide ? v : (double)(float)v;
-    return (float)((v - p->mean[k]) / ls_prep_divisor(p->deviation[k]));
+    const bool held = isfinite((float)v) != 0;
+    if (p && p->scales > 0) {
+        const size_t k = i / (count / (size_t)p->scales);
+        v = p->wide ? v : (double)(float)v;
+        v = (v - p->mean[k]) / ls_prep_divisor(p->deviation[k]);
+    }
+    *ready = (float)v;
+    return held && isfinite(*ready);
+}
+
+/* Converts a row of images or of an array. If `p` is NULL, nothing is replaced or scaled. */
+static int ready_values(const ls_prep *p, const void *raw, bool wide, float *ready, size_t count,
+                        ls_prep_found *found, ls_error *err)
+{
+    size_t bad = count;
+    double bad_value = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double v = raw_number(raw, wide, i);
+        if (!ls_prep_value(p, v, i, count, &ready[i]) && bad == count) {
+            bad = i;
+            bad_value = v;
+        }
+    }
+    if (bad == count)
+        return LS_OK;
+    const bool held = isfinite((float)bad_value) != 0;
+    ls_fail(err, LS_EDATA, "column %zu: expected a %s, found %g", bad,
+            held ? "number that a float holds once it is scaled" : "finite number", bad_value);
+    *found = LS_PREP_UNKNOWN;
+    return p && p->unknown == LS_UNKNOWN_ERROR ? LS_EDATA : LS_OK;
 }
 
 int ls_prep_ready(const ls_prep *p, const void *raw, bool wide, float *ready, size_t count,
                   ls_prep_found *found, ls_error *err)
 {
     int status = LS_OK;
-    for (int i = 0; status == LS_OK && p->kind == LS_PREP_TABLE && i < p->columns; i++)
+    if (!p || p->kind != LS_PREP_TABLE)
+        status = ready_values(p, raw, wide, ready, count, found, err);
+    for (int i = 0; status == LS_OK && p && p->kind == LS_PREP_TABLE && i < p->columns; i++)
         status = ready_column(p, &p->column[i], raw, wide, ready, found, err);
-    if (p->kind == LS_PREP_TABLE && *found == LS_PREP_UNKNOWN)
+    if (*found == LS_PREP_UNKNOWN)
         memset(ready, 0, count * sizeof *ready);
-    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++)
-        ready[i] = ls_prep_value(p, raw_number(raw, wide, i), i, count);
     return status;
 }
 

@@ -40,6 +40,9 @@
  * - a missing number or text in a column in which every row of the training table had a value
  * - a number that a float does not hold, before or after it is scaled
  *
+ * A value of an array is unknown if it is NaN and has no replacement, if it is infinite, or if a
+ * float does not hold it, before or after it is scaled.
+ *
  * `unknown` says what becomes of a row with such a value. In a raw row, NaN in the floats of a
  * column of texts stands for an unknown text, and a number that no float holds for itself. So a
  * caller who prepares a row in one call and predicts it in another has no more to pass on.
@@ -219,19 +222,20 @@ bool ls_prep_number(const ls_prep_column *column, double raw, float *ready);
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, double *row,
                 const char *prefix, ls_prep_found *found, ls_error *err);
 
-/* Returns whether ls_prep_ready can change a row. If it returns false, every raw row is already a
- * ready row. */
-bool ls_prep_acts(const ls_prep *prep);
 /* Converts a raw row of `count` numbers, which are doubles if `wide` is set and else floats, to a
- * ready row. If they are floats, `raw` and `ready` may be the same array. If a value is unknown,
- * raises *found, and all numbers of `ready` are 0 if the row cannot be predicted; *err has the
+ * ready row. If they are floats, `raw` and `ready` may be the same array. `prep` NULL: nothing is
+ * replaced or scaled. If a value is unknown, raises *found, and all numbers of `ready` are 0 if the
+ * row cannot be predicted, so that no number that is not finite reaches a network; *err has the
  * message about the first such value. Errors: LS_EDATA (an unknown value, if prep->unknown says so;
  * the message names the column). */
 int ls_prep_ready(const ls_prep *prep, const void *raw, bool wide, float *ready, size_t count,
                   ls_prep_found *found, ls_error *err);
 
-/* Converts value number `i` of a raw row of an array, which has `count` values. */
-float ls_prep_value(const ls_prep *prep, double raw, size_t i, size_t count);
+/* Converts value number `i` of a raw row of an array, which has `count` values, to the number that
+ * the network reads. `prep` NULL: nothing is replaced or scaled. Returns false if the value is
+ * unknown: NaN without a replacement, infinite, or not held by a float, as it is or once it is
+ * scaled. */
+bool ls_prep_value(const ls_prep *prep, double raw, size_t i, size_t count, float *ready);
 
 /* Returns the column to which float `i` of a row of a table belongs. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);

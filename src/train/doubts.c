@@ -71,7 +71,7 @@ static void warn_of_offsets(const checked_data *d)
     for (int i = 0; p && i < p->targets; i++)
         warn_of_floats(d,
                        p->target_wide
-                           ? "targets: predictions of C, Python and ONNX, which are floats"
+                           ? "targets: predictions of ONNX, and of C without LS_OUTPUT_F64"
                            : "targets",
                        p->target_mean[i], ls_prep_divisor(p->target_deviation[i]));
     for (int i = 0; p && !p->wide && i < p->scales; i++)

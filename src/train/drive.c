@@ -78,10 +78,10 @@ static int check_numbers(const void *numbers, bool wide, size_t n, size_t each, 
 {
     for (size_t i = 0; i < n * each; i++) {
         const double v = wide ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
-        if (!isfinite(v))
+        if (!isfinite((float)v))
             return ls_fail(err, LS_EINVAL,
-                           "ls_trainer_step: row %zu: %s %zu is %g; expected finite numbers",
-                           i / each, what, i % each, v);
+                           "ls_trainer_step: row %zu: %s %zu is %g; expected finite numbers%s",
+                           i / each, what, i % each, v, isfinite(v) ? " that a float holds" : "");
     }
     return LS_OK;
 }

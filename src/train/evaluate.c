@@ -174,8 +174,10 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     char when[64];
     snprintf(when, sizeof when, "evaluation of epoch %llu",
              (unsigned long long)t->position.epoch + 1);
-    t->test_has_moved |= ls_own_rows_scale_test(t->data[LS_TRAIN]);
-    for (int status = LS_OK; !t->members.evaluated;) {
+    bool moved;
+    int status = ls_own_rows_scale_test(t->data[LS_TRAIN], &moved, err);
+    t->test_has_moved |= moved;
+    while (status == LS_OK && !t->members.evaluated) {
         int job_status = t->test_has_moved ? ls_engine_run_all(t->engine, ls_worker_refresh_test,
                                                                t->position.steps, err)
                                            : LS_OK;
@@ -188,10 +190,8 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
         if (job_status == LS_OK && (status == LS_OK || !ls_members_lost(t)))
             return status;
         status = ls_recover(t, when, err);
-        if (status)
-            return status;
     }
-    return LS_OK;
+    return status;
 }
 
 static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)

@@ -294,13 +294,32 @@ static int read_other_values(void *user, int test, const uint32_t *rows, uint32_
     return status;
 }
 
-static void use_values(process *p, bool others)
+/* Fills rows of doubles. The targets of a row have different means and deviations. */
+static int read_doubles(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                        void *targets, ls_error *err)
 {
-    p->data = own_data(0);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t pixels[OWN_PIXELS];
+        float target[OWN_CLASSES];
+        double *value = (double *)values + (size_t)i * OWN_PIXELS;
+        read_values(user, test, &rows[i], 1, pixels, target, err);
+        for (int k = 0; k < OWN_PIXELS; k++)
+            value[k] = 1.7e9 + 0.01 * (double)pixels[k];
+        for (int k = 0; k < OWN_CLASSES; k++)
+            ((double *)targets)[(size_t)i * OWN_CLASSES + (size_t)k] =
+                1e9 * k + (k + 1) * (double)target[k];
+    }
+    return LS_OK;
+}
+
+static void use_values(process *p, bool others, bool streamed)
+{
+    p->data = own_data(streamed);
     p->data.name = "values";
     p->data.classes = 0;
     p->data.targets = OWN_CLASSES;
-    p->data.read = others ? read_other_values : read_values;
+    p->data.row_type = streamed ? LS_ROW_F64 : LS_ROW_U8;
+    p->data.read = streamed ? read_doubles : others ? read_other_values : read_values;
     fixture_use_source(&p->f, &p->data, p->sources);
     fixture_set(&p->f, "loss=mse");
 }
@@ -330,7 +349,7 @@ static void prepare(scenario *s, int m)
     if (s->run_dir)
         fixture_set(&p->f, p->run_dir);
     if (s->values)
-        use_values(p, m >= s->members && s->differs == DIFFERS_DATA);
+        use_values(p, m >= s->members && s->differs == DIFFERS_DATA, s->streamed);
     if (s->tcp)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     if (s->newcomers > 0)

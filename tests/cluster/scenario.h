@@ -115,6 +115,8 @@ typedef struct scenario {
     bool marked;
     bool tcp;    /* the processes are connected by TCP, and survivors of a loss continue */
     bool values; /* the targets are vectors, not classes */
+    /* with `values`: the rows are streamed doubles of different sizes, and so are the targets */
+    bool streamed;
     /* Over TCP: number of newcomers. The newcomers are the processes from index `members` on. When
      * the first member has done training step comes[i], it starts newcomer i and waits until the
      * newcomer has come. */

@@ -127,6 +127,40 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
     scratch_end(&dir);
 }
 
+/* The scales of rows and of several targets are learnt from the first rows of a stream. */
+static void scales_are_learnt_alike_on_any_number_of_hosts(void **state)
+{
+    static const struct {
+        int members, workers;
+    } runs[] = {{2, 1}, {2, 2}};
+    char hash[2][65];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        one = (scenario){
+            .members = 1,
+            .workers = 2,
+            .shards = 8,
+            .values = true,
+            .streamed = true,
+            .recipe = {"data.standardize=true", i ? "data.scale_rows=24" : "data.scale_rows=12"}};
+        run_scenario(&one);
+        if (one.process[0].status)
+            fail_msg("%s", one.process[0].err.text);
+        memcpy(hash[i], one.process[0].hash, sizeof hash[i]);
+    }
+    assert_string_not_equal(hash[0], hash[1]);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        other = (scenario){.members = runs[i].members,
+                           .workers = runs[i].workers,
+                           .shards = 8,
+                           .values = true,
+                           .streamed = true,
+                           .recipe = {"data.standardize=true", "data.scale_rows=24"}};
+        run_scenario(&other);
+        all_ended_with(&other, hash[1], one.process[0].test_loss);
+    }
+}
+
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
 /* Workers take the next free shard, so the shard can be any of the host's four. */
@@ -363,6 +397,7 @@ LS_TESTS(cluster_training, "integration")
         cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
         cmocka_unit_test(one_shard_for_each_device_goes_on_over_hosts),
         cmocka_unit_test(a_host_that_comes_to_a_resumed_run_tells_its_metric),
+        cmocka_unit_test(scales_are_learnt_alike_on_any_number_of_hosts),
         cmocka_unit_test(a_shard_that_is_not_finite_is_named_on_all_hosts),
         cmocka_unit_test(a_step_that_is_not_finite_is_skipped_on_all_hosts),
         cmocka_unit_test(the_first_host_may_be_lost_again),

@@ -8,6 +8,7 @@ import array
 import ctypes
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import random
@@ -137,6 +138,34 @@ def check_predictions(what, x):
     assert predicted[0] == predicted[1], (what, predicted[0][:300], predicted[1][:300])
 
 
+def check_offset(x, y, near, offset, **keys):
+    """A target far from 0 is predicted as well, from Python too, as the same target without its offset."""
+    wanted, errors = array.array("d", pathlib.Path(near + ".raw").read_bytes()), []
+    for target, add in ((y, offset), (near, 0)):
+        of_rows = config({"name": "mine", **keys}, 1, epochs=20)
+        by_c(of_rows, "rows", "resident", x + ".raw", target + ".raw", ROWS, 6, 1, 0, "f64", "devices=cpu:1")
+        run(trainer, "predict", "faces.safetensors", x + ".npy", "--to", "p.csv")
+        found = [[float(line.split(",")[1]) for line in pathlib.Path("p.csv").read_text().splitlines()[1:]]]
+        os.remove("p.csv")
+        found += [rows_of_ctypes("faces.safetensors", x + ".npy")]
+        errors.append([math.sqrt(sum((p - add - w) ** 2 for p, w in zip(f, wanted)) / ROWS) for f in found])
+    deviation = math.sqrt(sum(w * w for w in wanted) / ROWS)
+    assert all(far <= 1.05 * close < .5 * deviation for far, close in zip(*errors)), (errors, deviation)
+    print(f"RMSE with the offset {errors[0]}, without {errors[1]}, deviation {deviation:.0f}")
+
+
+def rows_of_ctypes(model_path, path):
+    """The predictions of a file's rows, as doubles."""
+    model, rows = ctypes.c_void_p(), ctypes.c_void_p()
+    L.call("ls_model_open", ctypes.byref(model), model_path.encode(), None)
+    L.call("ls_rows_open", ctypes.byref(rows), model, path.encode(), None)
+    out = (ctypes.c_double * ROWS)()
+    L.call("ls_rows_predict", rows, 0, ROWS, L.OUTPUT_F64, ctypes.addressof(out), ROWS)
+    L.lib().ls_rows_close(rows)
+    L.lib().ls_model_release(model)
+    return list(out)
+
+
 def own(what, x, y, width, targets, classes, kind, recipe=None, **keys):
     """Arrays in files for the program, and rows of their own for C and Python. `keys`: those of `data`."""
     data, recipe = {k: v for k, v in keys.items()}, recipe or {}
@@ -170,13 +199,14 @@ with tempfile.TemporaryDirectory() as place:
     save("labels", [int(r[0] > 0) + int(r[1] > 50) for r in xs], "i", 0)
     save("one", one, "d", 0)
     save("near", [600 * r[0] for r in xs], "f", 0)
+    save("one_near", [v - 1.7e9 for v in one], "d", 0)
     save("counts", [abs(int(3 * r[0])) for r in xs], "f", 0)
     save("two", two, "d", 2)
     save("two32", two, "f", 2)
     with open("t.csv", "w") as f:
-        f.write("a,b,c,kind,value\n")
+        f.write("a,b,c,kind,value,visits\n")
         for r, v in zip(xs, one):
-            f.write(f"{r[0]!r},{r[1]!r},{'xyz'[int(r[4]) % 3]},{'no' if r[0] < 0 else 'yes'},{v!r}\n")
+            f.write(f"{r[0]!r},{r[1]!r},{'xyz'[int(r[4]) % 3]},{'no' if r[0] < 0 else 'yes'},{v!r},{abs(int(3 * r[0]))}\n")
     for kind in ("dark", "light"):
         pathlib.Path("pictures", kind).mkdir(parents=True)
         for i in range(16):
@@ -184,8 +214,12 @@ with tempfile.TemporaryDirectory() as place:
             pathlib.Path("pictures", kind, f"{i}.ppm").write_bytes(b"P6 8 8 255\n" + data)
 
     table = {"name": "csv", "path": "t.csv"}
-    files("table, classes", config({**table, "target": "kind", "drop": "value"}))
-    files("table, value near 1.7e9", config({**table, "target": "value", "drop": "kind", "labels": "values"}))
+    files("table, classes", config({**table, "target": "kind", "drop": "value,visits"}))
+    values = {**table, "target": "value", "drop": "kind,visits", "labels": "values"}
+    files("table, value near 1.7e9", config(values))
+    for loss in ({"loss": "mae"}, {"loss": "huber", "huber_delta": .5}, {"loss": "quantile", "quantiles": [.1, .5, .9]}):
+        files(f"table, {loss['loss']}", config(values, len(loss.get("quantiles", [.5])), **loss))
+    files("table, counts", config({**table, "target": "visits", "drop": "kind,value", "labels": "values"}, loss="poisson"))
     files("folder", config({"name": "folder", "path": "pictures", "image_size": 8}))
     own("bytes, classes", "x8", "labels", 2, 0, 3, "u8")
     own("floats, classes", "x32", "labels", 6, 0, 3, "f32")
@@ -194,6 +228,7 @@ with tempfile.TemporaryDirectory() as place:
         std=[1, 9, .1, 200, 2, .01])
     own("doubles, classes, standardised", "x64", "labels", 6, 0, 3, "f64", standardize=True)
     own("doubles, value near 1.7e9", "x64", "one", 6, 1, 0, "f64", standardize=True)
+    check_offset("x64", "one", "one_near", 1.7e9, standardize=True)
     own("doubles, two targets", "x64", "two", 6, 2, 0, "f64", standardize=True)
     own("floats, two targets", "x32", "two32", 6, 2, 0, "f32", standardize=True)
     own("floats, fixed targets", "x32", "two32", 6, 2, 0, "f32", standardize=True, target_mean=[-5000, 0], target_std=[990, 1])

@@ -449,10 +449,54 @@ static void holes_of_arrays_are_filled(void **state)
     float row[] = {NAN, 3};
     ls_prep *p =
         reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[0.5,2.0]}", 2, true);
-    assert_true(ls_prep_acts(p));
     assert_int_equal(make_ready(p, row, false, row, 2, &err), LS_OK);
     assert_true(row[0] == 0.5f && row[1] == 3);
     ls_prep_free(p);
+}
+
+/* Rows of arrays: with replacements, with scales, and without a description. */
+static void a_number_that_no_float_holds_is_unknown_in_an_array(void **state)
+{
+    static const char *const description[] = {
+        "{\"version\":2,\"rows\":\"array\",\"divisor\":1,\"missing\":[0.5,2.0]}",
+        "{\"version\":2,\"rows\":\"array\",\"divisor\":1,\"scale_type\":\"f64\",\"mean\":[0,5],"
+        "\"deviation\":[1,0.001]}",
+        NULL};
+    static const struct {
+        double value;
+        bool known[3];
+        const char *message;
+    } cases[] = {
+        {(double)NAN, {true, false, false}, "column 1: expected a finite number, found nan"},
+        {(double)INFINITY, {false, false, false}, "column 1: expected a finite number, found inf"},
+        {-(double)INFINITY,
+         {false, false, false},
+         "column 1: expected a finite number, found -inf"},
+        {1e39, {false, false, false}, "column 1: expected a finite number, found 1e+39"},
+        {-3e38,
+         {true, false, true},
+         "column 1: expected a number that a float holds once it is scaled, found -3e+38"},
+        {1e-320, {true, true, true}, ""}};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        ls_prep *p = description[k] ? reads(description[k], 2, true) : NULL;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (int wide = 0; wide < 2; wide++) {
+                const double row[] = {1, cases[i].value};
+                float floats[] = {1, (float)cases[i].value};
+                ls_prep_found found = LS_PREP_KNOWN;
+                ls_error err = {0};
+                assert_int_equal(
+                    ls_prep_ready(p, wide ? (void *)row : floats, wide, floats, 2, &found, &err),
+                    LS_OK);
+                assert_int_equal(found, cases[i].known[k] ? LS_PREP_KNOWN : LS_PREP_UNKNOWN);
+                assert_true(floats[0] == (cases[i].known[k] ? 1 : 0));
+                assert_true(isfinite(floats[1]));
+                if (wide && !cases[i].known[k])
+                    assert_string_equal(err.text, cases[i].message);
+            }
+        ls_prep_free(p);
+    }
 }
 
 static void outputs_are_given_back_in_the_targets_unit(void **state)
@@ -557,6 +601,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(levels_that_are_numbers_are_compared_by_their_digits),
         cmocka_unit_test(unknown_values_are_marked_or_zeros_or_refused),
         cmocka_unit_test(holes_of_arrays_are_filled),
+        cmocka_unit_test(a_number_that_no_float_holds_is_unknown_in_an_array),
         cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(files_that_say_something_else_are_refused),

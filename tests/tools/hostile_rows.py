@@ -316,6 +316,20 @@ def check_missing_column(env, folder, model, failures):
         failures.append(f"a missing column: {said}")
 
 
+def check_zero_byte(env, folder, model, failures):
+    """A text with a zero byte is refused: for C it would end there, and be another text."""
+    row = {**BASE, "word": BASE["word"] + "\0more"}
+    (folder / "zero.csv").write_text(text_of([row], list(BASE)))
+    said = [run([env.trainer, "predict", "model.safetensors", "zero.csv"], folder).stderr]
+    for form in ([row], folder / "zero.csv"):
+        try:
+            said.append(f"taken: {model.predict(form)}")
+        except Exception as error:  # noqa: BLE001
+            said.append(str(error))
+    if not all("zero byte" in text for text in said):
+        failures.append(f"a zero byte: {said}")
+
+
 def check_python(model, folder, rows, plain, checker, holes, name, read):
     checker.check("Python, list of dicts", rows, model.predict([row.fields for row in rows]), holes)
     checker.check("Python, dict of lists", rows,
@@ -369,6 +383,7 @@ def check_model(env, holes, rows, folder, failures):
         for row in refused if holes else []:
             check_refused(env, folder, row, failures, model)
         check_missing_column(env, folder, model, failures)
+        check_zero_byte(env, folder, model, failures)
     if holes:
         told = train(env, folder, holes, rows, labels, dict(forms([*BASE, "kind"]))["added"])
         check_test_table("test table with more columns", rows, labels, holes, answers, told, failures)

@@ -2,6 +2,7 @@
  *
  *     one_number MODEL table FILE.csv       by the names of the columns (ls_model_row)
  *     one_number MODEL rows FILE N          N whole rows, bytes or native floats (ls_model_predict)
+ *     one_number MODEL doubles FILE N       the same with native doubles
  *
  * Prints a line for each row with its outputs, which are probabilities if the model learnt
  * classes. */
@@ -97,6 +98,9 @@ int main(int argc, char **argv)
                          (info.row_type != LS_ROW_U8 ? sizeof(float) : 1);
     if (strcmp(argv[2], "table") == 0)
         print_table(model, bytes, argv[3]);
+    else if (strcmp(argv[2], "doubles") == 0)
+        print_rows(model, LS_ROW_F64, 2 * bytes, argv[3],
+                   (uint32_t)strtoul(argc > 4 ? argv[4] : "1", NULL, 10));
     else
         print_rows(model, info.row_type != LS_ROW_U8 ? LS_ROW_F32 : LS_ROW_U8, bytes, argv[3],
                    (uint32_t)strtoul(argc > 4 ? argv[4] : "1", NULL, 10));

@@ -1,5 +1,6 @@
 /* Tests the warnings about a run's data. Data that look like a mistake cause a warning, which names
  * the config key to change; other data cause no warning. */
+#include "data/npy.h"
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/doubts.h"
@@ -136,6 +137,95 @@ static void times_a_minute_apart_are_named(void **state)
         ls_dataset_close(split[1]);
         scratch_end(&dir);
     }
+}
+
+enum { FAR_ROWS = 40 };
+
+/* Writes an array [FAR_ROWS][2] whose column k is offset[k] + step · row. */
+static void put_far(scratch *dir, const char *name, bool wide, const double offset[2], double step)
+{
+    char dictionary[80];
+    double value[2 * FAR_ROWS];
+    float floats[2 * FAR_ROWS];
+    for (int i = 0; i < 2 * FAR_ROWS; i++) {
+        value[i] = offset[i % 2] + step * (i / 2 * 7 % FAR_ROWS);
+        floats[i] = (float)value[i];
+    }
+    snprintf(dictionary, sizeof dictionary,
+             "{'descr': '<f%d', 'fortran_order': False, 'shape': (%d, 2), }", wide ? 8 : 4,
+             FAR_ROWS);
+    bytes_put(
+        dir, name,
+        bytes_npy(dictionary, wide ? (void *)value : floats, wide ? sizeof value : sizeof floats));
+}
+
+/* Collects the messages about arrays of floats or doubles, x and y, with these offsets. */
+static void tell_far(said *s, bool wide, const double x[2], const double y[2], double step)
+{
+    scratch dir;
+    ls_error err;
+    ls_dataset *split[2];
+    const ls_config c = {.eval_every = 1, .loss = ls_loss_find(NULL, true)};
+    const ls_host host = {.size = sizeof host, .log = keep, .user = s};
+    memset(s, 0, sizeof *s);
+    scratch_begin(&dir);
+    put_far(&dir, "x.npy", wide, x, step);
+    put_far(&dir, "y.npy", wide, y, step);
+    const ls_dataset_spec spec = {
+        .name = "npy",
+        .path = dir.directory,
+        .keys = {.x = "x.npy", .y = "y.npy", .standardize = 1, .standardize_target = 1}};
+    if (ls_dataset_open(&split[0], &split[1], &spec, &host, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    ls_log_data_doubts(&c, split[0], split[1], &host);
+    close_splits(split);
+    scratch_end(&dir);
+}
+
+/* Fails unless there is one warning about floats, with this text; NULL: none. */
+static void warns_once_of_floats(const said *s, const char *what)
+{
+    const char *first = strstr(s->warnings, "floats near");
+    if (!what && first)
+        fail_msg("unexpected: %s", s->warnings);
+    if (!what)
+        return;
+    warns(s, what);
+    if (strstr(first + 1, "floats near"))
+        fail_msg("more than one: %s", s->warnings);
+}
+
+/* Numbers near an offset at which floats are too far apart, in tables and arrays. Rows and columns
+ * of doubles lose nothing, and targets of doubles lose digits in some predictions only. */
+static void an_offset_that_floats_do_not_bear_is_named(void **state)
+{
+    static const double none[2] = {0, 0}, second[2] = {0, 1.7e9}, both[2] = {-1.7e9, 3e9};
+    said s;
+    ls_data_keys keys = of_y;
+    (void)state;
+    keys.labels = LS_LABELS_VALUES;
+    keys.standardize_target = 1;
+    tell(&s, "a,y", "1.5,17000000%02d", 60, keys);
+    warns_once_of_floats(
+        &s,
+        "targets: predictions of ONNX, and of C without LS_OUTPUT_F64: floats near 1.70000003e+09 "
+        "are about 2e+02 apart, and the deviation is 17.32: subtract 1.70000003e+09 before");
+    tell(&s, "a,y", "1.5,%02d", 60, keys);
+    warns_once_of_floats(&s, NULL);
+    tell(&s, "a,b,y", "1700000000%02d,7,%d", 60, of_y);
+    warns_once_of_floats(&s, NULL);
+    tell_far(&s, false, none, second, 128);
+    warns_once_of_floats(&s, "targets: floats near 1.7000025e+09 are about 2e+02 apart, and the "
+                             "deviation is 1478: subtract 1.7000025e+09 before");
+    tell_far(&s, false, second, none, 128);
+    warns_once_of_floats(&s, "rows: floats near 1.7000025e+09 are about 2e+02 apart");
+    tell_far(&s, true, second, none, 1);
+    warns_once_of_floats(&s, NULL);
+    tell_far(&s, true, both, second, 1);
+    warns_once_of_floats(&s, "C without LS_OUTPUT_F64: floats near 1.70000002e+09 are about 2e+02 "
+                             "apart, and the deviation is 11.54: subtract 1.70000002e+09");
+    tell_far(&s, false, none, none, 1);
+    warns_once_of_floats(&s, NULL);
 }
 
 static void inputs_and_targets_that_look_wrong_are_said(void **state)
@@ -331,6 +421,7 @@ LS_TESTS(train_doubts, "unit")
         cmocka_unit_test(an_ordinary_table_is_told_and_not_doubted),
         cmocka_unit_test(columns_that_say_nothing_are_named),
         cmocka_unit_test(times_a_minute_apart_are_named),
+        cmocka_unit_test(an_offset_that_floats_do_not_bear_is_named),
         cmocka_unit_test(an_accuracy_of_the_commonest_class_has_its_cause),
         cmocka_unit_test(a_loss_that_has_risen_is_said),
         cmocka_unit_test(values_no_better_than_their_mean_are_said),

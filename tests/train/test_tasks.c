@@ -344,6 +344,128 @@ static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **stat
     fixture_end(&s.f);
 }
 
+/* A number among the rows of a source of doubles, or among their targets. */
+typedef struct planted {
+    int test;
+    uint32_t row;
+    size_t place; /* of a row's values, and then of its targets */
+    double value;
+} planted;
+
+static int read_doubles(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                        void *targets, ls_error *err)
+{
+    const planted *p = user;
+    (void)err;
+    for (uint32_t i = 0; i < count; i++) {
+        float value[VALUES], sums[TARGETS];
+        int32_t class;
+        table_row(0, test, rows[i], value, sums, &class);
+        for (int j = 0; j < VALUES; j++)
+            ((double *)values)[i * VALUES + (size_t)j] = (double)value[j];
+        for (int j = 0; j < TARGETS; j++)
+            ((double *)targets)[i * TARGETS + (size_t)j] = 1e-3 * (double)sums[j];
+        if (p->test == test && rows[i] == p->row && p->place < VALUES)
+            ((double *)values)[i * VALUES + p->place] = p->value;
+        else if (p->test == test && rows[i] == p->row)
+            ((double *)targets)[i * TARGETS + p->place - VALUES] = p->value;
+    }
+    return LS_OK;
+}
+
+static void begin_doubles(scenario *s, planted *p, int streamed, uint32_t rows)
+{
+    begin(s, NUMBERS, "devices=ref:2", streamed);
+    s->data.row_type = LS_ROW_F64;
+    s->data.train_rows = rows;
+    s->data.read = read_doubles;
+    s->data.user = p;
+}
+
+/* Resident, streamed, and test rows. The scales, which are learnt, do not change what is refused,
+ * except that a large number may be no float once it is scaled. */
+static void numbers_that_no_float_holds_are_refused_in_a_source(void **state)
+{
+    static const struct {
+        planted p;
+        const char *message;
+    } cases[] = {
+        {{0, 7, 2, (double)NAN}, "row 7 of the training rows: value 2 is nan; expected finite"},
+        {{0, 7, 2, 1e39},
+         "row 7 of the training rows: value 2 is 1e+39; expected finite numbers "
+         "that a float holds"},
+        {{0, 149, 7, -1e300}, "row 149 of the training rows: target 1 is -1e+300; expected finite"},
+        {{1, 3, 0, (double)INFINITY}, "row 3 of the test rows: value 0 is inf; expected finite"},
+        {{1, 3, 8, 1e39}, "row 3 of the test rows: target 2 is 1e+39; expected finite"},
+        {{1, 3, 6, 3e38}, "row 3: target 0 is 3e+38; expected a number that a float holds once it"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int how = 0; how < 4; how++) {
+            scenario s;
+            ls_trainer *t = NULL;
+            planted p = cases[i].p;
+            begin_doubles(&s, &p, how & 1, TRAIN);
+            fixture_set(&s.f, how & 2 ? "data.standardize=true" : "data.standardize=false");
+            if (how & 1)
+                fixture_set(&s.f, "data.scale_rows=20"); /* row 149 is read in a step */
+            int status = ls_trainer_open(&t, &s.f.options, &s.f.err);
+            if (status == LS_OK)
+                status = ls_trainer_run(t, &s.f.err);
+            assert_int_equal(status, LS_EDATA);
+            if (!strstr(s.f.err.text, cases[i].message))
+                fail_msg("case %zu, %d: %s", i, how, s.f.err.text);
+            ls_trainer_close(t);
+            fixture_end(&s.f);
+        }
+}
+
+/* A refused step changes nothing: the weights are those of the same steps without it. */
+static void numbers_that_no_float_holds_are_refused_in_a_step(void **state)
+{
+    static const struct {
+        planted p;
+        int status;
+        const char *message;
+    } cases[] = {
+        {{0, 45, 2, 1e39}, LS_EINVAL, "row 5: value 2 is 1e+39; expected finite numbers that a"},
+        {{0, 45, 8, (double)NAN}, LS_EINVAL, "row 5: target 2 is nan; expected finite numbers"},
+        {{0, 45, 8, -1e39}, LS_EINVAL, "row 5: target 2 is -1e+39; expected finite numbers that a"},
+        {{0, 45, 8, 3e38}, LS_EDATA, "row 5: target 2 is 3e+38; expected a number that a float"},
+    };
+    static float wanted[WEIGHTS], found[WEIGHTS];
+    (void)state;
+    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
+        scenario s;
+        uint32_t row[BATCH];
+        double values[BATCH * VALUES], targets[BATCH * TARGETS];
+        planted p = i ? cases[i - 1].p : (planted){1, 2, 7, 3e38};
+        begin_doubles(&s, &p, 1, 0);
+        fixture_set(&s.f, "data.standardize=true");
+        fixture_set(&s.f, "data.scale_rows=40");
+        ls_trainer *t = fixture_open(&s.f);
+        for (int step = 0; step < 3; step++) {
+            for (uint32_t k = 0; k < BATCH; k++)
+                row[k] = k + (step == 1 ? BATCH : 0);
+            read_doubles(&p, 0, row, BATCH, values, targets, NULL);
+            const int status = ls_trainer_step(t, values, targets, BATCH, NULL, &s.f.err);
+            assert_int_equal(status, i && step == 1 ? cases[i - 1].status : LS_OK);
+            if (status && !strstr(s.f.err.text, cases[i - 1].message))
+                fail_msg("case %zu: %s", i, s.f.err.text);
+            if (i == 0 && step == 0)
+                step++; /* the steps that are trained in the other cases */
+        }
+        assert_int_equal(ls_trainer_evaluate(t, NULL, &s.f.err), i ? LS_OK : LS_EDATA);
+        if (i == 0 && !strstr(s.f.err.text, "row 2: target 1 is 3e+38; expected a number that a"))
+            fail_msg("%s", s.f.err.text);
+        assert_int_equal(ls_trainer_weights(t, i ? found : wanted, WEIGHTS, &s.f.err), LS_OK);
+        if (i)
+            assert_memory_equal(found, wanted, sizeof wanted);
+        ls_trainer_close(t);
+        fixture_end(&s.f);
+    }
+}
+
 LS_TESTS(train_tasks, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +477,8 @@ LS_TESTS(train_tasks, "unit")
         cmocka_unit_test(a_monitor_without_a_value_is_refused_where_it_decides),
         cmocka_unit_test(no_evaluation_is_the_best_where_the_monitor_has_no_value),
         cmocka_unit_test(a_loss_for_other_targets_is_refused),
+        cmocka_unit_test(numbers_that_no_float_holds_are_refused_in_a_source),
+        cmocka_unit_test(numbers_that_no_float_holds_are_refused_in_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,6 +122,8 @@ def rows(handle, named, table):
     for i in range(n):
         for field, column in zip(fields, lists):
             text = isinstance(column[i], str)
+            if text and "\0" in column[i]:  # the end of a text in C
+                raise ValueError(f"row {i}: column \"{field.column.decode()}\": expected text, found a zero byte")
             field.text = column[i].encode() if text else None
             field.number = 0.0 if text else column[i]
         try:
