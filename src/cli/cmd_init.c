@@ -161,16 +161,47 @@ static void print_moment(const cJSON *data, const char *key, FILE *stream)
     }
 }
 
-static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream)
+/* Prints how the values of arrays are scaled. `part`: the part of a row that has one scale. */
+static void print_array_scale(const cJSON *data, const char *part, FILE *stream)
 {
-    if (l->known)
-        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
-    fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean ", l->path, (unsigned)l->rows, l->channels,
-            l->height, l->width, l->floats ? "floats" : "bytes / 255");
+    if (is_true(data, "standardize")) {
+        fprintf(stream, ", each %s standardised (data.standardize)\n", part);
+        return;
+    }
+    fputs(", mean ", stream);
     print_moment(data, "mean", stream);
     fputs(", deviation ", stream);
     print_moment(data, "std", stream);
     fputs(" (data.mean, data.std)\n", stream);
+}
+
+/* Prints both readings of targets that are one whole number for each row. */
+static void print_readings(const ls_inspection *l, FILE *stream)
+{
+    if (l->whole && l->labels == LS_LABELS_CLASSES)
+        fprintf(stream,
+                "  whole numbers from %.10g to %.10g, a class each; if they are amounts, ages or "
+                "counts: --set data.labels=values\n",
+                l->least, l->most);
+    else if (l->whole && l->labels == LS_LABELS_VALUES)
+        fprintf(stream,
+                "  whole numbers from %.10g to %.10g, too many for classes, or too few rows of "
+                "each; if they are classes: --set data.labels=classes\n",
+                l->least, l->most);
+}
+
+static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream)
+{
+    if (l->known)
+        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind->name);
+    const bool columns = l->height == 1 && l->width == 1;
+    if (l->floats && columns)
+        fprintf(stream, "%s: %u rows of %d %s of floats", l->path, (unsigned)l->rows, l->channels,
+                ls_plural((uint64_t)l->channels, "column", "columns"));
+    else
+        fprintf(stream, "%s: %u rows of %d×%d×%d %s", l->path, (unsigned)l->rows, l->channels,
+                l->height, l->width, l->floats ? "floats" : "bytes / 255");
+    print_array_scale(data, columns ? "column" : "channel", stream);
     if (l->last)
         fputs("  the last dimension is taken for the channels (data.layout)\n", stream);
     print_missing(l, data, stream);
@@ -182,6 +213,7 @@ static void print_arrays(const ls_inspection *l, const cJSON *data, FILE *stream
                 l->targets == 1 && is_true(data, "standardize_target")
                     ? ", standardised for training (data.standardize_target)"
                     : "");
+    print_readings(l, stream);
 }
 
 /* Prints what the data is, and what happens to it as the config says. */
@@ -347,6 +379,10 @@ static void put_arrays(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_string(w, "test_y", l->test_y);
     if (l->last)
         ls_json_put_string(w, "layout", "channels_last");
+    if (l->labels != LS_LABELS_AUTO)
+        ls_json_put_string(w, "labels", l->labels == LS_LABELS_VALUES ? "values" : "classes");
+    if (l->each)
+        ls_json_put_bool(w, "standardize", true);
     if (l->fills)
         ls_json_put_string(w, "missing", "mean");
     if (l->targets == 1)
@@ -366,7 +402,7 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
         ls_json_put_int(w, "image_size", l->height);
         ls_json_put_int(w, "channels", l->channels);
     }
-    if (l->kind->form != LS_DATA_TABLE) {
+    if (l->kind->form != LS_DATA_TABLE && !l->each) {
         ls_json_put_float(w, "mean", (float)l->mean);
         ls_json_put_float(w, "std", (float)l->deviation);
     }

@@ -131,16 +131,18 @@ static int find_targets(arrays *a)
                             a->o->err);
 }
 
-/* If the labels in the file begin at 1, names each class by its label ("1", "2" and so on). */
+/* If the labels in the file are not the numbers from 0 on, names each class by its label ("1", "2"
+ * and so on). */
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
-    if (!a->targets.first || a->o->spec->keys.input_format)
+    if ((!a->targets.first && !a->targets.by_value) || a->o->spec->keys.input_format)
         return LS_OK;
     const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
     char(*text)[24] = ls_alloc_array(a->o->host, n, sizeof *text);
     for (size_t i = 0; name && text && i < n; i++) {
-        snprintf(text[i], sizeof text[i], "%zu", i + 1);
+        snprintf(text[i], sizeof text[i], "%d",
+                 a->targets.by_value ? (int)a->targets.label[i] : (int)i + 1);
         name[i] = text[i];
     }
     int status = name && text ? ls_resident_name_classes(r, name, a->o->err)

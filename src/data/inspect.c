@@ -17,6 +17,10 @@
 enum {
     /* a column of numbers is taken as classes only if it has at most this many different numbers */
     MOST_CLASSES = 20,
+    /* Other whole numbers are taken as classes only if they are those from 0 on, fewer than this,
+     * and each occurs in at least FEWEST_ROWS rows. */
+    MOST_NUMBERED = 1 << 16,
+    FEWEST_ROWS = 5,
     VALUES = 1 << 22, /* largest number of values from which mean and deviation are computed */
     /* largest number of pictures that are decoded to find out their size and whether they have
      * colours */
@@ -218,6 +222,8 @@ static ls_data_keys keys_of(const ls_inspection *l)
     k.layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST;
     if (k.labels == LS_LABELS_AUTO && table)
         k.labels = l->values ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    else if (k.labels == LS_LABELS_AUTO)
+        k.labels = l->labels;
     if (!is_given(l, "missing"))
         k.missing = table || l->fills ? LS_MISSING_MEAN : LS_MISSING_REFUSED;
     k.standardize = is_given(l, "standardize") ? k.standardize > 0 : table;
@@ -336,20 +342,99 @@ static bool may_be_last(const ls_dataset_info *info)
            info->channels > 4;
 }
 
-static int look_at_arrays(ls_inspection *l, ls_error *err)
+/* Counts the rows of each target, where `target` are [rows] whole numbers, and returns whether
+ * they are the numbers from 0 on, each in at least FEWEST_ROWS rows. */
+static bool are_numbered(const ls_inspection *l, const float *target, uint32_t rows)
+{
+    if (l->least != 0 || l->most >= MOST_NUMBERED)
+        return false;
+    const size_t n = (size_t)l->most + 1;
+    uint32_t *count = ls_alloc_array(l->host, n, sizeof *count);
+    for (uint32_t i = 0; count && i < rows; i++)
+        count[(size_t)target[i]]++;
+    size_t k = 0;
+    while (count && k < n && count[k] >= FEWEST_ROWS)
+        k++;
+    ls_free(l->host, count);
+    return count && k == n;
+}
+
+/* Finds out whether the targets, one number for each row, are whole, and counts the different ones
+ * up to MOST_CLASSES + 1. */
+static void count_targets(ls_inspection *l, const float *target, uint32_t rows)
+{
+    float seen[MOST_CLASSES + 1];
+    l->whole = true;
+    l->least = l->most = (double)target[0];
+    for (uint32_t i = 0; i < rows; i++) {
+        uint32_t k = 0;
+        while (k < l->different && seen[k] != target[i])
+            k++;
+        if (k == l->different && k <= MOST_CLASSES)
+            seen[l->different++] = target[i];
+        l->whole = l->whole && target[i] == floorf(target[i]);
+        l->least = fmin(l->least, (double)target[i]);
+        l->most = fmax(l->most, (double)target[i]);
+    }
+}
+
+/* Decides whether targets that are one number for each row, and were read as values, are classes.
+ * The rule for tables is the same (are_values), except that a table's classes are at most
+ * MOST_CLASSES. */
+static int choose_labels(ls_inspection *l, ls_error *err)
+{
+    const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    const float *target = ls_dataset_resident(l->split[0]).targets;
+    if (info->targets != 1) {
+        l->labels = LS_LABELS_AUTO;
+        return LS_OK;
+    }
+    count_targets(l, target, info->rows);
+    if (l->different < 2)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: expected at least two different targets, found %g in each of the "
+                       "%u rows",
+                       l->path, l->least, (unsigned)info->rows);
+    if (l->whole && (l->different <= MOST_CLASSES || are_numbered(l, target, info->rows)))
+        l->labels = LS_LABELS_CLASSES;
+    return LS_OK;
+}
+
+/* Opens arrays for the first time: targets are values unless the user has said what they are. */
+static int open_arrays(ls_inspection *l, ls_error *err)
 {
     l->silent = *l->host;
     l->silent.log = NULL;
+    l->labels = l->given.keys.labels == LS_LABELS_AUTO ? LS_LABELS_VALUES : LS_LABELS_AUTO;
     int status = open_data(l, &l->silent, err);
     if (status == LS_EDATA && !is_given(l, "missing")) {
         l->fills = true; /* if that is what is wrong, the data can be opened now */
         status = open_data(l, &l->silent, err);
     }
+    if (status == LS_OK && l->labels == LS_LABELS_VALUES)
+        status = choose_labels(l, err);
+    return status;
+}
+
+static int look_at_arrays(ls_inspection *l, ls_error *err)
+{
+    int status = open_arrays(l, err);
     if (status)
         return status;
     l->last = is_given(l, "layout") ? l->given.keys.layout == LS_CHANNELS_LAST
                                     : may_be_last(ls_dataset_describe(l->split[0]));
     return open_data(l, l->host, err);
+}
+
+/* Returns whether each column of floats, or each of their channels, is to have a scale of its own.
+ * Floats in columns are a table without names. The keys data.mean and data.std do not hold every
+ * number. */
+static bool scales_each(const ls_inspection *l)
+{
+    const double least = 1e-6, most = 1e6;
+    const bool columns = l->height == 1 && l->width == 1;
+    return l->floats && !is_given(l, "mean") && !is_given(l, "std") &&
+           (columns || fabs(l->mean) > most || l->deviation < least || l->deviation > most);
 }
 
 /* Computes mean and deviation of the values of the first rows. */
@@ -513,6 +598,7 @@ static int look_at_rows(ls_inspection *l, ls_error *err)
         return status;
     take_shape(l);
     measure(l, l->split[0]);
+    l->each = l->kind->form != LS_DATA_TABLE && scales_each(l);
     return LS_OK;
 }
 

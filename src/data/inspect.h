@@ -30,16 +30,23 @@ typedef struct ls_inspection {
     bool known; /* the data is a public dataset, recognised by the names of its files */
     /* ---- arrays: files below `folder`, which may be "" --------------------------------------- */
     char folder[4096], x[256], y[256], test_x[256], test_y[256];
-    bool last;      /* rows are [height][width][channels] */
+    bool last; /* rows are [height][width][channels] */
+    /* Reading of the targets: one whole number for each row may be a class or a value. AUTO: the
+     * targets have another form, which a run recognises. */
+    ls_label_form labels;
+    bool whole;         /* the targets are one whole number for each row */
+    uint32_t different; /* number of different targets; at most a limit of inspect.c is counted */
+    double least, most; /* smallest and largest target, if they are one number for each row */
+    bool each; /* each column, or each channel, has its own mean and deviation, those of a run */
     ls_host silent; /* the host without its log, for a first look */
     /* ---- tables ------------------------------------------------------------------------------ */
     /* array of the names of the columns that are left out because they cannot help; empty if the
      * user has set data.drop */
     cJSON *drop;
-    cJSON *target_name; /* the name of the target, a text, once it is known */
-    bool commas;        /* a name in `drop` contains a comma */
+    cJSON *target_name;     /* the name of the target, a text, once it is known */
+    bool commas;            /* a name in `drop` contains a comma */
     ls_buffer left_out_why; /* a line with the reason for each column in `drop` */
-    bool values;        /* the target is a number; false: a class */
+    bool values;            /* the target is a number; false: a class */
     /* `values` was chosen here: the target's column has numbers with fractions, or too
      * many different numbers for classes */
     bool values_why;

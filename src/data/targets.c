@@ -1,5 +1,5 @@
-/* Detects the form of targets in arrays: values, or classes that are numbered from 0 or 1 or are
- * one-hot (targets.h). */
+/* Detects the form of targets in arrays: values, or classes that are numbered from 0 or 1, have a
+ * label of their own each, or are one-hot (targets.h). */
 #include "data/targets.h"
 
 #include "base/error.h"
@@ -26,7 +26,8 @@ static int fail_label(const ls_array *y, const char *name, uint64_t row, double 
 {
     return ls_fail(err, LS_EDATA,
                    "%.200s: %s: row %llu: expected a class, a whole number from 0 on, found %g; "
-                   "for values set data.labels to \"values\"",
+                   "for values set data.labels to \"values\", for a class for each different "
+                   "whole number to \"classes\"",
                    y->path, name, (unsigned long long)row, label);
 }
 
@@ -87,6 +88,54 @@ static int find_range(const ls_array *y, const char *name, int64_t *least, int64
     return LS_OK;
 }
 
+/* ---- a class for each different label ---------------------------------------------------------
+ */
+
+static int by_number(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Returns the class of a label, or −1. */
+static int32_t class_of(const ls_target_form *f, double label)
+{
+    const int32_t wanted = fabs(label) < 2147483647.0 ? (int32_t)label : 0;
+    const int32_t *at = (double)wanted != label ? NULL
+                                                : bsearch(&wanted, f->label, (size_t)f->classes,
+                                                          sizeof wanted, by_number);
+    return at ? (int32_t)(at - f->label) : -1;
+}
+
+/* Collects the different labels of `y`. Returns false if they are too many or not all whole
+ * numbers. */
+static bool collect(ls_target_form *out, const ls_array *y)
+{
+    *out = (ls_target_form){.by_value = true};
+    for (uint64_t row = 0; row < y->dim[0]; row++) {
+        const double v = ls_array_number(y, (size_t)row);
+        if (!(fabs(v) < 2147483647.0) || v != floor(v))
+            return false;
+        if (class_of(out, v) >= 0)
+            continue;
+        if (out->classes == LS_TARGET_LABELS)
+            return false;
+        out->label[out->classes++] = (int32_t)v;
+        qsort(out->label, (size_t)out->classes, sizeof *out->label, by_number);
+    }
+    return true;
+}
+
+/* Returns whether the labels are a class each, because they are not the whole numbers from 0 or 1
+ * on, and stores the form in *out. */
+static bool are_by_value(ls_target_form *out, const ls_array *y, const ls_data_keys *keys)
+{
+    if (keys->labels != LS_LABELS_CLASSES || keys->classes || !collect(out, y) || out->classes < 2)
+        return false;
+    const int64_t least = out->label[0], most = out->label[out->classes - 1];
+    return !((least == 0 || least == 1) && most - least + 1 == out->classes);
+}
+
 static int count_one_hot(ls_target_form *out, const ls_array *y, const char *name,
                          const ls_data_keys *keys, const ls_host *host, ls_error *err)
 {
@@ -110,6 +159,9 @@ static int count_labels(ls_target_form *out, const ls_array *y, const char *name
                         const ls_data_keys *keys, const ls_host *host, ls_error *err)
 {
     int64_t least, most;
+    if (are_by_value(out, y, keys))
+        return LS_OK;
+    *out = (ls_target_form){0};
     int status = find_range(y, name, &least, &most, err);
     if (status)
         return status;
@@ -180,6 +232,14 @@ int ls_targets_check(const ls_target_form *f, const ls_array *y, const char *nam
                            "have",
                            y->path, name, (unsigned long long)row);
         const double label = f->one_hot ? f->first : ls_array_number(y, (size_t)row);
+        if (f->by_value && class_of(f, label) >= 0)
+            continue;
+        if (f->by_value)
+            return ls_fail(err, LS_EDATA,
+                           "%.200s: %s: row %llu: expected one of the %d labels from %d to %d that "
+                           "the training rows have, found %g",
+                           y->path, name, (unsigned long long)row, f->classes, f->label[0],
+                           f->label[f->classes - 1], label);
         if (!is_label(label))
             return fail_label(y, name, row, label, err);
         if (label < f->first || label - f->first >= f->classes)
@@ -193,12 +253,40 @@ int ls_targets_check(const ls_target_form *f, const ls_array *y, const char *nam
 
 int32_t ls_target_class(const ls_target_form *f, const ls_array *y, size_t row)
 {
-    return f->one_hot ? place_of_one(y, row) : (int32_t)ls_array_number(y, row) - f->first;
+    const double label = f->one_hot ? 0 : ls_array_number(y, row);
+    return f->one_hot    ? place_of_one(y, row)
+           : f->by_value ? class_of(f, label)
+                         : (int32_t)label - f->first;
+}
+
+/* Stores the names of a model's classes as the labels of a form. Returns false if they are not
+ * ascending whole numbers, or a label of `y` is not among them. */
+static bool take_names(ls_target_form *out, const ls_array *y, int classes,
+                       const char *const *class_name)
+{
+    char again[16];
+    *out = (ls_target_form){.classes = classes, .by_value = true};
+    if (!class_name || classes > LS_TARGET_LABELS || ls_array_row(y) != 1)
+        return false;
+    for (int i = 0; i < classes; i++) {
+        out->label[i] = (int32_t)strtol(class_name[i], NULL, 10);
+        snprintf(again, sizeof again, "%d", (int)out->label[i]);
+        if (strcmp(again, class_name[i]) != 0 || (i > 0 && out->label[i] <= out->label[i - 1]))
+            return false;
+    }
+    uint64_t row = 0;
+    while (row < y->dim[0] && class_of(out, ls_array_number(y, (size_t)row)) >= 0)
+        row++;
+    return (out->label[0] < 0 || row == y->dim[0]) &&
+           (out->label[0] != 1 || out->label[classes - 1] != classes);
 }
 
 ls_target_form ls_targets_of_model(const ls_array *y, int classes, const char *const *class_name)
 {
     char last[16];
+    ls_target_form by_value;
+    if (take_names(&by_value, y, classes, class_name))
+        return by_value;
     snprintf(last, sizeof last, "%d", classes);
     return (ls_target_form){.classes = classes,
                             .first = class_name && strcmp(class_name[0], "1") == 0 &&

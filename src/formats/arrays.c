@@ -201,7 +201,8 @@ static int read_descr(cursor *c, ls_array *a)
         }
     return fail_at(a, at, c->err,
                    "expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, f8) or bool (b1), "
-                   "found '%s'; save values as x.astype('<f4'), classes as y.astype('<i8')",
+                   "found '%s'; save values as x.astype('<f4'), classes as "
+                   "numpy.unique(y, return_inverse=True)[1]",
                    read ? text : "something else");
 }
 

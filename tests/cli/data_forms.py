@@ -69,6 +69,14 @@ def npz(path, last, how):
         archive.writestr("y.npy", npy("<f8", (ROWS,), struct.pack(f"<{ROWS}d", *(1.0 + r % 2 for r in range(ROWS)))))
 
 
+def columns(path):
+    """Writes rows of three numbers of different scales, and the targets -1 and 1."""
+    numbers = [scale * ((i * step) % 59 - 20) for i in range(ROWS) for step, scale in ((7, 1e-3), (11, 1), (13, 1e7))]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("features.npy", npy("<f8", (ROWS, 3), struct.pack(f"<{3 * ROWS}d", *numbers)))
+        archive.writestr("target.npy", npy("<i8", (ROWS,), struct.pack(f"<{ROWS}q", *(i * 11 % 59 // 20 % 2 * 2 - 1 for i in range(ROWS)))))
+
+
 def photos(folder):
     for i in range(ROWS // 2):
         where = folder / ("even", "odd")[i % 2] / "deeper"
@@ -85,4 +93,5 @@ def make():
     Path("utf16.csv").write_bytes(table(";", True).decode().encode("utf-16"))
     npz("first.npz", False, zipfile.ZIP_STORED)
     npz("last.npz", True, zipfile.ZIP_DEFLATED)
+    columns("columns.npz")
     photos(Path("photos"))

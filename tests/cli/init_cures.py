@@ -87,7 +87,6 @@ def cures():
     yield "separators", [table("fit.csv", "a;b,y", lambda i: f"{i % 3};{i % 2},{'uv'[i % 2]}")], {"separator": '","'}
     yield "an encoding", [table("latin.csv", "a;ort;y", lambda i: f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}", "latin-1")], {
         "encoding": "latin-1"}
-    yield "negative targets", [pair("negative", numbers(), wholes([i % 5 - 2 for i in range(ROWS)]))], {"labels": "values"}
     two = wholes([i % 2 for i in range(ROWS)])
     yield "targets of another name", [pair("other", numbers(), two, ("rows.npy", "kinds.npy")) + "/rows.npy"], {"y": "kinds.npy"}
     with forms.zipfile.ZipFile("names.npz", "w") as archive:
@@ -182,6 +181,73 @@ def pictures():
             said=("pictures, in colour", "mirrored"))
 
 
+def result(what, *sets):
+    """Trains with the config that `init` has written, and returns the last line of the standard output."""
+    code, text = trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "run_dir=null", *sets)
+    last = re.findall(r"validation (?:acc|r2): ([-0-9.]+)", text)
+    if code or not last:
+        failures.append(f"{what}: {code}: {text}")
+        return 0
+    return float(last[-1])
+
+
+def columns_of_arrays():
+    """Arrays of rows without height and width are tables without names."""
+    scales = (1, 1000, 1e-3, 1e7)  # the class depends on the column with the smallest numbers
+    rows = [[(i * step % 101 - 50) * scale + 3 * scale for step, scale in zip((37, 41, 43, 47), scales)] for i in range(300)]
+    classes = [int(row[2] > 3e-3) for row in rows]
+    pair("scales", floats([v for row in rows for v in row], (300, 4)), wholes(classes))
+    accepts("columns of different scales", "scales", said=("300 rows of 4 columns of floats, each column standardised",),
+            data={"standardize": True, "mean": None, "std": None}, trains=False)
+    if (found := result("columns of different scales")) < 0.95:
+        failures.append(f"columns of different scales: expected an accuracy of 0.95, found {found}")
+    accepts("a fixed scale", "scales", "--set", "data.mean=3", "--set", "data.std=5", said=("mean 3, deviation 5",),
+            data={"standardize": None})
+    for size, name in ((2e6, "large"), (1e-9, "small")):
+        pair(name, floats([(i * 37 % 101) * size for i in range(60 * 48)], (60, 6, 8)), wholes(classes[:60]))
+        accepts(f"{name} images", name, said=("each channel standardised",), data={"standardize": True})
+
+
+def targets_of_arrays():
+    """What `init` makes of whole numbers, and the names of the classes."""
+    def given(name, targets, rows=None):
+        rows = rows or len(targets)
+        return pair(name, floats([(i * 37 % 101) / 10 + 5 * (k == 0) * targets[i] for i in range(rows) for k in range(3)],
+                                 (rows, 3)), wholes(targets))
+    few = [i % 5 - 2 for i in range(ROWS)]
+    accepts("targets below 0", given("negative", few), data={"labels": "classes"},
+            said=("targets: 5 classes", "from -2 to 2, a class each", "--set data.labels=values"))
+    accepts("targets below 0, values", "negative", "--set", "data.labels=values", data={"labels": "values"}, said=("targets: 1 value",))
+    for name, labels in (("signs", (-1, 1)), ("gaps", (0, 5, 9)), ("from one", (1, 2, 3))):
+        accepts(name, given(name, [labels[i % len(labels)] for i in range(120)]), data={"labels": "classes"},
+                said=(f"targets: {len(labels)} classes",), unsaid=("no training row",), trains=False)
+        if (found := result(name, "--set", "run_dir=run " + name)) < 0.9:
+            failures.append(f"{name}: expected an accuracy of 0.9, found {found}")
+        code, text = trainer("eval", "run " + name, "--devices", "cpu:1")
+        if code or any(not re.search(rf" {label}$", text, re.M) for label in labels):
+            failures.append(f"{name}: expected the classes {labels}: {code}: {text}")
+        again = trainer("eval", "run " + name, "--data", name, "--devices", "cpu:1")
+        if again[0] or any(not re.search(rf" {label}$", again[1], re.M) for label in labels):
+            failures.append(f"{name}: the same labels as new rows: {again}")
+    Path("signs/y.npy").write_bytes(wholes([(i + 1) % 2 for i in range(120)]))
+    code, text = trainer("eval", "run signs", "--data", "signs", "--devices", "cpu:1")
+    if code != 65 or "expected one of the 2 labels from -1 to 1" not in text:
+        failures.append(f"a label that was not learnt: {code}: {text}")
+    many = [i % 30 for i in range(150)]
+    accepts("numbered classes", given("numbered", many), data={"labels": "classes"}, said=("targets: 30 classes",))
+    rare = many + [30]
+    accepts("a number that is rare", given("rare", rare), data={"labels": "values"}, said=("targets: 1 value", "too few rows of each"))
+    prices = [100000 + i * 739 % 50000 for i in range(120)]
+    accepts("prices", given("prices", prices), data={"labels": "values"}, said=("--set data.labels=classes",))
+    code, text = trainer("init", given("equal targets", [4] * ROWS))
+    if code != 65 or "at least two different targets, found 4 in each" not in text:
+        failures.append(f"equal targets: {code}: {text}")
+    texts = npy("<U1", (ROWS,), "".join("ab"[i % 2] for i in range(ROWS)).encode("utf-32-le"))
+    code, text = trainer("init", pair("texts", numbers(), texts))
+    if code != 65 or "classes as numpy.unique(y, return_inverse=True)[1]" not in text:
+        failures.append(f"targets of texts: {code}: {text}")
+
+
 def small_images():
     """Images of 8 × 8 in which only the place of a spot is the class: the network must not average over all places."""
     def image(i):
@@ -201,6 +267,8 @@ def main():
     accepts("a missing number", pair("hole", numbers(5), wholes([i % 2 for i in range(ROWS)])), data={"missing": "mean"},
             said=("missing numbers become their column's mean",))
     agreement()
+    columns_of_arrays()
+    targets_of_arrays()
     pictures()
     small_images()
 

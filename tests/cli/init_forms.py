@@ -119,6 +119,7 @@ def arrays():
     look("channels last", "last.npz", data={"name": "npy", "layout": "channels_last"}, said="(data.layout)")
     if "warning" in trainer("init", "last.npz")[1]:
         forms.failures.append("channels last: what was assumed is not doubted as well")
+    look("columns", "columns.npz", data={"path": "columns.npz", "labels": "classes", "standardize": True}, said="targets: 2 classes")
 
 
 def pictures():

@@ -36,6 +36,7 @@ FORMS = {
     "classes": (csv("commas.csv", "class", drop=["value"]), LAYERS, None),
     "npz": ({"name": "npy", "path": "first.npz", "validation": 0.2}, PICTURES, None),
     "channels last": ({"name": "npy", "path": "last.npz", "layout": "channels_last", "validation": 0.2}, PICTURES, "npz"),
+    "columns": ({"name": "npy", "path": "columns.npz", "labels": "classes", "standardize": True, "validation": 0.2}, LAYERS, None),
     "photos": ({"name": "folder", "path": "photos", "image_size": 8, "channels": 3, "validation": 0.2}, PICTURES, None),
 }
 
