@@ -46,6 +46,8 @@ int ls_onnx_import(ls_onnx_net **out, const ls_onnx_source *source, const ls_hos
 /* Returns the model as JSON: an object with "name", "input", "layers", and "source", which has the
  * SHA-256 of the file and its metadata. The text belongs to `net`. */
 const char *ls_onnx_net_text(const ls_onnx_net *net);
+/* Returns the number of values that the last layer gives. */
+int ls_onnx_net_outputs(const ls_onnx_net *net);
 /* Copies the weights to `canonical` [model->floats]. `model` was parsed from the JSON. Errors:
  * LS_EDATA if the model has another number of weights. */
 int ls_onnx_net_load(float *canonical, const ls_onnx_net *net, const ls_network *model,

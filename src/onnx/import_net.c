@@ -21,6 +21,7 @@ struct ls_onnx_net {
     char *text;
     float *weight;
     size_t weights;
+    int outputs;
 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
@@ -260,6 +261,7 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
     }
     net->weight = g->weight;
     net->weights = g->weights;
+    net->outputs = g->layer[g->layers - 1].out.c;
     g->weight = NULL;
     *out = net;
     return LS_OK;
@@ -268,6 +270,11 @@ int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
 const char *ls_onnx_net_text(const ls_onnx_net *net)
 {
     return net->text;
+}
+
+int ls_onnx_net_outputs(const ls_onnx_net *net)
+{
+    return net->outputs;
 }
 
 int ls_onnx_net_load(float *canonical, const ls_onnx_net *net, const ls_network *model,
