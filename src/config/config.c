@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/portable_math.h"
+#include "onnx/import.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -115,19 +116,70 @@ int ls_config_check_options(const ls_trainer_options *o, ls_error *err)
     return status ? status : check_array(o->step_rows, o->step_row_count, "step_rows", err);
 }
 
-/* Reads the model from the file that the key `model` names. The path is relative to the config
- * file. */
+/* Writes the path of a model's file, which is relative to the config file, to `path`. */
+static int find_model_file(char path[LS_PATH_BYTES], ls_config *c, const char *name,
+                           const char *config_path, ls_error *err)
+{
+    c->model_path = name;
+    const char *slash = config_path ? strrchr(config_path, '/') : NULL;
+    int directory = slash && name[0] != '/' ? (int)(slash + 1 - config_path) : 0;
+    int n = snprintf(path, LS_PATH_BYTES, "%.*s%s", directory, config_path ? config_path : "",
+                     name);
+    if (n < 0 || (size_t)n >= LS_PATH_BYTES)
+        return ls_config_fail(err, c, "model", LS_ECONFIG, "the model's path is too long");
+    return LS_OK;
+}
+
+/* Reads "input": [channels, height, width]. */
+static void read_shape(ls_shape *out, ls_fields *f, const cJSON *node)
+{
+    int *const side[3] = {&out->c, &out->h, &out->w};
+    int n = 0;
+    if (node && (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3))
+        ls_fields_fail(f, node, "\"input\" must be [channels, height, width], found %s",
+                       ls_json_kind(node));
+    for (const cJSON *item = node && f->status == LS_OK ? node->child : NULL;
+         item && ls_field_is_int(f, "input", item, 1, 1 << 20); item = item->next)
+        *side[n++] = (int)item->valuedouble;
+}
+
+/* Reads the model {"onnx": FILE, "input": …, "output": …}. The config's model becomes the layers of
+ * the file. It has the file's SHA-256, but not its path. */
+static int read_onnx(ls_config *c, const char *config_path, ls_error *err)
+{
+    static const char *const none = NULL;
+    char path[LS_PATH_BYTES];
+    const char *name;
+    ls_onnx_source source = {.path = path};
+    ls_error cause;
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, c->model, "model", err);
+    ls_field_text(&f, "onnx", NULL, &name);
+    ls_field_text(&f, "output", &none, &source.output);
+    read_shape(&source.input, &f, ls_field_any(&f, "input"));
+    int status = ls_fields_end(&f);
+    if (status == LS_OK)
+        status = find_model_file(path, c, name, config_path, err);
+    if (status)
+        return status;
+    status = ls_onnx_import(&c->onnx, &source, c->host, &cause);
+    if (status)
+        return ls_config_fail(err, c, "model", status, "%s", cause.text);
+    const char *text = ls_onnx_net_text(c->onnx);
+    status = ls_json_parse(&c->model_doc, path, text, strlen(text), c->host, err);
+    if (status == LS_OK)
+        c->model = ls_json_root(c->model_doc);
+    return status;
+}
+
+/* Reads the model from the file that the key `model` names. */
 static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
 {
-    char path[4096];
-    c->model_path = c->model->valuestring;
-    const char *slash = config_path ? strrchr(config_path, '/') : NULL;
-    int directory = slash && c->model_path[0] != '/' ? (int)(slash + 1 - config_path) : 0;
-    int n = snprintf(path, sizeof path, "%.*s%s", directory, config_path ? config_path : "",
-                     c->model_path);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return ls_config_fail(err, c, "model", LS_ECONFIG, "the model's path is too long");
+    char path[LS_PATH_BYTES];
     ls_error cause;
+    int found = find_model_file(path, c, c->model->valuestring, config_path, err);
+    if (found)
+        return found;
     int status = ls_json_read_file(&c->model_doc, path, c->host, &cause);
     if (status == LS_ENOENT)
         return ls_config_fail(err, c, "model", status, "%s", cause.text);
@@ -166,6 +218,8 @@ static int read_whole(ls_config *out, const ls_trainer_options *options, bool wr
         status = check_required(out, out->doc, err);
     if (status == LS_OK && cJSON_IsString(out->model))
         status = read_model_file(out, options->config_path, err);
+    else if (status == LS_OK && cJSON_GetObjectItemCaseSensitive(out->model, "onnx"))
+        status = read_onnx(out, options->config_path, err);
     if (status)
         ls_config_fini(out);
     return status;
@@ -186,6 +240,7 @@ int ls_config_read_of_run(ls_config *out, const char *path, const ls_trainer_opt
 
 void ls_config_fini(ls_config *config)
 {
+    ls_onnx_net_destroy(config->onnx);
     ls_json_destroy(config->model_doc);
     ls_json_destroy(config->doc);
     for (int i = 0; i < LS_FOUND_PATHS; i++)

@@ -89,6 +89,8 @@ typedef struct ls_config {
     const cJSON *model; /* the object of the key `model`, in `doc` or in `model_doc` */
     /* path of the model file, as in the config; NULL: the model is in `doc` */
     const char *model_path;
+    /* the model that `"model": {"onnx": FILE}` has read, with its weights; owned. NULL: none */
+    struct ls_onnx_net *onnx;
     const char *name;
     const char *data_name, *data_path; /* data_path NULL: the data is searched for */
     int data_limit;                    /* largest number of training rows; 0: all */

@@ -65,3 +65,60 @@ void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message)
     b->failed |= message->failed;
     message->length = 0;
 }
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool get_varint(uint64_t *out, ls_pb_reader *r)
+{
+    *out = 0;
+    for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
+        const uint8_t byte = *r->at++;
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return true;
+    }
+    r->broken = true;
+    return false;
+}
+
+bool ls_pb_next_packed(uint64_t *out, ls_pb_reader *r)
+{
+    return r->at < r->end && get_varint(out, r);
+}
+
+static bool get_fixed(uint64_t *out, ls_pb_reader *r, int bytes)
+{
+    *out = 0;
+    if (r->end - r->at < bytes) {
+        r->broken = true;
+        return false;
+    }
+    for (int i = 0; i < bytes; i++)
+        *out |= (uint64_t)*r->at++ << (8 * i);
+    return true;
+}
+
+bool ls_pb_next(ls_pb_field *out, ls_pb_reader *r)
+{
+    uint64_t key, length;
+    *out = (ls_pb_field){0};
+    if (r->broken || r->at >= r->end || !get_varint(&key, r))
+        return false;
+    out->number = key >> 3 <= UINT32_MAX >> 3 ? (unsigned)(key >> 3) : 0;
+    switch (key & 7) {
+    case VARINT: return get_varint(&out->value, r);
+    case FIXED_64: return get_fixed(&out->value, r, 8);
+    case FIXED_32: return get_fixed(&out->value, r, 4);
+    case LENGTH:
+        if (get_varint(&length, r) && length <= (uint64_t)(r->end - r->at)) {
+            out->bytes = r->at;
+            out->length = (size_t)length;
+            r->at += out->length;
+            return true;
+        }
+        break;
+    default: break; /* groups, which no format has that is read here */
+    }
+    r->broken = true;
+    return false;
+}

@@ -124,6 +124,33 @@ static void check_list(ls_fields *f, const cJSON *list)
         ls_fields_fail(f, list, "\"layers\" is empty; add at least one dense or conv2d layer");
 }
 
+/* Checks that the rows have the shape "input", if the model has this key. */
+static void check_rows(const ls_reader *r, ls_fields *f, const cJSON *node)
+{
+    const ls_shape *in = &r->model->input;
+    const int mine[3] = {in->c, in->h, in->w};
+    int side[3], n = 0;
+    bool same = true;
+    if (!node || f->status)
+        return;
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3) {
+        ls_fields_fail(f, node, "\"input\" must be [channels, height, width], found %s",
+                       ls_json_kind(node));
+        return;
+    }
+    for (const cJSON *item = node->child; item && ls_field_is_int(f, "input", item, 1, 1 << 20);
+         item = item->next) {
+        side[n] = (int)item->valuedouble;
+        same &= side[n] == mine[n];
+        n++;
+    }
+    if (n == 3 && !same && !r->keys_only)
+        ls_fields_fail(f, node,
+                       "the model reads rows of %d×%d×%d (channels, height, width), but the data "
+                       "have %d×%d×%d; change the data, such as data.image_size and data.channels",
+                       side[0], side[1], side[2], mine[0], mine[1], mine[2]);
+}
+
 static int read_head(ls_reader *r, const cJSON *node, const cJSON **list)
 {
     static const char *const unnamed = "model";
@@ -133,6 +160,8 @@ static int read_head(ls_reader *r, const cJSON *node, const cJSON **list)
     ls_fields_begin(&f, r->doc, node, "model", r->err);
     ls_field_text(&f, "name", &unnamed, &name);
     r->blocks = ls_field_any(&f, "blocks");
+    ls_field_any(&f, "source");
+    check_rows(r, &f, ls_field_any(&f, "input"));
     *list = ls_field_any(&f, "layers");
     if (f.status == LS_OK && strlen(name) >= sizeof model->name)
         ls_fields_fail(&f, cJSON_GetObjectItemCaseSensitive(f.object, "name"),

@@ -135,6 +135,8 @@ typedef struct ls_network {
 } ls_network;
 
 /* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset.
+ * The key "input", [channels, height, width], must equal `input`; "source" says where a model comes
+ * from and is not read here (onnx/import.h).
  * The last layer must output a vector of `classes` features; its "out" may be omitted. The
  * caller destroys *out. Errors: LS_ECONFIG, with file, position and layer (for a layer of a
  * block also the position where the block is used); LS_EINVAL for an impossible `input` or

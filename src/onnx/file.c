@@ -7,39 +7,6 @@
 #include <lockstep/version.h>
 #include <string.h>
 
-/* Field numbers of onnx.proto, by message. */
-enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH = 7 };
-enum { MODEL_OPSET = 8, MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
-enum { OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
-enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
-enum {
-    NODE_INPUT = 1,
-    NODE_OUTPUT = 2,
-    NODE_NAME = 3,
-    NODE_OP = 4,
-    NODE_ATTRIBUTE = 5,
-    NODE_DOMAIN = 7
-};
-enum {
-    ATTRIBUTE_NAME = 1,
-    ATTRIBUTE_F = 2,
-    ATTRIBUTE_I = 3,
-    ATTRIBUTE_S = 4,
-    ATTRIBUTE_INTS = 8,
-    ATTRIBUTE_STRINGS = 9
-};
-enum {
-    ATTRIBUTE_TYPE = 20,
-    TYPE_FLOAT = 1,
-    TYPE_INT = 2,
-    TYPE_STRING = 3,
-    TYPE_INTS = 7,
-    TYPE_STRINGS = 8
-};
-enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
-enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_ELEMENT = 1, TENSOR_SHAPE = 2 };
-enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
-
 void ls_onnx_file_init(ls_onnx_file *f, const ls_host *host)
 {
     ls_buffer_init(&f->graph, host);

@@ -5,18 +5,10 @@
 #define ONNX_FILE_H
 
 #include "base/buffer.h"
+#include "onnx/proto.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* Data types of tensors. */
-enum {
-    LS_ONNX_FLOAT = 1,
-    LS_ONNX_UINT8 = 2,
-    LS_ONNX_INT64 = 7,
-    LS_ONNX_STRING = 8,
-    LS_ONNX_DOUBLE = 11
-};
 
 /* State of writing a file. `node` is the NodeProto that is being written. */
 typedef struct ls_onnx_file {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "onnx/operators.h"
 #include "onnx/rows.h"
 #include "store/durable.h"
 
@@ -286,13 +287,16 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_CONCAT: add_both(g, "Concat", layer, y); break;
     case LS_OP_MULTIPLY: add_both(g, "Mul", layer, y); break;
     case LS_OP_RELU:
-        add_elementwise(g, layer->op.u.relu.slope != 0 ? "LeakyRelu" : "Relu", layer, y);
+        if (layer->op.u.relu.slope != 0)
+            add_elementwise(g, "LeakyRelu", layer, y);
+        else
+            add_elementwise(g, ls_operator_of(layer->op.kind), layer, y);
         break;
-    case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
+    case LS_OP_SIGMOID:
+    case LS_OP_HARD_SIGMOID:
+    case LS_OP_HARD_SWISH:
+    case LS_OP_TANH: add_elementwise(g, ls_operator_of(layer->op.kind), layer, y); break;
     case LS_OP_RELU6: add_relu6(g, layer, y); break;
-    case LS_OP_HARD_SIGMOID: add_elementwise(g, "HardSigmoid", layer, y); break;
-    case LS_OP_HARD_SWISH: add_elementwise(g, "HardSwish", layer, y); break;
-    case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;
     /* no node: layers that read the dropout's output read its input instead */
@@ -362,6 +366,8 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     add_output(g);
     ls_onnx_finish(out, &g->file, d->name, ls_onnx_has_texts(d));
     ls_onnx_put_metadata(out, &g->file, d);
+    ls_onnx_put_entry(out, &g->file, LS_ONNX_FROM, g->input.name);
+    ls_onnx_put_entry(out, &g->file, LS_ONNX_TO, source(g, m->layers - 1)->name);
     return ls_buffer_status(out, err);
 }
 

@@ -19,13 +19,18 @@
  *
  * The file's metadata describe input and output: "input" and "output" in words, "inputs" (name,
  * type, shape and columns of each), "size" [c, h, w], "mean" and "std" [c], and "class_names",
- * "features" and "preparation", as JSON, if the model's card (config/card.h) has them. */
+ * "features" and "preparation", as JSON, if the model's card (config/card.h) has them.
+ * "layers_from" and "layers_to" are the names of the tensors that the first layer reads and the
+ * last one gives, between which is what import.h reads again. */
 #ifndef ONNX_ONNX_H
 #define ONNX_ONNX_H
 
 #include "base/buffer.h"
 #include "nn/loss.h"
 #include "nn/network.h"
+
+#define LS_ONNX_FROM "layers_from"
+#define LS_ONNX_TO "layers_to"
 
 enum { LS_ONNX_IR_VERSION = 8, LS_ONNX_OPSET = 17, LS_ONNX_ML_OPSET = 3 };
 

@@ -15,6 +15,7 @@
 #include "device/registry.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
+#include "onnx/import.h"
 #include "train/coordinator.h"
 #include "train/learnt_scales.h"
 #include "train/run_files.h"
@@ -340,9 +341,12 @@ static int open_weights(ls_trainer *t, ls_error *err)
     int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
-    ls_init_weights(ls_engine_weights(t->engine)->canonical, t->model, &t->config.init,
-                    t->config.seed);
-    status = t->config.init_weights ? load_weights(t, err) : LS_OK;
+    float *canonical = ls_engine_weights(t->engine)->canonical;
+    ls_init_weights(canonical, t->model, &t->config.init, t->config.seed);
+    if (t->config.onnx)
+        status = ls_onnx_net_load(canonical, t->config.onnx, t->model, err);
+    if (status == LS_OK && t->config.init_weights)
+        status = load_weights(t, err);
     return status ? status : ls_members_share_start(t, err);
 }
 

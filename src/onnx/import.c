@@ -1,0 +1,634 @@
+/* Reads a model from an ONNX file: the values of the graph, and its nodes in order (import.h). */
+#include "onnx/importer.h"
+#include "onnx/rows.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+/* The operators that are read, with the attributes that are taken into account. Of other
+ * attributes none is ignored. */
+static const struct {
+    const char *op, *attributes;
+    ls_import_op *read;
+} operators[] = {
+    {"Add", "", ls_import_binary},
+    {"AveragePool", "auto_pad ceil_mode count_include_pad dilations kernel_shape pads strides",
+     ls_import_pool},
+    {"BatchNormalization", "epsilon momentum spatial training_mode", ls_import_batch_norm},
+    {"Cast", "to saturate", ls_import_cast},
+    {"Ceil", "", ls_import_round},
+    {"Clip", "min max", ls_import_clip},
+    {"Concat", "axis", ls_import_concat},
+    {"Constant", "value value_int value_ints value_float value_floats", ls_import_constant},
+    {"ConstantOfShape", "value", ls_import_filled},
+    {"Conv", "auto_pad dilations group kernel_shape pads strides", ls_import_conv},
+    {"Div", "", ls_import_binary},
+    {"Dropout", "ratio seed", ls_import_identity},
+    {"Erf", "", ls_import_unary},
+    {"Flatten", "axis", ls_import_flatten},
+    {"Floor", "", ls_import_round},
+    {"Gather", "axis", ls_import_gather},
+    {"Gelu", "approximate", ls_import_gelu},
+    {"Gemm", "alpha beta transA transB", ls_import_gemm},
+    {"GlobalAveragePool", "", ls_import_global},
+    {"GlobalMaxPool", "", ls_import_global},
+    {"HardSigmoid", "alpha beta", ls_import_unary},
+    {"HardSwish", "", ls_import_unary},
+    {"Identity", "", ls_import_identity},
+    {"LayerNormalization", "axis epsilon stash_type", ls_import_layer_norm},
+    {"LeakyRelu", "alpha", ls_import_unary},
+    {"LogSoftmax", "axis", ls_import_softmax},
+    {"MatMul", "", ls_import_matmul},
+    {"Max", "", ls_import_limit},
+    {"MaxPool", "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
+     ls_import_pool},
+    {"Min", "", ls_import_limit},
+    {"Mul", "", ls_import_binary},
+    {"Neg", "", ls_import_neg},
+    {"Pad", "mode pads value", ls_import_pad},
+    {"ReduceMean", "axes keepdims noop_with_empty_axes", ls_import_mean},
+    {"Relu", "", ls_import_unary},
+    {"Reshape", "allowzero", ls_import_reshape},
+    {"Resize",
+     "mode coordinate_transformation_mode nearest_mode cubic_coeff_a exclude_outside "
+     "extrapolation_value antialias",
+     ls_import_resize},
+    {"Shape", "start end", ls_import_shape_of},
+    {"Sigmoid", "", ls_import_unary},
+    {"Slice", "starts ends axes", ls_import_slice},
+    {"Softmax", "axis", ls_import_softmax},
+    {"Squeeze", "axes", ls_import_squeeze},
+    {"Sub", "", ls_import_binary},
+    {"Sum", "", ls_import_sum},
+    {"Tanh", "", ls_import_unary},
+    {"Transpose", "perm", ls_import_transpose},
+    {"Unsqueeze", "axes", ls_import_squeeze},
+};
+
+enum { OPERATORS = sizeof operators / sizeof *operators };
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+int ls_import_fail(const ls_import *g, const ls_onnx_node *n, int status, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT], name[100], op[40];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const ptrdiff_t index = n - g->file.node.at;
+    const bool known = g->file.node.at && index >= 0 && index < g->file.node.count;
+    return ls_fail(g->err, status, "%.200s: node %d \"%s\" (%s): %s", g->file.path,
+                   known ? (int)index : 0, ls_onnx_copy(name, sizeof name, n->name),
+                   ls_onnx_copy(op, sizeof op, n->op), text);
+}
+
+int ls_import_no_memory(const ls_import *g)
+{
+    return ls_fail(g->err, LS_ENOMEM, "%.300s: out of memory for its model", g->file.path);
+}
+
+void *ls_import_block(ls_import *g, size_t count, size_t size)
+{
+    void *list =
+        ls_grown(g->host, g->block.at, (size_t)g->block.count, &g->block.room, sizeof *g->block.at);
+    if (!list)
+        return NULL;
+    g->block.at = list;
+    void *block = ls_alloc_array(g->host, count ? count : 1, size);
+    if (block)
+        g->block.at[g->block.count++] = block;
+    return block;
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+static const ls_onnx_attribute *attribute(const ls_import *g, const ls_onnx_node *n,
+                                          const char *name)
+{
+    for (int i = 0; i < n->attributes; i++)
+        if (ls_onnx_is(g->file.attribute.at[n->attribute + i].name, name))
+            return &g->file.attribute.at[n->attribute + i];
+    return NULL;
+}
+
+bool ls_import_has(const ls_import *g, const ls_onnx_node *n, const char *name)
+{
+    return attribute(g, n, name) != NULL;
+}
+
+/* Finds the field `number` of an attribute. Returns false if there is none. */
+static bool find_field(ls_pb_field *out, const ls_import *g, const ls_onnx_node *n,
+                       const char *name, unsigned number)
+{
+    const ls_onnx_attribute *a = attribute(g, n, name);
+    ls_pb_reader r = a ? a->message : (ls_pb_reader){0};
+    ls_pb_field f;
+    bool found = false;
+    while (a && ls_pb_next(&f, &r))
+        if (f.number == number) {
+            *out = f;
+            found = true;
+        }
+    return found;
+}
+
+int64_t ls_import_int(const ls_import *g, const ls_onnx_node *n, const char *name, int64_t fallback)
+{
+    ls_pb_field f;
+    if (find_field(&f, g, n, name, ATTRIBUTE_I))
+        return (int64_t)f.value;
+    /* a number that is 0 need not be in the file */
+    return ls_import_has(g, n, name) ? 0 : fallback;
+}
+
+double ls_import_float(const ls_import *g, const ls_onnx_node *n, const char *name, double fallback)
+{
+    ls_pb_field f;
+    float value = 0;
+    if (!ls_import_has(g, n, name))
+        return fallback;
+    if (find_field(&f, g, n, name, ATTRIBUTE_F)) {
+        const uint32_t bits = (uint32_t)f.value;
+        memcpy(&value, &bits, sizeof value);
+    }
+    return (double)value;
+}
+
+ls_onnx_text ls_import_text(const ls_import *g, const ls_onnx_node *n, const char *name)
+{
+    ls_pb_field f;
+    return find_field(&f, g, n, name, ATTRIBUTE_S) && f.bytes
+               ? (ls_onnx_text){(const char *)f.bytes, f.length}
+               : (ls_onnx_text){0};
+}
+
+bool ls_import_tensor(const ls_import *g, const ls_onnx_node *n, const char *name,
+                      ls_pb_reader *out)
+{
+    ls_pb_field f;
+    if (!find_field(&f, g, n, name, ATTRIBUTE_T) || !f.bytes)
+        return false;
+    *out = (ls_pb_reader){f.bytes, f.bytes + f.length, false};
+    return true;
+}
+
+int ls_import_ints(const ls_import *g, const ls_onnx_node *n, const char *name, int64_t *out,
+                   int most)
+{
+    const ls_onnx_attribute *a = attribute(g, n, name);
+    ls_pb_reader r = a ? a->message : (ls_pb_reader){0}, list;
+    ls_pb_field f;
+    uint64_t value;
+    int count = 0;
+    while (a && ls_pb_next(&f, &r)) {
+        if (f.number != ATTRIBUTE_INTS)
+            continue;
+        list = (ls_pb_reader){f.bytes, f.bytes ? f.bytes + f.length : NULL, false};
+        for (bool one = !f.bytes; one || (f.bytes && ls_pb_next_packed(&value, &list));
+             one = false) {
+            if (count == most)
+                return -1;
+            out[count++] = (int64_t)(one ? f.value : value);
+        }
+    }
+    return count;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static size_t hash_of(ls_onnx_text name)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < name.length; i++)
+        hash = (hash ^ (unsigned char)name.at[i]) * 1099511628211u;
+    return (size_t)(hash ^ hash >> 32);
+}
+
+/* Returns the slot of a name: that of the value with this name, or a free one. */
+static int *slot_of(const ls_import *g, ls_onnx_text name)
+{
+    size_t at = hash_of(name) & (g->slots - 1);
+    while (g->slot[at] && !ls_onnx_same(g->value[g->slot[at] - 1].name, name))
+        at = (at + 1) & (g->slots - 1);
+    return &g->slot[at];
+}
+
+ls_import_value *ls_import_find(const ls_import *g, ls_onnx_text name)
+{
+    const int i = *slot_of(g, name);
+    return i ? &g->value[i - 1] : NULL;
+}
+
+ls_import_value *ls_import_input(const ls_import *g, const ls_onnx_node *n, int i)
+{
+    if (i >= n->inputs || g->file.text.at[n->input + i].length == 0)
+        return NULL;
+    return ls_import_find(g, g->file.text.at[n->input + i]);
+}
+
+ls_import_value *ls_import_output(const ls_import *g, const ls_onnx_node *n)
+{
+    return ls_import_find(g, g->file.text.at[n->output]);
+}
+
+void ls_import_give(const ls_import *g, const ls_onnx_node *n, const ls_import_value *v)
+{
+    ls_import_value *out = ls_import_output(g, n), old = *out;
+    *out = *v;
+    out->name = old.name;
+    out->uses = old.uses;
+    out->begin = false;
+    out->node = n;
+    if (v->kind != LS_VALUE_CONSTANT)
+        out->kind = LS_VALUE_ROWS;
+}
+
+/* Adds a value. Fails if there is one with this name. */
+static int add_value(ls_import *g, ls_onnx_text name, ls_import_value **out)
+{
+    char text[100];
+    int *slot = slot_of(g, name);
+    if (*slot)
+        return ls_fail(g->err, LS_EDATA, "%.300s: expected each tensor once, found \"%s\" twice",
+                       g->file.path, ls_onnx_copy(text, sizeof text, name));
+    *out = &g->value[g->values++];
+    (*out)->name = name;
+    *slot = g->values;
+    return LS_OK;
+}
+
+/* Adds the values of initializers, inputs and outputs of nodes. */
+static int add_values(ls_import *g)
+{
+    const ls_onnx_model *m = &g->file;
+    const size_t most = (size_t)m->tensor.count + (size_t)m->input.count + (size_t)m->text.count;
+    ls_import_value *v = NULL;
+    int status = LS_OK;
+    for (g->slots = 16; g->slots < 2 * most;)
+        g->slots *= 2;
+    g->value = ls_alloc_array(g->host, most ? most : 1, sizeof *g->value);
+    g->slot = ls_alloc_array(g->host, g->slots, sizeof *g->slot);
+    g->needed = ls_alloc_array(g->host, (size_t)m->node.count + 1, sizeof *g->needed);
+    if (!g->value || !g->slot || !g->needed)
+        return ls_import_no_memory(g);
+    for (int i = 0; i < m->tensor.count && status == LS_OK; i++)
+        if ((status = add_value(g, m->tensor.at[i].name, &v)) == LS_OK)
+            ls_import_keep(v, &m->tensor.at[i]);
+    for (int i = 0; i < m->input.count && status == LS_OK; i++)
+        if (!ls_import_find(g, m->input.at[i].name))
+            status = add_value(g, m->input.at[i].name, &v);
+    for (int i = 0; i < m->node.count && status == LS_OK; i++)
+        for (int k = 0; k < m->node.at[i].outputs && status == LS_OK; k++) {
+            const ls_onnx_text name = m->text.at[m->node.at[i].output + k];
+            if (name.length)
+                status = add_value(g, name, &v);
+        }
+    return status;
+}
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+/* Returns the value of an entry of the metadata; length 0: there is none. */
+static ls_onnx_text entry_of(const ls_import *g, const char *key)
+{
+    for (int i = 0; i < g->file.entry.count; i++)
+        if (ls_onnx_is(g->file.entry.at[i].key, key))
+            return g->file.entry.at[i].value;
+    return (ls_onnx_text){0};
+}
+
+static int set_rows(ls_import *g, ls_import_value *v, const int64_t *dim, int rank)
+{
+    v->kind = LS_VALUE_ROWS;
+    v->begin = true;
+    v->layer = LS_INPUT;
+    v->rank = rank;
+    memcpy(v->dim, dim, (size_t)rank * sizeof *dim);
+    v->dim[0] = LS_ONNX_BATCH;
+    const int64_t side[3] = {rank == 3 ? 1 : dim[1], rank == 2 ? 1 : dim[rank - 2],
+                             rank == 2 ? 1 : dim[rank - 1]};
+    for (int i = 0; i < 3; i++)
+        if (side[i] < 1 || side[i] > 1 << 20)
+            return ls_fail(g->err, LS_EUNSUPPORTED,
+                           "%.300s: its input has a dimension of %lld; 1 to 1048576 are read",
+                           g->file.path, (long long)side[i]);
+    if (side[0] * side[1] > LS_MODEL_VALUES || side[0] * side[1] * side[2] > LS_MODEL_VALUES)
+        return ls_fail(g->err, LS_EUNSUPPORTED, "%.300s: its input has too many values",
+                       g->file.path);
+    g->input = (ls_shape){(int)side[0], (int)side[1], (int)side[2]};
+    return LS_OK;
+}
+
+/* Finds what the first layer reads in a file that Lockstep wrote, after the nodes that prepare a
+ * row. A config prepares rows itself. */
+static int begin_own(ls_import *g, ls_import_value *v)
+{
+    const ls_onnx_text size = entry_of(g, "size");
+    ls_json *doc = NULL;
+    int64_t dim[4] = {LS_ONNX_BATCH};
+    int rank = 1;
+    if (ls_json_parse(&doc, "size", size.at ? size.at : "", size.length, g->host, NULL) == LS_OK)
+        for (const cJSON *n = ls_json_root(doc)->child; n && rank < 4; n = n->next)
+            dim[rank++] = cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble < 1e6
+                              ? (int64_t)n->valuedouble
+                              : 0;
+    ls_json_destroy(doc);
+    if (rank != 4)
+        return ls_fail(g->err, LS_EDATA, "%.300s: expected \"size\" in its metadata: [c, h, w]",
+                       g->file.path);
+    return set_rows(g, v, dim, dim[2] * dim[3] == 1 ? 2 : 4);
+}
+
+/* Takes the sizes that the file leaves open from the source. */
+static int take_given(const ls_import *g, const ls_onnx_value *input, int64_t dim[4])
+{
+    const ls_shape *s = &g->source->input;
+    const int given[3] = {s->c, s->h, s->w};
+    char name[80];
+    for (int i = 1; i < input->rank; i++) {
+        const int mine = given[input->rank == 3 ? i : i - 1];
+        if (dim[i] < 0)
+            dim[i] = mine;
+        if (dim[i] < 1)
+            return ls_fail(g->err, LS_ECONFIG,
+                           "%.300s: its input \"%s\" leaves its size open; set model.input to "
+                           "[channels, height, width] of a row",
+                           g->file.path, ls_onnx_copy(name, sizeof name, input->name));
+        if (mine && dim[i] != mine)
+            return ls_fail(g->err, LS_ECONFIG,
+                           "%.300s: its input \"%s\" has %lld in dimension %d, but model.input "
+                           "has %d",
+                           g->file.path, ls_onnx_copy(name, sizeof name, input->name),
+                           (long long)dim[i], i, mine);
+    }
+    return LS_OK;
+}
+
+static int begin_input(ls_import *g)
+{
+    const ls_onnx_value *input = NULL;
+    int inputs = 0;
+    char name[80];
+    for (int i = 0; i < g->file.input.count; i++) {
+        const ls_import_value *v = ls_import_find(g, g->file.input.at[i].name);
+        if (v->kind == LS_VALUE_CONSTANT || v->uses == 0)
+            continue;
+        input = &g->file.input.at[i];
+        inputs++;
+    }
+    if (inputs != 1)
+        return ls_fail(g->err, LS_EUNSUPPORTED,
+                       "%.300s: %d inputs without initial values are used; one is read",
+                       g->file.path, inputs);
+    ls_onnx_copy(name, sizeof name, input->name);
+    if (input->type != LS_ONNX_FLOAT && input->type != LS_ONNX_FLOAT16 &&
+        input->type != LS_ONNX_BFLOAT16 && input->type != LS_ONNX_DOUBLE)
+        return ls_fail(g->err, LS_EUNSUPPORTED,
+                       "%.300s: its input \"%s\" has the type number %d of onnx.proto; numbers of "
+                       "a floating-point type are read",
+                       g->file.path, name, input->type);
+    if (input->rank < 2 || input->rank > 4)
+        return ls_fail(g->err, LS_EUNSUPPORTED,
+                       "%.300s: its input \"%s\" has %d dimensions; [rows, channels, height, "
+                       "width], [rows, height, width] and [rows, features] are read",
+                       g->file.path, name, input->rank);
+    int64_t dim[4];
+    memcpy(dim, input->dim, sizeof dim);
+    g->fixed = dim[0] > 0 ? dim[0] : 0;
+    int status = take_given(g, input, dim);
+    return status ? status : set_rows(g, ls_import_find(g, input->name), dim, input->rank);
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static int find_output(const ls_import *g, ls_onnx_text own, ls_import_value **out)
+{
+    const ls_onnx_model *m = &g->file;
+    char list[300] = "", name[80];
+    ls_onnx_text wanted = own;
+    if (g->source->output)
+        wanted = (ls_onnx_text){g->source->output, strlen(g->source->output)};
+    else if (!own.length && m->output.count == 1)
+        wanted = m->output.at[0].name;
+    *out = wanted.length ? ls_import_find(g, wanted) : NULL;
+    if (*out)
+        return LS_OK;
+    for (int i = 0, used = 0; i < m->output.count && used < 200; i++)
+        used += snprintf(list + used, sizeof list - (size_t)used, "%s\"%s\"", i ? ", " : "",
+                         ls_onnx_copy(name, sizeof name, m->output.at[i].name));
+    if (wanted.length)
+        return ls_fail(g->err, g->source->output ? LS_ECONFIG : LS_EDATA,
+                       "%.300s: it has no tensor \"%s\"; its outputs: %s", m->path,
+                       ls_onnx_copy(name, sizeof name, wanted), list);
+    return ls_fail(g->err, LS_ECONFIG,
+                   "%.300s: it has %d outputs; set model.output to one of them: %s", m->path,
+                   m->output.count, list);
+}
+
+/* Finds the nodes on which the output depends, and counts the uses of each value. */
+static void find_needed(ls_import *g, ls_import_value *output)
+{
+    const ls_onnx_model *m = &g->file;
+    output->uses++;
+    for (int i = m->node.count - 1; i >= 0; i--) {
+        const ls_onnx_node *n = &m->node.at[i];
+        for (int k = 0; k < n->outputs; k++) {
+            const ls_onnx_text name = m->text.at[n->output + k];
+            const ls_import_value *v = name.length ? ls_import_find(g, name) : NULL;
+            g->needed[i] |= v && v->uses > 0 && !v->begin;
+        }
+        for (int k = 0; k < n->inputs && g->needed[i]; k++) {
+            ls_import_value *v = ls_import_input(g, n, k);
+            if (v)
+                v->uses++;
+        }
+    }
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* Returns whether `list`, words with spaces between them, has the word. */
+static bool has_word(const char *list, ls_onnx_text word)
+{
+    for (const char *at = list; *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+        if (n == word.length && memcmp(at, word.at, n) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+static int fail_operator(const ls_import *g, const ls_onnx_node *n)
+{
+    const char *names[OPERATORS];
+    char op[64];
+    for (int i = 0; i < OPERATORS; i++)
+        names[i] = operators[i].op;
+    const char *near = ls_closest(ls_onnx_copy(op, sizeof op, n->op), names, OPERATORS);
+    return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                          "the operator is not read%s%s; docs/layers.md lists those that are",
+                          near ? "; the nearest is " : "", near ? near : "");
+}
+
+/* Checks what must hold for every node that is needed: its inputs are known, and its attributes are
+ * taken into account. */
+static int check_node(const ls_import *g, const ls_onnx_node *n, int row)
+{
+    char name[80];
+    for (int i = 0; i < n->inputs; i++) {
+        const ls_onnx_text text = g->file.text.at[n->input + i];
+        const ls_import_value *v = ls_import_input(g, n, i);
+        if (text.length && (!v || v->kind == LS_VALUE_NONE))
+            return ls_import_fail(g, n, LS_EDATA, "its input \"%s\" is given by no earlier node",
+                                  ls_onnx_copy(name, sizeof name, text));
+    }
+    for (int i = 0; i < n->attributes; i++) {
+        const ls_onnx_text text = g->file.attribute.at[n->attribute + i].name;
+        if (!has_word(operators[row].attributes, text))
+            return ls_import_fail(g, n, LS_EUNSUPPORTED, "attribute \"%s\" is not read%s%s",
+                                  ls_onnx_copy(name, sizeof name, text),
+                                  *operators[row].attributes ? "; those that are: " : "",
+                                  operators[row].attributes);
+    }
+    for (int k = 1; k < n->outputs; k++) {
+        const ls_onnx_text text = g->file.text.at[n->output + k];
+        const ls_import_value *v = text.length ? ls_import_find(g, text) : NULL;
+        if (v && v->uses > 0)
+            return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                                  "its output %d \"%s\" is used; its first output is read", k,
+                                  ls_onnx_copy(name, sizeof name, text));
+    }
+    if (n->outputs < 1 || g->file.text.at[n->output].length == 0)
+        return ls_import_fail(g, n, LS_EDATA, "expected an output");
+    return LS_OK;
+}
+
+static int read_node(ls_import *g, const ls_onnx_node *n)
+{
+    int row = 0;
+    while (row < OPERATORS && !ls_onnx_is(n->op, operators[row].op))
+        row++;
+    if (row == OPERATORS || (n->domain.length && !ls_onnx_is(n->domain, "ai.onnx")))
+        return fail_operator(g, n);
+    int status = check_node(g, n, row);
+    if (status == LS_OK)
+        status = operators[row].read(g, n);
+    if (status == LS_OK && g->large)
+        status = ls_import_fail(g, n, LS_EUNSUPPORTED,
+                                "its output has more than %d values for a row", LS_MODEL_VALUES);
+    return status;
+}
+
+static int read_nodes(ls_import *g)
+{
+    int status = LS_OK;
+    for (int i = 0; i < g->file.node.count && status == LS_OK; i++)
+        if (g->needed[i])
+            status = read_node(g, &g->file.node.at[i]);
+    return status;
+}
+
+/* Makes the output a vector, the output of the last layer. */
+static int end_output(ls_import *g, ls_import_value *v)
+{
+    static const ls_onnx_node none = {0};
+    const ls_onnx_node *n = v->node ? v->node : &none;
+    int layer, features;
+    if (v->kind == LS_VALUE_ROWS && v->form == LS_FORM_SOFTMAX) {
+        g->ending = "softmax";
+        v->form = LS_FORM_PLAIN;
+    }
+    int status =
+        v->kind == LS_VALUE_NONE
+            ? ls_fail(g->err, LS_EDATA, "%.300s: its output is given by no node", g->file.path)
+            : ls_import_vector(g, n, v, &layer, &features);
+    if (status == LS_OK && layer != g->layers - 1)
+        status = ls_fail(g->err, LS_EUNSUPPORTED,
+                         "%.300s: its output is not what its last node gives", g->file.path);
+    if (status == LS_OK && g->weights == 0)
+        status = ls_fail(g->err, LS_EUNSUPPORTED, "%.300s: it has no weights", g->file.path);
+    return status;
+}
+
+static int check_versions(const ls_import *g)
+{
+    if (g->file.opset >= LS_ONNX_OPSET_LEAST && g->file.opset <= LS_ONNX_OPSET_MOST)
+        return LS_OK;
+    return ls_fail(g->err, LS_EUNSUPPORTED,
+                   "%.300s: it has version %lld of the operators; versions %d to %d are read; "
+                   "export it again with opset_version 17",
+                   g->file.path, (long long)g->file.opset, LS_ONNX_OPSET_LEAST, LS_ONNX_OPSET_MOST);
+}
+
+static int import(ls_import *g, ls_onnx_net **out)
+{
+    ls_import_value *output = NULL, *begin = NULL;
+    int status = ls_onnx_open(&g->file, g->source->path, g->host, g->err);
+    if (status)
+        return status;
+    ls_sha256_update(&g->hash, g->file.file.map, g->file.file.map_bytes);
+    const ls_onnx_text from = entry_of(g, LS_ONNX_FROM), to = entry_of(g, LS_ONNX_TO);
+    const bool own = ls_onnx_is(g->file.producer, "lockstep") && from.length && to.length;
+    status = check_versions(g);
+    if (status == LS_OK)
+        status = add_values(g);
+    if (status == LS_OK)
+        status = find_output(g, own ? to : (ls_onnx_text){0}, &output);
+    if (status == LS_OK && own && !(begin = ls_import_find(g, from)))
+        status = ls_fail(g->err, LS_EDATA, "%.300s: its metadata name a tensor that it lacks",
+                         g->file.path);
+    if (status == LS_OK && own)
+        status = begin_own(g, begin);
+    if (status)
+        return status;
+    find_needed(g, output);
+    if (!own)
+        status = begin_input(g);
+    if (status == LS_OK)
+        status = ls_import_begin_net(g);
+    if (status == LS_OK)
+        status = read_nodes(g);
+    if (status == LS_OK)
+        status = end_output(g, output);
+    return status ? status : ls_import_finish_net(out, g);
+}
+
+static void fini(ls_import *g)
+{
+    for (int i = 0; i < g->block.count; i++)
+        ls_free(g->host, g->block.at[i]);
+    for (int i = 0; i < g->data.count; i++)
+        ls_array_close(&g->data.at[i]);
+    for (int i = 0; i < g->data_path.count; i++)
+        ls_free(g->host, g->data_path.at[i]);
+    ls_free(g->host, g->block.at);
+    ls_free(g->host, g->data.at);
+    ls_free(g->host, g->data_path.at);
+    ls_free(g->host, g->value);
+    ls_free(g->host, g->slot);
+    ls_free(g->host, g->needed);
+    ls_free(g->host, g->layer);
+    ls_free(g->host, g->weight);
+    ls_json_writer_fini(&g->json);
+    ls_onnx_close(&g->file);
+}
+
+int ls_onnx_import(ls_onnx_net **out, const ls_onnx_source *source, const ls_host *host,
+                   ls_error *err)
+{
+    ls_import g = {.host = host, .err = err, .source = source};
+    *out = NULL;
+    ls_sha256_init(&g.hash);
+    int status = import(&g, out);
+    fini(&g);
+    return status;
+}

@@ -1,0 +1,58 @@
+/* Reads a model and its weights from an ONNX file, so that they can be trained on.
+ *
+ * The way of a file through the sources:
+ *
+ *  1. bytes → lists of nodes, attributes, tensors, inputs and outputs (read.h). Nothing is
+ *     believed: counts and sizes are limited, and external data (tensors in other files) must be in
+ *     the directory of the file or below it.
+ *  2. The nodes on which the output depends are visited in order (import.c). Each name of a tensor
+ *     stands for a *value* (importer.h): a constant, or the output of a layer with a view, the
+ *     shape in which the graph sees it. The number of rows is a symbol, whether the file has it
+ * free or fixed. So shapes, and all that is computed from them, are folded to constants
+ *     (import_fold.c), and nodes that only reshape change a view and move nothing (import_view.c).
+ *  3. Nodes that compute value by value may be parts of one layer that is written out, such as
+ *     x · clip(x + 3, 0, 6) / 6. Their outputs are formulas over the output of a layer, which
+ * become a layer only if something else needs the result (import_form.c). So it does not matter in
+ *     which order the factors of the formula were written.
+ *  4. All other nodes become layers (import_layers.c): the JSON object of a config's `model`
+ *     (docs/layers.md) and an array with their weights in the order of the canonical weights
+ *     (import_net.c). From here on the model is like one of the user's own.
+ *
+ * Every attribute and every input of a node is either taken into account or refused. A message
+ * names the file and the node, its operator and the attribute, and what is read instead. */
+#ifndef ONNX_IMPORT_H
+#define ONNX_IMPORT_H
+
+#include "nn/network.h"
+
+/* Versions of the standard operators that are read. */
+enum { LS_ONNX_OPSET_LEAST = 9, LS_ONNX_OPSET_MOST = 27 };
+
+/* What is read. */
+typedef struct ls_onnx_source {
+    const char *path;
+    const char *output; /* name of the tensor that the last layer gives; NULL: the only output */
+    ls_shape input;     /* shape of a row where the file leaves it open; zeros: not given */
+} ls_onnx_source;
+
+/* A model that was read, with its weights. */
+typedef struct ls_onnx_net ls_onnx_net;
+
+/* Reads a file. The caller destroys *out. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA (the file
+ * is damaged, or contradicts itself); LS_EUNSUPPORTED (something that is not read); LS_ECONFIG
+ * (source->input or source->output does not fit). Any thread. */
+int ls_onnx_import(ls_onnx_net **out, const ls_onnx_source *source, const ls_host *host,
+                   ls_error *err);
+/* Returns the model as JSON: an object with "name", "input", "layers", and "source", which has the
+ * SHA-256 of the file and its metadata. The text belongs to `net`. */
+const char *ls_onnx_net_text(const ls_onnx_net *net);
+/* Returns the number of values that the last layer gives. */
+int ls_onnx_net_outputs(const ls_onnx_net *net);
+/* Copies the weights to `canonical` [model->floats]. `model` was parsed from the JSON. Errors:
+ * LS_EDATA if the model has another number of weights. */
+int ls_onnx_net_load(float *canonical, const ls_onnx_net *net, const ls_network *model,
+                     ls_error *err);
+/* Frees the model. NULL is allowed. */
+void ls_onnx_net_destroy(ls_onnx_net *net);
+
+#endif

@@ -1,0 +1,634 @@
+/* Formulas: the operators that compute value by value. Layers such as hard_swish and gelu are
+ * written out in many ONNX files, in different orders. A node's output is therefore kept as a
+ * formula over the output x of a layer (ls_form), and the next node changes the formula:
+ *
+ *     x + 3          affine    p = 1, q = 3
+ *     clip(·, 0, 6)  clip      s·min(max(p·x + q, lo), hi)
+ *     x · (·)        swish     x·s·min(max(p·x + q, lo), hi)
+ *     (·) / 6        swish     s = 1/6: hard_swish
+ *
+ * When a node reads the value that cannot continue the formula, the value is *settled*: the layers
+ * that compute the formula are written. */
+#include "onnx/importer.h"
+#include "onnx/operators.h"
+
+#include "base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) <= 2e-6 * (fabs(b) > 1e-3 ? fabs(b) : 1);
+}
+
+/* ---- settling -------------------------------------------------------------------------------- */
+
+/* Makes `v` the output of a layer that has the shape of the layer that `v` has now. */
+static void end_same(ls_import *g, ls_import_value *v)
+{
+    v->layer = ls_import_end_layer(g, ls_import_shape(g, v->layer));
+    v->form = LS_FORM_PLAIN;
+}
+
+static int put_plain(ls_import *g, ls_import_value *v, const char *type)
+{
+    int status = ls_import_begin_layer(g, v->node, type, v->layer, NULL);
+    if (status == LS_OK)
+        end_same(g, v);
+    return status;
+}
+
+/* Writes the layer scale·x + shift with a number of each for all channels, or one for each: a
+ * depthwise convolution of one pixel. A constant NULL stands for `p` or `q`. */
+static int put_scale(ls_import *g, ls_import_value *v, ls_import_value *scale, double p,
+                     ls_import_value *shift, double q)
+{
+    const ls_shape shape = ls_import_shape(g, v->layer);
+    const size_t channels = (size_t)shape.c;
+    int status = ls_import_begin_layer(g, v->node, "conv2d", v->layer, NULL);
+    if (status)
+        return status;
+    ls_json_put_int(&g->json, "out", shape.c);
+    ls_json_put_int(&g->json, "kernel", 1);
+    ls_json_put_int(&g->json, "groups", shape.c);
+    status = ls_import_add_weight(g, v->node, scale, false, scale ? p : 1, channels, (float)p);
+    if (status == LS_OK)
+        status = ls_import_add_weight(g, v->node, shift, false, shift ? q : 1, channels, (float)q);
+    if (status == LS_OK)
+        end_same(g, v);
+    return status;
+}
+
+/* Writes the layer s·x, if s is not 1. */
+static int put_factor(ls_import *g, ls_import_value *v, double s)
+{
+    return is_near(s, 1) ? LS_OK : put_scale(g, v, NULL, s, NULL, 0);
+}
+
+static int put_hard_sigmoid(ls_import *g, ls_import_value *v, double slope, double offset)
+{
+    int status = ls_import_begin_layer(g, v->node, "hard_sigmoid", v->layer, NULL);
+    if (status)
+        return status;
+    if ((float)slope != 1.0f / 6)
+        ls_json_put_float(&g->json, "slope", (float)slope);
+    if ((float)offset != 0.5f)
+        ls_json_put_float(&g->json, "offset", (float)offset);
+    end_same(g, v);
+    return LS_OK;
+}
+
+static int fail_clip(const ls_import *g, const ls_import_value *v)
+{
+    return ls_import_fail(g, v->node, LS_EUNSUPPORTED,
+                          "limits %g and %g of %g·x + %g: 0 and 6 (relu6), 0 and no limit (relu), "
+                          "and 0 and a limit that a division makes 1 (hard_sigmoid) are read",
+                          v->lo, v->hi, v->p, v->q);
+}
+
+static int settle_clip(ls_import *g, ls_import_value *v)
+{
+    const bool same = is_near(v->p, 1) && fabs(v->q) < 1e-6 && v->lo == 0;
+    const double s = v->s, top = v->hi * v->s;
+    int status;
+    if (same && isinf(v->hi)) {
+        status = put_plain(g, v, "relu");
+    } else if (same && v->hi == 6) {
+        status = put_plain(g, v, "relu6");
+    } else if (v->lo == 0 && v->hi > 0 && v->p > 0 && isfinite(v->hi) && s > 0) {
+        /* s·min(max(p·x + q, 0), hi) = s·hi·min(max((p·x + q) / hi, 0), 1) */
+        status = put_hard_sigmoid(g, v, v->p / v->hi, v->q / v->hi);
+        return status ? status : put_factor(g, v, top);
+    } else {
+        return fail_clip(g, v);
+    }
+    return status ? status : put_factor(g, v, s);
+}
+
+/* Settles x·s·min(max(p·x + q, 0), hi): hard_swish, or a hard_sigmoid and a product. */
+static int settle_swish(ls_import *g, ls_import_value *v)
+{
+    const int x = v->layer;
+    const double top = v->s * v->hi;
+    if (v->lo != 0 || !(v->hi > 0) || !isfinite(v->hi) || !(v->p > 0) || !(top > 0))
+        return fail_clip(g, v);
+    if (is_near(v->p / v->hi, 1.0 / 6) && is_near(v->q / v->hi, 0.5)) {
+        int status = put_plain(g, v, "hard_swish");
+        return status ? status : put_factor(g, v, top);
+    }
+    int status = put_hard_sigmoid(g, v, v->p / v->hi, v->q / v->hi);
+    if (status == LS_OK)
+        status = ls_import_begin_layer(g, v->node, "multiply", x, NULL);
+    if (status)
+        return status;
+    ls_import_with(g, v->layer);
+    end_same(g, v);
+    return put_factor(g, v, top);
+}
+
+static int settle_gelu(ls_import *g, ls_import_value *v)
+{
+    if (!is_near(v->p, 0.70710678) || !is_near(v->q, 1) || v->form == LS_FORM_ERF)
+        return ls_import_fail(g, v->node, LS_EUNSUPPORTED,
+                              "Erf is read as a part of Gelu, x·(1 + erf(x/√2))/2");
+    const double s = v->s;
+    int status = put_plain(g, v, "gelu");
+    return status ? status : put_factor(g, v, 2 * s);
+}
+
+/* Settles the product of a vector and a matrix: a dense layer with the bias `bias`, or without one
+ * if it is NULL. */
+static int settle_product(ls_import *g, ls_import_value *v, ls_import_value *bias)
+{
+    ls_import_value *matrix = v->matrix;
+    const int out = (int)matrix->dim[1];
+    int status = ls_import_begin_layer(g, v->node, "dense", v->layer, matrix);
+    if (status)
+        return status;
+    ls_json_put_int(&g->json, "out", out);
+    if (!bias)
+        ls_json_put_bool(&g->json, "bias", false);
+    status = ls_import_add_weight(g, v->node, matrix, true, 1, matrix->count, 0);
+    if (status == LS_OK && bias)
+        status = ls_import_add_weight(g, v->node, bias, false, 1, (size_t)out, 0);
+    if (status)
+        return status;
+    v->layer = ls_import_end_layer(g, (ls_shape){out, 1, 1});
+    v->form = LS_FORM_PLAIN;
+    return LS_OK;
+}
+
+int ls_import_settle(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
+{
+    const double s = v->s;
+    int status;
+    if (v->kind != LS_VALUE_ROWS)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "it reads a constant where rows are read; with weights in place of "
+                              "rows it is not read");
+    switch (v->form) {
+    case LS_FORM_PLAIN: return LS_OK;
+    case LS_FORM_AFFINE:
+        if (is_near(v->p, 1) && fabs(v->q) < 1e-12) {
+            v->form = LS_FORM_PLAIN;
+            return LS_OK;
+        }
+        return put_scale(g, v, NULL, v->p, NULL, v->q);
+    case LS_FORM_CLIP: return settle_clip(g, v);
+    case LS_FORM_SWISH: return settle_swish(g, v);
+    case LS_FORM_SIGMOID:
+        status = put_plain(g, v, "sigmoid");
+        return status ? status : put_factor(g, v, s);
+    case LS_FORM_SILU:
+        status = put_plain(g, v, "silu");
+        return status ? status : put_factor(g, v, s);
+    case LS_FORM_ERF:
+    case LS_FORM_GELU: return settle_gelu(g, v);
+    case LS_FORM_PRODUCT: return settle_product(g, v, NULL);
+    case LS_FORM_PAD:
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "it reads the output of a Pad, which is read before Conv, MaxPool "
+                              "and AveragePool");
+    case LS_FORM_SOFTMAX: break;
+    }
+    return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                          "it reads a Softmax, which is read as the last node of the graph");
+}
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+static int fail_view(const ls_import *g, const ls_onnx_node *n, const ls_import_value *v,
+                     const char *wanted)
+{
+    const ls_shape s = ls_import_shape(g, v->layer);
+    return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                          "it reads %d×%d×%d values of a row in another arrangement, of %d "
+                          "dimensions; %s is read",
+                          s.c, s.h, s.w, v->rank, wanted);
+}
+
+int ls_import_image(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int *layer,
+                    ls_shape *shape)
+{
+    int status = ls_import_settle(g, n, v);
+    if (status)
+        return status;
+    *layer = v->layer;
+    *shape = ls_import_shape(g, v->layer);
+    if (v->rank == 4 && v->dim[1] == shape->c && v->dim[2] == shape->h && v->dim[3] == shape->w)
+        return LS_OK;
+    return fail_view(g, n, v, "an image [rows, channels, height, width]");
+}
+
+/* Returns the flatten layer after a layer, which is written once. */
+static int flatten(ls_import *g, int layer, int *out)
+{
+    static const ls_onnx_node unnamed = {0};
+    const ls_shape s = ls_import_shape(g, layer);
+    int *flat = layer == LS_INPUT ? &g->input_flat : &g->layer[layer].flat;
+    int status = LS_OK;
+    *out = layer;
+    if (s.h == 1 && s.w == 1)
+        return LS_OK;
+    if (!*flat) {
+        status = ls_import_begin_layer(g, &unnamed, "flatten", layer, NULL);
+        if (status == LS_OK)
+            *flat = 1 + ls_import_end_layer(g, (ls_shape){s.c * s.h * s.w, 1, 1});
+    }
+    *out = *flat - 1;
+    return status;
+}
+
+int ls_import_vector(ls_import *g, const ls_onnx_node *n, ls_import_value *v, int *layer,
+                     int *features)
+{
+    int status = ls_import_settle(g, n, v);
+    if (status)
+        return status;
+    const ls_shape s = ls_import_shape(g, v->layer);
+    bool fits = v->rank >= 2 && v->dim[1] == (int64_t)s.c * s.h * s.w;
+    for (int i = 2; i < v->rank; i++)
+        fits &= v->dim[i] == 1;
+    *features = s.c * s.h * s.w;
+    return fits ? flatten(g, v->layer, layer) : fail_view(g, n, v, "a vector [rows, features]");
+}
+
+static bool same_view(const ls_import_value *a, const ls_import_value *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+/* ---- with a constant ------------------------------------------------------------------------- */
+
+/* Applies f·(·) + c to a formula. */
+static int step(ls_import *g, const ls_onnx_node *n, ls_import_value *v, double f, double c)
+{
+    int status;
+    switch (v->form) {
+    case LS_FORM_PLAIN: v->p = f, v->q = c, v->form = LS_FORM_AFFINE; return LS_OK;
+    case LS_FORM_AFFINE: v->p *= f, v->q = v->q * f + c; return LS_OK;
+    case LS_FORM_ERF:
+        v->s *= f;
+        v->q += v->s != 0 ? c / v->s : 0;
+        return LS_OK;
+    case LS_FORM_CLIP:
+    case LS_FORM_SWISH:
+    case LS_FORM_SIGMOID:
+    case LS_FORM_SILU:
+    case LS_FORM_GELU:
+        if (c == 0) {
+            v->s *= f;
+            return LS_OK;
+        }
+        break;
+    default: break;
+    }
+    status = ls_import_settle(g, n, v);
+    return status ? status : step(g, n, v, f, c);
+}
+
+/* Returns whether a constant has one number for each channel of the value. */
+static bool is_per_channel(const ls_import *g, const ls_import_value *v, const ls_import_value *c)
+{
+    const ls_shape s = ls_import_shape(g, v->layer);
+    const int trailing = v->rank - 2; /* dimensions after the channels */
+    const int at = c->rank - 1 - trailing;
+    bool fits = v->rank >= 2 && v->dim[1] == s.c && at >= 0 && c->count == (size_t)s.c;
+    for (int i = 0; fits && i < c->rank; i++)
+        fits = c->dim[i] == (i == at ? s.c : 1);
+    return fits && (s.h * s.w == 1 || v->rank == 4);
+}
+
+/* Returns 1 / c for each number of a constant, which is per channel. */
+static int invert(ls_import *g, const ls_import_value *c, ls_import_value *out)
+{
+    *out = *c;
+    uint8_t *data = ls_import_block(g, c->count, 8);
+    if (!data)
+        return ls_import_no_memory(g);
+    for (size_t i = 0; i < c->count; i++)
+        ls_import_put_double(data + 8 * i, 1 / ls_import_number(c, i));
+    out->numbers = (ls_array){.type = LS_ARRAY_F64, .rank = 1, .dim = {c->count}, .data = data};
+    out->swapped = false;
+    return LS_OK;
+}
+
+/* Applies an operator with one number for each channel. */
+static int step_channels(ls_import *g, const ls_onnx_node *n, char op, ls_import_value *v,
+                         ls_import_value *c, bool first)
+{
+    ls_import_value inverse;
+    int status = ls_import_settle(g, n, v);
+    if (status)
+        return status;
+    v->node = n;
+    if (!is_per_channel(g, v, c))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "its constant has %zu numbers; one number, or one for each channel, "
+                              "is read",
+                              c->count);
+    switch (op) {
+    case '+': return put_scale(g, v, NULL, 1, c, 1);
+    case '-': return put_scale(g, v, NULL, first ? -1 : 1, c, first ? 1 : -1);
+    case '*': return put_scale(g, v, c, 1, NULL, 0);
+    default: break;
+    }
+    status = invert(g, c, &inverse);
+    return status ? status : put_scale(g, v, &inverse, 1, NULL, 0);
+}
+
+/* Computes `v` op `c`, or `c` op `v` if `first` is set. */
+static int with_constant(ls_import *g, const ls_onnx_node *n, char op, ls_import_value v,
+                         ls_import_value *c, bool first)
+{
+    double x;
+    int status = ls_import_decode(g, c);
+    if (status)
+        return status;
+    if (first && op == '/')
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "it divides a constant by rows; rows divided by a constant are read");
+    if (v.form == LS_FORM_PRODUCT && v.uses == 1 && op == '+' &&
+        c->count == (size_t)v.matrix->dim[1] &&
+        c->dim[c->rank ? c->rank - 1 : 0] == v.matrix->dim[1]) {
+        status = settle_product(g, &v, c);
+    } else if (!ls_import_scalar(&x, c)) {
+        status = step_channels(g, n, op, &v, c, first);
+    } else if (!isfinite(x) || (x == 0 && (op == '*' || op == '/'))) {
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "its constant is %g", x);
+    } else {
+        const double f = op == '*' ? x : op == '/' ? 1 / x : op == '-' && first ? -1 : 1;
+        const double q = op == '+' || (op == '-' && first) ? x : op == '-' ? -x : 0;
+        status = step(g, n, &v, f, q);
+    }
+    if (status == LS_OK)
+        ls_import_give(g, n, &v);
+    return status;
+}
+
+/* ---- of two formulas ------------------------------------------------------------------------- */
+
+/* Continues a formula: x, or p·x, times a formula over the same x. */
+static bool multiply_formulas(ls_import_value *out, const ls_import_value *x,
+                              const ls_import_value *by)
+{
+    const bool plain = x->form == LS_FORM_PLAIN;
+    if (x->layer != by->layer || !same_view(x, by) ||
+        (!plain && (x->form != LS_FORM_AFFINE || x->q != 0)))
+        return false;
+    *out = *by;
+    out->s *= plain ? 1 : x->p;
+    switch (by->form) {
+    case LS_FORM_CLIP: out->form = LS_FORM_SWISH; return true;
+    case LS_FORM_SIGMOID: out->form = LS_FORM_SILU; return true;
+    case LS_FORM_ERF: out->form = LS_FORM_GELU; return true;
+    default: return false;
+    }
+}
+
+static bool is_pixel(const ls_shape *s)
+{
+    return s->h == 1 && s->w == 1;
+}
+
+static bool is_image(const ls_import *g, const ls_import_value *v)
+{
+    const ls_shape s = ls_import_shape(g, v->layer);
+    return v->rank == 4 && v->dim[1] == s.c && v->dim[2] == s.h && v->dim[3] == s.w;
+}
+
+/* Writes an `add` or a `multiply` of two values. */
+static int put_both(ls_import *g, const ls_onnx_node *n, const char *type, ls_import_value *a,
+                    ls_import_value *b)
+{
+    int status = ls_import_settle(g, n, a), first, second, features;
+    if (status == LS_OK)
+        status = ls_import_settle(g, n, b);
+    if (status)
+        return status;
+    first = a->layer, second = b->layer;
+    const ls_shape s = ls_import_shape(g, first), t = ls_import_shape(g, second);
+    const bool equal = s.c == t.c && s.h == t.h && s.w == t.w && same_view(a, b);
+    const bool channels = *type == 'm' && s.c == t.c && is_image(g, a) && is_image(g, b) &&
+                          (is_pixel(&s) || is_pixel(&t));
+    if (!equal && !channels) {
+        if (!same_view(a, b) || a->rank != 2)
+            return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                                  "its inputs have %d×%d×%d and %d×%d×%d values; equal shapes, and "
+                                  "for Mul one value for each channel, are read",
+                                  s.c, s.h, s.w, t.c, t.h, t.w);
+        status = ls_import_vector(g, n, a, &first, &features);
+        if (status == LS_OK)
+            status = ls_import_vector(g, n, b, &second, &features);
+    }
+    if (status == LS_OK)
+        status = ls_import_begin_layer(g, n, type, first, NULL);
+    if (status)
+        return status;
+    ls_import_with(g, second);
+    ls_import_value v = channels && is_pixel(&s) ? *b : *a;
+    v.layer = ls_import_end_layer(g, ls_import_shape(g, channels && is_pixel(&s) ? second : first));
+    ls_import_give(g, n, &v);
+    return LS_OK;
+}
+
+/* Returns the operator of an arithmetic node as a character. */
+static char sign_of(const ls_onnx_node *n)
+{
+    return ls_onnx_is(n->op, "Add")   ? '+'
+           : ls_onnx_is(n->op, "Sub") ? '-'
+           : ls_onnx_is(n->op, "Mul") ? '*'
+                                      : '/';
+}
+
+int ls_import_binary(ls_import *g, const ls_onnx_node *n)
+{
+    ls_import_value *a = ls_import_input(g, n, 0), *b = ls_import_input(g, n, 1), v;
+    const char op = sign_of(n);
+    if (!a || !b)
+        return ls_import_fail(g, n, LS_EDATA, "expected two inputs");
+    if (a->kind == LS_VALUE_CONSTANT && b->kind == LS_VALUE_CONSTANT)
+        return ls_import_arithmetic(g, n, a, b);
+    if (b->kind == LS_VALUE_CONSTANT)
+        return with_constant(g, n, op, *a, b, false);
+    if (a->kind == LS_VALUE_CONSTANT)
+        return with_constant(g, n, op, *b, a, true);
+    if (op == '*' && (multiply_formulas(&v, a, b) || multiply_formulas(&v, b, a))) {
+        ls_import_give(g, n, &v);
+        return LS_OK;
+    }
+    if (op == '-' || op == '/')
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "both of its inputs depend on the rows; with a constant it is read");
+    return put_both(g, n, op == '+' ? "add" : "multiply", a, b);
+}
+
+/* Reads Sum as a chain of additions. */
+int ls_import_sum(ls_import *g, const ls_onnx_node *n)
+{
+    ls_import_value *a = ls_import_input(g, n, 0);
+    if (!a || n->inputs < 2)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "two and more inputs are read");
+    for (int i = 1; i < n->inputs; i++) {
+        ls_import_value *b = ls_import_input(g, n, i);
+        if (!b)
+            return ls_import_fail(g, n, LS_EDATA, "input %d is missing", i);
+        int status = put_both(g, n, "add", a, b);
+        if (status)
+            return status;
+        a = ls_import_output(g, n);
+    }
+    return LS_OK;
+}
+
+/* ---- of one input ---------------------------------------------------------------------------- */
+
+static int settled_input(ls_import *g, const ls_onnx_node *n, ls_import_value *out)
+{
+    ls_import_value *in = ls_import_input(g, n, 0);
+    if (!in)
+        return ls_import_fail(g, n, LS_EDATA, "expected an input");
+    int status = ls_import_settle(g, n, in);
+    *out = *in;
+    out->node = n;
+    out->p = 1, out->q = 0, out->s = 1;
+    return status;
+}
+
+/* Reads an operator that is one layer without constants (operators.h). */
+static int simple(ls_import *g, const ls_onnx_node *n, ls_import_value *v)
+{
+    char op[40];
+    const char *type = ls_operator_type(ls_onnx_copy(op, sizeof op, n->op));
+    if (!type)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "the operator is not read");
+    int status = ls_import_begin_layer(g, n, type, v->layer, NULL);
+    if (status)
+        return status;
+    if (ls_onnx_is(n->op, "LeakyRelu"))
+        ls_json_put_float(&g->json, "slope", (float)ls_import_float(g, n, "alpha", 0.01));
+    end_same(g, v);
+    return LS_OK;
+}
+
+int ls_import_unary(ls_import *g, const ls_onnx_node *n)
+{
+    ls_import_value v, *in = ls_import_input(g, n, 0);
+    int status = LS_OK;
+    if (in && ls_onnx_is(n->op, "Erf") && in->kind == LS_VALUE_ROWS && in->form == LS_FORM_AFFINE &&
+        in->q == 0) {
+        v = *in;
+        v.form = LS_FORM_ERF, v.s = 1;
+        ls_import_give(g, n, &v);
+        return LS_OK;
+    }
+    status = settled_input(g, n, &v);
+    if (status)
+        return status;
+    if (ls_onnx_is(n->op, "Erf")) {
+        v.form = LS_FORM_ERF;
+    } else if (ls_onnx_is(n->op, "Sigmoid")) {
+        v.form = LS_FORM_SIGMOID;
+    } else if (ls_onnx_is(n->op, "HardSigmoid")) {
+        v.form = LS_FORM_CLIP, v.lo = 0, v.hi = 1;
+        v.p = ls_import_float(g, n, "alpha", (double)0.2f);
+        v.q = ls_import_float(g, n, "beta", 0.5);
+    } else {
+        status = simple(g, n, &v);
+    }
+    if (status == LS_OK)
+        ls_import_give(g, n, &v);
+    return status;
+}
+
+int ls_import_neg(ls_import *g, const ls_onnx_node *n)
+{
+    ls_import_value *in = ls_import_input(g, n, 0);
+    if (!in || in->kind != LS_VALUE_ROWS)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "rows are read as its input");
+    ls_import_value v = *in;
+    int status = step(g, n, &v, -1, 0);
+    if (status == LS_OK)
+        ls_import_give(g, n, &v);
+    return status;
+}
+
+/* Limits a value, which is p·x + q or a clip without a factor. */
+static int limit(ls_import *g, const ls_onnx_node *n, double lo, double hi)
+{
+    ls_import_value *in = ls_import_input(g, n, 0);
+    if (!in || in->kind != LS_VALUE_ROWS)
+        in = ls_import_input(g, n, 1);
+    if (!in || in->kind != LS_VALUE_ROWS)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "rows are read as its input");
+    ls_import_value v = *in;
+    const bool clips = v.form == LS_FORM_CLIP && v.s == 1 && lo <= v.hi && hi >= v.lo;
+    if (!clips && v.form != LS_FORM_AFFINE) {
+        int status = ls_import_settle(g, n, in);
+        if (status)
+            return status;
+        v = *in;
+        v.p = 1, v.q = 0;
+    }
+    v.lo = clips && v.lo > lo ? v.lo : lo;
+    v.hi = clips && v.hi < hi ? v.hi : hi;
+    v.s = 1;
+    v.form = LS_FORM_CLIP;
+    ls_import_give(g, n, &v);
+    return LS_OK;
+}
+
+/* Reads a limit of Clip: its input number `i`, or the attribute of older versions. */
+static int read_limit(ls_import *g, const ls_onnx_node *n, int i, const char *name, double *out)
+{
+    ls_import_value *v = ls_import_input(g, n, i);
+    if (!v) {
+        *out = ls_import_float(g, n, name, *out);
+        return LS_OK;
+    }
+    int status = v->kind == LS_VALUE_CONSTANT ? ls_import_decode(g, v) : LS_EUNSUPPORTED;
+    if (status == LS_EUNSUPPORTED || (status == LS_OK && !ls_import_scalar(out, v)))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "its limit \"%s\": a constant is read", name);
+    return status;
+}
+
+int ls_import_clip(ls_import *g, const ls_onnx_node *n)
+{
+    double lo = -INFINITY, hi = INFINITY;
+    int status = read_limit(g, n, 1, "min", &lo);
+    if (status == LS_OK)
+        status = read_limit(g, n, 2, "max", &hi);
+    /* the largest float stands for no limit */
+    return status ? status : limit(g, n, lo <= -3e38 ? -INFINITY : lo, hi >= 3e38 ? INFINITY : hi);
+}
+
+/* Reads Min or Max with a constant. */
+int ls_import_limit(ls_import *g, const ls_onnx_node *n)
+{
+    const bool most = ls_onnx_is(n->op, "Min");
+    ls_import_value *c = ls_import_input(g, n, 1);
+    double x = 0;
+    if (c && c->kind != LS_VALUE_CONSTANT)
+        c = ls_import_input(g, n, 0);
+    int status = c && c->kind == LS_VALUE_CONSTANT && n->inputs == 2 ? ls_import_decode(g, c)
+                                                                     : LS_EUNSUPPORTED;
+    if (status == LS_EUNSUPPORTED || (status == LS_OK && !ls_import_scalar(&x, c)))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "rows and one number are read");
+    return status ? status : limit(g, n, most ? -INFINITY : x, most ? x : INFINITY);
+}
+
+int ls_import_gelu(ls_import *g, const ls_onnx_node *n)
+{
+    const ls_onnx_text form = ls_import_text(g, n, "approximate");
+    ls_import_value v;
+    if (form.length && !ls_onnx_is(form, "none"))
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "attribute \"approximate\": \"none\" is read (the form with erf)");
+    int status = settled_input(g, n, &v);
+    if (status == LS_OK)
+        status = put_plain(g, &v, "gelu");
+    if (status == LS_OK)
+        ls_import_give(g, n, &v);
+    return status;
+}

@@ -1,0 +1,299 @@
+/* Writes layers as a config has them, with their weights in the order of the canonical weights:
+ * layer by layer, and in each layer weight, bias, running_mean, running_var. */
+#include "onnx/importer.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* Largest tensor that several layers may have as their weights: each of them gets a copy. */
+    MOST_SHARED = 16384,
+    /* Limits of the metadata that are kept: entries, and bytes of an entry. */
+    MOST_ENTRIES = 64,
+    MOST_ENTRY = 4096
+};
+
+struct ls_onnx_net {
+    const ls_host *host;
+    char *text;
+    float *weight;
+    size_t weights;
+    int outputs;
+};
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static bool is_taken(const ls_import *g, const char *name)
+{
+    for (int i = 0; i < g->layers; i++)
+        if (strcmp(g->layer[i].name, name) == 0)
+            return true;
+    return strcmp(name, "input") == 0;
+}
+
+/* Copies a name, with '.' for '/' and '_' for other characters that names of layers cannot have.
+ * Keeps the end of a name that is too long. */
+static void tidy_name(char out[57], ls_onnx_text name, size_t most)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.";
+    size_t n = 0;
+    while (name.length > 0 && (*name.at == '/' || *name.at == '.'))
+        name.at++, name.length--;
+    if (name.length > most)
+        name.at += name.length - most, name.length = most;
+    for (size_t i = 0; i < name.length; i++) {
+        const char c = name.at[i];
+        out[n++] = c == '/' ? '.' : (c && strchr(allowed, c)) ? c : '_';
+    }
+    out[n] = '\0';
+}
+
+/* Removes the end of a text. */
+static bool cut_end(ls_onnx_text *text, const char *end)
+{
+    const size_t n = strlen(end);
+    if (text->length <= n || memcmp(text->at + text->length - n, end, n) != 0)
+        return false;
+    text->length -= n;
+    return true;
+}
+
+/* Chooses the name of a layer: that of its weights if it ends with ".weight", otherwise that of the
+ * node, otherwise the type. PyTorch's exporters name nodes "/layer1/conv1/Conv". */
+static void choose_name(char out[64], const ls_import *g, const ls_onnx_node *n, const char *type,
+                        const ls_import_value *like)
+{
+    char stem[57], op[72] = "/";
+    ls_onnx_text name = n->name;
+    if (like && like->name.length) {
+        ls_onnx_text weight = like->name;
+        if (cut_end(&weight, ".weight"))
+            name = weight;
+    }
+    if (n->op.length < sizeof op - 1) {
+        memcpy(op + 1, n->op.at, n->op.length);
+        op[1 + n->op.length] = '\0';
+        cut_end(&name, op);
+    }
+    const char *colon = name.length ? memchr(name.at, ':', name.length) : NULL;
+    if (colon) /* one of the nodes that graph.c writes for a layer: "gelu1:erf" */
+        name.length = (size_t)(colon - name.at);
+    tidy_name(stem, name, sizeof stem - 1);
+    if (!stem[0])
+        snprintf(stem, sizeof stem, "%.40s", type);
+    snprintf(out, 64, "%s", stem);
+    for (int i = 2; is_taken(g, out); i++)
+        snprintf(out, 64, "%s_%d", stem, i % 10000); /* at most LS_MODEL_LAYERS are taken */
+}
+
+/* ---- layers --------------------------------------------------------------------------------- */
+
+static const char *name_of(const ls_import *g, int layer)
+{
+    return layer == LS_INPUT ? "input" : g->layer[layer].name;
+}
+
+ls_shape ls_import_shape(const ls_import *g, int layer)
+{
+    return layer == LS_INPUT ? g->input : g->layer[layer].out;
+}
+
+int ls_import_begin_net(ls_import *g)
+{
+    g->layer = ls_alloc_array(g->host, LS_MODEL_LAYERS, sizeof *g->layer);
+    ls_json_writer_init(&g->json, 0, g->host);
+    ls_json_open_object(&g->json, NULL);
+    ls_json_open_array(&g->json, "layers");
+    return g->layer ? LS_OK : ls_import_no_memory(g);
+}
+
+int ls_import_begin_layer(ls_import *g, const ls_onnx_node *n, const char *type, int from,
+                          const ls_import_value *like)
+{
+    if (g->layers == LS_MODEL_LAYERS)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "it would be layer %d; at most %d are read",
+                              LS_MODEL_LAYERS + 1, LS_MODEL_LAYERS);
+    ls_import_layer *layer = &g->layer[g->layers];
+    *layer = (ls_import_layer){.first = -2, .second = -2};
+    choose_name(layer->name, g, n, type, like);
+    ls_json_open_object(&g->json, NULL);
+    ls_json_put_string(&g->json, "type", type);
+    ls_json_put_string(&g->json, "name", layer->name);
+    if (from != g->layers - 1)
+        ls_json_put_string(&g->json, "from", name_of(g, from));
+    return LS_OK;
+}
+
+void ls_import_with(ls_import *g, int layer)
+{
+    ls_json_put_string(&g->json, "with", name_of(g, layer));
+}
+
+int ls_import_end_layer(ls_import *g, ls_shape out)
+{
+    const int64_t image = (int64_t)out.h * out.w;
+    ls_json_close(&g->json);
+    g->large |= image > LS_MODEL_VALUES || image * out.c > LS_MODEL_VALUES;
+    g->layer[g->layers].out = g->large ? (ls_shape){1, 1, 1} : out;
+    return g->layers++;
+}
+
+/* Makes room for `count` more weights. */
+static int make_room(ls_import *g, const ls_onnx_node *n, size_t count)
+{
+    if (count > LS_MODEL_FLOATS - g->weights)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED, "with it the model has more than %u weights",
+                              LS_MODEL_FLOATS);
+    if (g->weights + count <= g->room)
+        return LS_OK;
+    size_t room = g->room ? g->room : 4096;
+    while (room < g->weights + count)
+        room += room / 2;
+    float *longer = ls_alloc_unset(g->host, room * sizeof *longer);
+    if (!longer)
+        return ls_import_no_memory(g);
+    if (g->weights)
+        memcpy(longer, g->weight, g->weights * sizeof *longer);
+    ls_free(g->host, g->weight);
+    g->weight = longer;
+    g->room = room;
+    return LS_OK;
+}
+
+int ls_import_add_weight(ls_import *g, const ls_onnx_node *n, ls_import_value *v, bool transposed,
+                         double factor, size_t count, float fill)
+{
+    char name[80];
+    ls_import_value *root = v && v->root ? v->root : v;
+    if (v && root->weight && v->count > MOST_SHARED)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "its weights \"%s\" belong to another node as well; layers that "
+                              "share weights are not read",
+                              ls_onnx_copy(name, sizeof name, v->name));
+    int status = make_room(g, n, count);
+    if (status)
+        return status;
+    float *out = g->weight + g->weights;
+    g->weights += count;
+    if (v)
+        root->weight = true;
+    const size_t columns = transposed ? (size_t)v->dim[1] : 1,
+                 rows = count / (columns ? columns : 1);
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = transposed ? i % rows * columns + i / rows : i;
+        /* without a factor the bits of a float stay as they are */
+        out[i] = !v            ? fill
+                 : factor == 1 ? (float)ls_import_number(v, v->count == 1 ? 0 : at)
+                               : (float)(factor * ls_import_number(v, v->count == 1 ? 0 : at));
+    }
+    return LS_OK;
+}
+
+/* ---- the rest of the JSON -------------------------------------------------------------------- */
+
+static void put_text(ls_json_writer *w, const char *key, ls_onnx_text text)
+{
+    char copy[MOST_ENTRY];
+    if (text.length > 0 && text.length < sizeof copy)
+        ls_json_put_string(w, key, ls_onnx_copy(copy, sizeof copy, text));
+}
+
+static void put_source(ls_import *g)
+{
+    ls_json_writer *w = &g->json;
+    char hex[LS_SHA256_HEX], key[128];
+    int kept = 0;
+    ls_sha256_final_hex(&g->hash, hex);
+    ls_json_open_object(w, "source");
+    ls_json_put_string(w, "format", "onnx");
+    ls_json_put_string(w, "sha256", hex);
+    put_text(w, "producer", g->file.producer);
+    put_text(w, "producer_version", g->file.version);
+    put_text(w, "doc", g->file.doc);
+    if (g->ending)
+        ls_json_put_string(w, "ends_with", g->ending);
+    ls_json_open_object(w, "metadata");
+    /* what Lockstep itself writes as metadata describes rows, and is in the model's card */
+    const bool own = ls_onnx_is(g->file.producer, "lockstep");
+    for (int i = 0; i < g->file.entry.count && kept < MOST_ENTRIES && !own; i++) {
+        const ls_onnx_entry *e = &g->file.entry.at[i];
+        if (e->key.length == 0 || e->key.length >= sizeof key || e->value.length >= MOST_ENTRY)
+            continue;
+        bool twice = false;
+        for (int k = 0; k < i; k++)
+            twice |= ls_onnx_same(e->key, g->file.entry.at[k].key);
+        if (twice)
+            continue;
+        put_text(w, ls_onnx_copy(key, sizeof key, e->key), e->value);
+        kept++;
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+}
+
+int ls_import_finish_net(ls_onnx_net **out, ls_import *g)
+{
+    ls_json_writer *w = &g->json;
+    const int sides[3] = {g->input.c, g->input.h, g->input.w};
+    char name[64];
+    ls_onnx_net *net = ls_alloc(g->host, sizeof *net);
+    if (!net)
+        return ls_import_no_memory(g);
+    net->host = g->host;
+    ls_json_close(w); /* layers */
+    ls_onnx_copy(name, sizeof name, g->file.graph_name);
+    ls_json_put_string(w, "name", name[0] ? name : "onnx");
+    ls_json_open_array(w, "input");
+    for (int i = 0; i < 3; i++)
+        ls_json_put_int(w, NULL, sides[i]);
+    ls_json_close(w);
+    put_source(g);
+    ls_json_close(w);
+    const char *text = ls_json_writer_text(w, NULL, NULL);
+    net->text = text ? ls_strdup(g->host, text) : NULL;
+    if (!net->text) {
+        ls_onnx_net_destroy(net);
+        return ls_import_no_memory(g);
+    }
+    net->weight = g->weight;
+    net->weights = g->weights;
+    net->outputs = g->layer[g->layers - 1].out.c;
+    g->weight = NULL;
+    *out = net;
+    return LS_OK;
+}
+
+const char *ls_onnx_net_text(const ls_onnx_net *net)
+{
+    return net->text;
+}
+
+int ls_onnx_net_outputs(const ls_onnx_net *net)
+{
+    return net->outputs;
+}
+
+int ls_onnx_net_load(float *canonical, const ls_onnx_net *net, const ls_network *model,
+                     ls_error *err)
+{
+    if (model->floats != net->weights)
+        return ls_fail(err, LS_EDATA,
+                       "the ONNX file has %zu weights, but the model that was read from it has %zu",
+                       net->weights, model->floats);
+    if (net->weights)
+        memcpy(canonical, net->weight, net->weights * sizeof *canonical);
+    return LS_OK;
+}
+
+void ls_onnx_net_destroy(ls_onnx_net *net)
+{
+    if (!net)
+        return;
+    ls_free(net->host, net->weight);
+    ls_free(net->host, net->text);
+    ls_free(net->host, net);
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Reads ONNX files of other programs, and compares the logits with those of ONNX Runtime.
+
+    python3 tests/tools/onnx_import.py READER [FILE.onnx…]      READER: the program onnx_read
+
+Without files: models that PyTorch exports, by both exporters, and the models of onnx's own backend
+tests. A file is read, and its logits then are those of ONNX Runtime to 1e-5 of the largest, before
+and after it is exported again; or it is refused with a message that names the node. 77: a module
+is missing.
+"""
+
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+BOUND = 1e-5
+ROWS = 3
+
+
+def session_of(path):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def run(path, x):
+    session = session_of(path)
+    given = session.get_inputs()[0]
+    kind = {"tensor(float16)": np.float16, "tensor(double)": np.float64}.get(given.type, np.float32)
+    whole = not isinstance(given.shape[0], int) or given.shape[0] == len(x)
+    parts = [x] if whole else np.split(x, len(x) // given.shape[0])
+    return np.concatenate([np.asarray(session.run(None, {given.name: p.astype(kind)})[0], np.float64)
+                           .reshape(len(p), -1) for p in parts])
+
+
+def softmax(y):
+    e = np.exp(y - y.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def check(reader, path, place):
+    """Returns (what happened, the largest difference or None)."""
+    told = subprocess.run([reader, path], capture_output=True, text=True, timeout=100)
+    if told.returncode == 2:
+        line = told.stdout.strip().splitlines()[-1]
+        return "refused: " + line.replace(str(path.parent), ""), None
+    if told.returncode:
+        return f"FAILED: status {told.returncode} {told.stderr[:200]}", None
+    size = told.stdout.split("rows of ")[1].split(",")[0].split("×")
+    shape = tuple(int(side) for side in size)
+    given = session_of(path).get_inputs()[0].shape
+    rows = given[0] if isinstance(given[0], int) else ROWS
+    x = np.random.default_rng(1).standard_normal((rows, *shape)).astype(np.float32)
+    x.tofile(place / "x")
+    again = place / "again.onnx"
+    told = subprocess.run([reader, path, place / "x", str(rows), place / "y", again],
+                          capture_output=True, text=True, timeout=300)
+    if told.returncode:
+        return f"FAILED: {told.stdout[-300:]} {told.stderr[-300:]}", None
+    ours = np.fromfile(place / "y", np.float32).reshape(rows, -1)
+    ranks = {2: (rows, shape[0]), 3: (rows, *shape[1:]), 4: (rows, *shape)}
+    theirs = run(path, x.reshape(ranks[len(given)]))
+    nodes = [n.op_type for n in onnx.load(path, load_external_data=False).graph.node]
+    if nodes and nodes[-1] in ("Softmax", "LogSoftmax"):
+        ours = softmax(ours)
+        theirs = np.exp(theirs) if nodes[-1] == "LogSoftmax" else theirs
+    largest = max(1e-3, np.abs(theirs).max())
+    worst = np.abs(ours - theirs).max() / largest
+    flat = shape[1] * shape[2] == 1
+    twice = run(again, x.reshape(rows, -1) if flat else x.reshape(rows, *shape))
+    if nodes and nodes[-1] in ("Softmax", "LogSoftmax"):
+        twice = softmax(twice)
+    return "read", max(worst, np.abs(twice - theirs).max() / largest)
+
+
+def exported(place):
+    """Exports networks of PyTorch and torchvision, if they are installed."""
+    try:
+        import torch
+        from torch import nn
+    except ImportError:
+        return []
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    small = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Hardswish(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(8, 6), nn.LayerNorm(6), nn.Hardsigmoid(), nn.Linear(6, 4), nn.Softmax(1))
+    nets = {"small": (small, (1, 3, 12, 10))}
+    files = []
+    for name, (net, shape) in nets.items():
+        net.eval()
+        x = torch.randn(shape)
+        for dynamo in (False, True):
+            path = place / f"{name}_{'dynamo' if dynamo else 'script'}.onnx"
+            try:
+                torch.onnx.export(net, (x,), path, dynamo=dynamo, verbose=False)
+                files.append(path)
+            except ImportError as missing:
+                print(f"{path.name}: skipped: {missing}")
+    return files
+
+
+def backend():
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    return sorted(data.glob("*/*/model.onnx")) + sorted(data.glob("light/*.onnx"))
+
+
+def main():
+    reader, named = sys.argv[1], [Path(f) for f in sys.argv[2:]]
+    failures = read = 0
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        files = named or exported(place) + backend()
+        for path in files:
+            try:
+                what, worst = check(reader, path, place)
+            except Exception as failed:  # onnxruntime has many
+                what, worst = f"not run by onnxruntime: {str(failed)[:120]}", None
+            bad = "FAILED" in what or (worst is not None and not worst <= BOUND)
+            if what.startswith("refused") and ".onnx: " not in what:
+                bad = True
+            failures += bad
+            read += what == "read"
+            name = path.stem if path.stem != "model" else path.parent.name
+            if named or bad or what == "read" or "-v" in sys.argv:
+                print(f"{name:44} {what} {'' if worst is None else f'{worst:.1e}'}"
+                      f"{'  FAILED' if bad else ''}", flush=True)
+    print(f"{len(files)} files, {read} read, {failures} failures")
+    return 1 if failures or not read else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
