@@ -104,6 +104,12 @@ double ls_loss_of_run(const struct ls_trainer *t, double loss)
     return ls_loss_in_unit(t->config.loss->power, loss, unit);
 }
 
+float ls_rate(const struct ls_trainer *t, uint64_t step)
+{
+    const double full = t->position.lr > 0 ? t->position.lr : ls_config_lr(&t->config);
+    return ls_config_rate(&t->config, full, step, t->coordination->steps);
+}
+
 int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
 {
     if (t->records.sinks.count == 0)
