@@ -35,7 +35,7 @@ double ls_loss_accuracy(const ls_loss *loss, double correct, double rows)
 
 double ls_loss_mean(double loss, double weight)
 {
-    return weight == 0 ? 0 : loss / weight;
+    return loss == 0 ? 0 : loss / weight;
 }
 
 double ls_loss_in_unit(int power, double value, double unit)

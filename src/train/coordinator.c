@@ -27,12 +27,6 @@
 
 #include <stdio.h>
 
-float ls_rate(const struct ls_trainer *t, uint64_t step)
-{
-    const double full = t->position.lr > 0 ? t->position.lr : ls_config_lr(&t->config);
-    return ls_config_rate(&t->config, full, step, t->coordination->steps);
-}
-
 /* Returns the number of steps that the run will have done when all submitted steps are
  * completed. */
 static uint64_t steps_sent(const ls_coordination *c)

@@ -71,9 +71,6 @@ int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- account.c: accounting for a completed step --------------------------------------------- */
 
-/* Returns the learning rate of step number `step`, from 0: that of the schedule, from the full rate
- * that the caller has set (ls_trainer_set_lr), or else that of the config. */
-float ls_rate(const struct ls_trainer *trainer, uint64_t step);
 /* Counts a completed step in the run's position and totals. */
 void ls_count_step(ls_coordination *c, const ls_report *report);
 /* Counts a completed step, emits its record and reports progress. Errors: those of the record,

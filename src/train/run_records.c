@@ -104,6 +104,12 @@ double ls_loss_of_run(const struct ls_trainer *t, double loss)
     return ls_loss_in_unit(t->config.loss->power, loss, unit);
 }
 
+float ls_rate(const struct ls_trainer *t, uint64_t step)
+{
+    const double full = t->position.lr > 0 ? t->position.lr : ls_config_lr(&t->config);
+    return ls_config_rate(&t->config, full, step, t->coordination->steps);
+}
+
 int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
 {
     if (t->records.sinks.count == 0)
@@ -175,13 +181,19 @@ int ls_record_failed_arrival(struct ls_trainer *t, const char *host, const char 
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
+/* Returns the mean loss of the epoch's rows so far; NaN: no step was applied. */
+static double epoch_loss(const ls_epoch_totals *totals)
+{
+    return totals->rows > 0 ? ls_loss_mean(totals->loss, totals->weight) : NAN;
+}
+
 int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 {
     const ls_epoch_totals *totals = &t->position.totals;
     ls_record r = {.type = LS_RECORD_EPOCH, .epoch = t->position.epoch + 1};
-    r.of.epoch = (ls_epoch_values){totals->seconds, totals->rows / totals->seconds,
-                                   ls_loss_mean(totals->loss, totals->weight),
-                                   ls_loss_accuracy(t->config.loss, totals->correct, totals->rows)};
+    r.of.epoch =
+        (ls_epoch_values){totals->seconds, totals->rows / totals->seconds, epoch_loss(totals),
+                          ls_loss_accuracy(t->config.loss, totals->correct, totals->rows)};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
@@ -266,7 +278,7 @@ void ls_report_progress(const ls_coordination *c, bool epoch_done, bool evaluate
         .epochs = (int)t->config.epochs,
         .step = at->step,
         .steps = c->steps,
-        .loss = ls_loss_mean(at->totals.loss, at->totals.weight),
+        .loss = epoch_loss(&at->totals),
         .accuracy = ls_loss_accuracy(t->config.loss, at->totals.correct, at->totals.rows),
         .rows_per_s = at->totals.rows / epoch_s,
         .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,

@@ -402,7 +402,7 @@ void op_run_params(op_run *run, const op_inputs *in)
 
 static void load_weights(op_run *run, size_t first)
 {
-    const bool gathered = run->x0.dtype == LS_U8;
+    const int gathered = run->x0.dtype == LS_U8;
     const size_t n = gathered ? OP_DATA_ROWS : (size_t)run->x0.rows;
     float *weight = op_zeros(n, sizeof *weight);
     for (size_t i = 0; i < n; i++)

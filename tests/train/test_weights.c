@@ -206,6 +206,27 @@ static void a_minibatch_without_weight_has_no_gradient(void **state)
     fixture_end(&s.f);
 }
 
+/* The loss of an epoch without an applied step is not known. */
+static void an_epoch_of_skipped_steps_has_no_loss(void **state)
+{
+    static const char *const inject[] = {"worker=0,step=1,kind=nan", "worker=0,step=2,kind=nan",
+                                         "worker=0,step=3,kind=nan"};
+    scenario s;
+    (void)state;
+    begin(&s, CLASSES, "devices=ref:1");
+    fixture_set(&s.f, "on_nonfinite=skip");
+    s.f.sys.inject = inject;
+    s.f.sys.inject_count = 3;
+    ls_trainer *t = fixture_open(&s.f);
+    for (uint32_t k = 0; k < 3; k++) {
+        choose(&s, k, 1);
+        assert_true(step(&s, t, s.weights).skipped);
+    }
+    assert_true(isnan(record_number(fixture_record(&s.f, "epoch", 0), "loss")));
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
 static void the_loss_of_a_step_is_weighted(void **state)
 {
     scenario s;
@@ -378,6 +399,7 @@ LS_TESTS(train_weights, "unit")
         cmocka_unit_test(weights_have_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(a_row_twice_is_a_row_of_weight_two),
         cmocka_unit_test(a_minibatch_without_weight_has_no_gradient),
+        cmocka_unit_test(an_epoch_of_skipped_steps_has_no_loss),
         cmocka_unit_test(the_loss_of_a_step_is_weighted),
         cmocka_unit_test(what_is_no_weight_is_refused),
         cmocka_unit_test(weights_are_added_in_the_order_of_the_tree),
