@@ -582,8 +582,9 @@ const ls_config_key ls_config_keys[] = {
      .text = "true", FORM(standardize),
      .help = "`csv`, `npy`, `safetensors`, a program's own rows: with the losses `mse`, `mae`, "
              "`huber` and `quantile` the network learns (target − mean) / deviation, computed over "
-             "the training rows for each target of a row; losses, metrics and predictions are in "
-             "the unit of the target ([scaling](data.md#scaling))"},
+             "the training rows for each target of a row; predictions are in the unit of the "
+             "target, and so are losses and metrics, except those of several targets "
+             "([scaling](data.md#scaling))"},
     {"data", "target_mean", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target_mean), 0, -1e300, 1e300,
      FORM(scale),
      .help = "fixed mean for `data.standardize_target`: one number, or one for each target of a "
@@ -792,14 +793,16 @@ const ls_config_key ls_config_keys[] = {
      .help = "writes event files to the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
      FORM(node),
-     .help = "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
-             "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
-             "class), for values `mae` and `r2` (of several targets one quotient: 1 − the sum of "
-             "all squared errors ÷ the sum of all squared deviations from the targets' means, "
-             "scikit-learn's `variance_weighted`) and what belongs to the loss "
-             "([losses](#losses-of-values)), for yes-or-no targets `auc`; `\"auto\"`: all "
-             "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
-             "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
+     .help =
+         "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
+         "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
+         "class), for values `mae` and `r2` (of several targets one quotient: 1 − the sum of "
+         "all squared errors ÷ the sum of all squared deviations from the targets' means, "
+         "scikit-learn's `variance_weighted`, of the [scaled](data.md#scaling) targets) and what "
+         "belongs to the loss "
+         "([losses](#losses-of-values)), for yes-or-no targets `auc`; `\"auto\"`: all "
+         "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
+         "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
      .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
              "times the longest step so far, at least 10 s. Time in which the process or the "
