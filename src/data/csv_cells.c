@@ -3,7 +3,8 @@
  * A table is read row by row (data/table.h). A *field* is the text between two separators; a *cell*
  * is the float that it becomes: a number, the index of a text among the texts (*levels*) of its
  * column, or NaN if the value is missing. The first value of a column of the training table decides
- * whether the column has numbers or texts, unless a key decides it. Some words, such as "None", are
+ * whether the column has numbers or texts, unless a key decides it, or a number is a code,
+ * such as 01234. Some words, such as "None", are
  * texts in a column of texts, but missing values in a column of numbers. If such a word comes
  * before the kind of the column is known, it is stored as a text, and ls_csv_column.word_line is
  * its line; become_number replaces it by NaN if the column turns out to have numbers. */
@@ -67,6 +68,23 @@ static void become_codes(ls_csv *c, ls_csv_column *col)
     c->must_reread = true;
 }
 
+/* Handles a column of codes that has more texts than a column may have. If all are numbers, they
+ * are read as numbers, as amounts with leading zeros are. Returns false if they are not. */
+static bool become_numbers(ls_csv *c, ls_csv_column *col)
+{
+    double value;
+    if (!col->digits)
+        return false;
+    for (int i = 0; i < col->levels.count; i++)
+        if (!ls_field_is_number(col->levels.level[i].text, &value))
+            return false;
+    ls_levels_free(&col->levels, c->o->host);
+    col->kind = LS_CSV_NUMBER;
+    col->digits = false;
+    col->numbers = c->must_reread = true;
+    return true;
+}
+
 /* Sets *cell to the index of the text among the levels of its column. A new text becomes a new
  * level. The column cannot be used if the text is too long or the column has too
  * many levels: it is dropped (drop_column), or the function fails. */
@@ -92,7 +110,7 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
     if (nth >= 0)
         return LS_OK;
     if (col->levels.count == (col == &c->column[c->target] ? CLASSES : LEVELS))
-        return drop_column(c, col, NULL) ? LS_OK : fail_levels(c, col);
+        return become_numbers(c, col) || drop_column(c, col, NULL) ? LS_OK : fail_levels(c, col);
     return ls_levels_add(&col->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
 }
 
@@ -244,6 +262,44 @@ static int become_number(ls_csv *c, ls_csv_column *col)
     return LS_OK;
 }
 
+/* Returns whether the field shows that its column has codes, such as 01234 (prep/level.h): it has
+ * nothing but digits, and the first of several is 0. */
+static bool is_code(const ls_table *t)
+{
+    size_t i = 0;
+    while (i < t->length && t->field[i] >= '0' && t->field[i] <= '9')
+        i++;
+    return i == t->length && i > 1 && t->field[0] == '0';
+}
+
+/* Handles the first code in a column that had only numbers so far. It becomes a column of texts,
+ * and the table must be read once more, because its earlier cells are numbers. */
+static void number_becomes_code(ls_csv *c, ls_csv_column *col)
+{
+    ls_log(
+        c->o->host, LS_LOG_INFO,
+        "%.300s:%zu: column \"%.60s\": \"%.*s\" begins with 0, so the column has codes, which are "
+        "texts, not numbers",
+        c->t->path, c->t->line, col->name, (int)(c->t->length < 40 ? c->t->length : 40),
+        c->t->field);
+    col->kind = LS_CSV_TEXT;
+    col->digits = true;
+    col->wide = false;
+    col->forms = 0;
+    col->either_line = 0;
+    col->rounding = 0;
+    ls_levels_free(&col->levels, c->o->host);
+    col->levels.codes = true;
+    c->must_reread = true;
+}
+
+/* Returns whether a number may show that its column has codes. A key that names the column decides
+ * otherwise, and so do more codes than a column of texts may have. */
+static bool may_be_code(const ls_csv *c, const ls_csv_column *col)
+{
+    return !col->named && !col->numbers && col != &c->column[c->target];
+}
+
 static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned form, float *cell)
 {
     int status = form ? take_form(c, col, form) : LS_OK;
@@ -290,6 +346,10 @@ static int read_cell(ls_csv *c, ls_csv_column *col, float *cell)
         return take_missing(c, col, cell);
     if (col->kind == LS_CSV_TEXT)
         return read_text(c, col, cell);
+    if (is_code(c->t) && may_be_code(c, col)) {
+        number_becomes_code(c, col);
+        return LS_OK;
+    }
     if (ls_number_read(text, n, decimal_of(col), &value, &form))
         return take_number(c, col, value, form, cell);
     if (ls_field_is_missing_number(text, n)) {
@@ -311,6 +371,10 @@ static int read_column(void *user, int i)
     double value;
     unsigned form;
     if (col->kind == LS_CSV_NUMBER && col->decimal != ',' && ls_table_number(c->t, &value, &form)) {
+        if (is_code(c->t) && may_be_code(c, col)) {
+            number_becomes_code(c, col);
+            return LS_OK;
+        }
         int status = form & ~col->forms ? take_form(c, col, form) : LS_OK;
         return status ? status : take_value(c, col, value, cell);
     }

@@ -207,13 +207,15 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Checks that the columns that are used have different names. */
 static int check_names(const ls_csv *c)
 {
-    const size_t n = (size_t)c->columns;
-    char **name = ls_alloc_array(c->o->host, n, sizeof *name);
+    size_t n = 0;
+    char **name = ls_alloc_array(c->o->host, (size_t)c->columns, sizeof *name);
     int status = name ? LS_OK : ls_csv_no_memory(c);
-    for (size_t i = 0; name && i < n; i++)
-        name[i] = c->column[i].name;
+    for (int i = 0; name && i < c->columns; i++)
+        if (c->column[i].kind != LS_CSV_DROPPED)
+            name[n++] = c->column[i].name;
     if (name)
         qsort(name, n, sizeof *name, by_name);
     for (size_t i = 1; status == LS_OK && i < n; i++)

@@ -77,6 +77,15 @@ static double step_of(const ls_csv *c, int i)
     return whole && fabs(last - first) > 8 * error ? step : 0;
 }
 
+/* Returns whether a column of the summary `seen` says nothing about its row. */
+static bool is_constant(const ls_csv_column *col, const ls_column_summary *seen)
+{
+    if (col->slot < 0 || seen->missing == seen->rows)
+        return col->slot >= 0;
+    return col->kind == LS_CSV_TEXT ? seen->levels == 1 && seen->missing == 0
+                                    : col->least == col->most;
+}
+
 /* Counts the missing cells of each column, and checks that the difference step_of is the same
  * between all rows. The outer loop is over rows, because cells are stored row by row. */
 static void see_cells(const ls_csv *c, ls_column_summary *seen)
@@ -100,8 +109,10 @@ static void see_cells(const ls_csv *c, ls_column_summary *seen)
                 seen[i].step = 0;
         }
     }
-    for (int i = 0; i < c->columns; i++)
+    for (int i = 0; i < c->columns; i++) {
         seen[i].counts = fabs(seen[i].step - 1) < 0.1;
+        seen[i].constant = is_constant(&c->column[i], &seen[i]);
+    }
 }
 
 int ls_csv_summarise(const ls_csv *c, ls_resident *r)

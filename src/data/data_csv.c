@@ -52,6 +52,8 @@ int ls_csv_measure(ls_csv *c, size_t rows)
                 const double v = at->slot < 0 ? (double)NAN : ls_csv_number(at, cell);
                 if (!isfinite(v))
                     continue;
+                c->column[i].least = count[i] > 0 ? fmin(at->least, v) : v;
+                c->column[i].most = count[i] > 0 ? fmax(at->most, v) : v;
                 count[i] += pass == 0;
                 sum[i] += pass == 0 ? v : 0;
                 squares[i] += pass == 1 ? (v - at->mean) * (v - at->mean) : 0;
@@ -193,7 +195,7 @@ static int check_texts(const ls_csv *c)
         const ls_levels *l = &at->levels;
         double value;
         int numbers = 0;
-        for (int k = 0; at->kind == LS_CSV_TEXT && !at->named && k < l->count; k++)
+        for (int k = 0; at->kind == LS_CSV_TEXT && !at->named && !at->digits && k < l->count; k++)
             numbers += ls_field_is_number(l->level[k].text, &value) &&
                        strlen(l->level[k].text) <= NUMBER_BYTES;
         if (numbers >= NUMBERS_AMONG_TEXTS && numbers > l->count / 4 * 3)

@@ -76,6 +76,9 @@ typedef struct ls_column_summary {
      * "a date" or "an amount of money"; NULL: it looks like none of the known kinds. */
     const char *looks_like;
     bool counts; /* the numbers increase by 1 from row to row */
+    /* the column says nothing: all its numbers are equal, missing ones aside; all rows have the
+     * same text; or no row has a value */
+    bool constant;
     double step; /* constant difference between successive rows; 0: it is not constant */
     /* number of rows of the table, and of those without a value */
     uint32_t rows, missing;

@@ -94,4 +94,7 @@ def make():
     npz("first.npz", False, zipfile.ZIP_STORED)
     npz("last.npz", True, zipfile.ZIP_DEFLATED)
     columns("columns.npz")
+    codes = "".join(f"{(1001, 10001, 1002)[i % 3]:05},{i * 7 % 11},{'uv'[i % 3 == 0]}\n" for i in range(ROWS))
+    Path("codes.csv").write_text("zip,a,y\n" + codes)
+    Path("letters.csv").write_text("zip,a,y\n" + codes.replace("01001", "l").replace("10001", "n").replace("01002", "m"))
     photos(Path("photos"))

@@ -191,6 +191,32 @@ def result(what, *sets):
     return float(last[-1])
 
 
+def columns_of_tables():
+    """Columns that say nothing, codes, equal names, and many columns."""
+    table("still.csv", "year,none,one,a,y", lambda i: f"2023,,x,{i * 7 % 11},{'uv'[i % 2]}")
+    accepts("columns that say nothing", "still.csv", data={"drop": "year,none,one"},
+            said=("year is left out (data.drop): it has the same value in every row", "none is left out (data.drop): it has no value"))
+    table("hole.csv", "flag,a,y", lambda i: f"{'x' if i % 3 else ''},{i * 7 % 11},{'uv'[i % 2]}")
+    accepts("a text or none", "hole.csv", data={"drop": None})
+    table("codes0.csv", "zip,a,y", lambda i: f"{(10001 if i < 5 else 1001) + i % 20:05},{i * 7 % 11},{'uv'[i % 2]}")
+    accepts("codes", "codes0.csv", said=("  zip                      texts ", '"01006" begins with 0'))
+    code, text = trainer("config.json", "--quiet", "--devices", "cpu:1", "--set", "epochs=1", "--set", "run_dir=codes")
+    Path("new.csv").write_text("zip,a\n01006,1\n1006,1\n")
+    code, text = trainer("predict", "codes", "new.csv", "--devices", "cpu:1")
+    if code != 65 or not re.search(r"row 0: [01] [uv]", text) or '"1006"' not in text:
+        failures.append(f"codes: 01006 and 1006 are two: {code}: {text}")
+    Path("amounts.csv").write_text("n,a,y\n" + "".join(f"{i * 37 % 5003:05},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(1500)))
+    accepts("too many codes", "amounts.csv", said=("  n                        number ",))
+    table("twice.csv", "a,x,x,y", lambda i: f"{i % 7},{i % 3},{i % 2},{'uv'[i % 2]}")
+    accepts("equal names that are left out", "twice.csv", "--set", "data.drop=x", data={"drop": "x"})
+    if (code := trainer("init", "twice.csv")[0]) != 65:
+        failures.append(f"equal names: expected 65, found {code}")
+    table("wide.csv", ",".join(f"c{i}" for i in range(3000)) + ",y", lambda i: ",".join(str(i * k % 7) for k in range(1, 3001)) + f",{'uv'[i % 2]}")
+    code, text = trainer("init", "wide.csv", "--to", "config.json")
+    if code or len(text.splitlines()) > 90 or "more columns:" not in text or "  y  " not in text:
+        failures.append(f"many columns: {code}: {text[:3000]}")
+
+
 def columns_of_arrays():
     """Arrays of rows without height and width are tables without names."""
     scales = (1, 1000, 1e-3, 1e7)  # the class depends on the column with the smallest numbers
@@ -267,6 +293,7 @@ def main():
     accepts("a missing number", pair("hole", numbers(5), wholes([i % 2 for i in range(ROWS)])), data={"missing": "mean"},
             said=("missing numbers become their column's mean",))
     agreement()
+    columns_of_tables()
     columns_of_arrays()
     targets_of_arrays()
     pictures()

@@ -34,6 +34,8 @@ FORMS = {
     "gzip": (csv("packed.csv.gz", "value", **VALUES), LAYERS, "values"),
     "UTF-16": (csv("utf16.csv", "value", labels="values", drop=["class"]), LAYERS, "values"),
     "classes": (csv("commas.csv", "class", drop=["value"]), LAYERS, None),
+    "letters": (csv("letters.csv", "y"), LAYERS, None),
+    "codes": (csv("codes.csv", "y"), LAYERS, "letters"),
     "npz": ({"name": "npy", "path": "first.npz", "validation": 0.2}, PICTURES, None),
     "channels last": ({"name": "npy", "path": "last.npz", "layout": "channels_last", "validation": 0.2}, PICTURES, "npz"),
     "columns": ({"name": "npy", "path": "columns.npz", "labels": "classes", "standardize": True, "validation": 0.2}, LAYERS, None),
