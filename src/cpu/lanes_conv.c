@@ -98,7 +98,8 @@ static void conv_unsample(const ls_conv_op *op, const float *d, int first, int n
         }
 }
 
-/* Returns whether the direct kernels read a copy of x, which is padded or sampled. */
+/* Returns whether the direct gradient of the weights reads a copy of x, which is padded or
+ * sampled. */
 static bool copies_x(const ls_conv_op *op)
 {
     return op->sampled || op->conv.pw;
@@ -132,12 +133,13 @@ static void copy_some(void *arg, uint32_t item)
     copy_x(k->op, k->group + (int)g, (int)first, (int)n, k->room + g * k->op->padded_group);
 }
 
-/* Returns x of `groups` groups in the form in which the direct kernels read it: copies in `room`,
- * which the team makes, or x itself. */
-static const float *x_of_groups(const ls_conv_op *op, int group, int groups, float *room)
+/* Returns x of `groups` groups in the form in which the direct kernels read it: if `copied` is
+ * true, copies in `room`, which the team makes, else x itself. */
+static const float *x_of_groups(const ls_conv_op *op, bool copied, int group, int groups,
+                                float *room)
 {
     conv_copies k = {.op = op, .group = group, .room = room};
-    if (!copies_x(op))
+    if (!copied)
         return (const float *)op->base.b.x + (size_t)group * op->x_group;
     k.cuts = ls_team_cuts(op->base.team, (uint32_t)groups, (uint32_t)op->conv.ic);
     ls_team_run(op->base.team, (uint32_t)groups * k.cuts, copy_some, &k);
@@ -182,9 +184,10 @@ static void forward_by_winograd(const ls_conv_op *op)
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
-/* Computes output channels first … first + n − 1 of one group; `first` is a multiple of eight. */
-static void forward_of(const ls_conv_op *op, int group, const float *x, int first, int n,
-                       float *tile)
+/* Computes output channels first … first + n − 1 of one group; `first` is a multiple of eight.
+ * `part` and `parts`: as in conv_forward. */
+static void forward_of(const ls_conv_op *op, int group, const float *x, int first, int n, int part,
+                       int parts, float *tile)
 {
     const ls_op_buffers *b = &op->base.b;
     ls_lanes_conv c = op->conv;
@@ -193,16 +196,17 @@ static void forward_of(const ls_conv_op *op, int group, const float *x, int firs
     if (mask)
         mask += (size_t)first * (op->mask_group / (size_t)c.oc);
     c.oc = n;
-    op->base.kernels->conv_forward(
-        &c, x, (const float *)b->param[0] + (size_t)first * taps,
-        op->bias ? (const float *)b->param[1] + first : NULL,
-        (float *)b->y + (size_t)group * op->y_group + (size_t)first * plane * LS_LANES, mask, tile);
+    op->base.kernels->conv_forward(&c, x, (const float *)b->param[0] + (size_t)first * taps,
+                                   op->bias ? (const float *)b->param[1] + first : NULL,
+                                   (float *)b->y + (size_t)group * op->y_group +
+                                       (size_t)first * plane * LS_LANES,
+                                   mask, tile, part, parts);
 }
 
 /* A forward pass by the direct kernels. */
 typedef struct conv_forward_job {
     const ls_conv_op *op;
-    uint32_t cuts;  /* number of parts of a group's output channels, each a part of the job */
+    uint32_t cuts;  /* number of parts of a group's y, each a part of the job */
     const float *x; /* x of all groups as the kernels read it; NULL: each part copies its group */
 } conv_forward_job;
 
@@ -211,26 +215,31 @@ static void forward_part(void *arg, uint32_t slot, uint32_t part)
     const conv_forward_job *k = arg;
     const ls_conv_op *op = k->op;
     float *const tile = (float *)op->base.b.scratch + slot * op->at.forward;
+    const size_t step = op->cut.forward_copies ? op->padded_group : op->x_group;
     const int group = (int)(part / k->cuts), oc = op->conv.oc;
-    uint32_t eight, count;
-    ls_split(op->cut.eights, k->cuts, part % k->cuts, &eight, &count);
+    uint32_t eight = 0, count = op->cut.eights;
+    if (op->cut.by_eights)
+        ls_split(op->cut.eights, k->cuts, part % k->cuts, &eight, &count);
     const int first = (int)eight * LS_LANES_OC, end = first + (int)count * LS_LANES_OC;
-    const float *x = k->x ? k->x + (size_t)group * op->padded_group : NULL;
+    const float *x = k->x ? k->x + (size_t)group * step : NULL;
     if (!x) {
         float *room = (float *)op->base.b.scratch + op->at.forward_x + slot * op->padded_group;
         copy_x(op, group, 0, op->conv.ic, room);
         x = room;
     }
-    forward_of(op, group, x, first, (end < oc ? end : oc) - first, tile);
+    forward_of(op, group, x, first, (end < oc ? end : oc) - first,
+               op->cut.by_eights ? 0 : (int)(part % k->cuts), op->cut.by_eights ? 1 : (int)k->cuts,
+               tile);
 }
 
 static void forward_directly(const ls_conv_op *op)
 {
     ls_team *team = op->base.team;
-    conv_forward_job k = {.op = op};
-    k.cuts = ls_team_cuts(team, (uint32_t)op->base.groups, op->cut.eights);
-    if (k.cuts > 1 || !copies_x(op))
-        k.x = x_of_groups(op, 0, op->base.groups, (float *)op->base.b.scratch + op->at.forward_x);
+    const bool copied = op->cut.forward_copies;
+    conv_forward_job k = {.op = op, .cuts = op->cut.forward_parts};
+    if (k.cuts > 1 || !copied)
+        k.x = x_of_groups(op, copied, 0, op->base.groups,
+                          (float *)op->base.b.scratch + op->at.forward_x);
     ls_team_run_parts(team, (uint32_t)op->base.groups * k.cuts, forward_part, &k);
 }
 
@@ -436,8 +445,27 @@ static void clear_sums(const ls_conv_op *op, int first)
     memset(sums_of(op, first), 0, op->cut.sum_floats * sizeof(float));
 }
 
+/* Computes the gradient of the weights of one eight from d of a block, a few image rows after
+ * another. d and x are used for all inputs while they are in the cache. */
+static void eight_by_rows(const conv_block *k, ls_lanes_grad g, int first, int n)
+{
+    const ls_conv_op *op = k->op;
+    const ls_lanes_conv *c = &op->conv;
+    const int rows = op->cut.resume_rows, inputs = ls_lanes_conv_inputs(c);
+    int add = 0;
+    for (int group = 0; group < k->groups; group++)
+        for (int y0 = 0; y0 < c->oh; y0 += rows, add = LS_LANES_RESUME) {
+            ls_lanes_grad some = g;
+            some.d += group * g.group + y0 * g.row;
+            op->base.kernels->conv_correlate(c, k->x + (size_t)group * op->padded_group, some, 1, n,
+                                             0, inputs, y0, y0 + rows < c->oh ? y0 + rows : c->oh,
+                                             sums_of(op, first), add);
+        }
+    finish_weights(op, first, 0, inputs, k->add);
+}
+
 /* Computes the gradient of the weights of one eight from d of a block, one input channel after
- * another. */
+ * another if not by rows. */
 static void weights_of_eight(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -448,6 +476,10 @@ static void weights_of_eight(void *arg, uint32_t eight)
     g.d += first * g.channel;
     if (n < LS_LANES_OC)
         clear_sums(op, first);
+    if (op->cut.resume_rows > 0) {
+        eight_by_rows(k, g, first, n);
+        return;
+    }
     for (int i = 0; i < ls_lanes_conv_inputs(c); i++) {
         op->base.kernels->conv_correlate(c, k->x, g, k->groups, n, i, i + 1, 0, c->oh,
                                          sums_of(op, first), 0);
@@ -508,7 +540,7 @@ static void weights_of_block(conv_block *k)
                          (float *)b->scratch + op->at.weights);
         return;
     }
-    k->x = x_of_groups(op, k->group, k->groups, (float *)b->scratch + op->at.x);
+    k->x = x_of_groups(op, copies_x(op), k->group, k->groups, (float *)b->scratch + op->at.x);
     if (op->panels)
         ls_team_run(op->base.team, op->cut.panel_parts * op->cut.input_parts, weights_by_panels, k);
     else
@@ -576,7 +608,8 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
         k.groups = ls_lanes_block(op->base.groups, group);
         k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         if (op->banded) {
-            k.x = x_of_groups(op, group, k.groups, (float *)op->base.b.scratch + op->at.x);
+            k.x = x_of_groups(op, copies_x(op), group, k.groups,
+                              (float *)op->base.b.scratch + op->at.x);
             ls_team_run(op->base.team, op->cut.eights, eight_in_bands, &k);
             continue;
         }

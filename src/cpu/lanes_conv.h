@@ -73,12 +73,20 @@ typedef struct ls_few_conv {
     size_t point_x, point_y; /* steps from one point to the next in the values of x and of y */
 } ls_few_conv;
 
-/* How the work on the direct gradient of the weights is divided. */
+/* How the work on the direct forward and on the direct gradient of the weights is divided. */
 typedef struct ls_conv_cut {
+    /* number of parts into which a team divides y of a group: sets of eights if `by_eights` is
+     * true, else parts of image rows (ls_lanes_forward_parts) */
+    uint32_t forward_parts;
+    bool by_eights;
+    bool forward_copies;       /* forward reads a copy of x, which is padded or sampled */
     uint32_t eights, sixteens; /* number of eights and of sixteens of output channels */
     uint32_t slots; /* number of parts of scratch memory, each for the sums of one eight */
     int inputs;     /* number of input channels whose sums exist at the same time */
     int band_rows;  /* image rows of a band: whole pooling windows */
+    /* image rows that are multiplied with all inputs, for sums per lane of large images; 0: the
+     * whole image with one input after another */
+    int resume_rows;
     int panel_rows, panel_columns; /* image rows and columns of d that are in panels at a time */
     /* number of parts into which a team divides the sixteens, and the inputs, for a gradient from
      * panels */

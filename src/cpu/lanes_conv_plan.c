@@ -294,6 +294,21 @@ static int band_rows(const ls_lanes_conv *c)
     return rows < c->pool_h ? c->pool_h : rows < c->oh ? rows : c->oh;
 }
 
+#define RESUME_BYTES ((size_t)512 << 10) /* half of an L2 cache */
+#define RESUME_INPUTS 8                  /* largest number of inputs whose sums stay in the cache */
+
+/* Returns the number of image rows that are multiplied with all inputs at a time, if d of an eight
+ * does not stay in the cache; else 0. */
+static int resume_rows(const ls_lanes_conv *c)
+{
+    const size_t d = (size_t)LS_LANES_OC * (size_t)c->ow * LS_LANES * sizeof(float);
+    const size_t x = (size_t)(c->ic * c->sh * c->iw) * LS_LANES * sizeof(float);
+    if (c->kh * c->kw == 1 || c->ic > RESUME_INPUTS || d * (size_t)c->oh <= RESUME_BYTES)
+        return 0;
+    const int rows = (int)(RESUME_BYTES / (d + x));
+    return rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
+}
+
 /* Decides which pixels are copied to panels at a time: whole image rows of at most PANEL_PIXELS
  * pixels in all, or nearly equal parts of one image row. */
 static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
@@ -303,7 +318,20 @@ static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
     cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
 }
 
-/* Divides the work on the direct gradient of the weights (ls_conv_cut). */
+/* Divides the work on the direct forward. If the kernel's outer loops run over the pixels, each
+ * part reads only its own image rows of x; parts of channels would each read the whole of it. */
+static void cut_forward(ls_conv_op *op)
+{
+    ls_lanes_conv *c = &op->conv;
+    const uint32_t rows = (uint32_t)ls_lanes_forward_parts(c), groups = (uint32_t)op->base.groups;
+    ls_conv_cut *cut = &op->cut;
+    cut->by_eights = rows == 1;
+    cut->forward_parts = ls_team_cuts(op->base.team, groups, cut->by_eights ? cut->eights : rows);
+    c->patches = ls_lanes_patches(c);
+    cut->forward_copies = op->sampled || (c->pw && !c->patches);
+}
+
+/* Divides the work of the direct kernels (ls_conv_cut). */
 static void set_cut(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -313,13 +341,15 @@ static void set_cut(ls_conv_op *op)
     op->banded = op->staged && !op->base.needs_dx && !op->weights.by_winograd && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
+    cut_forward(op);
     /* A slot is memory for the sums of one eight. With a team of threads each eight has its own
      * slot. A single thread computes one eight after another in the same slot, so that the slot
      * stays in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
-    /* A band is multiplied with all input channels while it is in the cache, so the sums of all
-     * input channels exist at the same time. */
-    cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1;
+    /* A band, or some image rows, are multiplied with all input channels while they are in the
+     * cache, so the sums of all input channels exist at the same time. */
+    cut->resume_rows = op->banded || op->panels ? 0 : resume_rows(c);
+    cut->inputs = op->banded || cut->resume_rows > 0 ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
     cut->panel_parts = cut->sixteens < threads ? cut->sixteens : threads;
@@ -365,9 +395,9 @@ static size_t dx_weight_floats(const ls_conv_op *op)
 
 /* Returns the number of floats of a copy of one group of x; 0 if the direct kernels read x
  * itself. */
-static size_t copied_floats(const ls_conv_op *op)
+static size_t copied_floats(const ls_conv_op *op, bool copied)
 {
-    return op->sampled || op->conv.pw ? op->padded_group : 0;
+    return copied ? op->padded_group : 0;
 }
 
 /* Returns the number of floats of forward's scratch memory. */
@@ -379,10 +409,11 @@ static size_t forward_floats(ls_conv_op *op)
     /* Each thread copies the group that it computes; or all groups are copied first, if several
      * threads compute the same group. */
     const size_t threads = (size_t)ls_team_size(op->base.team), groups = (size_t)op->base.groups;
-    const bool one_each = ls_team_cuts(op->base.team, (uint32_t)groups, op->cut.eights) == 1;
+    const bool one_each = op->cut.forward_parts == 1;
     op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv), 16);
     op->at.forward_x = threads * op->at.forward;
-    return op->at.forward_x + (one_each ? threads : groups) * copied_floats(op);
+    return op->at.forward_x +
+           (one_each ? threads : groups) * copied_floats(op, op->cut.forward_copies);
 }
 
 /* Lays out the parts of backward's scratch memory one after another. Returns the number of floats
@@ -394,7 +425,7 @@ static size_t backward_floats(ls_conv_op *op)
     ls_conv_scratch *at = &op->at;
     if (!op->base.training)
         return 0;
-    at->d = at->x + LS_LANES_BLOCK_GROUPS * copied_floats(op);
+    at->d = at->x + LS_LANES_BLOCK_GROUPS * copied_floats(op, op->sampled || op->conv.pw);
     at->bias = at->d + staged_floats(op);
     at->weights = at->bias + op->cut.slots * LS_CONV_BIAS_SUMS;
     at->sampled_dx = at->weights + ceil_to(weights_floats(op), 16);

@@ -24,6 +24,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Value of `add` of conv_correlate */
+#define LS_LANES_RESUME 2
+
 /* Number of groups of a block. Gradients of parameters are summed over a block, and then added to
  * the sum of the earlier blocks. The number is a constant, so that the order of the sum is always
  * the same. */
@@ -48,8 +51,8 @@ static inline int ls_lanes_block(int groups, int first)
 
 /* Geometry of a convolution of one group. The kernels leave filter rows that lie over the padding
  * above and below an image (ph) out of the sums. For the padding left and right (pw), the caller
- * copies x with columns of zeros before the kernels run. The output has only the image rows and
- * columns that the fused pool reads. */
+ * copies x with columns of zeros before the kernels run, but not for conv_forward if `patches` is
+ * set. The output has only the image rows and columns that the fused pool reads. */
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input channels, height, width; iw includes the padding */
     int oc, oh, ow; /* output channels, and the used height and width before pooling */
@@ -59,6 +62,7 @@ typedef struct ls_lanes_conv {
     int relu;
     int pool_h, pool_w; /* window of the fused average pool; 1 × 1: no pool */
     int y_h, y_w;       /* size after pooling: oh / pool_h, ow / pool_w */
+    int patches;        /* ls_lanes_patches of the whole convolution; only conv_forward uses it */
 } ls_lanes_conv;
 
 /* Location of d, the gradient of a convolution's result before the fused relu and pool. */
@@ -183,11 +187,12 @@ typedef struct ls_lanes_kernels {
     const char *name; /* "avx512", "avx2" or "generic" */
     int mask_bytes;   /* bytes of a mask for one vector: the signs of sixteen lanes */
 
-    /* y ← pool(relu(w * x + b)) of one group, where * is the convolution; b may be NULL. `mask`,
-     * [oc][oh][ow], receives the signs before the relu; it may be NULL. `tile` is working memory of
+    /* y ← pool(relu(w * x + b)) of one group, where * is the convolution; b may be NULL. The call
+     * computes part `part` of `parts` parts of y (ls_lanes_forward_parts). `mask`, [oc][oh][ow],
+     * receives the signs before the relu; it may be NULL. `tile` is working memory of
      * ls_lanes_tile_floats() floats. */
     void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
-                         float *y, uint8_t *mask, float *tile);
+                         float *y, uint8_t *mask, float *tile, int part, int parts);
 
     /* d ← the gradient of the convolution's result before relu and pool, [y1 − y0][n][ow], for
      * image rows y0 … y1 − 1 of channels first … first + n − 1 of one group, computed from dy and
@@ -197,8 +202,9 @@ typedef struct ls_lanes_kernels {
 
     /* sums[i − i0][kh][kw][8][16] (+)= the gradients of the weights of `n` ≤ 8 output channels and
      * of inputs i0 … i1 − 1, as one sum per lane, over image rows y0 … y1 − 1 of `groups` groups.
-     * g.d points to image row y0 of the first channel. For 1 × 1 filters see
-     * ls_lanes_conv_inputs. */
+     * g.d points to image row y0 of the first channel. If `add` is LS_LANES_RESUME, there is one
+     * group, and the sums in memory are continued product by product, as if this and the earlier
+     * calls were one. For 1 × 1 filters see ls_lanes_conv_inputs. */
     void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
                            int n, int i0, int i1, int y0, int y1, float *sums, int add);
     /* sums[8][16] (+)= the gradients of the bias of `n` ≤ 8 output channels, as one sum per lane,
@@ -325,16 +331,48 @@ static inline int ls_lanes_packs(const ls_lanes_conv *c)
     return c->oc % LS_LANES_OC != 0;
 }
 
-/* Returns the number of floats of conv_forward's memory `tile`, which holds sums: usually those of
- * eight channels and up to six pixels. If sums are computed in parts (LS_LANES_DEPTH), it holds the
- * sums of all channels. If in addition the outer loops run over the weights, it holds the sums of
- * all channels and all pixels. */
-static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
+/* fewest output channels for which conv_forward copies pixels to patches */
+#define LS_LANES_PATCH_OC 32
+
+/* Returns true if conv_forward first copies the pixels that a few neighbouring results read to a
+ * *patch*, and then computes all output channels of these results from it. The pixels of a patch
+ * are adjacent. In x the channels are often a multiple of the size of a page apart, and then only
+ * few of them fit the L1 cache at the same time. A patch has the zeros of the padding, so the
+ * caller does not copy x. */
+static inline int ls_lanes_patches(const ls_lanes_conv *c)
+{
+    return c->oc >= LS_LANES_PATCH_OC && c->kh * c->kw > 1 && c->pool_h * c->pool_w == 1 &&
+           !ls_lanes_few_pixels(c);
+}
+
+/* Returns the largest number of parts into which conv_forward can divide y of one group: 1 if the
+ * outer loops run over the weights. Otherwise a part is image rows of y, or, if y has only one,
+ * columns of it. */
+static inline int ls_lanes_forward_parts(const ls_lanes_conv *c)
+{
+    if (ls_lanes_few_pixels(c))
+        return 1;
+    return c->y_h == 1 && c->pool_h * c->pool_w == 1 ? (c->ow + 5) / 6 : c->y_h;
+}
+
+/* Returns the number of floats of conv_forward's sums: usually those of eight channels and up to
+ * six pixels. If sums are computed in parts (LS_LANES_DEPTH), there are sums of all channels. If in
+ * addition the outer loops run over the weights, there are sums of all channels and all pixels. */
+static inline size_t ls_lanes_sum_floats(const ls_lanes_conv *c)
 {
     size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;
     size_t pixels =
         c->ic > LS_LANES_DEPTH && ls_lanes_few_pixels(c) ? (size_t)c->oh * (size_t)c->ow : 6;
     return channels * (pixels > 6 ? pixels : 6) * 16;
+}
+
+/* Returns the number of floats of conv_forward's memory `tile`: sums, then a patch of up to six
+ * pixels and as many channels as are added to one sum. */
+static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
+{
+    const size_t depth = (size_t)(c->ic < LS_LANES_DEPTH ? c->ic : LS_LANES_DEPTH);
+    const size_t columns = (size_t)(5 * c->sw + (c->kw - 1) * c->dw + 1);
+    return ls_lanes_sum_floats(c) + (c->patches ? depth * (size_t)c->kh * columns * 16 : 0);
 }
 
 /* Computes [*from, *to): the taps k with 0 <= top + k*apart < size. */
