@@ -100,10 +100,12 @@ static int map_data(ls_import *g, const char *name, const ls_array **out)
     memcpy(path + folder, name, n + 1);
     memcpy(path + folder + n + 1, name, n + 1);
     g->data_path.at[g->data_path.count++] = path;
-    int status =
-        ls_file_map(&g->data.at[g->data.count], path, "external data of an ONNX file", g->err);
+    ls_error cause;
+    int status = ls_file_map(&g->data.at[g->data.count], path, "external data", &cause);
     *out = &g->data.at[g->data.count++];
-    return status;
+    return status ? ls_fail(g->err, status, "%.200s: its external data: %.250s", g->file.path,
+                            cause.text)
+                  : LS_OK;
 }
 
 /* Reads a number of an entry of external data. Returns false if it is none. */

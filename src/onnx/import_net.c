@@ -11,6 +11,8 @@
 enum {
     /* Largest tensor that several layers may have as their weights: each of them gets a copy. */
     MOST_SHARED = 16384,
+    /* Largest number of weights of all such copies, and of weights that no tensor has, together. */
+    MOST_COPIED = 1 << 22,
     /* Limits of the metadata that are kept: entries, and bytes of an entry. */
     MOST_ENTRIES = 64,
     MOST_ENTRY = 4096
@@ -174,6 +176,12 @@ int ls_import_add_weight(ls_import *g, const ls_onnx_node *n, ls_import_value *v
                               "its weights \"%s\" belong to another node as well; layers that "
                               "share weights are not read",
                               ls_onnx_copy(name, sizeof name, v->name));
+    if (!v || root->weight || v->count < count)
+        g->copied += count;
+    if (g->copied > MOST_COPIED)
+        return ls_import_fail(g, n, LS_EUNSUPPORTED,
+                              "with it more than %d weights are copies or belong to no tensor",
+                              MOST_COPIED);
     int status = make_room(g, n, count);
     if (status)
         return status;

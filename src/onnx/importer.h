@@ -87,6 +87,7 @@ typedef struct ls_import {
     ls_json_writer json;
     float *weight; /* [weights] in the order of the canonical weights */
     size_t weights, room;
+    size_t copied; /* number of weights that are copies of others, or belong to no tensor */
     LS_ONNX_LIST(void *) block;     /* memory of folded constants */
     LS_ONNX_LIST(ls_array) data;    /* files with external data */
     LS_ONNX_LIST(char *) data_path; /* their paths, as in the file */

@@ -827,6 +827,145 @@ tables = {
 for name, data in tables.items():
     put("csv", name, data)
 
+# ---- onnx: protocol buffers ---------------------------------------------------------------------
+
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = bytearray()
+    while n >= 0x80:
+        out.append(n & 0x7f | 0x80)
+        n >>= 7
+    return bytes(out) + bytes([n])
+
+
+def field(number, value):
+    """A field of a message: an integer, a float, or bytes (a text or a message)."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def message(*fields):
+    return b"".join(field(number, value) for number, value in fields)
+
+
+def onnx_attribute(name, value):
+    if isinstance(value, int):
+        return message((1, name), (3, value), (20, 2))
+    if isinstance(value, float):
+        return message((1, name), (2, value), (20, 1))
+    if isinstance(value, str):
+        return message((1, name), (4, value), (20, 3))
+    if isinstance(value, bytes):
+        return message((1, name), (5, value), (20, 4))
+    return message((1, name), *((8, n) for n in value), (20, 7))
+
+
+def onnx_node(op, inputs, output, **attributes):
+    return message(*((1, name) for name in inputs), (2, output), (3, output + "/" + op), (4, op),
+                   *((5, onnx_attribute(k, v)) for k, v in attributes.items()))
+
+
+def onnx_floats(name, *dims, form="raw"):
+    values = [i % 7 / 4 for i in range(count(dims))]
+    data = {"raw": lambda: (9, struct.pack(f"<{len(values)}f", *values)),
+            "list": lambda: (4, struct.pack(f"<{len(values)}f", *values)),
+            "half": lambda: (9, struct.pack(f"<{len(values)}e", *values)),
+            "words": lambda: (5, b"".join(varint(16256 + i) for i in range(len(values))))}[form]()
+    kind = {"raw": 1, "list": 1, "half": 10, "words": 16}[form]
+    return message(*((1, d) for d in dims), (2, kind), (8, name), data)
+
+
+def onnx_ints(name, values, packed=False):
+    data = (7, b"".join(varint(v) for v in values)) if packed else \
+        (9, struct.pack(f"<{len(values)}q", *values))
+    return message((1, len(values)), (2, 7), (8, name), data)
+
+
+def onnx_value(name, *dims):
+    shape = message(*((1, message((1, d) if isinstance(d, int) else (2, d))) for d in dims))
+    return message((1, name), (2, message((1, message((1, 1), (2, shape))))))
+
+
+def onnx_file(nodes, tensors=(), shape=("n", 2, 4, 4), output="y", opset=17, **metadata):
+    graph = message(*((1, n) for n in nodes), (2, "g"), *((5, t) for t in tensors),
+                    (11, onnx_value("x", *shape)), (12, onnx_value(output, "n", 3)))
+    return message((1, 8), (2, metadata.pop("producer", "seed")), (7, graph),
+                   (8, message((2, opset))),
+                   *((14, message((1, k), (2, v))) for k, v in metadata.items()))
+
+
+onnx_head = [onnx_node("Flatten", ["h"], "f", axis=1),
+             onnx_node("Gemm", ["f", "fc.weight", "fc.bias"], "y", transB=1, alpha=1.0)]
+onnx_fc = [onnx_floats("fc.weight", 3, 32), onnx_floats("fc.bias", 3)]
+onnx_conv = [onnx_node("Conv", ["x", "c.weight", "c.bias"], "a", kernel_shape=[3, 3],
+                       pads=[1, 1, 1, 1], strides=[1, 1], group=1),
+             onnx_node("BatchNormalization", ["a", "s", "b", "m", "v"], "b1", epsilon=1e-5),
+             onnx_node("Relu", ["b1"], "c"), onnx_node("MaxPool", ["c"], "h", kernel_shape=[1, 1])]
+onnx_norm = [onnx_floats(name, 2) for name in ("s", "b", "m", "v")]
+graphs = {
+    "conv": onnx_file(onnx_conv + onnx_head, onnx_fc + onnx_norm + [
+        onnx_floats("c.weight", 2, 2, 3, 3), onnx_floats("c.bias", 2)], license="MIT"),
+    "grouped": onnx_file([onnx_node("Conv", ["x", "c.weight"], "h", auto_pad="SAME_UPPER", group=2)]
+                         + onnx_head, onnx_fc + [onnx_floats("c.weight", 2, 1, 3, 3)]),
+    "half": onnx_file([onnx_node("Cast", ["x"], "h", to=10)] + onnx_head,
+                      [onnx_floats("fc.weight", 3, 32, form="half"),
+                       onnx_floats("fc.bias", 3, form="words")]),
+    "swish": onnx_file([
+        onnx_node("Constant", [], "3", value=onnx_floats("t", 1, form="list")),
+        onnx_node("Add", ["x", "three"], "a"), onnx_node("Clip", ["a", "zero", "six"], "b"),
+        onnx_node("Mul", ["x", "b"], "c"), onnx_node("Div", ["c", "six"], "h")] + onnx_head,
+        onnx_fc + [message((2, 1), (8, n), (4, struct.pack("<f", v)))
+                   for n, v in (("three", 3), ("zero", 0), ("six", 6))]),
+    "gelu": onnx_file([
+        onnx_node("Mul", ["x", "r"], "a"), onnx_node("Erf", ["a"], "b"),
+        onnx_node("Add", ["b", "one"], "c"), onnx_node("Mul", ["x", "c"], "d"),
+        onnx_node("Mul", ["d", "half"], "h")] + onnx_head,
+        onnx_fc + [message((2, 1), (8, n), (9, struct.pack("<f", v)))
+                   for n, v in (("r", 0.70710678), ("one", 1), ("half", 0.5))]),
+    "shapes": onnx_file([
+        onnx_node("Shape", ["x"], "s"), onnx_node("Gather", ["s", "i"], "n", axis=0),
+        onnx_node("Unsqueeze", ["n0", "i"], "u"),
+        onnx_node("Concat", ["n", "rest"], "to", axis=0), onnx_node("Reshape", ["x", "to"], "f"),
+        onnx_node("MatMul", ["f", "w"], "p"), onnx_node("Add", ["p", "fc.bias"], "q"),
+        onnx_node("Softmax", ["q"], "y", axis=-1)],
+        [onnx_ints("i", [0]), onnx_ints("rest", [-1], packed=True), onnx_floats("w", 32, 3),
+         onnx_floats("fc.bias", 3)]),
+    "branches": onnx_file([
+        onnx_node("GlobalAveragePool", ["x"], "g"), onnx_node("Sigmoid", ["g"], "s"),
+        onnx_node("Mul", ["x", "s"], "m"), onnx_node("Concat", ["m", "x", "m"], "k", axis=1),
+        onnx_node("ReduceMean", ["k"], "r", axes=[2, 3], keepdims=0),
+        onnx_node("Gemm", ["r", "w"], "y")], [onnx_floats("w", 6, 3)]),
+    "padded": onnx_file([
+        onnx_node("Pad", ["x", "pads"], "p", mode="constant"),
+        onnx_node("AveragePool", ["p"], "a", kernel_shape=[3, 3], strides=[1, 1], ceil_mode=1),
+        onnx_node("Resize", ["a", "", "scales"], "b", mode="nearest",
+                  coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+        onnx_node("Transpose", ["w"], "wt", perm=[1, 0]), onnx_node("Flatten", ["b"], "f"),
+        onnx_node("MatMul", ["f", "wt"], "y")],
+        [onnx_ints("pads", [0, 0, 1, 1, 0, 0, 1, 1]), onnx_floats("w", 3, 128),
+         message((1, 4), (2, 1), (8, "scales"), (9, struct.pack("<4f", 1, 1, 2, 2)))]),
+    "scaled": onnx_file([onnx_node("Sub", ["x", "m"], "a"), onnx_node("Div", ["a", "d"], "h")]
+                        + onnx_head, onnx_fc + [
+        message((1, 2), (1, 1), (1, 1), (2, 1), (8, "m"), (9, struct.pack("<2f", 1, 2))),
+        message((1, 1), (1, 2), (1, 1), (1, 1), (2, 11), (8, "d"), (10, struct.pack("<2d", 1, 2)))]),
+    "own": onnx_file([onnx_node("Cast", ["x"], "x:as1", to=1),
+                      onnx_node("Relu", ["x:as1"], "h")] + onnx_head, onnx_fc, producer="lockstep",
+                     size="[2,4,4]", layers_from="x:as1", layers_to="y"),
+    "outside": onnx_file([onnx_node("Relu", ["x"], "h")] + onnx_head, [onnx_fc[1], message(
+        (1, 3), (1, 32), (2, 1), (8, "fc.weight"), (14, 1),
+        (13, message((1, "location"), (2, "../secret"))), (13, message((1, "offset"), (2, "8"))))]),
+    "old": onnx_file([onnx_node("Relu", ["x"], "h")] + onnx_head, onnx_fc, opset=7),
+    "unknown": onnx_file([onnx_node("Einsum", ["x"], "h", equation="abcd->abcd")] + onnx_head, onnx_fc),
+    "cut": onnx_file([onnx_node("Relu", ["x"], "h")] + onnx_head, onnx_fc)[:-40],
+}
+for name, data in graphs.items():
+    put("onnx", name, data)
+
 # ---- the files ---------------------------------------------------------------------------------
 
 

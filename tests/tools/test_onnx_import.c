@@ -1,0 +1,351 @@
+/* Tests the reading of models from ONNX files. onnx_import.py compares their logits with those of
+ * ONNX Runtime. */
+#include "nn/nn_fixture.h"
+#include "onnx/file.h"
+#include "onnx/import.h"
+#include "onnx/onnx.h"
+#include "runner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[] = "/tmp/ls_onnx_XXXXXX";
+
+static int open_path(void **state)
+{
+    (void)state;
+    const int fd = mkstemp(path);
+    return fd < 0 || close(fd) != 0;
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+/* ---- files that Lockstep has written ----------------------------------------------------------
+ */
+
+/* Returns whether a layer has an op that an exported file keeps. */
+static int computes(const ls_layer *layer)
+{
+    return layer->op.kind != 0 && layer->op.kind != LS_OP_DROPOUT;
+}
+
+/* Returns the next layer that computes, from index *at on, or NULL. */
+static const ls_layer *next_layer(const ls_network *m, int *at)
+{
+    while (*at < m->layers && !computes(&m->layer[*at]))
+        ++*at;
+    return *at < m->layers ? &m->layer[(*at)++] : NULL;
+}
+
+/* Checks that two models have the same ops in the same order, so that they compute the same bits
+ * from the same weights. */
+static void check_same_ops(const ls_network *a, const ls_network *b)
+{
+    int i = 0, k = 0;
+    for (;;) {
+        const ls_layer *x = next_layer(a, &i), *y = next_layer(b, &k);
+        assert_true(!x == !y);
+        if (!x)
+            break;
+        assert_int_equal(x->op.kind, y->op.kind);
+        assert_memory_equal(&x->op.u, &y->op.u, sizeof x->op.u);
+        assert_memory_equal(&x->op.pool, &y->op.pool, sizeof x->op.pool);
+        assert_memory_equal(&x->out, &y->out, sizeof x->out);
+    }
+}
+
+static void read_back(const ls_network *model, const float *weights, ls_gather normalisation)
+{
+    const ls_onnx_desc d = {
+        .model = model, .weights = weights, .normalisation = normalisation, .name = "n"};
+    const ls_onnx_source source = {.path = path};
+    ls_onnx_net *net;
+    ls_network *again;
+    ls_json *doc;
+    ls_error err;
+    must(ls_onnx_save(path, &d, NULL, &err), &err);
+    must(ls_onnx_import(&net, &source, NULL, &err), &err);
+    const char *text = ls_onnx_net_text(net);
+    must(ls_json_parse(&doc, "layers", text, strlen(text), NULL, &err), &err);
+    assert_int_equal(ls_onnx_net_outputs(net), model->classes);
+    must(ls_network_parse(&again, doc, ls_json_root(doc), model->input, model->classes, NULL, &err),
+         &err);
+    float *canonical = calloc(again->floats, sizeof *canonical);
+    must(ls_onnx_net_load(canonical, net, again, &err), &err);
+    assert_int_equal(again->floats, model->floats);
+    assert_memory_equal(canonical, weights, model->floats * sizeof *weights);
+    check_same_ops(model, again);
+    free(canonical);
+    ls_network_destroy(again, NULL);
+    ls_json_destroy(doc);
+    ls_onnx_net_destroy(net);
+}
+
+static void every_layer_that_is_exported_comes_back_with_its_weights(void **state)
+{
+    static const ls_gather shifted = {.mean = {0.5f, 0.25f, 0, 0}, .std = {0.5f, 2, 1, 1}};
+    int models = 0;
+    (void)state;
+    for (const ls_layer_type *const *type = ls_layer_types(); *type; type++)
+        for (int i = 0; (*type)->samples[i].layers; i++) {
+            const struct ls_layer_sample *s = &(*type)->samples[i];
+            ls_network *model = make_model(s->layers, s->input, LS_SAMPLE_CLASSES);
+            float *weights = calloc(model->floats ? model->floats : 1, sizeof *weights);
+            fill_weights(weights, model, 0.5f, 3);
+            if (model->params > 0) {
+                read_back(model, weights, i % 2 ? shifted : plain_pixels);
+                models++;
+            }
+            free(weights);
+            free_model(model);
+        }
+    assert_true(models > 30);
+}
+
+static void lenet_comes_back(void **state)
+{
+    (void)state;
+    ls_network *model = make_model(lenet_json, (ls_shape){1, 28, 28}, 10);
+    float *weights = calloc(model->floats, sizeof *weights);
+    fill_weights(weights, model, 0.5f, 3);
+    read_back(model, weights, plain_pixels);
+    free(weights);
+    free_model(model);
+}
+
+/* ---- graphs of others ------------------------------------------------------------------------ */
+
+/* A graph with the input x [batch, 2, 4, 4]; nodes are added by the tests. */
+static void begin(ls_onnx_file *f)
+{
+    static const int dim[3] = {2, 4, 4};
+    ls_onnx_file_init(f, NULL);
+    ls_onnx_put_input(f, "x", LS_ONNX_FLOAT, dim, 3);
+}
+
+static void node(ls_onnx_file *f, const char *op, const char *in, const char *in2, const char *out)
+{
+    ls_onnx_node_begin(f, op, out, in);
+    if (in2)
+        ls_onnx_node_input(f, in2);
+    ls_onnx_node_end(f, out);
+}
+
+static void scalar(ls_onnx_file *f, const char *name, float value)
+{
+    ls_onnx_put_floats(f, name, NULL, 0, &value, 1);
+}
+
+/* Adds a dense layer [32] → [3] that reads the image `in`, and gives the output "y". */
+static void end_with_dense(ls_onnx_file *f, const char *in)
+{
+    static const float weight[96] = {1, 2, 3};
+    static const int dim[2] = {32, 3};
+    node(f, "Flatten", in, NULL, "flat");
+    ls_onnx_put_floats(f, "fc.weight", dim, 2, weight, 96);
+    node(f, "MatMul", "flat", "fc.weight", "y");
+    ls_onnx_put_output(f, "y", dim + 1, 1);
+}
+
+/* Writes the file and reads it. Returns its layers, which the caller frees, or NULL if it was
+ * refused, with the message in *err. */
+static char *read_layers(ls_onnx_file *f, ls_error *err)
+{
+    const ls_onnx_source source = {.path = path};
+    ls_buffer out;
+    ls_onnx_net *net = NULL;
+    ls_buffer_init(&out, NULL);
+    ls_onnx_finish(&out, f, "g", 0);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(out.text, 1, out.length, file), out.length);
+    fclose(file);
+    ls_buffer_fini(&out);
+    ls_onnx_file_fini(f);
+    if (ls_onnx_import(&net, &source, NULL, err) != LS_OK)
+        return NULL;
+    char *text = strdup(ls_onnx_net_text(net));
+    ls_onnx_net_destroy(net);
+    return text;
+}
+
+static void check_layers(ls_onnx_file *f, const char *wanted)
+{
+    ls_error err = {0};
+    char *text = read_layers(f, &err);
+    if (!text)
+        fail_msg("%s", err.text);
+    const size_t n = strlen(wanted);
+    char *start = strchr(text, '[');
+    if (strncmp(start, wanted, n) != 0)
+        fail_msg("expected %s, found %.*s", wanted, (int)n + 40, start);
+    free(text);
+}
+
+static void check_refused(ls_onnx_file *f, const char *part)
+{
+    ls_error err = {0};
+    char *text = read_layers(f, &err);
+    assert_null(text);
+    if (!strstr(err.text, part))
+        fail_msg("expected \"%s\" in \"%s\"", part, err.text);
+}
+
+#define DENSE                                                                                      \
+    "{\"type\":\"flatten\",\"name\":\"flatten\"},{\"type\":\"dense\",\"name\":\"fc\",\"out\":3,"   \
+    "\"bias\":false}]"
+
+static void formulas_become_the_layer_that_they_stand_for(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    begin(&f); /* clip(x + 3, 0, 6) · x / 6 */
+    scalar(&f, "3", 3), scalar(&f, "0", 0), scalar(&f, "6", 6);
+    node(&f, "Add", "x", "3", "a");
+    ls_onnx_node_begin(&f, "Clip", "b", "a");
+    ls_onnx_node_input(&f, "0");
+    ls_onnx_node_input(&f, "6");
+    ls_onnx_node_end(&f, "b");
+    node(&f, "Mul", "b", "x", "c");
+    node(&f, "Div", "c", "6", "d");
+    end_with_dense(&f, "d");
+    check_layers(&f, "[{\"type\":\"hard_swish\",\"name\":\"d\"}," DENSE);
+
+    begin(&f); /* x · (clip(x + 3, 0, 6) / 6): the same layer */
+    scalar(&f, "3", 3), scalar(&f, "0", 0), scalar(&f, "6", 6);
+    node(&f, "Add", "3", "x", "a");
+    node(&f, "Max", "a", "0", "b");
+    node(&f, "Min", "6", "b", "c");
+    node(&f, "Div", "c", "6", "d");
+    node(&f, "Mul", "x", "d", "e");
+    end_with_dense(&f, "e");
+    check_layers(&f, "[{\"type\":\"hard_swish\",\"name\":\"e\"}," DENSE);
+
+    begin(&f); /* x · sigmoid(x) */
+    node(&f, "Sigmoid", "x", NULL, "s");
+    node(&f, "Mul", "x", "s", "m");
+    end_with_dense(&f, "m");
+    check_layers(&f, "[{\"type\":\"silu\",\"name\":\"m\"}," DENSE);
+
+    begin(&f); /* x/2 · (erf(x/√2) + 1) */
+    scalar(&f, "root", 1.41421356f), scalar(&f, "1", 1), scalar(&f, "half", 0.5f);
+    node(&f, "Div", "x", "root", "a");
+    node(&f, "Erf", "a", NULL, "b");
+    node(&f, "Add", "b", "1", "c");
+    node(&f, "Mul", "x", "half", "d");
+    node(&f, "Mul", "d", "c", "e");
+    end_with_dense(&f, "e");
+    check_layers(&f, "[{\"type\":\"gelu\",\"name\":\"e\"}," DENSE);
+}
+
+static void a_part_of_a_formula_that_others_read_becomes_a_layer(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    node(&f, "Sigmoid", "x", NULL, "s");
+    node(&f, "Mul", "x", "s", "m");
+    node(&f, "Add", "m", "s", "sum");
+    end_with_dense(&f, "sum");
+    check_layers(&f, "[{\"type\":\"silu\",\"name\":\"m\"},{\"type\":\"sigmoid\",\"name\":\"s\","
+                     "\"from\":\"input\"},{\"type\":\"add\",\"name\":\"sum\",\"from\":\"m\","
+                     "\"with\":\"s\"}," DENSE);
+}
+
+static void shapes_are_folded_whether_the_rows_are_free_or_fixed(void **state)
+{
+    static const int64_t all[2] = {-1, 32}, zero = 0, rest = -1;
+    (void)state;
+    ls_onnx_file f;
+    begin(&f); /* reshape(x, concat(shape(x)[0], −1)) */
+    ls_onnx_put_int64s(&f, "i", &zero, 1);
+    ls_onnx_put_int64s(&f, "rest", &rest, 1);
+    node(&f, "Shape", "x", NULL, "a");
+    node(&f, "Gather", "a", "i", "b");
+    ls_onnx_node_begin(&f, "Concat", "c", "b");
+    ls_onnx_node_input(&f, "rest");
+    ls_onnx_node_int(&f, "axis", 0);
+    ls_onnx_node_end(&f, "c");
+    node(&f, "Reshape", "x", "c", "d");
+    end_with_dense(&f, "d");
+    check_layers(&f, "[" DENSE);
+    begin(&f);
+    ls_onnx_put_int64s(&f, "all", all, 2);
+    node(&f, "Reshape", "x", "all", "d");
+    end_with_dense(&f, "d");
+    check_layers(&f, "[" DENSE);
+}
+
+static void what_is_not_read_is_refused_with_its_node(void **state)
+{
+    static const int64_t moved[4] = {-1, 4, 2, 4};
+    static const int perm[4] = {0, 2, 3, 1};
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    node(&f, "Einsum", "x", NULL, "e");
+    end_with_dense(&f, "e");
+    check_refused(&f, "node 0 \"e\" (Einsum): the operator is not read");
+    begin(&f);
+    node(&f, "Reluu", "x", NULL, "e");
+    end_with_dense(&f, "e");
+    check_refused(&f, "the nearest is Relu");
+    begin(&f); /* an attribute that means something is not ignored */
+    ls_onnx_node_begin(&f, "Relu", "r", "x");
+    ls_onnx_node_int(&f, "limit", 3);
+    ls_onnx_node_end(&f, "r");
+    end_with_dense(&f, "r");
+    check_refused(&f, "node 0 \"r\" (Relu): attribute \"limit\" is not read");
+    begin(&f); /* values in another order */
+    ls_onnx_node_begin(&f, "Transpose", "t", "x");
+    ls_onnx_node_ints(&f, "perm", perm, 4);
+    ls_onnx_node_end(&f, "t");
+    end_with_dense(&f, "t");
+    check_refused(&f, "node 0 \"t\" (Transpose): it rearranges the values of rows");
+    begin(&f); /* an image of another shape, which a layer reads as an image */
+    ls_onnx_put_int64s(&f, "moved", moved, 4);
+    node(&f, "Reshape", "x", "moved", "t");
+    node(&f, "GlobalAveragePool", "t", NULL, "g");
+    ls_onnx_put_output(&f, "g", perm, 1);
+    check_refused(&f, "node 1 \"g\" (GlobalAveragePool): it reads 2×4×4 values");
+    begin(&f);
+    node(&f, "Relu", "nowhere", NULL, "r");
+    end_with_dense(&f, "r");
+    check_refused(&f, "its input \"nowhere\" is given by no earlier node");
+}
+
+static void names_that_are_too_many_or_doubled_are_refused(void **state)
+{
+    (void)state;
+    ls_onnx_file f;
+    begin(&f);
+    node(&f, "Relu", "x", NULL, "r");
+    node(&f, "Relu", "x", NULL, "r");
+    end_with_dense(&f, "r");
+    check_refused(&f, "found \"r\" twice");
+    begin(&f);
+    for (int i = 0; i < 20001; i++)
+        node(&f, "Relu", "x", NULL, "");
+    end_with_dense(&f, "x");
+    check_refused(&f, "at most 20000 nodes");
+}
+
+LS_TESTS(onnx_import, "unit")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layer_that_is_exported_comes_back_with_its_weights),
+        cmocka_unit_test(lenet_comes_back),
+        cmocka_unit_test(formulas_become_the_layer_that_they_stand_for),
+        cmocka_unit_test(a_part_of_a_formula_that_others_read_becomes_a_layer),
+        cmocka_unit_test(shapes_are_folded_whether_the_rows_are_free_or_fixed),
+        cmocka_unit_test(what_is_not_read_is_refused_with_its_node),
+        cmocka_unit_test(names_that_are_too_many_or_doubled_are_refused),
+    };
+    return cmocka_run_group_tests_name("onnx_import", tests, open_path, remove_path);
+}
