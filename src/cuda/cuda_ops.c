@@ -96,6 +96,7 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
         [LS_OP_TANH] = {"tanh", ls_cuda_pointwise_setup},
         [LS_OP_LAYERNORM] = {"layernorm", ls_cuda_layer_norm_setup},
         [LS_OP_UPSAMPLE] = {"upsample", ls_cuda_upsample_setup},
+        [LS_OP_PAD] = {"pad", ls_cuda_pad_setup},
         [LS_OP_CONCAT] = {"concat", ls_cuda_pointwise_setup},
         [LS_OP_MULTIPLY] = {"multiply", ls_cuda_pointwise_setup},
         [LS_OP_GELU] = {"gelu", ls_cuda_pointwise_setup},

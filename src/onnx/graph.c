@@ -110,21 +110,35 @@ static void add_dense(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_int(&g->file, "transB", 1);
 }
 
+/* Begins a node `name` that adds zeros around the image that the layer reads. `pads`: at the top,
+ * left, bottom and right. */
+static void begin_pad(graph *g, const ls_layer *layer, const char *name, const int pads[4],
+                      tensor *y)
+{
+    const int64_t sides[8] = {0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]};
+    char constant[112];
+    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 4, y->name);
+    y->rank = 4;
+    snprintf(constant, sizeof constant, "%s:pads", layer->name);
+    ls_onnx_put_int64s(&g->file, constant, sides, 8);
+    ls_onnx_node_begin(&g->file, "Pad", name, x.name);
+    ls_onnx_node_input(&g->file, constant);
+}
+
+static void add_pad(graph *g, const ls_layer *layer, tensor *y)
+{
+    const ls_pad *p = &layer->op.u.pad;
+    begin_pad(g, layer, layer->name, (const int[4]){p->top, p->left, p->bottom, p->right}, y);
+}
+
 /* Begins the node of an average pool that counts its padding, and whose last windows extend beyond
  * the padding. What such windows are divided by depends on the operator set. Therefore a node of
  * its own pads the image. */
 static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tensor *y)
 {
-    const int64_t sides[8] = {0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]};
-    char constant[112], padded[112];
-    const tensor *from = source(g, layer->input[0]);
-    const tensor x = with_rank(g, from, &layer->in, 4, y->name);
-    y->rank = 4;
-    snprintf(constant, sizeof constant, "%s:pads", layer->name);
+    char padded[112];
     snprintf(padded, sizeof padded, "%s:padded", layer->name);
-    ls_onnx_put_int64s(&g->file, constant, sides, 8);
-    ls_onnx_node_begin(&g->file, "Pad", padded, x.name);
-    ls_onnx_node_input(&g->file, constant);
+    begin_pad(g, layer, padded, pads, y);
     ls_onnx_node_end(&g->file, padded);
     ls_onnx_node_begin(&g->file, "AveragePool", layer->name, padded);
 }
@@ -282,6 +296,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_BATCHNORM: add_norm(g, layer, y); break;
     case LS_OP_LAYERNORM: add_layer_norm(g, layer, y); break;
     case LS_OP_UPSAMPLE: add_upsample(g, layer, y); break;
+    case LS_OP_PAD: add_pad(g, layer, y); break;
     case LS_OP_ADD: add_both(g, "Add", layer, y); break;
     case LS_OP_CONCAT: add_both(g, "Concat", layer, y); break;
     case LS_OP_MULTIPLY: add_both(g, "Mul", layer, y); break;

@@ -149,6 +149,18 @@ static void add_activation(builder *b)
     }
 }
 
+/* A convolution whose padding differs from side to side: a pad before a convolution. */
+static void add_padded_conv(builder *b)
+{
+    int sides[4];
+    for (int i = 0; i < 4; i++)
+        sides[i] = draw_from(b->d, 0, 2);
+    cJSON_AddItemToObject(add(b, "pad"), "padding", cJSON_CreateIntArray(sides, 4));
+    b->h += sides[0] + sides[2];
+    b->w += sides[1] + sides[3];
+    add_conv(b);
+}
+
 static void add_dropout(builder *b)
 {
     cJSON *node = add(b, "dropout");
@@ -277,7 +289,7 @@ static void add_block(builder *b)
 
 static void add_image_layer(builder *b, int *blocks)
 {
-    switch (draw(b->d, 15)) {
+    switch (draw(b->d, 16)) {
     case 0:
     case 1:
     case 2: add_conv(b); break;
@@ -298,6 +310,7 @@ static void add_image_layer(builder *b, int *blocks)
     case 12: add_skip(b); break;
     case 13: add_layer_norm(b); break;
     case 14: add_product(b); break;
+    case 15: add_padded_conv(b); break;
     case 10:
         if ((*blocks)++ == 0)
             add_block(b);

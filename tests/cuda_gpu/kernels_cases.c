@@ -306,6 +306,15 @@ static void upsample(run *r, int rows, int c, int sh, int sw)
     run_keep(r, "upsample_back", x, RUN_FLOAT, n);
 }
 
+static void pad(run *r, int c, int top, int left, int h, int w)
+{
+    const ls_k_pad k = {3, c, 7, 5, h, w, top, left};
+    const size_t n = (size_t)(3 * c * h * w);
+    float *x = run_floats(r, (size_t)(3 * c * 35), 1), *y = run_room(r, n * sizeof *y);
+    run_ok(r, ls_k_pad_of(y, x, &k, r->stream));
+    run_keep(r, "pad", y, RUN_FLOAT, n);
+}
+
 static void busy(run *r)
 {
     uint32_t *out = run_room(r, 2 * LS_K_BUSY * sizeof *out);
@@ -330,6 +339,9 @@ void run_point_kernels(run *r)
     concat(r, 3001, 1, 17);
     upsample(r, 17, 5, 2, 2);
     upsample(r, 3, 40, 1, 3);
+    pad(r, 5, 2, 0, 10, 8);
+    pad(r, 40, 0, 1, 7, 6);
+    pad(r, 9, -3, -1, 3, 4);
     busy(r);
     run_drop(r);
 }

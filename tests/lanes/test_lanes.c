@@ -266,23 +266,25 @@ static ls_op_desc random_curve(dice *d, int number)
     return desc;
 }
 
-/* Draws layer norm, upsampling, and concatenation, in turn. */
+/* Draws layer norm, upsampling, concatenation, and padding, in turn. */
 static ls_op_desc random_row(dice *d, int number)
 {
-    static const ls_op_kind kinds[] = {LS_OP_LAYERNORM, LS_OP_UPSAMPLE, LS_OP_CONCAT};
+    static const ls_op_kind kinds[] = {LS_OP_LAYERNORM, LS_OP_UPSAMPLE, LS_OP_CONCAT, LS_OP_PAD};
     ls_op_desc desc =
-        start(d, kinds[number % 3], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+        start(d, kinds[number % 4], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
     if (desc.kind == LS_OP_LAYERNORM)
         desc.u.layernorm.epsilon = 0.01f;
     if (desc.kind == LS_OP_UPSAMPLE)
         desc.u.upsample = (ls_upsample){roll(d, 1, 3), roll(d, 1, 3)};
+    if (desc.kind == LS_OP_PAD)
+        desc.u.pad = (ls_pad){roll(d, 0, 2), roll(d, 0, 2), roll(d, 0, 2), roll(d, 0, 2)};
     desc.x2 = desc.x;
     return desc;
 }
 
 static ls_op_desc random_layer_norm(dice *d, int number)
 {
-    return random_row(d, 3 * number);
+    return random_row(d, 4 * number);
 }
 
 static ls_op_desc random_loss(dice *d, int number)

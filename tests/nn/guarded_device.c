@@ -161,6 +161,7 @@ static const char *name_of(ls_op_kind kind)
                                         [LS_OP_TANH] = "tanh",
                                         [LS_OP_LAYERNORM] = "layernorm",
                                         [LS_OP_UPSAMPLE] = "upsample",
+                                        [LS_OP_PAD] = "pad",
                                         [LS_OP_CONCAT] = "concat",
                                         [LS_OP_MULTIPLY] = "multiply",
                                         [LS_OP_GELU] = "gelu",

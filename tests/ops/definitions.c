@@ -254,6 +254,23 @@ static size_t upsample(double *y, const ls_op_desc *d, const double *x)
     return at(&t, t.rows, 0, 0, 0);
 }
 
+static size_t pad(double *y, const ls_op_desc *d, const double *x)
+{
+    const ls_pad *p = &d->u.pad;
+    ls_tensor t = d->x;
+    t.h += p->top + p->bottom;
+    t.w += p->left + p->right;
+    for (int n = 0; n < t.rows; n++)
+        for (int c = 0; c < t.c; c++)
+            for (int i = 0; i < t.h; i++)
+                for (int j = 0; j < t.w; j++) {
+                    const int line = i - p->top, column = j - p->left;
+                    const int inside = line >= 0 && line < d->x.h && column >= 0 && column < d->x.w;
+                    y[at(&t, n, c, i, j)] = inside ? x[at(&d->x, n, c, line, column)] : 0;
+                }
+    return at(&t, t.rows, 0, 0, 0);
+}
+
 static size_t concat(double *y, const ls_op_desc *d, const definition_inputs *in)
 {
     ls_tensor t = d->x;
@@ -280,6 +297,7 @@ size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
     case LS_OP_BATCHNORM: norm(y, desc, in); break;
     case LS_OP_LAYERNORM: layer_norm(y, desc, in); break;
     case LS_OP_UPSAMPLE: n = upsample(y, desc, in->x); break;
+    case LS_OP_PAD: n = pad(y, desc, in->x); break;
     case LS_OP_CONCAT: n = concat(y, desc, in); break;
     default:
         for (size_t i = 0; i < n; i++)

@@ -85,6 +85,9 @@ op_chain op_make_tanh(uint64_t seed);
 op_chain op_make_gelu(uint64_t seed);
 op_chain op_make_layer_norm(uint64_t seed);
 op_chain op_make_upsample(uint64_t seed);
+/* padding of 0 to 3 pixels on each side */
+ls_pad op_draw_pad(op_draws *d);
+op_chain op_make_pad(uint64_t seed);
 op_chain op_make_concat(uint64_t seed);
 /* of two tensors of one shape, or with one factor for each channel */
 op_chain op_make_multiply(uint64_t seed);

@@ -190,6 +190,22 @@ op_chain op_make_upsample(uint64_t seed)
     return chain;
 }
 
+ls_pad op_draw_pad(op_draws *d)
+{
+    ls_pad pad = {op_draw(d, 0, 3), op_draw(d, 0, 3), op_draw(d, 0, 3), op_draw(d, 0, 3)};
+    return pad;
+}
+
+op_chain op_make_pad(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_PAD, &x);
+    last(&chain)->u.pad = op_draw_pad(&d);
+    return chain;
+}
+
 op_chain op_make_concat(uint64_t seed)
 {
     op_draws d;
@@ -325,7 +341,7 @@ op_chain op_make_augmented(uint64_t seed)
 
 op_chain op_make_rowwise(uint64_t seed)
 {
-    switch (seed % 15) {
+    switch (seed % 16) {
     case 0: return op_make_add(seed);
     case 1: return op_make_sigmoid(seed);
     case 2: return op_make_tanh(seed);
@@ -340,6 +356,7 @@ op_chain op_make_rowwise(uint64_t seed)
     case 11: return op_make_hard_sigmoid(seed);
     case 12: return op_make_hard_swish(seed);
     case 13: return op_make_multiply(seed);
+    case 14: return op_make_pad(seed);
     default: return op_make_add_of_convs(seed);
     }
 }

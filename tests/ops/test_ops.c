@@ -190,6 +190,11 @@ static void upsample_gives_dy_back_summed(void **state)
     op_all_agree(state, op_make_upsample, 24400, CASES);
 }
 
+static void pad_surrounds_x_with_zeros(void **state)
+{
+    op_all_agree(state, op_make_pad, 24600, CASES);
+}
+
 static void concat_takes_two_layouts(void **state)
 {
     op_all_agree(state, op_make_concat, 24700, CASES);
@@ -271,6 +276,7 @@ LS_TESTS(ops, "integration no-tsan")
         OP_COMPARED(hard_curves_match_double),
         OP_COMPARED(layer_norm_matches_double_sums),
         OP_COMPARED(upsample_gives_dy_back_summed),
+        OP_COMPARED(pad_surrounds_x_with_zeros),
         OP_COMPARED(concat_takes_two_layouts),
         OP_COMPARED(multiply_sums_over_the_pixels_of_a_factor),
         OP_COMPARED(smoothed_loss_matches_double_sums),

@@ -247,6 +247,8 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         chain.op[0].u.layernorm.epsilon = 0.2f;
     if (kind == LS_OP_UPSAMPLE)
         chain.op[0].u.upsample = (ls_upsample){op_draw(&d, 1, 3), op_draw(&d, 1, 3)};
+    if (kind == LS_OP_PAD)
+        chain.op[0].u.pad = op_draw_pad(&d);
     if (kind == LS_OP_DROPOUT)
         chain.op[0].u.dropout = (ls_dropout){(float)op_draw(&d, 0, 19) / 20, 0x1001};
     if (op_has_x2(&chain.op[0])) {
@@ -374,6 +376,12 @@ static void upsample_follows_its_definition(void **state)
     each_case(LS_OP_UPSAMPLE, 2500);
 }
 
+static void pad_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_PAD, 2600);
+}
+
 static void concat_follows_its_definition(void **state)
 {
     (void)state;
@@ -472,6 +480,7 @@ LS_TESTS(ref_gradients, "integration no-tsan")
         cmocka_unit_test(hard_curves_follow_their_definitions),
         cmocka_unit_test(layer_norm_follows_its_definition),
         cmocka_unit_test(upsample_follows_its_definition),
+        cmocka_unit_test(pad_follows_its_definition),
         cmocka_unit_test(concat_follows_its_definition),
         cmocka_unit_test(dropout_follows_its_definition),
         cmocka_unit_test(fused_relu_masks_dy),

@@ -269,6 +269,37 @@ int ref_upsample_forward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
+/* Returns the position in y of element e of x. */
+static size_t padded_place(const ref_op *op, size_t e)
+{
+    const size_t h = (size_t)op->desc.x.h, w = (size_t)op->desc.x.w;
+    const size_t y_h = (size_t)op->base.y.h, y_w = (size_t)op->base.y.w;
+    const size_t i = e / w % h + (size_t)op->desc.u.pad.top;
+    return (e / (h * w) * y_h + i) * y_w + e % w + (size_t)op->desc.u.pad.left;
+}
+
+int ref_pad_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const size_t n = (size_t)op->desc.x.rows * ref_row(&op->desc.x);
+    float *y = op->b.y;
+    (void)flags;
+    (void)err;
+    memset(y, 0, (size_t)op->desc.x.rows * ref_row(&op->base.y) * sizeof *y);
+    for (size_t e = 0; e < n; e++)
+        y[padded_place(op, e)] = ((const float *)op->b.x)[e];
+    return LS_OK;
+}
+
+int ref_pad_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const size_t n = op->desc.needs_dx ? (size_t)op->desc.x.rows * ref_row(&op->desc.x) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t e = 0; e < n; e++)
+        ((float *)op->b.dx)[e] = ((const float *)op->b.dy)[padded_place(op, e)];
+    return LS_OK;
+}
+
 int ref_concat_forward(ref_op *op, unsigned flags, ls_error *err)
 {
     const size_t first = ref_row(&op->desc.x), second = ref_row(&op->desc.x2);

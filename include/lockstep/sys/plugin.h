@@ -129,6 +129,7 @@ typedef enum ls_op_kind {
     LS_OP_HARD_SWISH = 26, /* x·min(max(x + 3, 0), 6) / 6; its derivative is 0 at −3 and 1 at 3 */
     LS_OP_MULTIPLY = 27, /* y = x·x2; x2 has the shape of x or, with one factor for each channel of
                           * a row, h = w = 1; x2 may have another layout */
+    LS_OP_PAD = 28,      /* y is x with zeros around it; dx is the part of dy that belongs to x */
     LS_OP_KINDS          /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
@@ -285,6 +286,11 @@ typedef struct ls_upsample {
     int sh, sw; /* factor of the height and of the width, at least 1 */
 } ls_upsample;
 
+/* Padding with zeros: number of lines, or of columns, that are added on each side, at least 0. */
+typedef struct ls_pad {
+    int top, left, bottom, right;
+} ls_pad;
+
 /* Dropout. Element e (in c, h, w order) of the dataset row r = args->rows[row of the batch] is
  * dropped, that is, set to 0 in y and in dx, if
  *
@@ -403,6 +409,7 @@ typedef struct ls_op_desc {
         ls_batchnorm batchnorm;
         ls_layernorm layernorm;
         ls_upsample upsample;
+        ls_pad pad;
         ls_dropout dropout;
         ls_softmax_xent softmax_xent;
         ls_running running;

@@ -211,6 +211,16 @@ cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, c
 cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
                                cudaStream_t stream);
 
+/* Padding with zeros, and cropping. */
+typedef struct ls_k_pad {
+    int rows, c, h, w; /* size of x */
+    int y_h, y_w;      /* size of y */
+    int top, left;     /* position in y of the first pixel of x; negative if y is a part of x */
+} ls_k_pad;
+
+/* y ← x, and 0 outside x. */
+cudaError_t ls_k_pad_of(float *y, const float *x, const ls_k_pad *k, cudaStream_t stream);
+
 /* Pooling with windows of 2 × 2 and stride 2 (*quads*). The bias is added to x, then the relu is
  * applied, then the result is pooled. y has h/2 × w/2 pixels. */
 typedef struct ls_k_quads {
