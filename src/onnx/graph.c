@@ -9,6 +9,7 @@
 #include "onnx/rows.h"
 #include "store/durable.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -222,17 +223,19 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     }
 }
 
-/* Adds a relu6, whose limits are inputs of the node. */
-static void add_relu6(graph *g, const ls_layer *layer, tensor *y)
+/* Adds a clip or relu6, whose limits are optional inputs of the node. */
+static void add_clip(graph *g, const ls_layer *layer, tensor *y)
 {
-    const float limits[2] = {0, 6};
+    const float limits[2] = {layer->op.u.clamp.least, layer->op.u.clamp.most};
     static const char *const name[2] = {"min", "max"};
     char constant[112];
     begin(g, "Clip", layer, 0, y);
     for (int i = 0; i < 2; i++) {
+        const bool limited = isfinite(limits[i]);
         snprintf(constant, sizeof constant, "%s:%s", layer->name, name[i]);
-        ls_onnx_put_floats(&g->file, constant, NULL, 0, &limits[i], 1);
-        ls_onnx_node_input(&g->file, constant);
+        if (limited)
+            ls_onnx_put_floats(&g->file, constant, NULL, 0, &limits[i], 1);
+        ls_onnx_node_input(&g->file, limited ? constant : "");
     }
 }
 
@@ -270,6 +273,28 @@ static void add_gelu(graph *g, const ls_layer *layer, tensor *y)
     *y = add_scalar(g, "Mul", layer, "out", &part, 0.5f);
 }
 
+/* Adds nodes for the approximation of GELU: x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2. */
+static void add_gelu_tanh(graph *g, const ls_layer *layer, tensor *y)
+{
+    const tensor *x = source(g, layer->input[0]);
+    tensor part = add_part(g, "Mul", layer, "square", x, x->name);
+    part = add_part(g, "Mul", layer, "cube", &part, x->name);
+    part = add_scalar(g, "Mul", layer, "small", &part, 0.044715f);
+    part = add_part(g, "Add", layer, "sum", &part, x->name);
+    part = add_scalar(g, "Mul", layer, "root", &part, 0.797884561f);
+    part = add_part(g, "Tanh", layer, "tanh", &part, NULL);
+    part = add_scalar(g, "Add", layer, "twice", &part, 1);
+    part = add_part(g, "Mul", layer, "product", &part, x->name);
+    *y = add_scalar(g, "Mul", layer, "out", &part, 0.5f);
+}
+
+static void add_affine(graph *g, const ls_layer *layer, tensor *y)
+{
+    const tensor part = add_scalar(g, "Mul", layer, "product", source(g, layer->input[0]),
+                                   layer->op.u.affine.slope);
+    *y = add_scalar(g, "Add", layer, "out", &part, layer->op.u.affine.offset);
+}
+
 static void add_silu(graph *g, const ls_layer *layer, tensor *y)
 {
     const tensor *x = source(g, layer->input[0]);
@@ -304,11 +329,13 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
         add_elementwise(g, layer->op.u.relu.slope != 0 ? "LeakyRelu" : "Relu", layer, y);
         break;
     case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
-    case LS_OP_RELU6: add_relu6(g, layer, y); break;
+    case LS_OP_CLAMP: add_clip(g, layer, y); break;
     case LS_OP_HARD_SIGMOID: add_elementwise(g, "HardSigmoid", layer, y); break;
     case LS_OP_HARD_SWISH: add_elementwise(g, "HardSwish", layer, y); break;
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
+    case LS_OP_GELU_TANH: add_gelu_tanh(g, layer, y); return LS_OK;
+    case LS_OP_AFFINE: add_affine(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;
     /* no node: layers that read the dropout's output read its input instead */
     case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); return LS_OK;

@@ -136,13 +136,27 @@ static void add_norm(builder *b, cJSON *list)
 
 static void add_activation(builder *b)
 {
-    static const char *const types[] = {"relu",         "relu",       "relu",  "sigmoid",
-                                        "tanh",         "gelu",       "silu",  "leaky_relu",
-                                        "hard_sigmoid", "hard_swish", "relu6", NULL};
+    static const char *const types[] = {
+        "relu",       "relu",         "relu",       "sigmoid", "tanh", "gelu",   "silu",
+        "leaky_relu", "hard_sigmoid", "hard_swish", "relu6",   "clip", "affine", NULL};
     const char *type = draw_word(b->d, types);
     cJSON *node = add(b, type);
     if (strcmp(type, "leaky_relu") == 0 && draw(b->d, 2))
         cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0, 1));
+    if (strcmp(type, "gelu") == 0 && draw(b->d, 2))
+        cJSON_AddStringToObject(node, "approximate", draw(b->d, 2) ? "tanh" : "none");
+    if (strcmp(type, "clip") == 0) {
+        const int limits = draw_from(b->d, 1, 3);
+        if (limits & 1)
+            cJSON_AddNumberToObject(node, "min", draw_between(b->d, -2, 0));
+        if (limits & 2)
+            cJSON_AddNumberToObject(node, "max", draw_between(b->d, 0.5, 6));
+    }
+    if (strcmp(type, "affine") == 0) {
+        cJSON_AddNumberToObject(node, "slope", draw_between(b->d, -1, 2));
+        if (draw(b->d, 2))
+            cJSON_AddNumberToObject(node, "offset", draw_between(b->d, -1, 1));
+    }
     if (strcmp(type, "hard_sigmoid") == 0 && draw(b->d, 2)) {
         cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0.1, 0.5));
         cJSON_AddNumberToObject(node, "offset", draw_between(b->d, 0.2, 0.8));

@@ -256,13 +256,17 @@ static ls_op_desc random_add(dice *d, int number)
 
 static ls_op_desc random_curve(dice *d, int number)
 {
-    static const ls_op_kind kinds[] = {LS_OP_SIGMOID,   LS_OP_TANH,  LS_OP_GELU,
-                                       LS_OP_SILU,      LS_OP_RELU6, LS_OP_HARD_SIGMOID,
-                                       LS_OP_HARD_SWISH};
+    static const ls_op_kind kinds[] = {LS_OP_SIGMOID,    LS_OP_TANH,      LS_OP_GELU,
+                                       LS_OP_SILU,       LS_OP_CLAMP,     LS_OP_HARD_SIGMOID,
+                                       LS_OP_HARD_SWISH, LS_OP_GELU_TANH, LS_OP_AFFINE};
     ls_op_desc desc =
-        start(d, kinds[number % 7], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+        start(d, kinds[number % 9], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
     if (desc.kind == LS_OP_HARD_SIGMOID)
         desc.u.hard_sigmoid = (ls_hard_sigmoid){0.4f, 0.3f};
+    if (desc.kind == LS_OP_CLAMP)
+        desc.u.clamp = number % 2 ? (ls_clamp){0, 6} : (ls_clamp){-0.4f, 0.3f};
+    if (desc.kind == LS_OP_AFFINE)
+        desc.u.affine = (ls_affine){0.4f, 0.3f};
     return desc;
 }
 
@@ -682,17 +686,27 @@ static double gelu(double x)
     return x == -INFINITY ? 0 : x * 0.5 * erfc(-x / sqrt(2));
 }
 
-/* numbers of the hard sigmoid that is tested */
-static const ls_lanes_shape hard = {.slope = 0.3f, .offset = 0.4f};
+/* numbers of the curves that are tested */
+static const ls_lanes_shape hard = {.slope = 0.3f, .offset = 0.4f, .least = -0.5f, .most = 6};
 
 static double hard_swish(double x)
 {
     return x == -INFINITY ? 0 : x * fmin(fmax(x + 3, 0), 6) / 6;
 }
 
-static double relu6(double x)
+static double gelu_tanh(double x)
 {
-    return isnan(x) ? x : fmin(fmax(x, 0), 6);
+    return x == -INFINITY ? 0 : x * logistic(1.5957691216057308 * (x + 0.044715 * x * x * x));
+}
+
+static double clamp(double x)
+{
+    return isnan(x) ? x : fmin(fmax(x, (double)hard.least), (double)hard.most);
+}
+
+static double affine(double x)
+{
+    return (double)hard.slope * x + (double)hard.offset;
 }
 
 static double hard_sigmoid(double x)
@@ -715,7 +729,9 @@ static const struct function {
                  {"sigmoid", LS_LANES_SIGMOID, logistic, 2, -125},
                  {"silu", LS_LANES_SILU, silu, 3, -118},
                  {"gelu", LS_LANES_GELU, gelu, 8, -121},
-                 {"relu6", LS_LANES_RELU6, relu6, 0, -125},
+                 {"gelu_tanh", LS_LANES_GELU_TANH, gelu_tanh, 8, -4},
+                 {"affine", LS_LANES_AFFINE, affine, 0.51, -125},
+                 {"clamp", LS_LANES_CLAMP, clamp, 0, -125},
                  {"hard_sigmoid", LS_LANES_HARD_SIGMOID, hard_sigmoid, 0.51, -125},
                  {"hard_swish", LS_LANES_HARD_SWISH, hard_swish, 3, -125}};
 

@@ -166,7 +166,9 @@ static const char *name_of(ls_op_kind kind)
                                         [LS_OP_MULTIPLY] = "multiply",
                                         [LS_OP_GELU] = "gelu",
                                         [LS_OP_SILU] = "silu",
-                                        [LS_OP_RELU6] = "relu6",
+                                        [LS_OP_CLAMP] = "clamp",
+                                        [LS_OP_GELU_TANH] = "gelu_tanh",
+                                        [LS_OP_AFFINE] = "affine",
                                         [LS_OP_HARD_SIGMOID] = "hard_sigmoid",
                                         [LS_OP_HARD_SWISH] = "hard_swish",
                                         [LS_OP_DROPOUT] = "dropout"};

@@ -208,7 +208,14 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     case LS_OP_TANH: return tanh(in->x[i]);
     case LS_OP_GELU: return in->x[i] * (1 + erf(in->x[i] / sqrt(2))) / 2;
     case LS_OP_SILU: return in->x[i] / (1 + exp(-in->x[i]));
-    case LS_OP_RELU6: return fmin(fmax(in->x[i], 0), 6);
+    case LS_OP_GELU_TANH:
+        return in->x[i] *
+               (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                         (in->x[i] + 0.044715 * in->x[i] * in->x[i] * in->x[i]))) /
+               2;
+    case LS_OP_CLAMP:
+        return fmin(fmax(in->x[i], (double)d->u.clamp.least), (double)d->u.clamp.most);
+    case LS_OP_AFFINE: return (double)d->u.affine.slope * in->x[i] + (double)d->u.affine.offset;
     case LS_OP_HARD_SIGMOID:
         return fmin(
             fmax((double)d->u.hard_sigmoid.slope * in->x[i] + (double)d->u.hard_sigmoid.offset, 0),

@@ -92,7 +92,9 @@ op_chain op_make_concat(uint64_t seed);
 /* of two tensors of one shape, or with one factor for each channel */
 op_chain op_make_multiply(uint64_t seed);
 op_chain op_make_silu(uint64_t seed);
-op_chain op_make_relu6(uint64_t seed);
+op_chain op_make_clamp(uint64_t seed);
+op_chain op_make_gelu_tanh(uint64_t seed);
+op_chain op_make_affine(uint64_t seed);
 op_chain op_make_hard_sigmoid(uint64_t seed);
 op_chain op_make_hard_swish(uint64_t seed);
 op_chain op_make_dropout(uint64_t seed);

@@ -9,11 +9,11 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",     "gather",       "conv2d",     "dense",     "pool",        "relu",
-    "xent",  "sgd",          "export",     "batchnorm", "add",         "sigmoid",
-    "tanh",  "dropout",      "adamw",      "running",   "vector_loss", "clip",
-    "gelu",  "silu",         "layernorm",  "upsample",  "concat",      "digest",
-    "relu6", "hard_sigmoid", "hard_swish", "multiply",  "pad",
+    "?",        "gather",    "conv2d",      "dense", "pool",         "relu",       "xent",
+    "sgd",      "export",    "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
+    "adamw",    "running",   "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
+    "upsample", "concat",    "digest",      "clamp", "hard_sigmoid", "hard_swish", "multiply",
+    "pad",      "gelu_tanh", "affine",
 };
 
 const char *op_kind_name(int kind)
@@ -79,6 +79,10 @@ static void put_op(writer *w, const ls_op_desc *d)
     case LS_OP_BATCHNORM: put(w, "(ε %g)", (double)d->u.batchnorm.epsilon); break;
     case LS_OP_LAYERNORM: put(w, "(ε %g)", (double)d->u.layernorm.epsilon); break;
     case LS_OP_UPSAMPLE: put(w, "(%d×%d)", d->u.upsample.sh, d->u.upsample.sw); break;
+    case LS_OP_CLAMP: put(w, "(%g … %g)", (double)d->u.clamp.least, (double)d->u.clamp.most); break;
+    case LS_OP_AFFINE:
+        put(w, "(%g·x + %g)", (double)d->u.affine.slope, (double)d->u.affine.offset);
+        break;
     case LS_OP_PAD:
         put(w, "(%d, %d, %d, %d)", d->u.pad.top, d->u.pad.left, d->u.pad.bottom, d->u.pad.right);
         break;

@@ -122,6 +122,7 @@ static const char *senseless(const ls_op_desc *d)
     case LS_OP_LAYERNORM: return d->u.layernorm.epsilon > 0 ? NULL : "epsilon must be above 0";
     case LS_OP_UPSAMPLE:
         return d->u.upsample.sh >= 1 && d->u.upsample.sw >= 1 ? NULL : "a scale must be at least 1";
+    case LS_OP_CLAMP: return d->u.clamp.least < d->u.clamp.most ? NULL : "least must be below most";
     case LS_OP_PAD:
         return d->u.pad.top >= 0 && d->u.pad.left >= 0 && d->u.pad.bottom >= 0 &&
                        d->u.pad.right >= 0

@@ -124,13 +124,16 @@ typedef enum ls_op_kind {
                               * may have another layout */
     LS_OP_DIGEST = 23,       /* adds the digest of the floats at param[0], which do not change, to
                               * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
-    LS_OP_RELU6 = 24,        /* min(max(x, 0), 6); its derivative at 0 and at 6 is 0 */
+    LS_OP_CLAMP = 24,        /* min(max(x, least), most); its derivative at both limits is 0 */
     LS_OP_HARD_SIGMOID = 25, /* min(max(slope·x + offset, 0), 1) */
     LS_OP_HARD_SWISH = 26, /* x·min(max(x + 3, 0), 6) / 6; its derivative is 0 at −3 and 1 at 3 */
     LS_OP_MULTIPLY = 27, /* y = x·x2; x2 has the shape of x or, with one factor for each channel of
                           * a row, h = w = 1; x2 may have another layout */
     LS_OP_PAD = 28,      /* y is x with zeros around it; dx is the part of dy that belongs to x */
-    LS_OP_KINDS          /* not a kind: number of the last kind, plus 1 */
+    LS_OP_GELU_TANH = 29, /* the approximation of gelu with tanh: x·(1 + tanh(√(2/π)·(x +
+                           * 0.044715·x³))) / 2 */
+    LS_OP_AFFINE = 30,    /* slope·x + offset, rounded once */
+    LS_OP_KINDS           /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
 /* A convolution. The input channels and the output channels are cut, in order, into `groups` equal
@@ -374,6 +377,16 @@ typedef struct ls_hard_sigmoid {
     float slope, offset;
 } ls_hard_sigmoid;
 
+/* Limits of a clamp, least < most; −∞ and ∞ are no limits. */
+typedef struct ls_clamp {
+    float least, most;
+} ls_clamp;
+
+/* An affine function of each element. */
+typedef struct ls_affine {
+    float slope, offset;
+} ls_affine;
+
 /* Description of an op, for op_create. */
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
@@ -404,6 +417,8 @@ typedef struct ls_op_desc {
         ls_dense dense;
         ls_relu relu;
         ls_hard_sigmoid hard_sigmoid;
+        ls_clamp clamp;
+        ls_affine affine;
         ls_sgd sgd;
         ls_adamw adamw;
         ls_batchnorm batchnorm;

@@ -120,19 +120,21 @@ typedef enum ls_k_curve {
     LS_K_TANH,
     LS_K_GELU,
     LS_K_SILU,
-    LS_K_RELU6,
+    LS_K_CLAMP,        /* of shape.least and shape.most */
     LS_K_HARD_SIGMOID, /* of shape.slope and shape.offset */
-    LS_K_HARD_SWISH
+    LS_K_HARD_SWISH,
+    LS_K_GELU_TANH,
+    LS_K_AFFINE /* of shape.slope and shape.offset */
 } ls_k_curve;
 /* Numbers of a curve, which the curves that do not use them ignore. */
 typedef struct ls_k_shape {
-    float slope, offset;
+    float slope, offset, least, most;
 } ls_k_shape;
 /* y ← curve(x). */
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
                           size_t count, cudaStream_t stream);
-/* dx ← dy times the derivative, which is computed from v. v is x for gelu, silu and hard
- * swish, and y for the other curves. */
+/* dx ← dy times the derivative, which is computed from v. v is x for both forms of gelu,
+ * silu and hard swish, and y for the other curves. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             ls_k_shape shape, size_t count, cudaStream_t stream);
 
