@@ -134,9 +134,11 @@ typedef enum ls_lanes_curve {
     LS_LANES_TANH,
     LS_LANES_GELU,
     LS_LANES_SILU,
-    LS_LANES_RELU6,
+    LS_LANES_CLAMP,
     LS_LANES_HARD_SIGMOID,
     LS_LANES_HARD_SWISH,
+    LS_LANES_GELU_TANH,
+    LS_LANES_AFFINE,
     LS_LANES_SLOPES,
     LS_LANES_EXP = LS_LANES_SLOPES,
     LS_LANES_LOG,
@@ -145,8 +147,9 @@ typedef enum ls_lanes_curve {
 
 /* Numbers of a curve. The curves that do not use them ignore them. */
 typedef struct ls_lanes_shape {
-    float slope;  /* leaky relu: slope below zero; hard sigmoid: slope */
-    float offset; /* hard sigmoid */
+    float slope;       /* leaky relu: slope below zero; hard sigmoid, affine: slope */
+    float offset;      /* hard sigmoid, affine */
+    float least, most; /* clamp */
 } ls_lanes_shape;
 
 /* y = scale·(x − mean) + shift, for one channel */
@@ -253,8 +256,8 @@ typedef struct ls_lanes_kernels {
 
     /* y ← the function of x, over n vectors. */
     void (*curve[LS_LANES_CURVES])(size_t n, ls_lanes_shape shape, const float *x, float *y);
-    /* dx ← dy times the derivative. The derivative is computed from v: x for gelu, silu and hard
-     * swish, y for the other functions. */
+    /* dx ← dy times the derivative. The derivative is computed from v: x for both forms of
+     * gelu, silu and hard swish, y for the other functions. */
     void (*slope[LS_LANES_SLOPES])(size_t n, ls_lanes_shape shape, const float *v, const float *dy,
                                    float *dx);
 

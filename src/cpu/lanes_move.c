@@ -1,8 +1,8 @@
-/* Ops that mostly move data: concatenation of channels, and nearest-neighbour upsampling. The
- * gradient of a pixel that was repeated is the sum of several gradients. In each lane (one of the
- * sixteen positions of a vector; lanes_op.h) these gradients are added one after another, in the
- * same order on every CPU. Therefore plain C without vector kernels gives the same bits on every
- * CPU. */
+/* Ops that mostly move data: concatenation of channels, nearest-neighbour upsampling, and padding
+ * with zeros. The gradient of a pixel that was repeated is the sum of several gradients. In each
+ * lane (one of the sixteen positions of a vector; lanes_op.h) these gradients are added one after
+ * another, in the same order on every CPU. Therefore plain C without vector kernels gives the same
+ * bits on every CPU. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -155,5 +155,77 @@ int ls_cpu_upsample_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     op->few = spread_few;
     op->forward = (ls_lanes_pass){spread_plane, (uint32_t)(op->groups * x->c)};
     op->dx = (ls_lanes_pass){gather_plane, (uint32_t)(op->groups * x->c)};
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- padding: zeros around x ---------------------------------------------------------------- */
+
+typedef struct pad_op {
+    ls_lanes_op base;        /* base; must be first */
+    int h;                   /* number of lines of x */
+    size_t line;             /* floats of a line of x, */
+    size_t left, right;      /* and of the zeros on both sides of it */
+    size_t above, below;     /* floats of the zeros above and below the image */
+    size_t x_plane, y_plane; /* floats of a channel of a group of x and of y */
+} pad_op;
+
+static float *put_zeros(float *to, size_t count)
+{
+    memset(to, 0, count * sizeof *to);
+    return to + count;
+}
+
+static void pad_plane(void *arg, uint32_t plane)
+{
+    const pad_op *op = arg;
+    const float *x = (const float *)op->base.b.x + plane * op->x_plane;
+    float *y = put_zeros((float *)op->base.b.y + plane * op->y_plane, op->above);
+    for (int i = 0; i < op->h; i++, x += op->line) {
+        y = put_zeros(y, op->left);
+        memcpy(y, x, op->line * sizeof *y);
+        y = put_zeros(y + op->line, op->right);
+    }
+    put_zeros(y, op->below);
+}
+
+/* Does the same for few rows (few.h). */
+static void pad_few(ls_lanes_op *op)
+{
+    const size_t planes = (size_t)op->op.y.rows * ls_few_sixteens(op->op.y.c);
+    for (uint32_t plane = 0; plane < planes; plane++)
+        pad_plane(op, plane);
+}
+
+static void crop_plane(void *arg, uint32_t plane)
+{
+    const pad_op *op = arg;
+    const float *dy = (const float *)op->base.b.dy + plane * op->y_plane + op->above + op->left;
+    float *dx = (float *)op->base.b.dx + plane * op->x_plane;
+    for (int i = 0; i < op->h; i++, dx += op->line, dy += op->left + op->line + op->right)
+        memcpy(dx, dy, op->line * sizeof *dx);
+}
+
+int ls_cpu_pad_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const ls_pad pad = desc->u.pad;
+    ls_lanes_op *op;
+    if (pad.top < 0 || pad.left < 0 || pad.bottom < 0 || pad.right < 0)
+        return ls_fail(err, LS_EINVAL, "pad: %d, %d, %d and %d zeros; each must be at least 0",
+                       pad.top, pad.left, pad.bottom, pad.right);
+    int status = ls_lanes_op_new(&op, sizeof(pad_op), &ls_lanes_passes, device, desc, err);
+    if (status)
+        return status;
+    pad_op *self = (pad_op *)op;
+    ls_lanes_op_set_y(op, x->c, x->h + pad.top + pad.bottom, x->w + pad.left + pad.right);
+    const size_t line = (size_t)op->op.y.w * LS_LANES;
+    self->h = x->h;
+    self->line = (size_t)x->w * LS_LANES;
+    self->left = (size_t)pad.left * LS_LANES, self->right = (size_t)pad.right * LS_LANES;
+    self->above = (size_t)pad.top * line, self->below = (size_t)pad.bottom * line;
+    self->x_plane = (size_t)x->h * self->line, self->y_plane = (size_t)op->op.y.h * line;
+    op->few = pad_few;
+    op->forward = (ls_lanes_pass){pad_plane, (uint32_t)(op->groups * x->c)};
+    op->dx = (ls_lanes_pass){crop_plane, (uint32_t)(op->groups * x->c)};
     return ls_lanes_op_finish(out, op, desc, err);
 }

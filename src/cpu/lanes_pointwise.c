@@ -59,8 +59,8 @@ static void some_backward(void *arg, uint32_t item)
     const curve_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const size_t at = (size_t)item * SOME * LS_LANES;
-    const bool by_x = op->curve == LS_LANES_GELU || op->curve == LS_LANES_SILU ||
-                      op->curve == LS_LANES_HARD_SWISH;
+    const bool by_x = op->curve == LS_LANES_GELU || op->curve == LS_LANES_GELU_TANH ||
+                      op->curve == LS_LANES_SILU || op->curve == LS_LANES_HARD_SWISH;
     const float *v = by_x ? b->x : b->y;
     op->base.kernels->slope[op->curve](length_of(&op->base, item), op->shape, v + at,
                                        (const float *)b->dy + at, (float *)b->dx + at);
@@ -79,9 +79,11 @@ static ls_lanes_curve curve_of(const ls_op_desc *desc)
     case LS_OP_TANH: return LS_LANES_TANH;
     case LS_OP_GELU: return LS_LANES_GELU;
     case LS_OP_SILU: return LS_LANES_SILU;
-    case LS_OP_RELU6: return LS_LANES_RELU6;
+    case LS_OP_CLAMP: return LS_LANES_CLAMP;
     case LS_OP_HARD_SIGMOID: return LS_LANES_HARD_SIGMOID;
     case LS_OP_HARD_SWISH: return LS_LANES_HARD_SWISH;
+    case LS_OP_GELU_TANH: return LS_LANES_GELU_TANH;
+    case LS_OP_AFFINE: return LS_LANES_AFFINE;
     default: return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
     }
 }
@@ -89,9 +91,13 @@ static ls_lanes_curve curve_of(const ls_op_desc *desc)
 static ls_lanes_shape shape_of(const ls_op_desc *desc)
 {
     const ls_hard_sigmoid *hard = &desc->u.hard_sigmoid;
+    const ls_clamp *clamp = &desc->u.clamp;
+    const ls_affine *affine = &desc->u.affine;
     switch ((int)desc->kind) {
     case LS_OP_RELU: return (ls_lanes_shape){.slope = desc->u.relu.slope};
-    case LS_OP_HARD_SIGMOID: return (ls_lanes_shape){hard->slope, hard->offset};
+    case LS_OP_HARD_SIGMOID: return (ls_lanes_shape){.slope = hard->slope, .offset = hard->offset};
+    case LS_OP_CLAMP: return (ls_lanes_shape){.least = clamp->least, .most = clamp->most};
+    case LS_OP_AFFINE: return (ls_lanes_shape){.slope = affine->slope, .offset = affine->offset};
     default: return (ls_lanes_shape){0};
     }
 }
@@ -211,8 +217,8 @@ static void scale_plane(const multiply_op *op, size_t plane)
     const ls_op_buffers *b = &op->base.b;
     const size_t at = plane * op->pixels * LS_LANES;
     for (size_t i = 0; i < op->pixels * LS_LANES; i += LS_LANES)
-        multiply(LS_LANES, (const float *)b->x + at + i,
-                 (const float *)b->x2 + plane * LS_LANES, (float *)b->y + at + i);
+        multiply(LS_LANES, (const float *)b->x + at + i, (const float *)b->x2 + plane * LS_LANES,
+                 (float *)b->y + at + i);
 }
 
 static void scale_lanes(void *arg, uint32_t plane)

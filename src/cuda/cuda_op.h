@@ -125,7 +125,8 @@ static inline bool ls_cuda_is_half(const ls_cuda_op *op)
 typedef int ls_cuda_setup(ls_cuda_op *op, ls_error *err);
 ls_cuda_setup ls_cuda_gather_setup, ls_cuda_conv_setup, ls_cuda_dense_setup;
 ls_cuda_setup ls_cuda_pool_setup, ls_cuda_loss_setup, ls_cuda_vector_loss_setup;
-ls_cuda_setup ls_cuda_norm_setup, ls_cuda_layer_norm_setup, ls_cuda_upsample_setup;
+ls_cuda_setup ls_cuda_norm_setup, ls_cuda_layer_norm_setup;
+ls_cuda_setup ls_cuda_upsample_setup, ls_cuda_pad_setup;
 /* activation functions, add, multiply, concat, dropout, and export (a copy in row-major order) */
 ls_cuda_setup ls_cuda_pointwise_setup;
 /* the optimizers sgd and adamw, the update of running statistics, gradient clipping */

@@ -17,9 +17,11 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
     case LS_OP_GELU: return LS_K_GELU;
     case LS_OP_SILU: return LS_K_SILU;
     case LS_OP_SIGMOID: return LS_K_SIGMOID;
-    case LS_OP_RELU6: return LS_K_RELU6;
+    case LS_OP_CLAMP: return LS_K_CLAMP;
     case LS_OP_HARD_SIGMOID: return LS_K_HARD_SIGMOID;
     case LS_OP_HARD_SWISH: return LS_K_HARD_SWISH;
+    case LS_OP_GELU_TANH: return LS_K_GELU_TANH;
+    case LS_OP_AFFINE: return LS_K_AFFINE;
     default: return LS_K_RELU;
     }
 }
@@ -27,15 +29,20 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
 /* Returns true if the derivative is computed from x, false if it is computed from y. */
 static bool goes_by_x(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU || desc->kind == LS_OP_HARD_SWISH;
+    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_GELU_TANH || desc->kind == LS_OP_SILU ||
+           desc->kind == LS_OP_HARD_SWISH;
 }
 
 static ls_k_shape shape_of(const ls_op_desc *desc)
 {
     const ls_hard_sigmoid *hard = &desc->u.hard_sigmoid;
+    const ls_clamp *clamp = &desc->u.clamp;
+    const ls_affine *affine = &desc->u.affine;
     switch ((int)desc->kind) {
     case LS_OP_RELU: return (ls_k_shape){.slope = desc->u.relu.slope};
-    case LS_OP_HARD_SIGMOID: return (ls_k_shape){hard->slope, hard->offset};
+    case LS_OP_HARD_SIGMOID: return (ls_k_shape){.slope = hard->slope, .offset = hard->offset};
+    case LS_OP_CLAMP: return (ls_k_shape){.least = clamp->least, .most = clamp->most};
+    case LS_OP_AFFINE: return (ls_k_shape){.slope = affine->slope, .offset = affine->offset};
     default: return (ls_k_shape){0};
     }
 }
@@ -201,9 +208,11 @@ int ls_cuda_pointwise_setup(ls_cuda_op *op, ls_error *err)
         [LS_OP_TANH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_GELU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_SILU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
-        [LS_OP_RELU6] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_CLAMP] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_HARD_SIGMOID] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_HARD_SWISH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_GELU_TANH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_AFFINE] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
         [LS_OP_ADD] = {{.kernels = add_forward}, {.kernels = add_backward}},
         [LS_OP_MULTIPLY] = {{.kernels = multiply_forward}, {.kernels = multiply_backward}},
         [LS_OP_CONCAT] = {{.kernels = concat_forward}, {.kernels = concat_backward}},

@@ -149,3 +149,53 @@ int ls_cuda_upsample_setup(ls_cuda_op *op, ls_error *err)
     op->op.kernel = "cuda nhwc";
     return LS_OK;
 }
+
+/* ---- padding -------------------------------------------------------------------------------- */
+
+static cudaError_t pad_forward(ls_cuda_op *op, cudaStream_t on)
+{
+    const ls_tensor *x = &op->desc.x, *y = &op->op.y;
+    const ls_k_pad k = {.rows = x->rows,
+                        .c = x->c,
+                        .h = x->h,
+                        .w = x->w,
+                        .y_h = y->h,
+                        .y_w = y->w,
+                        .top = op->desc.u.pad.top,
+                        .left = op->desc.u.pad.left};
+    return ls_k_pad_of(op->b.y, ls_cuda_x(op), &k, on);
+}
+
+static cudaError_t pad_backward(ls_cuda_op *op, cudaStream_t on)
+{
+    const ls_tensor *x = &op->desc.x, *y = &op->op.y;
+    const ls_k_pad k = {.rows = x->rows,
+                        .c = x->c,
+                        .h = y->h,
+                        .w = y->w,
+                        .y_h = x->h,
+                        .y_w = x->w,
+                        .top = -op->desc.u.pad.top,
+                        .left = -op->desc.u.pad.left};
+    return ls_k_pad_of(ls_cuda_dx(op), op->b.dy, &k, on);
+}
+
+int ls_cuda_pad_setup(ls_cuda_op *op, ls_error *err)
+{
+    const ls_tensor *x = &op->desc.x;
+    const ls_pad *pad = &op->desc.u.pad;
+    if (pad->top < 0 || pad->left < 0 || pad->bottom < 0 || pad->right < 0)
+        return ls_fail(err, LS_EINVAL, "pad: %d, %d, %d and %d zeros; each must be at least 0",
+                       pad->top, pad->left, pad->bottom, pad->right);
+    const double h = (double)x->h + pad->top + pad->bottom;
+    const double w = (double)x->w + pad->left + pad->right;
+    if (x->rows * (double)x->c * h * w > LS_CUDA_MOST_ELEMENTS)
+        return ls_fail(err, LS_EUNSUPPORTED, "pad: %d rows of %d×%g×%g are too large", x->rows,
+                       x->c, h, w);
+    op->op.y = ls_cuda_tensor(x->rows, x->c, (int)h, (int)w, LS_FORM_LAST);
+    ls_cuda_use_x(op, LS_FORM_LAST, 0);
+    op->forward.kernels = pad_forward;
+    op->backward.kernels = pad_backward;
+    op->op.kernel = "cuda nhwc";
+    return LS_OK;
+}

@@ -236,7 +236,13 @@ bool ls_field_sides(ls_fields *f, const char *key, long min, long max, int out[2
 {
     static const long zero = 0;
     const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
-    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 4) {
+    const int values = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 2;
+    if (values != 2 && values != 4)
+        ls_fields_fail(f, node,
+                       "\"%s\" must be an integer, [height, width] or [top, left, bottom, right], "
+                       "found %d values",
+                       key, values);
+    if (values != 4) {
         const bool given = ls_field_pair(f, key, min, max, &zero, out);
         end[0] = out[0];
         end[1] = out[1];

@@ -2,6 +2,18 @@
  * "groups": 1, "bias": true} */
 #include "nn/layer.h"
 
+/* Pools accept four numbers; for a convolution the message names the layer that has them. */
+static void refuse_sides(ls_fields *fields)
+{
+    const cJSON *padding = ls_field_any(fields, "padding");
+    if (cJSON_IsArray(padding) && cJSON_GetArraySize(padding) == 4)
+        ls_fields_fail(
+            fields, padding,
+            "\"padding\" is the same at the top and bottom, and at the left and right; put "
+            "{\"type\": \"pad\", \"padding\": [top, left, bottom, right]} before the "
+            "convolution");
+}
+
 static void parse(ls_layer *layer, ls_fields *fields)
 {
     static const long one = 1;
@@ -10,6 +22,7 @@ static void parse(ls_layer *layer, ls_fields *fields)
     ls_window w;
     long groups;
     conv->out = ls_read_out(layer, fields);
+    refuse_sides(fields);
     ls_field_pair(fields, "dilation", 1, LS_MAX_STRIDE, &one, w.d);
     ls_window_parse(&w, fields, &one);
     ls_field_int(fields, "groups", 1, LS_MAX_FEATURES, &one, &groups);

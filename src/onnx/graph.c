@@ -10,6 +10,7 @@
 #include "onnx/rows.h"
 #include "store/durable.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -111,21 +112,35 @@ static void add_dense(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_int(&g->file, "transB", 1);
 }
 
+/* Begins a node `name` that adds zeros around the image that the layer reads. `pads`: at the top,
+ * left, bottom and right. */
+static void begin_pad(graph *g, const ls_layer *layer, const char *name, const int pads[4],
+                      tensor *y)
+{
+    const int64_t sides[8] = {0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]};
+    char constant[112];
+    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 4, y->name);
+    y->rank = 4;
+    snprintf(constant, sizeof constant, "%s:pads", layer->name);
+    ls_onnx_put_int64s(&g->file, constant, sides, 8);
+    ls_onnx_node_begin(&g->file, "Pad", name, x.name);
+    ls_onnx_node_input(&g->file, constant);
+}
+
+static void add_pad(graph *g, const ls_layer *layer, tensor *y)
+{
+    const ls_pad *p = &layer->op.u.pad;
+    begin_pad(g, layer, layer->name, (const int[4]){p->top, p->left, p->bottom, p->right}, y);
+}
+
 /* Begins the node of an average pool that counts its padding, and whose last windows extend beyond
  * the padding. What such windows are divided by depends on the operator set. Therefore a node of
  * its own pads the image. */
 static void add_padded(graph *g, const ls_layer *layer, const int pads[4], tensor *y)
 {
-    const int64_t sides[8] = {0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]};
-    char constant[112], padded[112];
-    const tensor *from = source(g, layer->input[0]);
-    const tensor x = with_rank(g, from, &layer->in, 4, y->name);
-    y->rank = 4;
-    snprintf(constant, sizeof constant, "%s:pads", layer->name);
+    char padded[112];
     snprintf(padded, sizeof padded, "%s:padded", layer->name);
-    ls_onnx_put_int64s(&g->file, constant, sides, 8);
-    ls_onnx_node_begin(&g->file, "Pad", padded, x.name);
-    ls_onnx_node_input(&g->file, constant);
+    begin_pad(g, layer, padded, pads, y);
     ls_onnx_node_end(&g->file, padded);
     ls_onnx_node_begin(&g->file, "AveragePool", layer->name, padded);
 }
@@ -209,17 +224,19 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     }
 }
 
-/* Adds a relu6, whose limits are inputs of the node. */
-static void add_relu6(graph *g, const ls_layer *layer, tensor *y)
+/* Adds a clip or relu6, whose limits are optional inputs of the node. */
+static void add_clip(graph *g, const ls_layer *layer, tensor *y)
 {
-    const float limits[2] = {0, 6};
+    const float limits[2] = {layer->op.u.clamp.least, layer->op.u.clamp.most};
     static const char *const name[2] = {"min", "max"};
     char constant[112];
     begin(g, "Clip", layer, 0, y);
     for (int i = 0; i < 2; i++) {
+        const bool limited = isfinite(limits[i]);
         snprintf(constant, sizeof constant, "%s:%s", layer->name, name[i]);
-        ls_onnx_put_floats(&g->file, constant, NULL, 0, &limits[i], 1);
-        ls_onnx_node_input(&g->file, constant);
+        if (limited)
+            ls_onnx_put_floats(&g->file, constant, NULL, 0, &limits[i], 1);
+        ls_onnx_node_input(&g->file, limited ? constant : "");
     }
 }
 
@@ -257,6 +274,28 @@ static void add_gelu(graph *g, const ls_layer *layer, tensor *y)
     *y = add_scalar(g, "Mul", layer, "out", &part, 0.5f);
 }
 
+/* Adds nodes for the approximation of GELU: x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2. */
+static void add_gelu_tanh(graph *g, const ls_layer *layer, tensor *y)
+{
+    const tensor *x = source(g, layer->input[0]);
+    tensor part = add_part(g, "Mul", layer, "square", x, x->name);
+    part = add_part(g, "Mul", layer, "cube", &part, x->name);
+    part = add_scalar(g, "Mul", layer, "small", &part, 0.044715f);
+    part = add_part(g, "Add", layer, "sum", &part, x->name);
+    part = add_scalar(g, "Mul", layer, "root", &part, 0.797884561f);
+    part = add_part(g, "Tanh", layer, "tanh", &part, NULL);
+    part = add_scalar(g, "Add", layer, "twice", &part, 1);
+    part = add_part(g, "Mul", layer, "product", &part, x->name);
+    *y = add_scalar(g, "Mul", layer, "out", &part, 0.5f);
+}
+
+static void add_affine(graph *g, const ls_layer *layer, tensor *y)
+{
+    const tensor part = add_scalar(g, "Mul", layer, "product", source(g, layer->input[0]),
+                                   layer->op.u.affine.slope);
+    *y = add_scalar(g, "Add", layer, "out", &part, layer->op.u.affine.offset);
+}
+
 static void add_silu(graph *g, const ls_layer *layer, tensor *y)
 {
     const tensor *x = source(g, layer->input[0]);
@@ -283,6 +322,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_BATCHNORM: add_norm(g, layer, y); break;
     case LS_OP_LAYERNORM: add_layer_norm(g, layer, y); break;
     case LS_OP_UPSAMPLE: add_upsample(g, layer, y); break;
+    case LS_OP_PAD: add_pad(g, layer, y); break;
     case LS_OP_ADD: add_both(g, "Add", layer, y); break;
     case LS_OP_CONCAT: add_both(g, "Concat", layer, y); break;
     case LS_OP_MULTIPLY: add_both(g, "Mul", layer, y); break;
@@ -296,8 +336,10 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_HARD_SIGMOID:
     case LS_OP_HARD_SWISH:
     case LS_OP_TANH: add_elementwise(g, ls_operator_of(layer->op.kind), layer, y); break;
-    case LS_OP_RELU6: add_relu6(g, layer, y); break;
+    case LS_OP_CLAMP: add_clip(g, layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
+    case LS_OP_GELU_TANH: add_gelu_tanh(g, layer, y); return LS_OK;
+    case LS_OP_AFFINE: add_affine(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;
     /* no node: layers that read the dropout's output read its input instead */
     case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); return LS_OK;

@@ -136,17 +136,43 @@ static void add_norm(builder *b, cJSON *list)
 
 static void add_activation(builder *b)
 {
-    static const char *const types[] = {"relu",         "relu",       "relu",  "sigmoid",
-                                        "tanh",         "gelu",       "silu",  "leaky_relu",
-                                        "hard_sigmoid", "hard_swish", "relu6", NULL};
+    static const char *const types[] = {
+        "relu",       "relu",         "relu",       "sigmoid", "tanh", "gelu",   "silu",
+        "leaky_relu", "hard_sigmoid", "hard_swish", "relu6",   "clip", "affine", NULL};
     const char *type = draw_word(b->d, types);
     cJSON *node = add(b, type);
     if (strcmp(type, "leaky_relu") == 0 && draw(b->d, 2))
         cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0, 1));
+    if (strcmp(type, "gelu") == 0 && draw(b->d, 2))
+        cJSON_AddStringToObject(node, "approximate", draw(b->d, 2) ? "tanh" : "none");
+    if (strcmp(type, "clip") == 0) {
+        const int limits = draw_from(b->d, 1, 3);
+        if (limits & 1)
+            cJSON_AddNumberToObject(node, "min", draw_between(b->d, -2, 0));
+        if (limits & 2)
+            cJSON_AddNumberToObject(node, "max", draw_between(b->d, 0.5, 6));
+    }
+    if (strcmp(type, "affine") == 0) {
+        cJSON_AddNumberToObject(node, "slope", draw_between(b->d, -1, 2));
+        if (draw(b->d, 2))
+            cJSON_AddNumberToObject(node, "offset", draw_between(b->d, -1, 1));
+    }
     if (strcmp(type, "hard_sigmoid") == 0 && draw(b->d, 2)) {
         cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0.1, 0.5));
         cJSON_AddNumberToObject(node, "offset", draw_between(b->d, 0.2, 0.8));
     }
+}
+
+/* A convolution whose padding differs from side to side: a pad before a convolution. */
+static void add_padded_conv(builder *b)
+{
+    int sides[4];
+    for (int i = 0; i < 4; i++)
+        sides[i] = draw_from(b->d, 0, 2);
+    cJSON_AddItemToObject(add(b, "pad"), "padding", cJSON_CreateIntArray(sides, 4));
+    b->h += sides[0] + sides[2];
+    b->w += sides[1] + sides[3];
+    add_conv(b);
 }
 
 static void add_dropout(builder *b)
@@ -277,7 +303,7 @@ static void add_block(builder *b)
 
 static void add_image_layer(builder *b, int *blocks)
 {
-    switch (draw(b->d, 15)) {
+    switch (draw(b->d, 16)) {
     case 0:
     case 1:
     case 2: add_conv(b); break;
@@ -298,6 +324,7 @@ static void add_image_layer(builder *b, int *blocks)
     case 12: add_skip(b); break;
     case 13: add_layer_norm(b); break;
     case 14: add_product(b); break;
+    case 15: add_padded_conv(b); break;
     case 10:
         if ((*blocks)++ == 0)
             add_block(b);

@@ -204,17 +204,19 @@ static void points(run *r, size_t n)
         run_ok(r, ls_k_add_back(dx, dx2, dy, relu ? y : NULL, 0, n, r->stream));
         run_keep(r, "add_back", dx, RUN_FLOAT, n);
         run_keep(r, "add_back second", dx2, RUN_FLOAT, n);
-        const ls_k_shape slope = {relu ? 0.1f : 0, 0};
+        const ls_k_shape slope = {.slope = relu ? 0.1f : 0};
         run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu", y, RUN_FLOAT, n);
         run_ok(r, ls_k_curve_back(dx, dy, y, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu_back", dx, RUN_FLOAT, n);
     }
-    static const char *const curves[] = {"relu", "sigmoid", "tanh",         "gelu",
-                                         "silu", "relu6",   "hard_sigmoid", "hard_swish"};
-    const ls_k_shape shape = {0.3f, 0.4f};
-    for (int curve = LS_K_SIGMOID; curve <= LS_K_HARD_SWISH; curve++) {
-        const int by_x = curve == LS_K_GELU || curve == LS_K_SILU || curve == LS_K_HARD_SWISH;
+    static const char *const curves[] = {"relu",      "sigmoid", "tanh",         "gelu",
+                                         "silu",      "clamp",   "hard_sigmoid", "hard_swish",
+                                         "gelu_tanh", "affine"};
+    const ls_k_shape shape = {0.3f, 0.4f, -0.25f, 0.5f};
+    for (int curve = LS_K_SIGMOID; curve <= LS_K_AFFINE; curve++) {
+        const int by_x = curve == LS_K_GELU || curve == LS_K_SILU || curve == LS_K_HARD_SWISH ||
+                         curve == LS_K_GELU_TANH;
         run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, shape, n, r->stream));
         run_keep(r, curves[curve], y, RUN_FLOAT, n);
         run_ok(r, ls_k_curve_back(dx, dy, by_x ? x : y, (ls_k_curve)curve, shape, n, r->stream));
@@ -306,6 +308,15 @@ static void upsample(run *r, int rows, int c, int sh, int sw)
     run_keep(r, "upsample_back", x, RUN_FLOAT, n);
 }
 
+static void pad(run *r, int c, int top, int left, int h, int w)
+{
+    const ls_k_pad k = {3, c, 7, 5, h, w, top, left};
+    const size_t n = (size_t)(3 * c * h * w);
+    float *x = run_floats(r, (size_t)(3 * c * 35), 1), *y = run_room(r, n * sizeof *y);
+    run_ok(r, ls_k_pad_of(y, x, &k, r->stream));
+    run_keep(r, "pad", y, RUN_FLOAT, n);
+}
+
 static void busy(run *r)
 {
     uint32_t *out = run_room(r, 2 * LS_K_BUSY * sizeof *out);
@@ -330,6 +341,9 @@ void run_point_kernels(run *r)
     concat(r, 3001, 1, 17);
     upsample(r, 17, 5, 2, 2);
     upsample(r, 3, 40, 1, 3);
+    pad(r, 5, 2, 0, 10, 8);
+    pad(r, 40, 0, 1, 7, 6);
+    pad(r, 9, -3, -1, 3, 4);
     busy(r);
     run_drop(r);
 }

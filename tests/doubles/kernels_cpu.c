@@ -431,28 +431,57 @@ static float silu_back_of(float dy, float x, ls_k_shape unused)
     return dy * s * (1 + bounded(x) * (1 - s));
 }
 
-static float between(float x, float most)
+static float between(float x, float least, float most)
 {
-    return x < 0 ? 0 : x > most ? most : x;
+    return x < least ? least : x > most ? most : x;
 }
 
-static float relu6_of(float x, float unused, ls_k_shape unused2)
+static float clamp_of(float x, float unused, ls_k_shape k)
+{
+    (void)unused;
+    return between(x, k.least, k.most);
+}
+
+static float clamp_back_of(float dy, float y, ls_k_shape k)
+{
+    return y > k.least && y < k.most ? dy : 0;
+}
+
+static float gelu_inner(float x)
+{
+    return x * fmaf(x * x, 0.0713548163f, 1.59576912f);
+}
+
+static float gelu_tanh_of(float x, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
-    return between(x, 6);
+    return from_lowest(x) / (1 + expf(-gelu_inner(x)));
 }
 
-static float relu6_back_of(float dy, float y, ls_k_shape unused)
+static float gelu_tanh_back_of(float dy, float x, ls_k_shape unused)
+{
+    const float v = between(x, -16, 16), t = gelu_inner(v), s = 1 / (1 + expf(-t));
+    (void)unused;
+    return dy * fmaf(v * s, fmaf(v * v, 3 * 0.0713548163f, 1.59576912f) / (1 + expf(t)), s);
+}
+
+static float affine_of(float x, float unused, ls_k_shape k)
 {
     (void)unused;
-    return y > 0 && y < 6 ? dy : 0;
+    return fmaf(k.slope, x, k.offset);
+}
+
+static float affine_back_of(float dy, float unused, ls_k_shape k)
+{
+    (void)unused;
+    return k.slope * dy;
 }
 
 static float hard_sigmoid_of(float x, float unused, ls_k_shape k)
 {
     (void)unused;
-    return between(fmaf(k.slope, x, k.offset), 1);
+    return between(fmaf(k.slope, x, k.offset), 0, 1);
 }
 
 static float hard_sigmoid_back_of(float dy, float y, ls_k_shape k)
@@ -464,7 +493,7 @@ static float hard_swish_of(float x, float unused, ls_k_shape unused2)
 {
     (void)unused;
     (void)unused2;
-    return from_lowest(x) * (between(x + 3, 6) * (1.0f / 6));
+    return from_lowest(x) * (between(x + 3, 0, 6) * (1.0f / 6));
 }
 
 static float hard_swish_back_of(float dy, float x, ls_k_shape unused)
@@ -504,7 +533,8 @@ cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape
                           size_t count, cudaStream_t stream)
 {
     static float (*const of[])(float, float, ls_k_shape) = {
-        relu_of, sigmoid_of, tanh_of, gelu_of, silu_of, relu6_of, hard_sigmoid_of, hard_swish_of};
+        relu_of,  sigmoid_of,      tanh_of,       gelu_of,      silu_of,
+        clamp_of, hard_sigmoid_of, hard_swish_of, gelu_tanh_of, affine_of};
     struct map m = {.out = y, .a = x, .shape = shape, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
@@ -513,8 +543,8 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
                             ls_k_shape shape, size_t count, cudaStream_t stream)
 {
     static float (*const of[])(float, float, ls_k_shape) = {
-        relu_back_of, sigmoid_back_of, tanh_back_of,         gelu_back_of,
-        silu_back_of, relu6_back_of,   hard_sigmoid_back_of, hard_swish_back_of};
+        relu_back_of,  sigmoid_back_of,      tanh_back_of,       gelu_back_of,      silu_back_of,
+        clamp_back_of, hard_sigmoid_back_of, hard_swish_back_of, gelu_tanh_back_of, affine_back_of};
     struct map m = {.out = dx, .a = dy, .b = v, .shape = shape, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }

@@ -649,3 +649,36 @@ cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *
     struct upsample a = {dx, dy, *k, 1};
     return TWIN(stream, upsample_body, a);
 }
+
+/* ---- padding -------------------------------------------------------------------------------- */
+
+struct pad {
+    float *y;
+    const float *x;
+    ls_k_pad k;
+};
+
+static void pad_body(const void *copied)
+{
+    const struct pad *a = copied;
+    const ls_k_pad *k = &a->k;
+    const size_t rows = (size_t)k->rows * (size_t)k->c;
+    if (!twin_floats(a->y, rows * (size_t)(k->y_h * k->y_w)) ||
+        !twin_floats(a->x, rows * (size_t)(k->h * k->w)))
+        return;
+    memset(a->y, 0, rows * (size_t)(k->y_h * k->y_w) * sizeof *a->y);
+    for (int r = 0; r < k->rows; r++)
+        for (int i = larger(0, -k->top); i < smaller(k->h, k->y_h - k->top); i++)
+            for (int j = larger(0, -k->left); j < smaller(k->w, k->y_w - k->left); j++)
+                memcpy(a->y + ((size_t)(r * k->y_h + i + k->top) * (size_t)k->y_w +
+                               (size_t)(j + k->left)) *
+                                  (size_t)k->c,
+                       a->x + ((size_t)(r * k->h + i) * (size_t)k->w + (size_t)j) * (size_t)k->c,
+                       (size_t)k->c * sizeof *a->y);
+}
+
+cudaError_t ls_k_pad_of(float *y, const float *x, const ls_k_pad *k, cudaStream_t stream)
+{
+    struct pad a = {y, x, *k};
+    return TWIN(stream, pad_body, a);
+}

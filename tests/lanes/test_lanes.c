@@ -256,33 +256,39 @@ static ls_op_desc random_add(dice *d, int number)
 
 static ls_op_desc random_curve(dice *d, int number)
 {
-    static const ls_op_kind kinds[] = {LS_OP_SIGMOID,   LS_OP_TANH,  LS_OP_GELU,
-                                       LS_OP_SILU,      LS_OP_RELU6, LS_OP_HARD_SIGMOID,
-                                       LS_OP_HARD_SWISH};
+    static const ls_op_kind kinds[] = {LS_OP_SIGMOID,    LS_OP_TANH,      LS_OP_GELU,
+                                       LS_OP_SILU,       LS_OP_CLAMP,     LS_OP_HARD_SIGMOID,
+                                       LS_OP_HARD_SWISH, LS_OP_GELU_TANH, LS_OP_AFFINE};
     ls_op_desc desc =
-        start(d, kinds[number % 7], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+        start(d, kinds[number % 9], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
     if (desc.kind == LS_OP_HARD_SIGMOID)
         desc.u.hard_sigmoid = (ls_hard_sigmoid){0.4f, 0.3f};
+    if (desc.kind == LS_OP_CLAMP)
+        desc.u.clamp = number % 2 ? (ls_clamp){0, 6} : (ls_clamp){-0.4f, 0.3f};
+    if (desc.kind == LS_OP_AFFINE)
+        desc.u.affine = (ls_affine){0.4f, 0.3f};
     return desc;
 }
 
-/* Draws layer norm, upsampling, and concatenation, in turn. */
+/* Draws layer norm, upsampling, concatenation, and padding, in turn. */
 static ls_op_desc random_row(dice *d, int number)
 {
-    static const ls_op_kind kinds[] = {LS_OP_LAYERNORM, LS_OP_UPSAMPLE, LS_OP_CONCAT};
+    static const ls_op_kind kinds[] = {LS_OP_LAYERNORM, LS_OP_UPSAMPLE, LS_OP_CONCAT, LS_OP_PAD};
     ls_op_desc desc =
-        start(d, kinds[number % 3], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+        start(d, kinds[number % 4], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
     if (desc.kind == LS_OP_LAYERNORM)
         desc.u.layernorm.epsilon = 0.01f;
     if (desc.kind == LS_OP_UPSAMPLE)
         desc.u.upsample = (ls_upsample){roll(d, 1, 3), roll(d, 1, 3)};
+    if (desc.kind == LS_OP_PAD)
+        desc.u.pad = (ls_pad){roll(d, 0, 2), roll(d, 0, 2), roll(d, 0, 2), roll(d, 0, 2)};
     desc.x2 = desc.x;
     return desc;
 }
 
 static ls_op_desc random_layer_norm(dice *d, int number)
 {
-    return random_row(d, 3 * number);
+    return random_row(d, 4 * number);
 }
 
 static ls_op_desc random_loss(dice *d, int number)
@@ -807,17 +813,27 @@ static double gelu(double x)
     return x == -INFINITY ? 0 : x * 0.5 * erfc(-x / sqrt(2));
 }
 
-/* numbers of the hard sigmoid that is tested */
-static const ls_lanes_shape hard = {.slope = 0.3f, .offset = 0.4f};
+/* numbers of the curves that are tested */
+static const ls_lanes_shape hard = {.slope = 0.3f, .offset = 0.4f, .least = -0.5f, .most = 6};
 
 static double hard_swish(double x)
 {
     return x == -INFINITY ? 0 : x * fmin(fmax(x + 3, 0), 6) / 6;
 }
 
-static double relu6(double x)
+static double gelu_tanh(double x)
 {
-    return isnan(x) ? x : fmin(fmax(x, 0), 6);
+    return x == -INFINITY ? 0 : x * logistic(1.5957691216057308 * (x + 0.044715 * x * x * x));
+}
+
+static double clamp(double x)
+{
+    return isnan(x) ? x : fmin(fmax(x, (double)hard.least), (double)hard.most);
+}
+
+static double affine(double x)
+{
+    return (double)hard.slope * x + (double)hard.offset;
 }
 
 static double hard_sigmoid(double x)
@@ -840,7 +856,9 @@ static const struct function {
                  {"sigmoid", LS_LANES_SIGMOID, logistic, 2, -125},
                  {"silu", LS_LANES_SILU, silu, 3, -118},
                  {"gelu", LS_LANES_GELU, gelu, 8, -121},
-                 {"relu6", LS_LANES_RELU6, relu6, 0, -125},
+                 {"gelu_tanh", LS_LANES_GELU_TANH, gelu_tanh, 8, -4},
+                 {"affine", LS_LANES_AFFINE, affine, 0.51, -125},
+                 {"clamp", LS_LANES_CLAMP, clamp, 0, -125},
                  {"hard_sigmoid", LS_LANES_HARD_SIGMOID, hard_sigmoid, 0.51, -125},
                  {"hard_swish", LS_LANES_HARD_SWISH, hard_swish, 3, -125}};
 

@@ -218,7 +218,14 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     case LS_OP_TANH: return tanh(in->x[i]);
     case LS_OP_GELU: return in->x[i] * (1 + erf(in->x[i] / sqrt(2))) / 2;
     case LS_OP_SILU: return in->x[i] / (1 + exp(-in->x[i]));
-    case LS_OP_RELU6: return fmin(fmax(in->x[i], 0), 6);
+    case LS_OP_GELU_TANH:
+        return in->x[i] *
+               (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                         (in->x[i] + 0.044715 * in->x[i] * in->x[i] * in->x[i]))) /
+               2;
+    case LS_OP_CLAMP:
+        return fmin(fmax(in->x[i], (double)d->u.clamp.least), (double)d->u.clamp.most);
+    case LS_OP_AFFINE: return (double)d->u.affine.slope * in->x[i] + (double)d->u.affine.offset;
     case LS_OP_HARD_SIGMOID:
         return fmin(
             fmax((double)d->u.hard_sigmoid.slope * in->x[i] + (double)d->u.hard_sigmoid.offset, 0),
@@ -264,6 +271,23 @@ static size_t upsample(double *y, const ls_op_desc *d, const double *x)
     return at(&t, t.rows, 0, 0, 0);
 }
 
+static size_t pad(double *y, const ls_op_desc *d, const double *x)
+{
+    const ls_pad *p = &d->u.pad;
+    ls_tensor t = d->x;
+    t.h += p->top + p->bottom;
+    t.w += p->left + p->right;
+    for (int n = 0; n < t.rows; n++)
+        for (int c = 0; c < t.c; c++)
+            for (int i = 0; i < t.h; i++)
+                for (int j = 0; j < t.w; j++) {
+                    const int line = i - p->top, column = j - p->left;
+                    const int inside = line >= 0 && line < d->x.h && column >= 0 && column < d->x.w;
+                    y[at(&t, n, c, i, j)] = inside ? x[at(&d->x, n, c, line, column)] : 0;
+                }
+    return at(&t, t.rows, 0, 0, 0);
+}
+
 static size_t concat(double *y, const ls_op_desc *d, const definition_inputs *in)
 {
     ls_tensor t = d->x;
@@ -288,6 +312,7 @@ size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
     case LS_OP_BATCHNORM: norm(y, desc, in); break;
     case LS_OP_LAYERNORM: layer_norm(y, desc, in); break;
     case LS_OP_UPSAMPLE: n = upsample(y, desc, in->x); break;
+    case LS_OP_PAD: n = pad(y, desc, in->x); break;
     case LS_OP_CONCAT: n = concat(y, desc, in); break;
     default:
         for (size_t i = 0; i < n; i++)

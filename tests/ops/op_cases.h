@@ -85,11 +85,16 @@ op_chain op_make_tanh(uint64_t seed);
 op_chain op_make_gelu(uint64_t seed);
 op_chain op_make_layer_norm(uint64_t seed);
 op_chain op_make_upsample(uint64_t seed);
+/* padding of 0 to 3 pixels on each side */
+ls_pad op_draw_pad(op_draws *d);
+op_chain op_make_pad(uint64_t seed);
 op_chain op_make_concat(uint64_t seed);
 /* of two tensors of one shape, or with one factor for each channel */
 op_chain op_make_multiply(uint64_t seed);
 op_chain op_make_silu(uint64_t seed);
-op_chain op_make_relu6(uint64_t seed);
+op_chain op_make_clamp(uint64_t seed);
+op_chain op_make_gelu_tanh(uint64_t seed);
+op_chain op_make_affine(uint64_t seed);
 op_chain op_make_hard_sigmoid(uint64_t seed);
 op_chain op_make_hard_swish(uint64_t seed);
 op_chain op_make_dropout(uint64_t seed);

@@ -2,6 +2,8 @@
  * parts of residual networks. */
 #include "ops/op_cases.h"
 
+#include <math.h>
+
 /* Appends a batch norm. If it averages few values, a variance can be tiny, and division by its root
  * can magnify the rounding of x. Such cases get a larger epsilon. */
 static void add_norm(op_chain *chain, op_draws *d, const ls_tensor *x)
@@ -141,9 +143,33 @@ op_chain op_make_silu(uint64_t seed)
     return activation(seed, LS_OP_SILU);
 }
 
-op_chain op_make_relu6(uint64_t seed)
+op_chain op_make_clamp(uint64_t seed)
 {
-    return activation(seed, LS_OP_RELU6);
+    op_draws d;
+    op_chain chain = activation(seed, LS_OP_CLAMP);
+    op_case(&d, seed + 1);
+    const float least = (float)op_draw(&d, -20, 20) / 10;
+    last(&chain)->u.clamp = (ls_clamp){seed % 4 ? least : 0, seed % 4 ? least + 1.5f : 6};
+    if (seed % 8 == 1)
+        last(&chain)->u.clamp.least = -INFINITY;
+    if (seed % 8 == 3)
+        last(&chain)->u.clamp.most = INFINITY;
+    return chain;
+}
+
+op_chain op_make_gelu_tanh(uint64_t seed)
+{
+    return activation(seed, LS_OP_GELU_TANH);
+}
+
+op_chain op_make_affine(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = activation(seed, LS_OP_AFFINE);
+    op_case(&d, seed + 1);
+    last(&chain)->u.affine =
+        (ls_affine){(float)op_draw(&d, -30, 30) / 20, (float)op_draw(&d, -20, 20) / 10};
+    return chain;
 }
 
 op_chain op_make_hard_sigmoid(uint64_t seed)
@@ -187,6 +213,22 @@ op_chain op_make_upsample(uint64_t seed)
     ls_tensor x = maybe_behind_conv(&chain, &d, seed);
     op_add_plain(&chain, LS_OP_UPSAMPLE, &x);
     last(&chain)->u.upsample = (ls_upsample){op_draw(&d, 1, 3), op_draw(&d, 1, 3)};
+    return chain;
+}
+
+ls_pad op_draw_pad(op_draws *d)
+{
+    ls_pad pad = {op_draw(d, 0, 3), op_draw(d, 0, 3), op_draw(d, 0, 3), op_draw(d, 0, 3)};
+    return pad;
+}
+
+op_chain op_make_pad(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_PAD, &x);
+    last(&chain)->u.pad = op_draw_pad(&d);
     return chain;
 }
 
@@ -325,7 +367,7 @@ op_chain op_make_augmented(uint64_t seed)
 
 op_chain op_make_rowwise(uint64_t seed)
 {
-    switch (seed % 15) {
+    switch (seed % 18) {
     case 0: return op_make_add(seed);
     case 1: return op_make_sigmoid(seed);
     case 2: return op_make_tanh(seed);
@@ -336,10 +378,13 @@ op_chain op_make_rowwise(uint64_t seed)
     case 7: return op_make_layer_norm(seed);
     case 8: return op_make_upsample(seed);
     case 9: return op_make_concat(seed);
-    case 10: return op_make_relu6(seed);
+    case 10: return op_make_clamp(seed);
     case 11: return op_make_hard_sigmoid(seed);
     case 12: return op_make_hard_swish(seed);
     case 13: return op_make_multiply(seed);
+    case 14: return op_make_pad(seed);
+    case 15: return op_make_gelu_tanh(seed);
+    case 16: return op_make_affine(seed);
     default: return op_make_add_of_convs(seed);
     }
 }

@@ -9,10 +9,11 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",        "gather",  "conv2d",      "dense", "pool",         "relu",       "xent",
-    "sgd",      "export",  "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
-    "adamw",    "running", "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
-    "upsample", "concat",  "digest",      "relu6", "hard_sigmoid", "hard_swish", "multiply",
+    "?",        "gather",    "conv2d",      "dense", "pool",         "relu",       "xent",
+    "sgd",      "export",    "batchnorm",   "add",   "sigmoid",      "tanh",       "dropout",
+    "adamw",    "running",   "vector_loss", "clip",  "gelu",         "silu",       "layernorm",
+    "upsample", "concat",    "digest",      "clamp", "hard_sigmoid", "hard_swish", "multiply",
+    "pad",      "gelu_tanh", "affine",
 };
 
 const char *op_kind_name(int kind)
@@ -83,6 +84,13 @@ static void put_op(writer *w, const ls_op_desc *d)
     case LS_OP_BATCHNORM: put(w, "(ε %g)", (double)d->u.batchnorm.epsilon); break;
     case LS_OP_LAYERNORM: put(w, "(ε %g)", (double)d->u.layernorm.epsilon); break;
     case LS_OP_UPSAMPLE: put(w, "(%d×%d)", d->u.upsample.sh, d->u.upsample.sw); break;
+    case LS_OP_CLAMP: put(w, "(%g … %g)", (double)d->u.clamp.least, (double)d->u.clamp.most); break;
+    case LS_OP_AFFINE:
+        put(w, "(%g·x + %g)", (double)d->u.affine.slope, (double)d->u.affine.offset);
+        break;
+    case LS_OP_PAD:
+        put(w, "(%d, %d, %d, %d)", d->u.pad.top, d->u.pad.left, d->u.pad.bottom, d->u.pad.right);
+        break;
     case LS_OP_DROPOUT: put(w, "(p %g)", (double)d->u.dropout.p); break;
     case LS_OP_SOFTMAX_XENT:
         put(w, "(smoothing %g%s)", (double)d->u.softmax_xent.smoothing,
@@ -207,6 +215,10 @@ ls_tensor op_shape_after(const op_chain *chain, int i)
     if (d->kind == LS_OP_UPSAMPLE) {
         y.h *= d->u.upsample.sh;
         y.w *= d->u.upsample.sw;
+    }
+    if (d->kind == LS_OP_PAD) {
+        y.h += d->u.pad.top + d->u.pad.bottom;
+        y.w += d->u.pad.left + d->u.pad.right;
     }
     if (d->kind == LS_OP_POOL || d->fuse_pool) {
         y.h = ls_windows(y.h, p->kh, p->sh, p->ph, p->ph + p->eh, p->ceil);

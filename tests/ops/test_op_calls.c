@@ -310,9 +310,11 @@ static void expect_far(const op_fixture *f, const far_curve *c, const op_inputs 
 static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
 {
     static const far_curve curves[] = {
-        {LS_OP_RELU, 0, 0, 0, 1},  {LS_OP_RELU, 0, 0.25f, 0, 1},     {LS_OP_SIGMOID, 0, 0, 1, 0},
-        {LS_OP_TANH, -1, 0, 1, 0}, {LS_OP_GELU, 0, 0, 0, 1},         {LS_OP_SILU, 0, 0, 0, 1},
-        {LS_OP_RELU6, 0, 0, 6, 0}, {LS_OP_HARD_SIGMOID, 0, 0, 1, 0}, {LS_OP_HARD_SWISH, 0, 0, 0, 1},
+        {LS_OP_RELU, 0, 0, 0, 1},         {LS_OP_RELU, 0, 0.25f, 0, 1},
+        {LS_OP_SIGMOID, 0, 0, 1, 0},      {LS_OP_TANH, -1, 0, 1, 0},
+        {LS_OP_GELU, 0, 0, 0, 1},         {LS_OP_SILU, 0, 0, 0, 1},
+        {LS_OP_CLAMP, 0, 0, 6, 0},        {LS_OP_GELU_TANH, 0, 0, 0, 1},
+        {LS_OP_HARD_SIGMOID, 0, 0, 1, 0}, {LS_OP_HARD_SWISH, 0, 0, 0, 1},
     };
     static const float far[] = {110, 1e4f, 1.5e19f, 2e19f, 1e30f, FLT_MAX, INFINITY};
     enum { FAR = sizeof far / sizeof *far };
@@ -326,6 +328,8 @@ static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
             chain.op[0].u.relu.slope = curves[k].below_slope;
         if (curves[k].kind == LS_OP_HARD_SIGMOID)
             chain.op[0].u.hard_sigmoid = (ls_hard_sigmoid){0.2f, 0.5f};
+        if (curves[k].kind == LS_OP_CLAMP)
+            chain.op[0].u.clamp = (ls_clamp){0, 6};
         op_inputs *in = op_inputs_create(&chain, 12000 + k);
         for (size_t i = 0; i < 17 * 2 * FAR; i++)
             in->x[i] = i % 2 ? -far[i / 2 % FAR] : far[i / 2 % FAR];
@@ -348,10 +352,10 @@ typedef struct kink {
 static void hard_curves_have_pytorchs_derivatives_at_their_kinks(void **state)
 {
     static const kink kinks[] = {
-        {LS_OP_RELU6, 0, 0, 0, 0},
-        {LS_OP_RELU6, 0, 1e-30f, 1e-30f, 1},
-        {LS_OP_RELU6, 0, 6, 6, 0},
-        {LS_OP_RELU6, 0, 5.9999995f, 5.9999995f, 1},
+        {LS_OP_CLAMP, 0, 0, 0, 0},
+        {LS_OP_CLAMP, 0, 1e-30f, 1e-30f, 1},
+        {LS_OP_CLAMP, 0, 6, 6, 0},
+        {LS_OP_CLAMP, 0, 5.9999995f, 5.9999995f, 1},
         {LS_OP_HARD_SIGMOID, 1.0f / 6, -3, 0, 0},
         {LS_OP_HARD_SIGMOID, 1.0f / 6, 3, 1, 0},
         {LS_OP_HARD_SIGMOID, 0.25f, -2, 0, 0},
@@ -371,6 +375,8 @@ static void hard_curves_have_pytorchs_derivatives_at_their_kinks(void **state)
         op_add_plain(&chain, at->kind, &x);
         if (at->kind == LS_OP_HARD_SIGMOID)
             chain.op[0].u.hard_sigmoid = (ls_hard_sigmoid){at->slope, 0.5f};
+        if (at->kind == LS_OP_CLAMP)
+            chain.op[0].u.clamp = (ls_clamp){0, 6};
         op_inputs *in = op_inputs_create(&chain, 12600 + k);
         for (size_t i = 0; i < (size_t)17 * 3; i++)
             in->x[i] = at->x;

@@ -190,6 +190,11 @@ static void upsample_gives_dy_back_summed(void **state)
     op_all_agree(state, op_make_upsample, 24400, CASES);
 }
 
+static void pad_surrounds_x_with_zeros(void **state)
+{
+    op_all_agree(state, op_make_pad, 24600, CASES);
+}
+
 static void concat_takes_two_layouts(void **state)
 {
     op_all_agree(state, op_make_concat, 24700, CASES);
@@ -200,6 +205,16 @@ static void multiply_sums_over_the_pixels_of_a_factor(void **state)
     op_all_agree(state, op_make_multiply, 25900, CASES);
 }
 
+static void gelu_with_tanh_matches_double(void **state)
+{
+    op_all_agree(state, op_make_gelu_tanh, 26200, CASES);
+}
+
+static void affine_matches_double(void **state)
+{
+    op_all_agree(state, op_make_affine, 26500, CASES);
+}
+
 static void silu_matches_double(void **state)
 {
     op_all_agree(state, op_make_silu, 23800, CASES);
@@ -207,7 +222,7 @@ static void silu_matches_double(void **state)
 
 static void hard_curves_match_double(void **state)
 {
-    op_all_agree(state, op_make_relu6, 25000, CASES);
+    op_all_agree(state, op_make_clamp, 25000, CASES);
     op_all_agree(state, op_make_hard_sigmoid, 25300, CASES);
     op_all_agree(state, op_make_hard_swish, 25600, CASES);
 }
@@ -267,10 +282,13 @@ LS_TESTS(ops, "integration no-tsan")
         OP_COMPARED(sigmoid_matches_double),
         OP_COMPARED(tanh_matches_double),
         OP_COMPARED(gelu_matches_double),
+        OP_COMPARED(gelu_with_tanh_matches_double),
+        OP_COMPARED(affine_matches_double),
         OP_COMPARED(silu_matches_double),
         OP_COMPARED(hard_curves_match_double),
         OP_COMPARED(layer_norm_matches_double_sums),
         OP_COMPARED(upsample_gives_dy_back_summed),
+        OP_COMPARED(pad_surrounds_x_with_zeros),
         OP_COMPARED(concat_takes_two_layouts),
         OP_COMPARED(multiply_sums_over_the_pixels_of_a_factor),
         OP_COMPARED(smoothed_loss_matches_double_sums),

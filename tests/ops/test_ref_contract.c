@@ -40,6 +40,12 @@ static ls_op_desc image_op(ls_op_kind kind)
         d.u.layernorm.epsilon = 1e-3f;
     if (kind == LS_OP_UPSAMPLE)
         d.u.upsample = (ls_upsample){2, 2};
+    if (kind == LS_OP_CLAMP)
+        d.u.clamp = (ls_clamp){0, 6};
+    if (kind == LS_OP_AFFINE)
+        d.u.affine = (ls_affine){2, 1};
+    if (kind == LS_OP_PAD)
+        d.u.pad = (ls_pad){0, 1, 2, 3};
     if (kind == LS_OP_GATHER)
         d.training = d.needs_dx = 0;
     return d;
@@ -144,11 +150,14 @@ static void bind_refuses_what_is_missing(void **state)
     NEEDS(LS_OP_LAYERNORM, "x", "y", "dy", "dx", "param[0]", "param[1]", "grad[0]", "grad[1]",
           "saved");
     NEEDS(LS_OP_UPSAMPLE, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_PAD, "x", "y", "dy", "dx");
     NEEDS(LS_OP_MULTIPLY, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_CONCAT, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_GELU, "x", "y", "dy", "dx");
     NEEDS(LS_OP_SILU, "x", "y", "dy", "dx");
-    NEEDS(LS_OP_RELU6, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_CLAMP, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_GELU_TANH, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_AFFINE, "x", "y", "dy", "dx");
     NEEDS(LS_OP_HARD_SIGMOID, "x", "y", "dy", "dx");
     NEEDS(LS_OP_HARD_SWISH, "x", "y", "dy", "dx");
     NEEDS(LS_OP_DROPOUT, "args", "x", "y", "dy", "dx", "saved");

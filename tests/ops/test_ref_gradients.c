@@ -98,7 +98,7 @@ static void keep_off_kinks(const op_chain *chain, op_inputs *in)
 {
     size_t n = (size_t)chain->op[0].x.rows * in->x_row;
     const ls_op_kind kind = chain->op[0].kind;
-    if (kind != LS_OP_RELU && kind != LS_OP_POOL && kind != LS_OP_RELU6 &&
+    if (kind != LS_OP_RELU && kind != LS_OP_POOL && kind != LS_OP_CLAMP &&
         kind != LS_OP_HARD_SIGMOID && kind != LS_OP_HARD_SWISH)
         return;
     for (size_t i = 0; i < n; i++) /* 7919 is prime, so that every value occurs once */
@@ -244,10 +244,16 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         chain.op[0].u.relu.slope = (float)op_draw(&d, 1, 20) / 20;
     if (kind == LS_OP_HARD_SIGMOID)
         chain.op[0].u.hard_sigmoid = (ls_hard_sigmoid){seed % 2 ? 0.25f : 1.0f / 6, 0.5f};
+    if (kind == LS_OP_CLAMP)
+        chain.op[0].u.clamp = (ls_clamp){seed % 2 ? -0.5f : 0, seed % 3 ? 0.25f : INFINITY};
+    if (kind == LS_OP_AFFINE)
+        chain.op[0].u.affine = (ls_affine){-0.75f, 0.25f};
     if (kind == LS_OP_LAYERNORM)
         chain.op[0].u.layernorm.epsilon = 0.2f;
     if (kind == LS_OP_UPSAMPLE)
         chain.op[0].u.upsample = (ls_upsample){op_draw(&d, 1, 3), op_draw(&d, 1, 3)};
+    if (kind == LS_OP_PAD)
+        chain.op[0].u.pad = op_draw_pad(&d);
     if (kind == LS_OP_DROPOUT)
         chain.op[0].u.dropout = (ls_dropout){(float)op_draw(&d, 0, 19) / 20, 0x1001};
     if (op_has_x2(&chain.op[0])) {
@@ -343,6 +349,13 @@ static void gelu_follows_its_definition(void **state)
     each_case(LS_OP_GELU, 1900);
 }
 
+static void gelu_with_tanh_and_affine_follow_their_definitions(void **state)
+{
+    (void)state;
+    each_case(LS_OP_GELU_TANH, 4000);
+    each_case(LS_OP_AFFINE, 4300);
+}
+
 static void silu_follows_its_definition(void **state)
 {
     (void)state;
@@ -358,7 +371,7 @@ static void multiply_follows_its_definition(void **state)
 static void hard_curves_follow_their_definitions(void **state)
 {
     (void)state;
-    each_case(LS_OP_RELU6, 3100);
+    each_case(LS_OP_CLAMP, 3100);
     each_case(LS_OP_HARD_SIGMOID, 3400);
     each_case(LS_OP_HARD_SWISH, 3700);
 }
@@ -373,6 +386,12 @@ static void upsample_follows_its_definition(void **state)
 {
     (void)state;
     each_case(LS_OP_UPSAMPLE, 2500);
+}
+
+static void pad_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_PAD, 2600);
 }
 
 static void concat_follows_its_definition(void **state)
@@ -468,11 +487,13 @@ LS_TESTS(ref_gradients, "integration no-tsan")
         cmocka_unit_test(sigmoid_follows_its_definition),
         cmocka_unit_test(tanh_follows_its_definition),
         cmocka_unit_test(gelu_follows_its_definition),
+        cmocka_unit_test(gelu_with_tanh_and_affine_follow_their_definitions),
         cmocka_unit_test(silu_follows_its_definition),
         cmocka_unit_test(multiply_follows_its_definition),
         cmocka_unit_test(hard_curves_follow_their_definitions),
         cmocka_unit_test(layer_norm_follows_its_definition),
         cmocka_unit_test(upsample_follows_its_definition),
+        cmocka_unit_test(pad_follows_its_definition),
         cmocka_unit_test(concat_follows_its_definition),
         cmocka_unit_test(dropout_follows_its_definition),
         cmocka_unit_test(fused_relu_masks_dy),

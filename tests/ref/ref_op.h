@@ -85,9 +85,11 @@ static inline int ref_is_arena(ls_op_kind kind)
 ref_run ref_gather, ref_relu_forward, ref_relu_backward, ref_export_forward, ref_export_backward;
 ref_run ref_curve_forward, ref_curve_backward; /* without parameters */
 ref_run ref_hard_sigmoid_forward, ref_hard_sigmoid_backward;
+ref_run ref_clamp_forward, ref_clamp_backward, ref_affine_forward, ref_affine_backward;
 ref_run ref_add_forward, ref_add_backward, ref_dropout_forward, ref_dropout_backward;
 ref_run ref_multiply_forward, ref_multiply_backward;
-ref_run ref_upsample_forward, ref_concat_forward, ref_concat_backward;
+ref_run ref_upsample_forward, ref_pad_forward, ref_pad_backward;
+ref_run ref_concat_forward, ref_concat_backward;
 ref_run ref_digest;
 ref_size ref_dropout_saved;
 

@@ -94,6 +94,10 @@ static int shape(ref_op *op)
         y->h = x->h * d->u.upsample.sh;
         y->w = x->w * d->u.upsample.sw;
         break;
+    case LS_OP_PAD:
+        y->h = x->h + d->u.pad.top + d->u.pad.bottom;
+        y->w = x->w + d->u.pad.left + d->u.pad.right;
+        break;
     case LS_OP_CONCAT:
         if (d->x2.c < 1 || d->x2.c > INT_MAX - x->c)
             return 0;
@@ -118,6 +122,12 @@ static const char *senseless(const ls_op_desc *d)
     case LS_OP_LAYERNORM: return d->u.layernorm.epsilon > 0 ? NULL : "epsilon must be above 0";
     case LS_OP_UPSAMPLE:
         return d->u.upsample.sh >= 1 && d->u.upsample.sw >= 1 ? NULL : "a scale must be at least 1";
+    case LS_OP_CLAMP: return d->u.clamp.least < d->u.clamp.most ? NULL : "least must be below most";
+    case LS_OP_PAD:
+        return d->u.pad.top >= 0 && d->u.pad.left >= 0 && d->u.pad.bottom >= 0 &&
+                       d->u.pad.right >= 0
+                   ? NULL
+                   : "each padding must be at least 0";
     case LS_OP_DROPOUT:
         return d->u.dropout.p >= 0 && d->u.dropout.p < 1 ? NULL : "p must be in [0, 1)";
     case LS_OP_SOFTMAX_XENT:

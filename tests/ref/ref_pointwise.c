@@ -167,24 +167,33 @@ static double silu_slope(double x)
 }
 
 /* NaN stays. */
-static double between(double x, double most)
+static double between(double x, double least, double most)
 {
-    return x < 0 ? 0 : x > most ? most : x;
+    return x < least ? least : x > most ? most : x;
 }
 
-static double relu6(double x)
+/* √(2/π)·(x + 0.044715·x³), and its derivative */
+static double gelu_inner(double x)
 {
-    return between(x, 6);
+    return 0.79788456080286535588 * (x + 0.044715 * x * x * x);
 }
 
-static double relu6_slope(double y)
+static double gelu_tanh(double x)
 {
-    return y > 0 && y < 6;
+    const double v = bounded(x);
+    return v * sigmoid(2 * gelu_inner(v));
+}
+
+static double gelu_tanh_slope(double x)
+{
+    const double v = between(x, -30, 30), s = sigmoid(2 * gelu_inner(v));
+    return s + v * s * sigmoid(-2 * gelu_inner(v)) * 2 * 0.79788456080286535588 *
+                   (1 + 3 * 0.044715 * v * v);
 }
 
 static double hard_swish(double x)
 {
-    return bounded(x) * (between(x + 3, 6) / 6);
+    return bounded(x) * (between(x + 3, 0, 6) / 6);
 }
 
 static double hard_swish_slope(double x)
@@ -200,7 +209,7 @@ static const struct {
     [LS_OP_TANH] = {tanh, tanh_slope, 0},
     [LS_OP_GELU] = {gelu, gelu_slope, 1},
     [LS_OP_SILU] = {silu, silu_slope, 1},
-    [LS_OP_RELU6] = {relu6, relu6_slope, 0},
+    [LS_OP_GELU_TANH] = {gelu_tanh, gelu_tanh_slope, 1},
     [LS_OP_HARD_SWISH] = {hard_swish, hard_swish_slope, 1},
 };
 
@@ -237,7 +246,7 @@ int ref_hard_sigmoid_forward(ref_op *op, unsigned flags, ls_error *err)
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
-        y[i] = (float)between((double)fmaf(k->slope, x[i], k->offset), 1);
+        y[i] = (float)between((double)fmaf(k->slope, x[i], k->offset), 0, 1);
     return LS_OK;
 }
 
@@ -250,6 +259,51 @@ int ref_hard_sigmoid_backward(ref_op *op, unsigned flags, ls_error *err)
     (void)err;
     for (size_t i = 0; i < n; i++)
         dx[i] = y[i] > 0 && y[i] < 1 ? op->desc.u.hard_sigmoid.slope * dy[i] : 0;
+    return LS_OK;
+}
+
+int ref_clamp_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const ls_clamp *k = &op->desc.u.clamp;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        ((float *)op->b.y)[i] =
+            (float)between((double)((const float *)op->b.x)[i], (double)k->least, (double)k->most);
+    return LS_OK;
+}
+
+int ref_clamp_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const ls_clamp *k = &op->desc.u.clamp;
+    const float *y = op->b.y, *dy = op->b.dy;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        ((float *)op->b.dx)[i] = y[i] > k->least && y[i] < k->most ? dy[i] : 0;
+    return LS_OK;
+}
+
+int ref_affine_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const ls_affine *k = &op->desc.u.affine;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        ((float *)op->b.y)[i] = fmaf(k->slope, ((const float *)op->b.x)[i], k->offset);
+    return LS_OK;
+}
+
+int ref_affine_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        ((float *)op->b.dx)[i] = op->desc.u.affine.slope * ((const float *)op->b.dy)[i];
     return LS_OK;
 }
 
@@ -266,6 +320,37 @@ int ref_upsample_forward(ref_op *op, unsigned flags, ls_error *err)
         const size_t i = e / w % h / (size_t)by->sh, j = e % w / (size_t)by->sw;
         ((float *)op->b.y)[e] = ((const float *)op->b.x)[(e / (h * w) * x_h + i) * x_w + j];
     }
+    return LS_OK;
+}
+
+/* Returns the position in y of element e of x. */
+static size_t padded_place(const ref_op *op, size_t e)
+{
+    const size_t h = (size_t)op->desc.x.h, w = (size_t)op->desc.x.w;
+    const size_t y_h = (size_t)op->base.y.h, y_w = (size_t)op->base.y.w;
+    const size_t i = e / w % h + (size_t)op->desc.u.pad.top;
+    return (e / (h * w) * y_h + i) * y_w + e % w + (size_t)op->desc.u.pad.left;
+}
+
+int ref_pad_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const size_t n = (size_t)op->desc.x.rows * ref_row(&op->desc.x);
+    float *y = op->b.y;
+    (void)flags;
+    (void)err;
+    memset(y, 0, (size_t)op->desc.x.rows * ref_row(&op->base.y) * sizeof *y);
+    for (size_t e = 0; e < n; e++)
+        y[padded_place(op, e)] = ((const float *)op->b.x)[e];
+    return LS_OK;
+}
+
+int ref_pad_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const size_t n = op->desc.needs_dx ? (size_t)op->desc.x.rows * ref_row(&op->desc.x) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t e = 0; e < n; e++)
+        ((float *)op->b.dx)[e] = ((const float *)op->b.dy)[padded_place(op, e)];
     return LS_OK;
 }
 

@@ -60,9 +60,10 @@ static const char *const wide[] = {
     /* A network like a U-Net: upsampling, and joined channels that do not begin a sixteen. */
     CONV("\"name\":\"a\",\"out\":20,\"kernel\":3,\"padding\":1") "," RELU ",{\"type\":\"max_pool\",\"name\":\"p\",\"kernel\":2}," CONV(
         "\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":2")
-        NORM("") ",{\"type\":\"upsample\",\"scale\":2},{\"type\":\"concat\",\"with\":\"a\"},"
-                 "{\"type\":\"concat\",\"with\":\"input\"}," CONV(
-                     "\"out\":17,\"kernel\":3,\"padding\":[2,0],\"dilation\":2") NORM("") RELU_
+        NORM(
+            "") ",{\"type\":\"upsample\",\"scale\":2},{\"type\":\"pad\",\"padding\":1},{\"type\":\"max_pool\",\"kernel\":3,\"stride\":1},{\"type\":\"concat\",\"with\":\"a\"},"
+                "{\"type\":\"concat\",\"with\":\"input\"}," CONV(
+                    "\"out\":17,\"kernel\":3,\"padding\":[2,0],\"dilation\":2") NORM("") RELU_
     ",{\"type\":\"layer_norm\"}," END,
 };
 

@@ -124,12 +124,16 @@ typedef enum ls_op_kind {
                               * may have another layout */
     LS_OP_DIGEST = 23,       /* adds the digest of the floats at param[0], which do not change, to
                               * *args->digest; only devices with LS_DEVICE_DIGESTS have it */
-    LS_OP_RELU6 = 24,        /* min(max(x, 0), 6); its derivative at 0 and at 6 is 0 */
+    LS_OP_CLAMP = 24,        /* min(max(x, least), most); its derivative at both limits is 0 */
     LS_OP_HARD_SIGMOID = 25, /* min(max(slope·x + offset, 0), 1) */
     LS_OP_HARD_SWISH = 26, /* x·min(max(x + 3, 0), 6) / 6; its derivative is 0 at −3 and 1 at 3 */
     LS_OP_MULTIPLY = 27, /* y = x·x2; x2 has the shape of x or, with one factor for each channel of
                           * a row, h = w = 1; x2 may have another layout */
-    LS_OP_KINDS          /* not a kind: number of the last kind, plus 1 */
+    LS_OP_PAD = 28,      /* y is x with zeros around it; dx is the part of dy that belongs to x */
+    LS_OP_GELU_TANH = 29, /* the approximation of gelu with tanh: x·(1 + tanh(√(2/π)·(x +
+                           * 0.044715·x³))) / 2 */
+    LS_OP_AFFINE = 30,    /* slope·x + offset, rounded once */
+    LS_OP_KINDS           /* not a kind: number of the last kind, plus 1 */
 } ls_op_kind;
 
 /* A convolution. The input channels and the output channels are cut, in order, into `groups` equal
@@ -285,6 +289,11 @@ typedef struct ls_upsample {
     int sh, sw; /* factor of the height and of the width, at least 1 */
 } ls_upsample;
 
+/* Padding with zeros: number of lines, or of columns, that are added on each side, at least 0. */
+typedef struct ls_pad {
+    int top, left, bottom, right;
+} ls_pad;
+
 /* Dropout. Element e (in c, h, w order) of the dataset row r = args->rows[row of the batch] is
  * dropped, that is, set to 0 in y and in dx, if
  *
@@ -368,6 +377,16 @@ typedef struct ls_hard_sigmoid {
     float slope, offset;
 } ls_hard_sigmoid;
 
+/* Limits of a clamp, least < most; −∞ and ∞ are no limits. */
+typedef struct ls_clamp {
+    float least, most;
+} ls_clamp;
+
+/* An affine function of each element. */
+typedef struct ls_affine {
+    float slope, offset;
+} ls_affine;
+
 /* Description of an op, for op_create. */
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
@@ -398,11 +417,14 @@ typedef struct ls_op_desc {
         ls_dense dense;
         ls_relu relu;
         ls_hard_sigmoid hard_sigmoid;
+        ls_clamp clamp;
+        ls_affine affine;
         ls_sgd sgd;
         ls_adamw adamw;
         ls_batchnorm batchnorm;
         ls_layernorm layernorm;
         ls_upsample upsample;
+        ls_pad pad;
         ls_dropout dropout;
         ls_softmax_xent softmax_xent;
         ls_running running;

@@ -122,19 +122,21 @@ typedef enum ls_k_curve {
     LS_K_TANH,
     LS_K_GELU,
     LS_K_SILU,
-    LS_K_RELU6,
+    LS_K_CLAMP,        /* of shape.least and shape.most */
     LS_K_HARD_SIGMOID, /* of shape.slope and shape.offset */
-    LS_K_HARD_SWISH
+    LS_K_HARD_SWISH,
+    LS_K_GELU_TANH,
+    LS_K_AFFINE /* of shape.slope and shape.offset */
 } ls_k_curve;
 /* Numbers of a curve, which the curves that do not use them ignore. */
 typedef struct ls_k_shape {
-    float slope, offset;
+    float slope, offset, least, most;
 } ls_k_shape;
 /* y ← curve(x). */
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, ls_k_shape shape,
                           size_t count, cudaStream_t stream);
-/* dx ← dy times the derivative, which is computed from v. v is x for gelu, silu and hard
- * swish, and y for the other curves. */
+/* dx ← dy times the derivative, which is computed from v. v is x for both forms of gelu,
+ * silu and hard swish, and y for the other curves. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             ls_k_shape shape, size_t count, cudaStream_t stream);
 
@@ -212,6 +214,16 @@ cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, c
 /* dx ← the sums of dy over the pixels of y that belong to each pixel of x. */
 cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
                                cudaStream_t stream);
+
+/* Padding with zeros, and cropping. */
+typedef struct ls_k_pad {
+    int rows, c, h, w; /* size of x */
+    int y_h, y_w;      /* size of y */
+    int top, left;     /* position in y of the first pixel of x; negative if y is a part of x */
+} ls_k_pad;
+
+/* y ← x, and 0 outside x. */
+cudaError_t ls_k_pad_of(float *y, const float *x, const ls_k_pad *k, cudaStream_t stream);
 
 /* Pooling with windows of 2 × 2 and stride 2 (*quads*). The bias is added to x, then the relu is
  * applied, then the result is pooled. y has h/2 × w/2 pixels. */

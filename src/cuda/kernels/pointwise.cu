@@ -244,27 +244,48 @@ struct silu_curve {
     }
 };
 
-/* Returns x, but 0 for numbers below 0, and `most` for numbers above `most`. NaN stays. */
-__device__ static float between(float x, float most)
+/* Returns x, but `least` for numbers below `least`, and `most` for numbers above `most`. NaN
+ * stays. */
+__device__ static float between(float x, float least, float most)
 {
-    return x < 0 ? 0 : x > most ? most : x;
+    return x < least ? least : x > most ? most : x;
 }
 
-struct relu6_curve {
-    __device__ float of(float x) const { return between(x, 6); }
-    __device__ float back(float dy, float y) const { return y > 0 && y < 6 ? dy : 0; }
+struct clamp_curve {
+    float least, most;
+    __device__ float of(float x) const { return between(x, least, most); }
+    __device__ float back(float dy, float y) const { return y > least && y < most ? dy : 0; }
+};
+
+/* The approximation of gelu with tanh is x·s, where s is 1 / (1 + e^−inner). Beyond ±16 its
+ * derivative is 0 or 1 in float. */
+struct gelu_tanh_curve {
+    __device__ static float inner(float x) { return x * fmaf(x * x, 0.0713548163f, 1.59576912f); }
+    __device__ float of(float x) const { return from_lowest(x) / (1 + expf(-inner(x))); }
+    __device__ float back(float dy, float x) const
+    {
+        const float v = between(x, -16, 16), t = inner(v), s = 1 / (1 + expf(-t));
+        const float slope = fmaf(v * v, 3 * 0.0713548163f, 1.59576912f);
+        return dy * fmaf(v * s, slope / (1 + expf(t)), s);
+    }
+};
+
+struct affine_curve {
+    float slope, offset;
+    __device__ float of(float x) const { return fmaf(slope, x, offset); }
+    __device__ float back(float dy, float) const { return slope * dy; }
 };
 
 struct hard_sigmoid_curve {
     float slope, offset;
-    __device__ float of(float x) const { return between(fmaf(slope, x, offset), 1); }
+    __device__ float of(float x) const { return between(fmaf(slope, x, offset), 0, 1); }
     __device__ float back(float dy, float y) const { return y > 0 && y < 1 ? slope * dy : 0; }
 };
 
 struct hard_swish_curve {
     __device__ float of(float x) const
     {
-        return from_lowest(x) * (between(x + 3, 6) * (1.0f / 6));
+        return from_lowest(x) * (between(x + 3, 0, 6) * (1.0f / 6));
     }
     __device__ float back(float dy, float x) const
     {
@@ -293,10 +314,14 @@ static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_cu
     case LS_K_TANH: return map(out, a, b, F<tanh_curve>{}, count, stream);
     case LS_K_GELU: return map(out, a, b, F<gelu_curve>{}, count, stream);
     case LS_K_SILU: return map(out, a, b, F<silu_curve>{}, count, stream);
-    case LS_K_RELU6: return map(out, a, b, F<relu6_curve>{}, count, stream);
+    case LS_K_CLAMP:
+        return map(out, a, b, F<clamp_curve>{{shape.least, shape.most}}, count, stream);
     case LS_K_HARD_SIGMOID:
         return map(out, a, b, F<hard_sigmoid_curve>{{shape.slope, shape.offset}}, count, stream);
     case LS_K_HARD_SWISH: return map(out, a, b, F<hard_swish_curve>{}, count, stream);
+    case LS_K_GELU_TANH: return map(out, a, b, F<gelu_tanh_curve>{}, count, stream);
+    case LS_K_AFFINE:
+        return map(out, a, b, F<affine_curve>{{shape.slope, shape.offset}}, count, stream);
     }
     return cudaErrorInvalidValue;
 }

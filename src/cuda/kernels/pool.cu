@@ -375,3 +375,25 @@ cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *
     upsample_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dy, *k, (uint32_t)count);
     return cudaGetLastError();
 }
+
+/* ---- padding -------------------------------------------------------------------------------- */
+
+__global__ static void pad(float *y, const float *x, ls_k_pad k, uint32_t count)
+{
+    const uint32_t c = (uint32_t)k.c, w = (uint32_t)k.y_w, h = (uint32_t)k.y_h;
+    LS_EACH(i, count) {
+        const uint32_t pixel = (uint32_t)i / c, row = pixel / w / h;
+        const int line = (int)(pixel / w % h) - k.top, column = (int)(pixel % w) - k.left;
+        const bool inside = line >= 0 && line < k.h && column >= 0 && column < k.w;
+        const uint32_t from =
+            (row * (uint32_t)k.h + (uint32_t)line) * (uint32_t)k.w + (uint32_t)column;
+        y[i] = inside ? x[from * c + (uint32_t)i % c] : 0;
+    }
+}
+
+cudaError_t ls_k_pad_of(float *y, const float *x, const ls_k_pad *k, cudaStream_t stream)
+{
+    const size_t count = (size_t)k->rows * (size_t)k->c * (size_t)k->y_h * (size_t)k->y_w;
+    pad<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, x, *k, (uint32_t)count);
+    return cudaGetLastError();
+}
