@@ -299,7 +299,7 @@ static void use_values(process *p, bool others)
     p->data = own_data(0);
     p->data.name = "values";
     p->data.classes = 0;
-    p->data.targets = OWN_CLASSES;
+    p->data.target_count = OWN_CLASSES;
     p->data.read = others ? read_other_values : read_values;
     fixture_use_source(&p->f, &p->data, p->sources);
     fixture_set(&p->f, "loss=mse");
@@ -384,7 +384,7 @@ static void *run_process(void *arg)
     memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);
     snprintf(p->devices_left, sizeof p->devices_left, "%s", p->result.devices);
     snprintf(p->own_dir, sizeof p->own_dir, "%s", ls_trainer_summary(p->trainer)->run_dir);
-    ls_trainer_close(p->trainer);
+    ls_trainer_close(p->trainer, NULL);
     return NULL;
 }
 
